@@ -9,14 +9,14 @@
 //! 1. Every request gets exactly one response, or one counted failure with a cause.
 //! 2. While an endpoint has a free slot, no exchange that may use it waits. No wake-up is lost.
 //! 3. The requests in flight at an endpoint never exceed its `max_conn`, over all workers and
-//!   reloads.
+//!    reloads.
 //! 4. The queue is FIFO over all workers. With affinity, the older of the endpoint's first and the
-//!   pool's first goes first.
+//!    pool's first goes first.
 //! 5. The slots taken equal the exchanges in flight, and return to zero when idle.
 //! 6. No attempt goes to an endpoint that is known to be down, draining or in maintenance, affinity
-//!   aside.
+//!    aside.
 //! 7. Nothing is retried after bytes of a non-idempotent request went upstream, and the retry
-//!   budget holds.
+//!    budget holds.
 //! 8. Body bytes out equal body bytes in. An ambiguous message is refused.
 //! 9. Every queue, buffer, table and header list has a bound.
 //! 10. A reload or an upgrade under load loses no request.

@@ -1,5 +1,5 @@
-//! The machinery by itself, before anything is believed of it: clients against origins with nothing between them and with
-//! a plain byte relay between them. The canaries show that each checker can fail.
+//! Tests of the simulation itself: clients against origins, directly and with a plain byte relay
+//! between them. The canaries show that each checker can fail.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use weir_simnet::{
     run_seeds, seeds_wanted,
 };
 
-/// A plan whose requests are all well-formed: an origin alone cannot be asked to refuse smuggling.
+/// Draws a plan with well-formed requests only: an origin alone does not refuse smuggling.
 fn draw(seed: u64) -> Plan {
     let allow = |profile: Profile| Profile { malformed: 0, ..profile };
     Plan::draw_with(seed, Scale::default(), allow)
@@ -48,7 +48,7 @@ fn the_same_seed_gives_the_same_trace() {
     assert_ne!(run_seed(&draw(1), None).hash, run_seed(&draw(2), None).hash);
 }
 
-/// Passes bytes on as they are, one connection for one connection.
+/// A device that passes bytes on unchanged, one upstream connection for each client connection.
 struct Relay;
 
 struct Nothing;
@@ -108,7 +108,7 @@ fn a_byte_relay_keeps_the_laws_that_it_can_keep() {
     );
 }
 
-/// At least one of a few seeds must be caught, with a violation that says `expected`.
+/// Checks that at least one of a few seeds is caught, with a violation that contains `expected`.
 fn canary(tamper: Tamper, expected: &str) {
     let reports: Vec<Report> =
         (0..10).map(|seed| run_seed(&tampered(seed, tamper), Some(&Relay))).collect();
@@ -157,7 +157,7 @@ fn canary_a_repeated_post_is_found() {
     canary(Tamper::RepeatRequest, "law 7: POST");
 }
 
-/// Claims to refuse malformed requests, and lets them through.
+/// A device that claims to refuse malformed requests, and lets them through.
 struct Careless;
 
 impl Device for Careless {

@@ -1,4 +1,4 @@
-//! The simulated network itself: order, windows, half-closes, resets and refusals as TCP has them.
+//! The simulated network itself: order, windows, half-closes, resets and refusals as in TCP.
 
 use std::future::Future;
 use std::io::ErrorKind;

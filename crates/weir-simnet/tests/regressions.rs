@@ -1,4 +1,5 @@
-//! What the simulation found, played by hand: each test is the smallest script that failed before its fix.
+//! Failures that the simulation found, as scripts: each test is the smallest script that failed
+//! before its fix.
 
 mod weir;
 
@@ -36,7 +37,7 @@ struct Stage {
     _weir: Box<dyn Running>,
 }
 
-/// A proxy with one origin that the test plays itself.
+/// Returns a proxy with one origin that the test plays.
 fn stage(seed: u64, downstream: LinkFaults, change: impl FnOnce(&mut Config)) -> Stage {
     let net = SimNet::new(seed, Faults { downstream, ..Faults::default() });
     let origin = net.bind(PeerAddress::Socket(ORIGIN), Side::Upstream);
@@ -57,7 +58,7 @@ impl Stage {
     }
 }
 
-/// Reads up to the end of a head and returns it with what came behind.
+/// Reads up to the end of a head and returns it with the bytes behind it.
 async fn read_head(stream: &mut SimStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -71,8 +72,8 @@ async fn read_head(stream: &mut SimStream) -> String {
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// Answers every request without a body on every connection and notes request lines; `closes_on_second` makes the first
-/// connection end without an answer when its second request comes.
+/// Answers every request on every connection with an empty response and records request lines;
+/// `closes_on_second` makes the first connection end without a response at its second request.
 async fn serve(
     net: SimNet,
     origin: SimListener,
@@ -102,8 +103,8 @@ async fn serve(
     }
 }
 
-/// Seed 931: the request behind a chunked body was put back into the input twice when the first attempt met a closed
-/// connection, and was served twice.
+/// Seed 931: the request behind a chunked body was put back into the input twice when the first
+/// attempt met a closed connection, and was served twice.
 #[test]
 fn a_pipelined_request_behind_a_repeated_one_is_served_once() {
     run(async {
@@ -124,8 +125,8 @@ fn a_pipelined_request_behind_a_repeated_one_is_served_once() {
     });
 }
 
-/// Seed 279: a response that ended the connection without the client expecting it was lost to a reset, because the
-/// client's next requests lay unread.
+/// Seed 279: a response that ended the connection unexpectedly was lost to a reset, because the
+/// client's next requests were unread.
 #[test]
 fn the_last_response_arrives_although_more_requests_were_sent() {
     for seed in 0..20 {
@@ -148,11 +149,11 @@ fn the_last_response_arrives_although_more_requests_were_sent() {
     }
 }
 
-/// Seed 1518: when only a part of the bytes behind a large chunk was taken by the client's socket, they were sent again
-/// from their first byte.
+/// Seed 1518: when the client's socket accepted only a part of the bytes behind a large chunk, they
+/// were sent again from the first byte.
 #[test]
 fn the_end_of_a_chunk_is_sent_once_however_little_the_client_takes() {
-    // Somewhere in this range the first write ends inside the end of the chunk.
+    // In one of these windows the first write ends inside the end of the chunk.
     for window in 6_050..6_250 {
         run(async {
             let narrow =
@@ -187,8 +188,8 @@ async fn one_chunk(net: SimNet, origin: SimListener) {
     let _ = stream.read(&mut [0]).await;
 }
 
-/// Seed 9016: a response that broke off closed the connection at once, and with requests unread the reset took along the
-/// whole response before it.
+/// Seed 9016: a response that broke off closed the connection at once, and because of unread
+/// requests the reset destroyed the whole response before it.
 #[test]
 fn a_response_that_breaks_off_spares_the_one_before_it() {
     for seed in 0..20 {
@@ -211,7 +212,7 @@ fn a_response_that_breaks_off_spares_the_one_before_it() {
     }
 }
 
-/// Answers the first request and breaks off in the answer to the second.
+/// Answers the first request and breaks off in the response to the second.
 async fn whole_then_short(net: SimNet, origin: SimListener) {
     let (mut stream, _) = net.accept_stream(&origin).await.unwrap();
     for answer in ["whole", "sho"] {

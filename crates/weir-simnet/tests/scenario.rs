@@ -15,7 +15,7 @@ use weir_simnet::{
     run_seeds, seeds_wanted,
 };
 
-/// So that what the device holds can be counted.
+/// The counting allocator, to measure the memory of the device.
 #[global_allocator]
 static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
 
@@ -26,7 +26,7 @@ struct Weir;
 
 impl Device for Weir {
     fn rules(&self) -> Rules {
-        // Room for few connections, so that idle ones are given up.
+        // The limit of connections is low, so that idle ones are closed to make room.
         Rules { half_close_leaves: true, gives_up_idle: true, ..Rules::default() }
     }
 
@@ -64,20 +64,22 @@ impl Device for Crowded {
     }
 }
 
-/// Many clients, small bodies, slow origins.
+/// Draws many clients, small bodies and slow origins.
 fn draw_crowd(seed: u64) -> Plan {
     let scale = Scale { clients: 20, connections: 2, requests: 4, body: 3_000 };
     Plan::draw_with(seed, scale, |profile| Profile { origin_slow: 600, ..profile })
 }
 
-/// The data plane among hostile clients and servers: as the seed configures it, with a budget of bytes.
+/// The data plane among hostile clients and servers, configured by the seed, with a memory budget.
 struct Beset;
 
-/// What the device may hold for each client connection: heads, and the buffers of both directions.
+/// The bytes that the device may hold for each client connection: heads, and the buffers of both
+/// directions.
 const BYTES_A_CONNECTION: isize = 256 << 10;
-/// Bytes that a worker has of its own. Buffers that it keeps for reuse were a connection's before, and there are few connections.
+/// The bytes of a worker itself. The buffers that it keeps for reuse belonged to connections
+/// before, and there are few connections.
 const BYTES_A_WORKER: isize = 256 << 10;
-/// Everything that is no connection's: generations of the configuration, series, the log.
+/// The bytes that belong to no connection: generations of the configuration, time series, the log.
 const BYTES_ANYHOW: isize = 2 << 20;
 
 impl Device for Beset {
@@ -98,7 +100,7 @@ impl Device for Beset {
     }
 }
 
-/// A device at work with a budget of bytes.
+/// A running device with a memory budget.
 struct Bounded(Box<dyn Running>, isize);
 
 impl Running for Bounded {
@@ -136,7 +138,7 @@ fn draw_hostile(seed: u64) -> Plan {
     Plan::draw_with(seed, Scale::default(), beset)
 }
 
-/// The data plane with limits everywhere, and a balancer that makes a mistake.
+/// The data plane with limits everywhere, and a balancer with a fault.
 struct Faulty(Fault);
 
 impl Device for Faulty {
@@ -156,10 +158,10 @@ impl Device for Faulty {
     }
 }
 
-/// The data plane without limits, under the claim that it has some.
+/// The data plane without limits, which claims to have some.
 struct Boastful;
 
-/// At work.
+/// The running device, with the number of origins for which it claims limits.
 struct Boast(Box<dyn Running>, usize);
 
 impl Device for Boastful {
@@ -247,7 +249,8 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// The checkers see through the proxy too: a defect behind it is found at its clients, one before it at its origins.
+/// The checkers see through the proxy: a defect behind it is found at its clients, a defect in
+/// front of it at its origins.
 #[test]
 fn canaries_are_found_through_the_proxy() {
     for (tamper, expected) in [
@@ -268,7 +271,8 @@ fn canaries_are_found_through_the_proxy() {
     }
 }
 
-/// Checkers of the queue see a balancer that forgets who waits, and limits that do not hold.
+/// The checkers of the queue detect a balancer that forgets waiting requests, and limits that do
+/// not hold.
 #[test]
 fn canaries_of_the_queue_are_found() {
     let calm = |seed| Plan::draw_with(seed, Scale::default(), |_| Profile::default());

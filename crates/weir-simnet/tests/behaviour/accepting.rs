@@ -1,5 +1,6 @@
-//! L-04: connections go to the worker that holds the fewest. L-13: at a cap the oldest idle connection makes room; where none is
-//! idle, what is beyond the cap waits, and harms nobody who is served.
+//! Accepting: a connection goes to the worker with the fewest. At a limit the oldest idle
+//! connection is closed to make room; if none is idle, connections beyond the limit wait and do not
+//! affect the others.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::peer::Peer;
 use crate::world::{World, app, pass, play};
 use crate::{GET, OK};
 
-/// A client that was answered once and is idle since then.
+/// A client that got one response and is idle since then.
 async fn idle_client(world: &World) -> Peer {
     let mut client = world.client().await;
     client.send(GET).await;
@@ -15,7 +16,7 @@ async fn idle_client(world: &World) -> Peer {
     client
 }
 
-/// Idle connections closed so far, by what was short.
+/// Returns the numbers of idle connections closed so far, by the resource that was short.
 fn closed(world: &World) -> [u64; 3] {
     world.process.numbers.read().listeners[0].given_up_idle
 }
@@ -249,7 +250,8 @@ fn six_hundred_dribbled_heads_do_not_delay_an_honest_client() {
     });
 }
 
-/// A cap of which one client may have a quarter before it gives way; `/never` is not answered.
+/// A limit of which one client may hold a quarter before its connections are closed to make room;
+/// `/never` is not answered.
 fn capped() -> String {
     "workers 2; max_connections 40;
      pool app { server 10.0.1.1:80; }
@@ -261,7 +263,7 @@ fn capped() -> String {
 const NEVER: &str = "GET /never HTTP/1.1\r\nHost: a\r\n\r\n";
 const LISTENER: &str = "10.0.0.1:80";
 
-/// Another client that asks and is answered at once.
+/// Connects from another address and checks that its request is answered at once.
 async fn honest(world: &World, last: usize) -> Peer {
     let mut client = world.client_from(&format!("198.51.100.{last}"), LISTENER).await;
     client.send(GET).await;

@@ -1,8 +1,8 @@
-//! A line of the `json` access log as values.
+//! Parses lines of the `json` access log. It shares no code with the writer.
 
 use std::fmt;
 
-/// One line. Every object in it is flat but `tls` and `captures`, which scenarios do not look at.
+/// One line. Its objects are flat except for `tls` and `captures`, which scenarios do not read.
 pub(crate) struct Line(String);
 
 impl fmt::Debug for Line {
@@ -26,12 +26,12 @@ impl Line {
         }
     }
 
-    /// A text, without escapes being undone; `null` when it is not there.
+    /// Returns a text with its escapes unchanged; `null` if it is null.
     pub(crate) fn text(&self, name: &str) -> String {
         self.value(name).to_owned()
     }
 
-    /// A number, if it is there.
+    /// Returns a number, if there is one.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         match self.value(name) {
             "null" => None,
@@ -39,7 +39,7 @@ impl Line {
         }
     }
 
-    /// The texts of a list of them, with commas between.
+    /// Returns the texts of a list, joined by commas.
     pub(crate) fn list(&self, name: &str) -> String {
         let key = format!(",\"{name}\":[");
         let at = self.0.find(&key).unwrap_or_else(|| panic!("no {name} in {}", self.0));
@@ -47,7 +47,7 @@ impl Line {
         rest[..rest.find(']').unwrap()].replace('"', "")
     }
 
-    /// These times, in milliseconds, to the microsecond.
+    /// Checks these times, in milliseconds, to the microsecond.
     pub(crate) fn expect_times(&self, expected: &[(&str, u64)]) {
         let found: Vec<(&str, Option<u64>)> =
             expected.iter().map(|(name, _)| (*name, self.number(name))).collect();

@@ -1,4 +1,5 @@
-//! What the log says of an exchange's bytes: received and sent as they were on the wire, heads and framing included.
+//! The byte counts of the log: bytes received and sent are those on the wire, heads and framing
+//! included.
 
 use crate::GET;
 use crate::access_log::Line;
@@ -6,12 +7,12 @@ use crate::world::{World, app, play};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-/// The log's numbers: received, sent, body sent.
+/// Returns the log's byte counts: received, sent, body sent.
 fn bytes(line: &Line) -> [u64; 3] {
     ["bytes_received", "bytes_sent", "body_bytes_sent"].map(|name| line.number(name).unwrap())
 }
 
-/// Has a request answered; the bytes that the client received, and the log line.
+/// Runs an exchange and returns the number of bytes that the client received, and the log line.
 async fn exchanged(world: &World, request: &str, response: &str) -> (u64, Line) {
     let origin = world.origin(1);
     let mut client = world.client().await;
@@ -79,12 +80,12 @@ fn an_upload_that_failed_is_counted_too() {
 #[test]
 fn a_body_that_no_server_took_is_counted_too() {
     let cases = [
-        // Nobody to connect to; the whole body, a part of it, a chunked one.
+        // No server to connect to: with the whole body, a part of it, a chunked one.
         ("", "Content-Length: 6\r\n\r\nabcdef", "connect_failed", 6),
         ("", "Content-Length: 9\r\n\r\nabcdef", "connect_failed", 6),
         ("", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "connect_failed", 3),
         ("buffer_request 1k;", "Content-Length: 6\r\n\r\nabcdef", "connect_failed", 6),
-        // Read whole before a server is looked for, and it does not come.
+        // The body is buffered before a server is picked, and it does not arrive.
         ("buffer_request 1k;", "Content-Length: 9\r\n\r\nabcdef", "body_timeout", 6),
         ("buffer_request 4b;", "Content-Length: 5\r\n\r\nabcde", "body_too_large", 5),
     ];

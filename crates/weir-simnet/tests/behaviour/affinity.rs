@@ -1,5 +1,6 @@
-//! P-01, P-04, P-06, NEW-22, S4-15: a client comes back to the server that served it first, by a cookie that servers never see; over all workers and
-//! restarts, through a drain, and to another server when its own may not be had.
+//! Affinity by cookie: a client returns to the server that served it first, and servers never see
+//! the cookie. It holds over all workers and restarts and through a drain; if the server is not
+//! available the client gets another one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +16,8 @@ use crate::{GET, OK};
 
 const STICKY: &str = "sticky cookie SRV insert;";
 
-/// Servers 10.0.1.1 to 10.0.1.3 by these words, and the cookie, on three workers.
+/// Returns a configuration with the servers 10.0.1.1 to 10.0.1.3 with these options, the cookie,
+/// and three workers.
 fn sticky(words: [&str; 3]) -> String {
     let [first, second, third] = words;
     let pool = format!(
@@ -26,7 +28,7 @@ fn sticky(words: [&str; 3]) -> String {
 
 const READY: [&str; 3] = [""; 3];
 
-/// Origins that answer by themselves and remember.
+/// Starts origins that respond by themselves and record requests.
 fn origins(world: &World) -> [Rc<RefCell<Seen>>; 3] {
     [1, 2, 3].map(|number| world.origin(number).answers(OK))
 }
@@ -40,12 +42,12 @@ async fn get(client: &mut Peer, cookie: &str) -> Message {
     client.message().await
 }
 
-/// Name and value of the sticky cookie that a response sets.
+/// Returns name and value of the sticky cookie that a response sets.
 fn set(response: &Message) -> Option<String> {
     response.header("set-cookie").map(|line| line.split(';').next().unwrap().to_owned())
 }
 
-/// Cookies of the three servers, from three new clients.
+/// Returns the cookies of the three servers, from three new clients.
 async fn cookies(world: &World) -> [String; 3] {
     let mut cookies = Vec::new();
     let mut client = world.client().await;
@@ -297,7 +299,7 @@ fn who_is_bound_waits_for_a_busy_server_though_another_is_free() {
         let mut served = world.client().await;
         served.send(&request).await;
         upstream.message().await;
-        // The second is free now, the first is not.
+        // The second server is free now, the first is not.
         busy.send(OK).await;
         holder.message().await;
         let mut client = world.client().await;
@@ -319,7 +321,7 @@ fn who_is_bound_waits_for_a_busy_server_though_another_is_free() {
     });
 }
 
-/// A request as the log tells of it, times in ms.
+/// The log's view of a request, times in ms.
 struct Logged {
     number: u64,
     bound: Option<String>,
@@ -339,7 +341,8 @@ fn mixed_with_others_those_who_are_bound_starve_nobody_and_are_not_starved() {
             .map(|number| world.origin(number).answers_after(Duration::from_millis(SERVICE), OK));
         let cookies = cookies(world).await;
         world.log().await;
-        // One a millisecond, in turn for each of the servers and for any: six times what they can do.
+        // One request per millisecond, in turn for each of the servers and for any: six times their
+        // capacity.
         let mut clients = Vec::new();
         for number in 0..REQUESTS {
             let cookie = cookies.get(number as usize % 4).map_or("none", String::as_str);

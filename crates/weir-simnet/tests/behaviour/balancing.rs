@@ -1,16 +1,16 @@
-//! B-01, B-02, B-04, B-05, B-19: what a policy promises holds over all workers together, and so do the limits of servers.
+//! The properties of policies and the limits of servers hold over all workers together.
 
 use crate::origin::Origin;
 use crate::peer::Peer;
 use crate::world::{World, app, play};
 use crate::{GET, OK};
 
-/// The configuration on three workers.
+/// Returns the configuration with three workers.
 fn three_workers(pool: &str) -> String {
     format!("workers 3; {}", app(pool, ""))
 }
 
-/// A client at each of the workers.
+/// Returns a client at each of the workers.
 async fn clients(world: &World) -> Vec<Peer> {
     let mut clients = Vec::new();
     for _ in &world.process.loads {
@@ -19,7 +19,7 @@ async fn clients(world: &World) -> Vec<Peer> {
     clients
 }
 
-/// Sends a request that its origin keeps.
+/// Sends a request and returns the connection of the origin, which does not respond.
 async fn hold(client: &mut Peer, origin: &Origin) -> Peer {
     client.send(GET).await;
     let mut upstream = origin.accept().await;

@@ -1,4 +1,5 @@
-//! Row O-05: an answer of Weir's own says why it is what it is, where the operator wants that, and to whom.
+//! The cause header: error responses of Weir's own name their cause, if the configuration says so,
+//! to the clients that it names.
 
 use crate::world::{Connects, World, play};
 
@@ -45,7 +46,7 @@ fn errors_of_our_own_tell_their_cause_and_nothing_else_does() {
         let mut upstream = origin.accept().await;
         upstream.message().await;
         check(world, "/app", name, (503, Some("queue_timeout"))).await;
-        // What an endpoint says is its own.
+        // An endpoint's error response is passed on without the header.
         upstream.send("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await;
         assert_eq!(first.message().await.header(name), None);
     });

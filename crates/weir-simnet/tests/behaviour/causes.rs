@@ -1,5 +1,6 @@
-//! Row O-05: every answer of 400 and above that Weir makes itself has its cause, and says the same one in its header, in the log and in the
-//! counts. The list of them is held against the list of causes, so that a new one has to come here.
+//! Every error response of Weir's own (400 and above) has a cause, the same one in its header, in
+//! the log and in the counters. The cases are compared with the list of causes, so that a new cause
+//! needs a case here.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -41,30 +42,30 @@ async fn asks(world: &World, request: &str) -> Peer {
     client
 }
 
-/// What becomes of a request on its way to a server.
+/// The fault that a request meets on its way to a server.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// Nothing on Weir's side of it.
+    /// No fault.
     None,
     Refused,
-    /// Weir has no descriptor left.
+    /// Weir has no free descriptor.
     Short,
     NeverConnects,
-    /// The server says nothing.
+    /// The server does not respond.
     Hangs,
     Leaves,
     Babbles,
-    /// No server may be had.
+    /// No server is available.
     Maintenance,
-    /// The place is taken by another one.
+    /// The slot is taken by another request.
     Full,
-    /// And somebody waits.
+    /// The slot is taken, and another request waits.
     Crowded,
-    /// Weir stops while it waits.
+    /// Weir stops while the request waits.
     Stops,
 }
 
-/// Plays one request and returns the status and cause that it was answered with.
+/// Sends one request and returns the status and the cause of the response.
 fn answer(request: &str, fault: Fault) -> (u16, Cause) {
     let mut answered = None;
     let cell = &std::cell::RefCell::new(&mut answered);
@@ -128,11 +129,12 @@ fn answer(request: &str, fault: Fault) -> (u16, Cause) {
     answered.expect("it was answered")
 }
 
-/// A request that has been here before.
+/// A request that has passed this Weir before.
 const LOOPED: &str = "GET /app HTTP/1.1\r\nHost: a\r\nWeir-Hops: 11\r\n\r\n";
 
-/// Causes without a case here: a client that is gone gets no answer; a bug of ours nobody can order. What a server does not take needs
-/// a longer scene: `timeouts.rs` has it, `slow.rs` what takes too long in all or comes too slowly, `memory.rs` that memory is short,
+/// Causes without a case here: a client that is gone gets no response; an internal error cannot be
+/// provoked. The others need longer scenarios: `timeouts.rs` has a server that does not accept a
+/// request, `slow.rs` total times and minimum rates, `memory.rs` a shortage of memory,
 /// `limiting.rs` limits.
 const ELSEWHERE: [Cause; 10] = [
     Cause::ClientGone,

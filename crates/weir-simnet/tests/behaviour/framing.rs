@@ -1,4 +1,5 @@
-//! Where messages begin and end, on both sides: lengths, chunks, closes, pipelining, HTTP/1.0, answers that come early.
+//! Message framing on both sides: lengths, chunks, closes, pipelining, HTTP/1.0, and early
+//! responses.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use crate::{GET, OK};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-/// Has a request answered; the client's connection, the origin's and the request as the origin saw it.
+/// Runs an exchange and returns the client's connection, the origin's connection, and the request
+/// as the origin received it.
 async fn answered(world: &World, request: &str, response: &str) -> (Peer, Peer, Message) {
     let origin = world.origin(1);
     let mut client = world.client().await;
@@ -19,7 +21,7 @@ async fn answered(world: &World, request: &str, response: &str) -> (Peer, Peer, 
     (client, upstream, seen)
 }
 
-/// The client's connection and the origin's still serve a request.
+/// Checks that the connections of the client and of the origin serve another request.
 async fn both_go_on(client: &mut Peer, upstream: &mut Peer) {
     client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(upstream.message().await.first, "GET /next HTTP/1.1");

@@ -1,12 +1,13 @@
-//! W-01: headers set, added and removed both ways. W-03: what origins are told of the client, and whom we believe. W-06: request ids.
-//! Hop-by-hop headers stay where they are.
+//! Headers: changes in both directions, forwarding headers and trusted peers, request ids.
+//! Hop-by-hop headers are not forwarded.
 
 use crate::peer::Message;
 use crate::world::{World, app, play};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-/// Sends header lines from `source`; the request as the origin saw it, and the response as the client did.
+/// Sends header lines from `source` and returns the request as the origin received it, and the
+/// response as the client received it.
 async fn through(
     world: &World,
     source: &str,

@@ -1,4 +1,4 @@
-//! H-01, H-03: what is found out about servers, by probes or in traffic, decides who gets requests.
+//! Health: the results of probes and failures in traffic determine the servers that get requests.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn get(client: &mut Peer) -> u16 {
     client.message().await.status()
 }
 
-/// The statuses of twenty requests, one after the other.
+/// Returns the statuses of twenty requests, one after the other.
 async fn twenty(world: &World) -> Vec<u16> {
     let mut client = world.client().await;
     let mut statuses = Vec::new();
@@ -33,7 +33,7 @@ fn count(statuses: &[u16], status: u16) -> usize {
     statuses.iter().filter(|own| **own == status).count()
 }
 
-/// Takes requests and closes without a word.
+/// Starts an origin that reads requests and closes without a response.
 fn hangs_up(origin: Origin) {
     spawn_local(async move {
         loop {
@@ -45,7 +45,7 @@ fn hangs_up(origin: Origin) {
     });
 }
 
-/// Takes requests and says nothing.
+/// Starts an origin that reads requests and never responds.
 fn is_silent(origin: Origin) {
     spawn_local(async move {
         loop {
@@ -105,7 +105,7 @@ fn gateway_errors_remove_a_server_where_they_count() {
         let statuses = twenty(world).await;
         assert_eq!((count(&statuses, 503), count(&statuses, 200)), (3, 17));
     });
-    // By default they are the server's own business.
+    // By default statuses do not count as failures.
     play(&app(TWO, ""), async |world| {
         world.origin(1).answers(SORRY);
         world.origin(2).answers(OK);

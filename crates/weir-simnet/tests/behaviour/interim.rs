@@ -130,7 +130,8 @@ const UPGRADE: &str =
 const SWITCHING: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-/// Both ends of a tunnel, whose client said `early` with its request and whose origin said `late` with its answer.
+/// Opens a tunnel and returns both ends; the client sent `early` with its request, the origin
+/// `late` with its response.
 pub(crate) async fn tunnel(world: &World, early: &str, late: &str) -> (Peer, Peer) {
     let origin = world.origin(1);
     let mut client = world.client().await;

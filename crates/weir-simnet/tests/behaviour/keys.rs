@@ -1,5 +1,5 @@
-//! B-03, B-06 to B-10, B-16, P-04: policies that go by a key of the request keep it at one server over all workers, and move no other key
-//! when a server goes; `fair` and tiers of servers over all workers.
+//! Policies that hash a key keep it at one server over all workers, and move no other key when a
+//! server goes away. Also `fair` and tiers of servers over all workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,19 +18,19 @@ fn servers(count: u8) -> String {
     servers.concat()
 }
 
-/// Three workers and four servers.
+/// Returns a configuration with three workers and four servers.
 fn pool(balance: &str) -> String {
     format!("workers 3; {}", app(&format!("balance {balance}; {}", servers(4)), ""))
 }
 
-/// An exchange that is over, and its connection.
+/// A finished exchange and its client connection.
 struct Asked {
     endpoint: String,
     worker: u64,
     client: Peer,
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request on a new connection.
 async fn ask(world: &World, source: &str, head: &str) -> Asked {
     let mut client = world.client_from(source, "10.0.0.1:80").await;
     client.send(head).await;
@@ -39,7 +39,7 @@ async fn ask(world: &World, source: &str, head: &str) -> Asked {
     Asked { endpoint: line.text("endpoint"), worker: line.number("worker").unwrap(), client }
 }
 
-/// Which server each request is sent to, the same every time of `rounds`.
+/// Returns the server of each request, which must be the same in each of `rounds`.
 async fn homes(world: &World, rounds: usize, heads: &[String]) -> BTreeMap<String, String> {
     let mut homes = BTreeMap::new();
     for _ in 0..rounds {
@@ -61,7 +61,7 @@ fn a_client_address_keeps_its_server_over_all_workers() {
     for policy in HASHING {
         play(&pool(&format!("{policy} $remote_addr")), async |world| {
             let _seen = [1, 2, 3, 4].map(|number| world.origin(number).answers(OK));
-            // They stay, so that the next ones come to other workers.
+            // The clients stay connected, so that the next ones go to other workers.
             let mut clients = Vec::new();
             let (mut used, mut workers) = (BTreeSet::new(), BTreeSet::new());
             for host in 1..=12 {
@@ -191,7 +191,7 @@ fn a_bounded_load_sends_a_hot_key_on() {
         for (number, _) in &held {
             loads[*number] += 1;
         }
-        // 1.5 × 8 ÷ 4.
+        // The bound is 1.5 × 8 ÷ 4.
         assert!(loads.iter().all(|load| *load <= 3), "{loads:?}");
         for ((_, mut upstream), mut client) in held.into_iter().zip(clients) {
             upstream.message().await;

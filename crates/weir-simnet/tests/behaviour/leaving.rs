@@ -1,4 +1,4 @@
-//! Clients that leave: what runs for them ends at once, and its slot is free.
+//! Clients that leave: their exchanges end at once and release their slots.
 
 use std::time::Duration;
 
@@ -147,7 +147,7 @@ fn a_client_that_leaves_behind_a_pipelined_request_is_served_what_it_asked_befor
     });
 }
 
-/// More than the 16 KB that Weir reads ahead, as requests behind another.
+/// Returns pipelined requests of more than the 16 KB that Weir reads ahead.
 fn pipelined() -> String {
     GET.repeat(700)
 }
@@ -166,7 +166,7 @@ fn a_client_that_leaves_the_queue_is_seen_behind_what_it_pipelined() {
             client.send(pipelined()).await;
             sleep(Duration::from_millis(1)).await;
             assert_eq!(world.waiting(), 1);
-            // A reset, and an end in order.
+            // A reset, or an orderly close.
             if leaves {
                 drop(client);
                 sleep(Duration::from_millis(1)).await;
@@ -273,7 +273,7 @@ fn a_side_of_a_tunnel_that_resets_ends_it_though_nobody_reads() {
     for client_leaves in [true, false] {
         play(&app(ONE, ""), async |world| {
             let (client, upstream) = tunnel(world, "", "").await;
-            // With bytes unread, a close is a reset.
+            // A close with unread bytes sends a reset.
             let (mut leaver, mut deaf) =
                 if client_leaves { (client, upstream) } else { (upstream, client) };
             deaf.send("unread").await;

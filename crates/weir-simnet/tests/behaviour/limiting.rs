@@ -1,4 +1,5 @@
-//! G-01, G-02, G-05, G-06, Q-14: limits on clients and keys hold over all workers and listeners, to the request, and are told.
+//! Limits on clients and keys: they are exact over all workers and listeners, and are shown in
+//! responses and counters.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use crate::peer::Peer;
 use crate::world::{World, pass, play};
 use crate::{GET, OK};
 
-/// A configuration whose listener and route have these lines.
+/// Returns a configuration with these directives in the listener and the route.
 fn limited(top: &str, listener: &str, route: &str) -> String {
     format!(
         "{top} workers 3; pool app {{ server 10.0.1.1:80; }}
@@ -19,12 +20,12 @@ async fn ask(client: &mut Peer, request: &str) -> u16 {
     client.message().await.status()
 }
 
-/// The status that a new client of this address gets for `/`.
+/// Returns the status of a request for `/` from a new client of this address.
 async fn status_of(world: &World, address: &str) -> u16 {
     ask(&mut world.client_from(address, "10.0.0.1:80").await, GET).await
 }
 
-/// How many of `count` new clients of this address get 204.
+/// Returns the number of `count` new clients of this address that get 204.
 async fn passed(world: &World, address: &str, count: usize) -> usize {
     let mut passed = 0;
     for _ in 0..count {
@@ -33,7 +34,8 @@ async fn passed(world: &World, address: &str, count: usize) -> usize {
     passed
 }
 
-/// What the bound of that name refused, delayed, and would have.
+/// Returns the number of requests that the limit of that name refused, delayed, and would have
+/// refused.
 fn counted(world: &World, bound: &str) -> (u64, u64, u64) {
     let all = world.snapshot().limiter.all();
     let counts = all.iter().find(|counts| counts.key.bound == bound).expect("a bound of that name");
@@ -333,14 +335,14 @@ fn a_client_over_its_bound_makes_nobody_else_give_up_a_connection() {
     });
 }
 
-/// How long a body of so many bytes takes to come.
+/// Returns the size of the response body and its duration in milliseconds.
 async fn time_of(client: &mut Peer) -> (usize, u128) {
     let start = tokio::time::Instant::now();
     let body = client.message().await.body.len();
     (body, start.elapsed().as_millis())
 }
 
-/// An answer with a body of so many bytes.
+/// Returns a response with a body of this size.
 fn answer(bytes: usize) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes))
 }
@@ -354,12 +356,13 @@ fn a_response_moves_at_its_rate_and_its_server_is_free_once_it_was_read() {
         let mut client = world.client().await;
         client.send(APP).await;
         pass(1300).await;
-        // The rest of it is in a buffer, and the client has a good part of it still to come.
+        // The rest of the response is in a buffer, and the client still has a good part of it to
+        // receive.
         assert_eq!(world.in_flight(), 0);
         let (bytes, took) = time_of(&mut client).await;
         assert_eq!(bytes, 30 * 1024);
         assert!((1050..=1250).contains(&took), "{took} ms after 1300");
-        // The next one begins anew.
+        // The next response starts with a new allowance.
         client.send(APP).await;
         let (_, took) = time_of(&mut client).await;
         assert!((2350..=2550).contains(&took), "{took} ms");

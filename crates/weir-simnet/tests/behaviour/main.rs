@@ -1,6 +1,6 @@
-//! What the data plane promises, one short scenario a promise: the real workers, accept loop, pools and log on the simulated
-//! network without faults, in virtual time. A scenario drives clients and origins by hand, step by step; nothing here
-//! shares protocol code with Weir.
+//! The promised behaviour of the data plane, one short scenario each: the real workers, accept
+//! loop, pools and log on the simulated network without faults, in virtual time. A scenario drives
+//! clients and origins by hand, step by step; nothing here shares protocol code with Weir.
 
 mod accepting;
 mod access_log;
@@ -42,11 +42,11 @@ mod turns;
 mod why;
 mod world;
 
-/// A request of no consequence.
+/// A minimal request.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-/// A response of no consequence.
+/// A minimal response.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// So that scenarios can hold what Weir allocates against its bounds.
+/// The counting allocator, so that scenarios can compare Weir's allocations with its bounds.
 #[global_allocator]
 static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;

@@ -1,4 +1,5 @@
-//! Bytes: what a connection may have Weir hold is bounded, whatever it sends and however fast (issue 12, rows A1 and B1).
+//! Memory: the bytes that a connection can make Weir hold are bounded, whatever it sends and
+//! however fast.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -10,15 +11,16 @@ use crate::{GET, OK};
 
 const SERVER: &str = "server 10.0.1.1:80;";
 
-/// The most that the scenario allocated beyond what it held at first, while one connection sends `request` so often without waiting for
-/// answers, which are as long as `answer`.
+/// Returns the most bytes that the scenario allocated beyond those at its start, while one
+/// connection sends `request` repeatedly without waiting for the responses, which have the length
+/// of `answer`.
 fn growth(pool: &str, (request, times): (&str, usize), answer: &str) -> isize {
     let mut growth = 0;
     play(&app(pool, ""), async |world| {
         let seen = world.origin(1).answers(answer);
         let mut client = world.client().await;
         let bytes = request.repeat(times);
-        // Once round, so that what is made once is not counted.
+        // One exchange first, so that one-time allocations are not counted.
         client.send(request).await;
         let head = client.head().await;
         let length: usize = head.header("content-length").unwrap().parse().unwrap();
@@ -45,18 +47,18 @@ fn pipelined_requests_are_held_in_bounded_memory() {
     for request in requests {
         for pool in [SERVER, "server 10.0.1.1:80; buffer_request 1m;"] {
             let growth = growth(pool, (request, 2_000), OK);
-            // The scenario keeps a trace, what came to the origin, and the log: some 3 MB.
+            // The scenario keeps a trace, the origin's records and the log: about 3 MB.
             assert!(growth < 8 << 20, "{growth} bytes more for {request:?} with {pool}");
         }
     }
 }
 
 thread_local! {
-    /// Bytes that the process has allocated, as far as its budget knows.
+    /// The number of allocated bytes that the memory budget sees.
     static USED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Plays a scenario on a pool and a process whose budget of memory is 1,000 bytes.
+/// Runs a scenario on a pool and a process with a memory budget of 1,000 bytes.
 fn short(pool: &str, scene: impl AsyncFnOnce(&World)) {
     USED.set(0);
     play(&app(pool, ""), async |world| {
@@ -69,7 +71,7 @@ fn short(pool: &str, scene: impl AsyncFnOnce(&World)) {
     });
 }
 
-/// The process has allocated so much from now on, and has had time to see it.
+/// Sets the number of allocated bytes and waits until the process has noticed it.
 async fn uses(world: &World, used: usize, expected: Pressure) {
     USED.set(used);
     world.process.memory.look();
@@ -109,7 +111,7 @@ fn bodies_that_are_held_whole_are_not_read_on_while_memory_is_short() {
         uses(world, 900, Pressure::PauseReads).await;
         let mut upload = world.client().await;
         upload.send(UPLOAD).await;
-        // More than is read with the head, and what the network holds.
+        // More than is read with the head and the network holds.
         upload.send(vec![0; 60_000]).await;
         pass(100).await;
         assert!(held(world) < 60_000, "{}", held(world));
@@ -156,7 +158,7 @@ fn connections_are_refused_and_the_largest_requests_given_up_near_the_budget() {
         let mut upstream = origin.accept().await;
         upstream.message().await;
         assert!(held(world) > 90_000);
-        // Less than the upload holds is to be freed.
+        // The bytes to be released are fewer than the upload holds.
         USED.set(950);
         assert_eq!(world.process.memory.look(), Pressure::Refuse);
         let mut refused = world.client().await;

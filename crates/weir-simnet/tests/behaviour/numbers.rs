@@ -1,5 +1,5 @@
-//! Rows O-04, O-08, O-09 and NEW-03: what is counted of exchanges, and what is kept of those that were slow. That every exchange with a
-//! log line is counted once, every scenario shows (`World::expect_settled`).
+//! Statistics: the counts of exchanges and the records of slow ones. Every scenario checks that
+//! each exchange with a log line is counted once (`World::expect_settled`).
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn now_us(world: &World) -> u64 {
     world.process.balance_clock(Instant::now())
 }
 
-/// What is said of the exchange with the only log line since the last call.
+/// Returns the record of the exchange with the only log line since the last call.
 async fn why(world: &World) -> ExchangeRecord {
     let id = world.log_line().await.text("request_id");
     world.process.numbers.why(&id, now_us(world)).expect("it was a moment ago")
@@ -35,7 +35,7 @@ fn every_phase_goes_to_its_histogram_of_route_and_endpoint() {
             figures.phases_of_pool("app"),
             figures.phases_of_endpoint("app", "one"),
         ] {
-            // In this world only waiting takes time, so that Weir's own is none.
+            // In virtual time only waiting takes time, so Weir's own share is zero.
             let expected = [20, 0, 40, 300, 70, 430, 0];
             for ((phase, found), millis) in phases.each().zip(expected) {
                 assert_eq!((found.count(), found.sum_us()), (1, millis * 1_000), "{phase:?}");

@@ -1,4 +1,5 @@
-//! Origins: driven by hand connection by connection, or answering by themselves and remembering what they saw.
+//! Origins that are driven by hand, connection by connection, or that respond by themselves and
+//! record requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,19 +17,19 @@ pub(crate) struct Origin {
     listener: SimListener,
 }
 
-/// What an origin that answers by itself saw.
+/// The records of an origin that responds by itself.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) connections: usize,
     pub(crate) requests: Vec<Message>,
-    /// Requests being served now.
+    /// The number of requests being served.
     busy: usize,
-    /// Most that were served at once.
+    /// The largest number of requests served at once.
     pub(crate) most_busy: usize,
 }
 
 impl Seen {
-    /// The targets of the requests, in the order in which they came.
+    /// Returns the targets of the requests, in the order of arrival.
     pub(crate) fn targets(&self) -> Vec<&str> {
         self.requests.iter().filter_map(|request| request.first.split(' ').nth(1)).collect()
     }
@@ -46,25 +47,25 @@ impl Origin {
         Peer::new(accepted.expect("somebody connects to the origin").unwrap().0)
     }
 
-    /// The next connection, if one comes within this time.
+    /// Returns the next connection, if one arrives within this time.
     pub(crate) async fn accept_within(&self, time: Duration) -> Option<Peer> {
         let accepted = timeout(time, self.net.accept_stream(&self.listener)).await.ok()?;
         Some(Peer::new(accepted.unwrap().0))
     }
 
-    /// Nobody connects for a second.
+    /// Checks that no connection arrives for a second.
     pub(crate) async fn expect_nobody(&self) {
         let accepted =
             timeout(Duration::from_secs(1), self.net.accept_stream(&self.listener)).await;
         assert!(accepted.is_err(), "somebody connected to the origin");
     }
 
-    /// Gives every request this answer, on connections that stay open.
+    /// Answers every request with this response, on connections that stay open.
     pub(crate) fn answers(self, response: &str) -> Rc<RefCell<Seen>> {
         self.answers_after(Duration::ZERO, response)
     }
 
-    /// The same, each after this time.
+    /// The same, with this delay of each response.
     pub(crate) fn answers_after(self, time: Duration, response: &str) -> Rc<RefCell<Seen>> {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let (told, response) = (seen.clone(), response.to_owned());

@@ -1,4 +1,5 @@
-//! Origins that close too early, or send what is not HTTP: the client learns of it, and that connection is not used again.
+//! Origins that close too early or send bytes that are not HTTP: the client gets an error, and that
+//! connection is not reused.
 
 use crate::GET;
 use crate::OK;

@@ -1,29 +1,30 @@
-//! Answers of Weir's own to requests with a body: the client's connection stays whenever the next request can be found on it.
+//! Responses of Weir's own to requests with a body: the client's connection stays open whenever the
+//! next request can be located.
 
 use crate::peer::Peer;
 use crate::world::{World, app, play};
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\n";
 const PING: &str = "GET /ping HTTP/1.1\r\nHost: a\r\n\r\n";
-/// Bodies that are sent whole.
+/// Complete bodies.
 const WHOLE: [&str; 3] = [
     "Content-Length: 6\r\n\r\nabcdef",
     "Content-Length: 0\r\n\r\n",
     "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n",
 ];
 
-/// What becomes of a request, other than an answer.
+/// A fault instead of a response.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// Nobody is there to take it.
+    /// No origin listens.
     Nobody,
-    /// The origin takes it and says nothing.
+    /// The origin reads the request and does not respond.
     Hangs,
-    /// It takes it and goes.
+    /// The origin reads the request and closes.
     Leaves,
-    /// It says what is no HTTP.
+    /// The origin sends bytes that are not HTTP.
     Babbles,
-    /// It switches to a protocol that nobody asked for.
+    /// The origin switches to a protocol that was not requested.
     Switches,
 }
 
@@ -37,7 +38,7 @@ fn text(pool: &str) -> String {
     )
 }
 
-/// A client whose request met that fault and was answered by Weir.
+/// Returns a client whose request met that fault and was answered by Weir.
 async fn answered(world: &World, request: &str, fault: Fault) -> Peer {
     let origin = (!matches!(fault, Fault::Nobody)).then(|| world.origin(1));
     let mut client = world.client().await;

@@ -1,5 +1,5 @@
-//! One end of a connection, client or origin, driven step by step. Every wait is bounded in virtual time and says in its
-//! panic what it waited for.
+//! One end of a connection, client or origin, driven step by step. Every wait is bounded in virtual
+//! time, and its panic names what was awaited.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use weir_simnet::SimStream;
 
-/// Longer than any timeout that a scenario configures or a default that it relies on.
+/// Longer than any timeout that a scenario configures or that it uses by default.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A client, or an origin's end of a connection.
@@ -23,18 +23,18 @@ pub(crate) struct Peer {
 pub(crate) struct Message {
     /// The first line.
     pub(crate) first: String,
-    /// Names in lower case, in order.
+    /// The header names, in lower case, with values, in order.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Bodies of the chunks, when it was chunked.
+    /// The data of the chunks, if the body was chunked.
     pub(crate) chunks: Vec<String>,
-    /// Trailer lines of a chunked body.
+    /// The trailer lines of a chunked body.
     pub(crate) trailers: Vec<String>,
-    /// The head as it came.
+    /// The head as received.
     pub(crate) raw_head: String,
 }
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Closed,
@@ -42,19 +42,19 @@ pub(crate) enum End {
 }
 
 impl Message {
-    /// The status of a response.
+    /// Returns the status of a response.
     pub(crate) fn status(&self) -> u16 {
         let status = self.first.split(' ').nth(1).and_then(|status| status.parse().ok());
         status.unwrap_or_else(|| panic!("no status in {:?}", self.first))
     }
 
-    /// The values of a header, in order.
+    /// Returns the values of a header, in order.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let lines = self.headers.iter().filter(|(other, _)| other == name);
         lines.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The only value of a header.
+    /// Returns the only value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let values = self.all(name);
         assert!(values.len() < 2, "{name} is there {} times", values.len());
@@ -71,13 +71,13 @@ impl Peer {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let sent = timeout(PATIENCE, self.stream.write_all(bytes.as_ref())).await;
         sent.expect("the other side takes what is sent").expect("the connection carries it");
     }
 
-    /// Sends all of it, unless the other side has had enough.
+    /// Sends all bytes, unless the other side closes.
     pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes).await
     }
@@ -87,7 +87,8 @@ impl Peer {
         self.stream.read(into).await
     }
 
-    /// Sends as much as the other side takes, `most` bytes at most, until it has taken nothing for a second.
+    /// Sends at most `most` bytes, until the other side has accepted none for a second, and returns
+    /// their number.
     pub(crate) async fn send_what_fits(&mut self, most: usize) -> usize {
         let block = [b'x'; 4096];
         let mut sent = 0;
@@ -102,8 +103,8 @@ impl Peer {
         sent
     }
 
-    /// Sends all of it without a pause and reads all the while, until as many bytes came as `answers` says. `look` is called
-    /// whenever something moved.
+    /// Sends all bytes without a pause and reads at the same time, until `answers` bytes have
+    /// arrived. `look` is called after each progress.
     pub(crate) async fn flood(&mut self, bytes: &[u8], answers: usize, mut look: impl FnMut()) {
         let (mut sent, mut read) = (0, 0);
         let mut buffer = vec![0; 65_536];
@@ -138,12 +139,12 @@ impl Peer {
         timeout(PATIENCE, flooded).await.expect("all of it is answered");
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending direction.
     pub(crate) async fn finish(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
 
-    /// Reads once: a count, or how the connection ended.
+    /// Reads once and returns the number of bytes, or the end of the connection.
     async fn fill(&mut self, what: &str) -> Result<usize, End> {
         let read = timeout(PATIENCE, self.stream.read_buf(&mut self.buffer)).await;
         match read.unwrap_or_else(|_| panic!("{what} did not come; there is {}", self.shown())) {
@@ -172,7 +173,7 @@ impl Peer {
         self.buffer.drain(..count).collect()
     }
 
-    /// Reads a head, and nothing of a body.
+    /// Reads a head without its body.
     pub(crate) async fn head(&mut self) -> Message {
         let end = loop {
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
@@ -192,7 +193,7 @@ impl Peer {
         Message { first, headers, body, chunks, trailers, raw_head }
     }
 
-    /// Reads a whole message; not an answer to HEAD.
+    /// Reads a whole message; not for a response to HEAD.
     pub(crate) async fn message(&mut self) -> Message {
         let mut message = self.head().await;
         let response = message.first.starts_with("HTTP/");
@@ -217,7 +218,7 @@ impl Peer {
         message
     }
 
-    /// Waits as long as it takes for a message; `None` when the connection ends first.
+    /// Waits without a bound for a message; `None` when the connection ends first.
     pub(crate) async fn next_message(&mut self) -> Option<Message> {
         if self.buffer.is_empty()
             && !matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..))
@@ -227,7 +228,7 @@ impl Peer {
         Some(self.message().await)
     }
 
-    /// Reads a chunk; `None` is the last one, whose trailers follow.
+    /// Reads a chunk; `None` for the last one, whose trailers follow.
     pub(crate) async fn chunk(&mut self) -> Option<String> {
         let line = self.line().await;
         let length = usize::from_str_radix(&line, 16).unwrap_or_else(|_| panic!("chunk {line:?}"));
@@ -239,7 +240,7 @@ impl Peer {
         Some(String::from_utf8(chunk).unwrap())
     }
 
-    /// Reads trailer lines to the empty one.
+    /// Reads trailer lines up to the empty one.
     pub(crate) async fn trailers(&mut self) -> Vec<String> {
         let mut trailers = Vec::new();
         loop {
@@ -269,7 +270,7 @@ impl Peer {
         self.take(count)
     }
 
-    /// Takes this many bytes off the network, not one more, and forgets them.
+    /// Reads exactly this many bytes from the network and drops them.
     pub(crate) async fn discard(&mut self, count: usize) {
         let read = timeout(PATIENCE, self.stream.read_exact(&mut vec![0; count])).await;
         read.expect("something comes").expect("the connection carries it");
@@ -281,7 +282,7 @@ impl Peer {
         assert_eq!(String::from_utf8_lossy(&bytes), text);
     }
 
-    /// Reads everything up to the end, and says how it ended.
+    /// Reads everything up to the end; returns the bytes and the kind of end.
     pub(crate) async fn rest(&mut self) -> (Vec<u8>, End) {
         loop {
             if let Err(end) = self.fill("the end of the connection").await {
@@ -290,25 +291,25 @@ impl Peer {
         }
     }
 
-    /// The other side ends the connection in order and sends nothing more.
+    /// Checks that the other side closes in order and sends nothing more.
     pub(crate) async fn expect_closed(&mut self) {
         let (rest, end) = self.rest().await;
         assert_eq!((String::from_utf8_lossy(&rest).as_ref(), end), ("", End::Closed));
     }
 
-    /// The connection ends, whichever way, and nothing more comes.
+    /// Checks that the connection ends, in either way, and no more bytes arrive.
     pub(crate) async fn expect_end(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.rest().await.0), "");
     }
 
-    /// Nothing comes for this long, not even the end.
+    /// Checks that nothing arrives for this long, not even the end.
     pub(crate) async fn expect_silence(&mut self, duration: Duration) {
         assert_eq!(self.shown(), "");
         let read = timeout(duration, self.stream.read_buf(&mut self.buffer)).await;
         assert!(read.is_err(), "{read:?}: {}", self.shown());
     }
 
-    /// Takes what has come, and says how many bytes.
+    /// Reads the bytes that have arrived and returns their number.
     pub(crate) async fn waiting(&mut self) -> u64 {
         while let Ok(Ok(1..)) =
             timeout(Duration::from_millis(1), self.stream.read_buf(&mut self.buffer)).await
@@ -317,7 +318,7 @@ impl Peer {
         std::mem::take(&mut self.buffer).len() as u64
     }
 
-    /// Whether the connection is still open and nothing unread came; looked at for a millisecond.
+    /// Returns true if the connection is open and no byte arrives within a millisecond.
     pub(crate) async fn is_open(&mut self) -> bool {
         timeout(Duration::from_millis(1), self.stream.read_buf(&mut self.buffer)).await.is_err()
     }

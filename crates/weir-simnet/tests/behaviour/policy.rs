@@ -1,5 +1,5 @@
-//! What is matched is what is sent: protocols that a connection may switch to, headers that pass nobody, loops, and what a strict
-//! origin gets of all that.
+//! The matched request is the forwarded one: protocols that a connection may switch to, headers
+//! that are never forwarded, loops, and the requests that a strict origin gets.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{GET, OK};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-/// A request that offers to switch to these protocols.
+/// Returns a request that offers to switch to these protocols.
 fn offer(protocols: &str) -> String {
     format!(
         "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
@@ -23,7 +23,8 @@ fn switching(protocols: &str) -> String {
     )
 }
 
-/// Offers `protocols`; the client, the origin's side, and what the origin was offered.
+/// Offers `protocols`; returns the client, the origin's connection, and the offer that the origin
+/// received.
 async fn offered(world: &World, protocols: &str) -> (Peer, Peer, Option<String>) {
     let origin = world.origin(1);
     let mut client = world.client().await;
@@ -171,7 +172,7 @@ fn a_proxy_line_passes_nobody() {
     });
 }
 
-/// A Weir whose pool is itself.
+/// A Weir whose only endpoint is itself.
 #[test]
 fn a_loop_ends_after_a_few_rounds() {
     let text = "pool app { server 10.0.0.1:80; } listen 10.0.0.1:80 { default -> app; }";
@@ -209,10 +210,10 @@ fn two_weirs_behind_each_other_are_no_loop() {
     });
 }
 
-/// A route that keeps clients out of `/admin`, and one that lets them into the rest.
+/// A route that denies clients `/admin`, and one that allows the rest.
 const GUARDED: &str = "route path /admin/* -> respond 403; default -> app;";
 
-/// Asks for each target; the statuses, and the targets that the origin got.
+/// Sends a request for each target; returns the statuses, and the targets that the origin received.
 async fn asked(world: &World, targets: &[&str]) -> (Vec<u16>, Vec<String>) {
     let seen = world.origin(1).answers(OK);
     let mut statuses = Vec::new();
@@ -346,7 +347,8 @@ fn variables_and_groups_show_the_path_that_is_sent() {
     });
 }
 
-/// The trailers that the origin gets of a request, and the client, which says `te`, of a response, of all of `lines`.
+/// Sends `lines` as trailers of a request and of a response; returns the trailers that the origin
+/// received, and those that the client, which sends `te`, received.
 async fn trailers(world: &World, te: &str, lines: &str) -> (Vec<String>, Vec<String>) {
     let body = format!("2\r\nok\r\n0\r\n{lines}\r\n");
     let origin = world.origin(1);

@@ -1,5 +1,6 @@
-//! Rows Q and S4-13 to S4-17: when all servers are full requests wait, over all workers in the order in which they came, and a place that
-//! becomes free is never left to itself. Who waits too long, or finds no room, hears so.
+//! The queue: when all servers are full, requests wait in order of arrival over all workers, and a
+//! released slot goes to the next request at once. A request that waits too long, or finds the
+//! queue full, gets an error response.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::peer::Peer;
 use crate::world::{Connects, World, app, pass, play};
 use crate::{GET, OK};
 
-/// One server that takes one request at a time.
+/// One server with one slot.
 const ONE: &str = "server 10.0.1.1:80 max_conn=1;";
 const TWO: &str = "server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1;";
 
@@ -24,7 +25,7 @@ fn request(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// A client whose request has gone as far as it goes without time passing.
+/// Sends a request and lets it proceed as far as it can without a passage of time.
 async fn asks(world: &World, target: &str) -> Peer {
     let mut client = world.client().await;
     client.send(request(target)).await;
@@ -32,7 +33,7 @@ async fn asks(world: &World, target: &str) -> Peer {
     client
 }
 
-/// The next request of an origin; its target and its connection, on which it waits for an answer.
+/// Returns the target of an origin's next request and its connection, which waits for a response.
 async fn taken(origin: &Origin) -> (String, Peer) {
     let mut upstream = origin.accept().await;
     let target = target_of(&mut upstream).await;
@@ -65,7 +66,7 @@ fn the_limit_is_exact_on_the_wire_over_four_workers_and_no_server_idles_while_so
         for client in running {
             client.await.unwrap();
         }
-        // The ceiling: three servers that are never idle.
+        // The optimum: three servers that are never idle.
         assert_eq!(began.elapsed(), service * clients * each / 3);
         assert_eq!(seen.each_ref().map(|seen| seen.borrow().most_busy), [1, 1, 1]);
         assert_eq!(seen.map(|seen| seen.borrow().requests.len()), [100, 100, 100]);
@@ -93,7 +94,8 @@ fn servers_see_the_order_in_which_requests_came_whichever_worker_has_them() {
         for (number, line) in lines.iter().enumerate() {
             let number = number as u64;
             assert_eq!(line.number("queue_position"), Some(number));
-            // Each came a millisecond after the one before, and has as many before it as its number says.
+            // Each request arrived a millisecond after the one before, and its number is the number
+            // of requests ahead of it.
             line.expect_times(&[("t_queue", 99 * number), ("t_connect", 0), ("t_response", 100)]);
         }
     });
@@ -276,7 +278,7 @@ fn a_server_that_comes_back_serves_those_who_wait_at_once() {
         let origin = world.origin(1);
         let mut first = asks(world, "/1").await;
         let (_, mut upstream) = taken(&origin).await;
-        // Turned away by the second server, which is out from now on, and waiting for the first.
+        // The second server refuses the request and is ejected; the request waits for the first.
         let mut second = asks(world, "/2").await;
         let ejected = Instant::now();
         let mut third = asks(world, "/3").await;
@@ -284,10 +286,10 @@ fn a_server_that_comes_back_serves_those_who_wait_at_once() {
         world.connects(2, None);
         let back = world.origin(2);
         let (target, mut other) = taken(&back).await;
-        // The second request was there already; it waits for the first server alone.
+        // The second request was tried there before, so it waits for the first server only.
         assert_eq!(target, "/3");
         let out = ejected.elapsed();
-        // At the very end of its time out, which is up to a fifth longer than ten seconds.
+        // The ejection ends on time; it lasts up to a fifth longer than ten seconds.
         let until_us = world.pool().endpoints[1].state.ejected_until();
         let late_us = world.process.balance_clock(Instant::now()).saturating_sub(until_us);
         assert!((9_998..=12_001).contains(&out.as_millis()), "{out:?}");
@@ -313,7 +315,7 @@ fn one_that_has_to_try_another_server_waits_behind_those_who_wait_already() {
         let (_, mut upstream) = taken(&origins[1]).await;
         let _third = asks(world, "/3").await;
         let mut fourth = asks(world, "/4").await;
-        // The first server breaks off /1 and takes /3; /1 waits for the second, behind /4.
+        // The first server resets /1 and gets /3; /1 waits for the second server, behind /4.
         drop(broken);
         let (target, _held) = taken(&origins[0]).await;
         assert_eq!(target, "/3");
@@ -341,7 +343,8 @@ fn the_time_in_the_queue_is_bounded_over_all_attempts() {
         let asked = Instant::now();
         let mut client = asks(world, "/3").await;
         pass(2_999).await;
-        // /1 gives its place to /3 and waits for the second server; /3 is broken off in turn and waits for that one too.
+        // /1 releases its slot to /3 and waits for the second server; /3 is reset too and waits for
+        // the second server as well.
         drop(first);
         drop(taken(&origins[0]).await.1);
         assert_eq!(client.message().await.status(), 503);
@@ -370,7 +373,8 @@ fn one_that_the_queue_turned_away_is_not_retried() {
     });
 }
 
-/// Sends a response of more than the network holds for a client that reads nothing: the rest is in the proxy's hands.
+/// Sends a response larger than the network holds for a client that reads nothing: the rest is in
+/// the proxy's buffers.
 async fn send_more_than_is_read(upstream: &mut Peer) -> usize {
     let length = 65_536 + 40_000;
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
@@ -442,7 +446,7 @@ fn a_graceful_stop_serves_those_who_wait_until_its_deadline() {
         pass(10_000).await;
         upstream.send(OK).await;
         assert_eq!(first.message().await.status(), 200);
-        // The place goes to another worker than the connection does, when the two are not the same.
+        // The slot goes to another worker than the connection does, if the two differ.
         let mut upstream = if upstream.is_open().await { taken(&origin).await.1 } else { upstream };
         assert_eq!(world.waiting(), 1);
         pass(19_000).await;
@@ -497,7 +501,7 @@ fn of_a_client_bound_to_a_server_and_the_others_the_one_that_came_first_is_serve
             upstream.send(OK).await;
             let cookie = owner.message().await.header("set-cookie").unwrap().to_owned();
             let cookie = cookie.split(';').next().unwrap();
-            // Both servers are busy; the cookie's is the first.
+            // Both servers are busy; the cookie belongs to the first.
             let mut second = asks(world, "/2").await;
             let (_, mut other) = taken(&origins[1]).await;
             let mut first = asks(world, "/1").await;
@@ -546,7 +550,8 @@ fn a_client_bound_to_a_server_waits_for_it_while_others_pass() {
             clients.push(client);
         }
         assert_eq!(target_of(&mut upstream).await, "/1");
-        // The second waits for its server; for the third there is no room in that line, and it takes any.
+        // The second request waits for its server; for the third that endpoint's line is full, so
+        // it takes any server.
         let (target, mut other) = taken(&origins[1]).await;
         assert_eq!(target, "/3");
         other.send(OK).await;

@@ -1,5 +1,5 @@
-//! a request whose connect fails goes to another server, a bounded number of times. Passive removal of servers that cannot be
-//! connected to. Backups.
+//! A request whose connect fails goes to another server, a bounded number of times. Also the
+//! ejection of servers whose connects fail, and backups.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn a_server_that_cannot_be_connected_to_is_left_out_and_comes_back() {
         sleep(Duration::from_secs(19)).await;
         assert_eq!((get(&mut client).await, get(&mut client).await), (200, 200));
         assert_eq!(world.connect_count(1), 3);
-        // A fifth longer at most.
+        // The ejection lasts at most a fifth longer.
         sleep(Duration::from_secs(6)).await;
         let seen = world.origin(1).answers(OK);
         world.connects(1, None);
@@ -213,7 +213,7 @@ fn a_server_that_flaps_with_the_period_of_its_time_out_is_used() {
         let mut client = world.client().await;
         let start = Instant::now();
         for turn in 0..4_000 {
-            // It is gone in the first second of every two.
+            // The server refuses connects in the first second of every two.
             let gone = start.elapsed().as_secs().is_multiple_of(2);
             world.connects(1, gone.then_some(Connects::Refused));
             assert_eq!(get(&mut client).await, 200, "in turn {turn}");

@@ -1,5 +1,5 @@
-//! Rows N-01 to N-03, N-08, H-12, O-14: a reload under way changes what its configuration changes and nothing else. Nobody who is connected,
-//! waits or is served notices more of it than he has to.
+//! Reloads: a reload changes exactly what its configuration changes. Connected, waiting and running
+//! exchanges continue.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn busy(servers: &[u8]) -> String {
     app(&format!("{servers} queue timeout=1m;"), "")
 }
 
-/// A client whose request has gone as far as it goes without time passing.
+/// Sends a request and lets it proceed as far as it can without a passage of time.
 async fn asks(world: &World, target: &str) -> Peer {
     let mut client = world.client().await;
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
@@ -30,7 +30,7 @@ async fn asks(world: &World, target: &str) -> Peer {
     client
 }
 
-/// The next request of an origin; its target and its connection, on which it waits for an answer.
+/// Returns the target of an origin's next request and its connection, which waits for a response.
 async fn taken(origin: &Origin) -> (String, Peer) {
     let mut upstream = origin.accept().await;
     let request = upstream.message().await;
@@ -44,7 +44,7 @@ async fn get(client: &mut Peer) -> u16 {
     response.status()
 }
 
-/// Nobody has it any more, once the log's timers have run out.
+/// Checks that no reference to the snapshot is left once the log's timers have run out.
 async fn expect_freed(snapshot: Weak<Snapshot>) {
     pass(1_500).await;
     assert_eq!(snapshot.strong_count(), 0, "a generation is still held");
@@ -81,7 +81,7 @@ fn what_did_not_change_is_the_same() {
         let mut other = world.client_from("192.0.2.1", "10.0.0.1:81").await;
         other.send(GET).await;
         assert_eq!(other.message().await.text(), "it moved");
-        // All on one connection to the server and one of the client's.
+        // All requests used one connection to the server and one of the client.
         assert_eq!(get(&mut client).await, 200);
         assert_eq!((seen.borrow().connections, seen.borrow().requests.len()), (1, 2));
     });
@@ -177,7 +177,7 @@ fn health_and_ejections_are_kept() {
         let two = world.origin(2).answers(OK);
         let mut client = world.client().await;
         for _ in 0..4 {
-            // Nobody listens at the first server.
+            // No origin listens at the first server's address.
             assert_eq!(get(&mut client).await, 200);
         }
         world.reload(&pool("keepalive idle=7;")).await;
@@ -205,7 +205,7 @@ fn an_exchange_ends_on_the_configuration_that_it_began_on() {
         assert!(first.strong_count() > 0);
         upstream.send(OK).await;
         assert_eq!(client.message().await.header("x-version"), Some("1"));
-        // The next one on the same connections is of its own time.
+        // The next exchange on the same connections uses the new generation.
         client.send(GET).await;
         upstream.message().await;
         upstream.send(OK).await;
@@ -238,13 +238,13 @@ fn a_tunnel_outlives_reloads_and_holds_its_own_generation_only() {
             upstream.send("pong").await;
             client.expect("pong").await;
         }
-        // A reload that takes its pool and its listener away changes nothing for it.
+        // A reload that removes its pool and its listener does not affect the tunnel.
         earlier.push(Arc::downgrade(&world.snapshot()));
         world.reload("listen 10.0.0.1:81 -> respond 204;").await;
         client.send("ping").await;
         upstream.expect("ping").await;
         let own = earlier.remove(0);
-        // The connection is one of the listener's still.
+        // The connection still belongs to the listener.
         let last = earlier.pop().unwrap();
         for snapshot in earlier {
             expect_freed(snapshot).await;
@@ -291,7 +291,7 @@ fn an_address_that_moves_to_another_listener_keeps_its_socket() {
         assert_eq!(get(&mut client).await, 202);
         let mut other = world.client().await;
         assert_eq!(get(&mut other).await, 202);
-        // From one of two listeners to the other.
+        // The address moves from one of two listeners to the other.
         world.reload(&format!("{} listen 10.0.0.1:81 -> respond 201;", text("b", 202))).await;
         world.reload("listen 10.0.0.1:81 10.0.0.1:80 -> respond 201;").await;
         client.send(GET).await;
@@ -306,7 +306,7 @@ fn an_address_that_moves_to_another_listener_keeps_its_socket() {
 fn caps_on_connections_can_be_changed() {
     let text = |cap: u32| format!("listen 10.0.0.1:80 max_connections={cap} -> respond 204;");
     play(&text(2), async |world| {
-        // Not idle: what is idle makes room.
+        // The connections must not be idle: idle ones would be closed to make room.
         let begin = "GET / HTTP/1.1\r\n";
         let mut clients = vec![world.client().await, world.client().await];
         for client in &mut clients {
@@ -387,7 +387,7 @@ fn a_thousand_reloads_leave_nothing_behind() {
     });
 }
 
-/// As when a name has other addresses with each answer: each is a configuration of its own.
+/// Simulates a name whose addresses change with each DNS answer: each is a new configuration.
 #[test]
 fn servers_that_are_others_every_100_ms_fail_no_request_and_leave_nothing_behind() {
     let pool = |turn: u8| {

@@ -1,5 +1,6 @@
-//! law 7: an attempt that failed before the client was sent anything is followed by another where `retry` says so,
-//! never by one that could have an effect twice, and never by more than the budget has.
+//! Retries: an attempt that failed before any byte of the response reached the client is repeated
+//! if `retry` says so, but never if it could take effect twice, and never beyond the budget (law
+//! 7).
 
 use std::time::Duration;
 
@@ -20,12 +21,12 @@ fn two(retry: &str) -> String {
     app(&format!("{TWO} retry {retry};"), "")
 }
 
-/// Both origins of [`TWO`]; the first is asked first.
+/// Returns both origins of [`TWO`]; the first is tried first.
 fn both(world: &World) -> (Origin, Origin) {
     (world.origin(1), world.origin(2))
 }
 
-/// The next request at an origin is read and left without an answer.
+/// Reads the next request at an origin and closes the connection.
 async fn drop_one(origin: &Origin) {
     let mut upstream = origin.accept().await;
     upstream.message().await;
@@ -38,7 +39,7 @@ async fn answer(origin: &Origin, response: &str) -> Peer {
     upstream
 }
 
-/// What the only log line since the last call says of its attempts.
+/// Checks cause and attempts in the only log line since the last call.
 async fn expect_attempts(world: &World, cause: &str, attempts: u64, failed: &str) {
     let line = world.log_line().await;
     let found = (line.text("cause"), line.number("attempts"), line.list("failed_attempts"));
@@ -59,7 +60,7 @@ fn retries_once_when_endpoint_resets_before_head() {
             let mut upstream = answer(&second, OK).await;
             assert_eq!(client.message().await.text(), "ok");
             expect_attempts(world, "complete", 2, "10.0.1.1:80=upstream_reset").await;
-            // The next turn is the first one's again, and the second is to be asked anew.
+            // The next turn is the first server's again, and then the second is tried again.
             upstream.expect_silence(Duration::from_millis(1)).await;
         }
     });
@@ -138,7 +139,7 @@ fn a_body_is_sent_again_only_when_all_of_it_is_at_hand() {
     play(&two("1 on=reset"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
-        // A pipelined request behind the body stays where it belongs.
+        // A pipelined request behind the body is not mixed up with it.
         client.send([PUT, GET].concat()).await;
         drop_one(&first).await;
         let mut upstream = second.accept().await;
@@ -245,7 +246,8 @@ fn a_connection_that_owes_a_response_is_not_used_again() {
         client.send(GET).await;
         let mut sound = answer(&second, EMPTY).await;
         assert_eq!(client.message().await.status(), 204);
-        // No response in time: the request goes to the other, and whatever the first one says later goes nowhere.
+        // No response in time: the request goes to the other server, and later bytes of the first
+        // are discarded.
         client.send(GET).await;
         slow.message().await;
         sound.message().await;
@@ -255,7 +257,7 @@ fn a_connection_that_owes_a_response_is_not_used_again() {
         client.send(GET).await;
         let mut again = answer(&first, EMPTY).await;
         assert_eq!(client.message().await.status(), 204);
-        // A head that breaks off is no response either, whatever came before it.
+        // An incomplete head is no response either, whatever interim responses came before it.
         client.send(GET).await;
         sound.message().await;
         sound.send("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 2").await;
@@ -306,7 +308,7 @@ fn every_attempt_is_written_down() {
         client.send(GET).await;
         answer(&second, BUSY).await;
         drop_one(&third).await;
-        // All were tried, and none is asked twice.
+        // All servers were tried, and none is tried twice.
         assert_eq!(client.message().await.status(), 502);
         let failed = "10.0.1.1:80=connect_failed,10.0.1.2:80=503";
         expect_attempts(world, "upstream_reset", 3, failed).await;
@@ -388,7 +390,7 @@ fn no_retry_begins_after_its_time() {
     });
 }
 
-/// Sends so many requests on one connection, none of which succeeds.
+/// Sends `count` requests on one connection, all of which fail.
 async fn fail(world: &World, count: usize, status: u16) {
     let mut client = world.client().await;
     for _ in 0..count {
@@ -399,7 +401,7 @@ async fn fail(world: &World, count: usize, status: u16) {
 
 #[test]
 fn the_budget_holds_under_total_failure() {
-    // A tenth of the requests, and three a second over the window of ten.
+    // A tenth of the requests, and three per second over the window of ten seconds.
     let (requests, retries) = (500, 50 + 30);
     play(&format!("workers 3; {}", two("5 on=503 budget=10%")), async |world| {
         let seen = [1, 2].map(|number| world.origin(number).answers(BUSY));

@@ -1,5 +1,5 @@
-//! C-01, C-03: connections to origins are kept and used again, within their four limits. C-07: one that turns out closed is
-//! replaced without the client noticing, where that is safe.
+//! Connections to origins are kept and reused within their four limits. A connection that turns out
+//! closed is replaced without a visible effect on the client, where that is safe.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,7 +33,8 @@ fn a_connection_is_used_again_by_the_same_client_and_by_others() {
     });
 }
 
-/// S0-11: a connection stays with the worker that has it, and how often another one could have used it is known.
+/// An idle connection stays with its worker, and the cases in which another worker could have used
+/// it are counted.
 #[test]
 fn an_idle_connection_of_another_worker_is_left_there_and_counted() {
     let text = format!("workers 2; {}", app(ONE, ""));
@@ -151,7 +152,8 @@ fn a_connection_that_the_origin_ends_is_not_kept() {
     }
 }
 
-/// A client whose next request goes over a used connection, and the origin's end of that.
+/// Returns a client whose next request uses a kept connection, and the origin's end of that
+/// connection.
 async fn used_connection(world: &World, origin: &crate::origin::Origin) -> (Peer, Peer) {
     let mut client = world.client().await;
     client.send(GET).await;

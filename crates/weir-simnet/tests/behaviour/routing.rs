@@ -1,5 +1,5 @@
-//! hosts, paths, headers and clients decide where a request leads; the first match wins.: redirects and
-//! fixed answers. A-01: who is let in.
+//! Routing: hosts, paths, headers and client addresses select the route; the first match decides.
+//! Also redirects, fixed responses and access rules.
 
 use crate::OK;
 use crate::peer::{Message, Peer};
@@ -10,7 +10,7 @@ async fn ask(client: &mut Peer, request: &str) -> Message {
     client.message().await
 }
 
-/// Asks each of these (host, target, header lines) and compares the body.
+/// Sends a request for each case (host, target, header lines) and compares the body.
 async fn check(world: &World, cases: &[(&str, &str, &str, &str)]) {
     let mut client = world.client().await;
     for (host, target, lines, expected) in cases {

@@ -1,4 +1,5 @@
-//! Connects that fail because Weir itself is short of descriptors, ports or memory: the exchange waits, and no server is blamed.
+//! Connects that fail because Weir is short of descriptors, ports or memory: the exchange waits,
+//! and no server is ejected for it.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const SHORTAGES: [i32; 7] = [24, 23, 99, 105, 12, 11, 28];
 const POOL: &str = "server 10.0.1.1:80; server 10.0.1.2:80; timeout connect=2s; retry 1;
     passive errors=1 window=1m eject=1h;";
 
-/// Whether every server may be had.
+/// Returns true if every server is available.
 fn all_are_in(world: &World) -> bool {
     let now_us = world.process.balance_clock(Instant::now());
     let snapshot = world.snapshot();
@@ -49,7 +50,7 @@ fn a_shortage_that_lasts_is_503_and_ejects_nobody() {
             }
             assert!(all_are_in(world), "{errno}");
             assert!(world.process.shortages.load(std::sync::atomic::Ordering::Relaxed) >= 10);
-            // Nothing is left of it.
+            // The shortage has no lasting effect.
             world.connects(1, None);
             world.connects(2, None);
             world.origin(1).answers(OK);
@@ -118,7 +119,7 @@ fn a_client_that_leaves_meanwhile_ends_the_wait() {
     });
 }
 
-/// The place at a server is kept, and its silence is not the server's.
+/// The exchange keeps its slot at a server, and the wait does not count as the server's silence.
 #[test]
 fn a_server_that_was_not_asked_is_not_stalled() {
     let pool = "server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1; timeout connect=30s;";

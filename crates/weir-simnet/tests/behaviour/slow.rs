@@ -1,4 +1,5 @@
-//! What takes too long in all, and who sends or reads too slowly: totals, attempts, minimum rates, the age of connections.
+//! Slow exchanges and peers: total timeouts, attempt timeouts, minimum rates, and the age of
+//! connections.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Sends pieces of this size at this interval until the other side ends the connection or answers, at most so many.
+/// Sends pieces of this size at this interval until the other side closes or responds, at most
+/// `most` pieces.
 async fn dribble(client: &mut Peer, piece: usize, interval: Duration, most: usize) -> usize {
     for sent in 0..most {
         sleep(interval).await;
@@ -40,12 +42,12 @@ fn an_exchange_that_takes_too_long_in_all_gets_504_in_whatever_phase_it_is() {
         sleep(seconds(1)).await;
         let mut queued = world.client().await;
         queued.send(GET).await;
-        // The server does not answer.
+        // The server does not respond.
         assert_eq!(first.message().await.status(), 504);
         assert_eq!(start.elapsed(), seconds(7));
         world.expect_logged("total_timeout", Some(504)).await;
         upstream.expect_end().await;
-        // The one that waited has the place now, and its time is up too.
+        // The request that waited has the slot now, and its timeout expires too.
         let mut upstream = origin.accept().await;
         upstream.message().await;
         assert_eq!(queued.message().await.status(), 504);
@@ -222,8 +224,8 @@ fn a_slow_body_that_keeps_the_rate_up_is_left_alone_as_is_any_where_places_are_n
     }
 }
 
-/// Bytes that a client gets of a response of a megabyte, of which it reads this many at this interval, until it is cut or `most` has
-/// passed.
+/// Returns the number of bytes that a client gets of a response of a megabyte if it reads pieces of
+/// this size at this interval, until it is disconnected or `most` has passed.
 async fn read_slowly(world: &World, piece: usize, interval: Duration, most: Duration) -> usize {
     const BODY: usize = 1_000_000;
     let origin = world.origin(1);
@@ -276,7 +278,8 @@ fn a_minimum_rate_of_the_listener_holds_everywhere() {
     });
 }
 
-/// Bytes that this client gets of the answer to a GET, of which it reads so many at this interval, until it is cut or `most` has passed.
+/// Returns the number of bytes that a client gets of the response to a GET if it reads pieces of
+/// this size at this interval, until it is disconnected or `most` has passed.
 async fn taken(world: &World, piece: usize, interval: Duration, most: Duration) -> usize {
     let start = Instant::now();
     let mut client = world.client().await;
@@ -295,7 +298,7 @@ async fn taken(world: &World, piece: usize, interval: Duration, most: Duration) 
     read
 }
 
-/// A directory with a large index page.
+/// Creates a directory with a large index page.
 fn directory() -> String {
     let own = format!("{}/slow-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
     std::fs::create_dir_all(&own).unwrap();
@@ -305,7 +308,8 @@ fn directory() -> String {
 
 const LARGE: usize = 1_000_000;
 
-/// Listeners that answer themselves, with more than the network holds: a fixed response, a file, a refusal.
+/// Returns listeners with responses of their own that exceed the network's buffers: a fixed
+/// response, a file, a refusal.
 fn own_answers(timeout: &str) -> [String; 3] {
     let text = "x".repeat(LARGE);
     let directory = directory();
@@ -317,7 +321,7 @@ fn own_answers(timeout: &str) -> [String; 3] {
     answers.map(|answer| format!("listen 10.0.0.1:80 {{ timeout {timeout}; {answer} }}"))
 }
 
-/// Plays a scene on a configuration whose pages are large.
+/// Runs a scenario on a configuration whose pages are large.
 fn play_own(text: &str, scene: impl AsyncFnOnce(&World)) {
     play("listen 10.0.0.1:80 -> respond 204;", async |world| {
         world.write_file("/sorry", &"x".repeat(LARGE));
@@ -409,13 +413,13 @@ fn an_upload_is_not_too_slow_while_its_response_goes_on_nor_is_the_server_while_
         upstream.head().await;
         upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 600001\r\n\r\n").await;
         client.head().await;
-        // The server listens.
+        // Only the client sends.
         for _ in 0..60 {
             sleep(seconds(5)).await;
             client.send(vec![b'x'; 10_000]).await;
             upstream.discard(10_000).await;
         }
-        // The server speaks.
+        // Only the server sends.
         for _ in 0..60 {
             sleep(seconds(5)).await;
             upstream.send(vec![b'x'; 10_000]).await;

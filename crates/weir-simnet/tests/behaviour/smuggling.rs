@@ -1,5 +1,5 @@
-//! Requests whose end could be seen in two ways, or that are not HTTP: refused, the connection closed, and not a byte of them sent
-//! to an origin, whether they come whole or byte by byte.
+//! Ambiguous and invalid requests are refused and the connection is closed; no byte of them reaches
+//! an origin, whether they arrive whole or byte by byte.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::world::{app, play};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-/// A request, and the status of its refusal.
+/// A request and the status of its refusal.
 const REFUSED: &[(&str, u16)] = &[
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", 400),
     ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\ncontent-length: 5\r\n\r\nhello", 400),
@@ -50,7 +50,7 @@ const REFUSED: &[(&str, u16)] = &[
     ("\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n", 400),
 ];
 
-/// Chunked bodies that break in their beginning.
+/// Chunked bodies with an error at their beginning.
 const BROKEN_CHUNKS: &[&str] = &[
     "g\r\n",
     "-1\r\n",
@@ -79,7 +79,7 @@ fn check(request: &str, expected: u16) {
         play(&app(ONE, "timeout head=1h;"), async |world| {
             let origin = world.origin(1);
             let mut client = world.client().await;
-            // What would be a second request must not be served either.
+            // The bytes that could be a second request must not be served either.
             let sent = format!("{request}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
             if whole {
                 client.send(sent).await;

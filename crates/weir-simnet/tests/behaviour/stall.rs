@@ -1,5 +1,6 @@
-//! A server that takes requests and does not answer for six seconds, as one that is stopped (SIGSTOP) does: whoever has a request there waits,
-//! nobody else does. And slow requests among fast ones keep nobody from any server.
+//! A server that accepts requests and does not respond for six seconds, as after SIGSTOP: only the
+//! requests that are already there wait. And slow requests among fast ones do not mark a server as
+//! stalled.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use crate::world::{World, play};
 use crate::{GET, OK};
 
 const FROZEN: Duration = Duration::from_secs(6);
-/// Between two arrivals.
+/// The time between two arrivals.
 const GAP: Duration = Duration::from_millis(2);
 
 fn config(pool: &str) -> String {
@@ -23,7 +24,7 @@ fn config(pool: &str) -> String {
     )
 }
 
-/// An origin that may be frozen.
+/// The state of an origin that can be frozen.
 #[derive(Clone, Default)]
 struct Frozen {
     until: Rc<Cell<Option<Instant>>>,
@@ -31,7 +32,7 @@ struct Frozen {
 }
 
 impl Frozen {
-    /// Answers each request after `service` of its number, and not before it is thawed.
+    /// Answers each request after the service time of its number, and not while it is frozen.
     fn serves(&self, origin: Origin, service: fn(usize) -> Duration) {
         let own = self.clone();
         spawn_local(async move {
@@ -56,10 +57,10 @@ impl Frozen {
     }
 }
 
-/// When a request arrived and how long it took.
+/// The arrival of a request and its duration.
 type Took = (Instant, Duration);
 
-/// Requests at an even rate, each on a connection that is kept and free, or on a new one.
+/// Sends requests at an even rate, each on a kept idle connection or on a new one.
 async fn load(world: &World, duration: Duration) -> Vec<Took> {
     let free: Rc<RefCell<Vec<Peer>>> = Rc::default();
     let mut running: Vec<JoinHandle<Took>> = Vec::new();
@@ -107,11 +108,12 @@ fn freeze(pool: &str) {
         let took = load(world, FROZEN + Duration::from_secs(3)).await;
         let held: Vec<_> =
             took.iter().filter(|(_, took)| *took > Duration::from_millis(100)).collect();
-        // At most its half of 500 requests a second for 20 ms, with what was there already, waits; nothing that came later does.
+        // The requests that wait are at most half of 500 per second over 20 ms, and those already
+        // there; later requests do not wait.
         assert!((1..=9).contains(&held.len()), "{pool}: {}", held.len());
         let late = held.iter().map(|(arrived, _)| *arrived - from).max().unwrap();
         assert!(late <= Duration::from_millis(35), "{pool}: {late:?} after the freeze");
-        // It has its share again.
+        // The server gets its share again.
         let (before, after) = (frozen.served.get(), good.served.get());
         load(world, Duration::from_secs(1)).await;
         let (own, other) = (frozen.served.get() - before, good.served.get() - after);

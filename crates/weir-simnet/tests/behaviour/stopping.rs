@@ -1,4 +1,5 @@
-//! A graceful stop: nothing new is accepted, what runs finishes, idle connections get one more answer, and the deadline cuts.
+//! Graceful stop: no new connections are accepted, running exchanges finish, idle connections get
+//! one more response, and the deadline ends the rest.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::{GET, OK};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-/// A client whose request the origin holds.
+/// Returns a client whose request the origin holds, and the origin's connection.
 async fn held(world: &World, origin: &crate::origin::Origin) -> (Peer, Peer) {
     let mut client = world.client().await;
     client.send(GET).await;

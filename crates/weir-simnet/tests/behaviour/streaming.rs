@@ -1,5 +1,6 @@
-//! WG-04: what an origin sends reaches the client at once, and what a client sends the origin; nothing is held back to fill a
-//! buffer, and a side that does not read holds the other up. Q-20: unless the configuration asks for whole requests first.
+//! Streaming: bytes are forwarded at once in both directions; none are held back to fill a buffer,
+//! and a side that does not read slows the other down. With `buffer_request`, requests are read
+//! whole first.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::{GET, OK};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-/// A client whose GET has reached the origin.
+/// Returns a client whose GET has reached the origin, and the origin's connection.
 async fn asked(world: &World, request: &str) -> (Peer, Peer) {
     let origin = world.origin(1);
     let mut client = world.client().await;

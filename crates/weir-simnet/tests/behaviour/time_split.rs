@@ -1,5 +1,5 @@
-//! Where the time of a request went, exactly: the network takes no time, and everything else takes what the
-//! scenario says.
+//! The time split of a request, exactly: the network takes no time, and everything else takes the
+//! time that the scenario sets.
 
 use std::time::Duration;
 

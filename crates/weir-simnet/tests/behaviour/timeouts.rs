@@ -1,4 +1,4 @@
-//! every wait ends in time, with its status and its cause.
+//! Timeouts: every wait ends in time, with its status and its cause.
 
 use std::time::Duration;
 
@@ -288,7 +288,7 @@ fn a_second_answer_that_finds_no_room_at_all_is_given_up_in_one_timeout() {
         let mut client = world.client().await;
         client.send([GET, GET].concat()).await;
         sleep(seconds(1)).await;
-        // Byte by byte, so that the first answer ends with the way to the client full.
+        // Byte by byte, so that the first response ends while the buffers to the client are full.
         let first = loop {
             client.discard(1).await;
             if let [line] = &world.log().await[..] {

@@ -1,12 +1,12 @@
-//! TLS handshakes with clients whose first message is no usual one. Handshakes that succeed are tested
-//! in `weir-proxy/src/tls` and in e2e `tls.rs`.
+//! TLS handshakes with unusual `ClientHello` messages. Successful handshakes are tested in
+//! `weir-proxy/src/tls` and in e2e `tls.rs`.
 
 use std::time::Duration;
 
 use crate::peer::End;
 use crate::world::{FRONT, World, play};
 
-/// A listener with TLS and a certificate.
+/// Adds a listener with TLS and a certificate.
 async fn listen(world: &World, directives: &str) {
     let made = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap();
     world.write_file("/cert.pem", &made.cert.pem());
@@ -24,7 +24,7 @@ fn play_tls(directives: &str, scene: impl AsyncFnOnce(&World)) {
     });
 }
 
-/// A `ClientHello` that lists so many application protocols, in records of `piece` bytes.
+/// Returns a `ClientHello` that lists this many application protocols, in records of `piece` bytes.
 fn hello(protocols: usize, piece: usize) -> Vec<u8> {
     let block =
         |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
@@ -39,7 +39,7 @@ fn failed(world: &World) -> u64 {
     world.process.numbers.read().listeners[0].handshakes_failed
 }
 
-/// The description of a fatal alert, all that a client gets.
+/// Returns the description of a fatal alert, which must be all that a client gets.
 fn alert(bytes: &[u8]) -> u8 {
     let [21, 3, _, 0, 2, 2, description] = *bytes else { panic!("{bytes:?} is no fatal alert") };
     description
@@ -48,7 +48,7 @@ fn alert(bytes: &[u8]) -> u8 {
 #[test]
 fn a_hello_over_a_bound_gets_an_alert_and_is_counted() {
     play_tls("", async |world| {
-        // The last one is longer than what is read of it.
+        // The last one is longer than the bytes that are read of it.
         for (number, wire) in (1..).zip([hello(65, 10_000), hello(65, 3), hello(10_000, 10_000)]) {
             let mut client = world.client().await;
             let _ = client.try_send(&wire).await;
@@ -64,7 +64,7 @@ fn what_is_wrong_with_a_hello_within_the_bounds_is_said_by_rustls() {
         for (number, wire) in (1..).zip([hello(64, 10_000), hello(64, 3)]) {
             let mut client = world.client().await;
             client.send(&wire).await;
-            // It names no groups and no signature schemes.
+            // It has no groups and no signature schemes.
             let (answer, end) = client.rest().await;
             assert_eq!((end, failed(world)), (End::Closed, number));
             assert_ne!(alert(&answer), 47);

@@ -1,14 +1,14 @@
-//! Turns: a connection whose requests are answered at once does not keep its worker to itself.
+//! Turns: a connection whose requests are answered at once does not monopolise its worker.
 
 use crate::world::{World, pass, play};
 
 const OWN: &str =
     "listen 10.0.0.1:80 { route path /no -> respond 403; default -> respond 200 yes; }";
 const FLOOD: usize = 100;
-/// Exchanges of one connection in a turn, twice: turns of two rounds may follow each other.
+/// Twice the exchanges of one connection in a turn, because turns of two rounds may be adjacent.
 const IN_A_ROW: usize = 2 * 16;
 
-/// The targets of the log lines, in order.
+/// Returns the targets of the log lines, in order.
 async fn logged_targets(world: &World) -> Vec<String> {
     world.log().await.iter().map(|line| line.text("target")).collect()
 }

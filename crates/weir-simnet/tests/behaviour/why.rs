@@ -1,5 +1,6 @@
-//! Row NEW-03: why a request went its way, as far as that is known: who was ahead, who was chosen over whom, which waits lie inside the
-//! phases. In the log, in the record of slow ones, and in a response header for who shows the secret.
+//! Explanations of a request: the requests ahead of it, the choice of the endpoint, and the waits
+//! inside the phases. They are in the log, in the record of slow requests, and in a response header
+//! for clients that know the secret.
 
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ fn the_runner_up_is_told_with_what_the_policy_compared() {
             assert_ne!(other.endpoint, record.endpoint);
             assert_eq!(line.text("runner_up"), other.endpoint);
         }
-        // The third found the other two busy.
+        // The third request found the other two servers busy.
         assert!(records.iter().any(|record| record.chosen_by == ChosenBy::Better), "{records:?}");
         let first = &records[0];
         let other = first.runner_up.as_ref().unwrap();
@@ -135,7 +136,8 @@ fn what_failed_attempts_and_a_slow_client_took_is_told_apart() {
         let mut client = asks(world, "/", "").await;
         let mut upstream = origin.accept().await;
         upstream.message().await;
-        // More than the network and Weir's buffer hold, so that both ways of waiting for the client are met.
+        // More than the network and Weir's buffer hold, so that both kinds of waiting for the
+        // client occur.
         let length = 400_000;
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
         let sender = tokio::task::spawn_local(async move {
@@ -155,7 +157,7 @@ fn what_failed_attempts_and_a_slow_client_took_is_told_apart() {
     });
 }
 
-/// What the header says, if it is there.
+/// Returns the value of the header, if it is present.
 async fn why(world: &World, target: &str, lines: &str) -> Option<String> {
     let answer = asks(world, target, lines).await.message().await;
     answer.header("weir-why").map(str::to_owned)

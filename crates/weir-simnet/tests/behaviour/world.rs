@@ -1,5 +1,6 @@
-//! Starts the data plane from a configuration's text on a simulated network without faults, and gives scenarios their clients,
-//! origins and log lines. After each scenario nothing may be left behind.
+//! Starts the data plane from the text of a configuration on a simulated network without faults,
+//! and provides clients, origins and log lines to scenarios. After each scenario it checks that
+//! nothing is left behind.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,25 +31,25 @@ use crate::access_log::Line;
 use crate::origin::Origin;
 use crate::peer::Peer;
 
-/// Where Weir listens in most scenarios.
+/// The address of Weir in most scenarios.
 pub(crate) const FRONT: &str = "10.0.0.1:80";
 
-/// A configuration with one pool and one listener that leads to it.
+/// Returns a configuration with one pool and one listener that leads to it.
 pub(crate) fn app(pool: &str, listener: &str) -> String {
     format!("pool app {{ {pool} }} listen {FRONT} {{ {listener} default -> app; }}")
 }
 
-/// How connects to an address go.
+/// The outcome of connects to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Connects {
     Refused,
     Never,
-    /// Fails with this error of the system.
+    /// Fails with this error of the operating system.
     Fails(i32),
     After(Duration),
 }
 
-/// The simulated network with connects that go as a scenario says.
+/// The simulated network with scripted outcomes of connects.
 #[derive(Clone)]
 pub(crate) struct ScriptedNet {
     inner: SimNet,
@@ -100,10 +101,10 @@ impl Net for ScriptedNet {
 
 type Mailboxes = Arc<[mpsc::UnboundedSender<Mail<ScriptedNet>>]>;
 
-/// A listening socket, and where it is told whose connections it takes.
+/// A listening socket, and the channel that assigns its gate.
 type Door = (SocketAddr, watch::Sender<Option<Arc<Gate>>>);
 
-/// Weir at work, and everybody around it.
+/// A running Weir and its environment.
 pub(crate) struct World {
     net: ScriptedNet,
     pub(crate) process: Arc<Process>,
@@ -112,11 +113,11 @@ pub(crate) struct World {
     mailboxes: Mailboxes,
     doors: RefCell<Vec<Door>>,
     sinks: Vec<LogSink>,
-    /// What files hold, where a scenario says so.
+    /// The contents of files that a scenario provides.
     files: Rc<RefCell<BTreeMap<PathBuf, String>>>,
     log: LogReceiver,
     next_port: Cell<u16>,
-    /// Log lines read so far.
+    /// The number of log lines read so far.
     logged: Cell<u64>,
 }
 
@@ -125,8 +126,9 @@ pub(crate) async fn pass(millis: u64) {
     sleep(Duration::from_millis(millis)).await;
 }
 
-/// The first exchange of a client with server 1, to its response's last byte but without waiting for what the client gets: 100 ms idle,
-/// 20 ms request, 40 ms connect, 300 ms to the head of the response, 70 ms its data.
+/// Runs the first exchange of a client with server 1, up to the response's last byte but without
+/// the client's reading: 100 ms idle, 20 ms request, 40 ms connect, 300 ms to the head of the
+/// response, 70 ms data.
 pub(crate) async fn slow_exchange(world: &World) -> (Peer, Peer) {
     let origin = world.origin(1);
     world.connects(1, Some(Connects::After(Duration::from_millis(40))));
@@ -144,7 +146,7 @@ pub(crate) async fn slow_exchange(world: &World) -> (Peer, Peer) {
     (client, upstream)
 }
 
-/// Plays a scenario on the configuration `text`; afterwards everything has to settle.
+/// Runs a scenario on the configuration `text` and checks that everything settles.
 pub(crate) fn play(text: &str, scene: impl AsyncFnOnce(&World)) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -192,7 +194,7 @@ impl World {
         world
     }
 
-    /// Reloads with this configuration; everything is done when it returns.
+    /// Reloads this configuration and waits until the reload is complete.
     pub(crate) async fn reload(&self, text: &str) {
         let previous = self.snapshot();
         let surroundings =
@@ -211,12 +213,12 @@ impl World {
         self.lead_sockets(&snapshot);
     }
 
-    /// A file holds this from now on.
+    /// Sets the contents of a file.
     pub(crate) fn write_file(&self, path: &str, text: &str) {
         self.files.borrow_mut().insert(path.into(), text.to_owned());
     }
 
-    /// Opens and closes sockets as the snapshot's listeners ask.
+    /// Opens and closes sockets as the snapshot's listeners require.
     fn lead_sockets(&self, snapshot: &Snapshot) {
         let mut doors = self.doors.borrow_mut();
         let mut before = std::mem::take(&mut *doors);
@@ -243,17 +245,17 @@ impl World {
         }
     }
 
-    /// A client at the first listener.
+    /// Connects a client to the first listener.
     pub(crate) async fn client(&self) -> Peer {
         self.client_from("192.0.2.1", FRONT).await
     }
 
-    /// A client of this address at this listener.
+    /// Connects a client of this address to this listener.
     pub(crate) async fn client_from(&self, source: &str, listener: &str) -> Peer {
         Peer::new(self.connect(source, listener).await.expect("somebody listens"))
     }
 
-    /// Nobody listens any more.
+    /// Checks that no socket listens any more.
     pub(crate) async fn expect_no_listener(&self) {
         assert!(self.connect("192.0.2.1", FRONT).await.is_err());
     }
@@ -265,13 +267,13 @@ impl World {
         self.net.inner.connect_from(source, &target).await
     }
 
-    /// The origin at 10.0.1.`number`:80, from now on listening.
+    /// Starts the origin at 10.0.1.`number`:80.
     pub(crate) fn origin(&self, number: u8) -> Origin {
         let address = PeerAddress::Socket(endpoint(number));
         Origin::new(self.net.inner.clone(), self.net.inner.bind(address, Side::Upstream))
     }
 
-    /// From now on, connects to 10.0.1.`number`:80 go like this; `None` is at once.
+    /// Sets the outcome of connects to 10.0.1.`number`:80; `None` is success at once.
     pub(crate) fn connects(&self, number: u8, manner: Option<Connects>) {
         let mut manners = self.net.manners.borrow_mut();
         match manner {
@@ -280,32 +282,32 @@ impl World {
         };
     }
 
-    /// How many connects to 10.0.1.`number`:80 were begun.
+    /// Returns the number of connects to 10.0.1.`number`:80.
     pub(crate) fn connect_count(&self, number: u8) -> usize {
         self.net.counts.borrow().get(&endpoint(number)).copied().unwrap_or(0)
     }
 
-    /// Client connections that each worker holds.
+    /// Returns the number of client connections of each worker.
     pub(crate) fn open_by_worker(&self) -> Vec<usize> {
         self.process.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).collect()
     }
 
-    /// What new exchanges run on.
+    /// Returns the snapshot that new exchanges use.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.process.snapshot()
     }
 
-    /// The first pool.
+    /// Returns the first pool.
     pub(crate) fn pool(&self) -> Arc<UpstreamPool> {
         self.snapshot().pools[0].clone()
     }
 
-    /// Exchanges in flight in the first pool.
+    /// Returns the number of exchanges in flight in the first pool.
     pub(crate) fn in_flight(&self) -> u64 {
         self.pool().balancer.in_flight()
     }
 
-    /// How many wait in the first pool.
+    /// Returns the number of exchanges that wait in the first pool.
     pub(crate) fn waiting(&self) -> u64 {
         self.pool().balancer.counters().waiting
     }
@@ -316,12 +318,12 @@ impl World {
         self.stage.send_replace(Stage::draining(patience));
     }
 
-    /// Orders a stop at once.
+    /// Stops at once.
     pub(crate) fn stop_now(&self) {
         self.stage.send_replace(Stage::Stopped);
     }
 
-    /// The workers end within this time.
+    /// Checks that the workers end within this time.
     pub(crate) async fn expect_stopped(&self, within: Duration) {
         let workers = self.workers.take();
         let ended = async {
@@ -332,7 +334,7 @@ impl World {
         timeout(within, ended).await.expect("the workers end");
     }
 
-    /// The log lines since the last call, after the workers have had time to hand them over.
+    /// Returns the log lines since the last call, after the workers have had time to pass them on.
     pub(crate) async fn log(&self) -> Vec<Line> {
         sleep(Duration::from_millis(150)).await;
         let lines = self.lines();
@@ -351,14 +353,14 @@ impl World {
         lines
     }
 
-    /// The only log line since the last call.
+    /// Returns the only log line since the last call.
     pub(crate) async fn log_line(&self) -> Line {
         let mut lines = self.log().await;
         assert_eq!(lines.len(), 1, "{lines:#?}");
         lines.remove(0)
     }
 
-    /// The cause and status of the only log line since the last call.
+    /// Checks the cause and status of the only log line since the last call.
     pub(crate) async fn expect_logged(&self, cause: &str, status: Option<u64>) {
         let line = self.log_line().await;
         assert_eq!(
@@ -381,7 +383,7 @@ impl World {
             (slots.sum::<u64>(), self.process.open_connections(), taken + held.sum::<usize>())
         };
         for pool in &self.snapshot().pools {
-            // Laws 2, 3 and 5, which the watchdog looked after all the while.
+            // Laws 2, 3 and 5, which the watchdog checks all the time.
             assert_eq!(pool.balancer.counters().violations, 0, "pool {}", pool.name);
         }
         for _ in 0..300 {
@@ -395,7 +397,7 @@ impl World {
 }
 
 impl World {
-    /// Every exchange that has a log line was counted, once, and at every level.
+    /// Checks that every exchange with a log line was counted once at every level.
     async fn expect_counted(&self) {
         self.log().await;
         let figures = self.process.numbers.read();
@@ -410,7 +412,7 @@ fn endpoint(number: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, number], 80))
 }
 
-/// What Weir reads: the files of the scenario, and pages of which nobody said anything.
+/// Returns the reader of Weir's files: the files of the scenario, and default pages.
 fn reader(
     files: &Rc<RefCell<BTreeMap<PathBuf, String>>>,
 ) -> impl Fn(&Path) -> io::Result<Vec<u8>> + use<> {
@@ -441,7 +443,8 @@ fn start_workers(
         let (net, process, stage) = (net.clone(), process.clone(), stage.subscribe());
         let seed = number as u64;
         let parts = WorkerParts { number, net, process, mailbox: mailbox.into(), seed, stage };
-        // A set of its own, as a worker's thread has: what still runs when the worker ends is dropped with it.
+        // A `LocalSet` of its own, as a worker's thread has: tasks that still run when the worker
+        // ends are dropped with it.
         spawn_local(async move { LocalSet::new().run_until(worker::run(parts)).await })
     });
     (workers.collect(), mailboxes.into())

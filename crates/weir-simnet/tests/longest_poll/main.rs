@@ -1,9 +1,11 @@
-//! Row B4 of issue 12: no poll of a connection's task takes long, whatever its peers send, and what all of them take together grows no
-//! faster than the bytes do. Counted in instructions, by valgrind's callgrind: the same on every machine and under any load, unlike a
-//! clock. Each poll is a dump of its own; what clients, origins and the runtime do is not counted.
+//! Checks that no poll of a connection's task takes long, whatever its peers send, and that the sum
+//! of all polls grows no faster than the bytes. The unit is instructions, counted by valgrind's
+//! callgrind: unlike a clock they are the same on every machine and under any load. Each poll is a
+//! separate dump; the work of clients, origins and the runtime is not counted.
 //!
-//! The count is meant for optimised code: `make test-long` runs it with the release profile. A program of its own, so that one who wants
-//! to know need not build all of the scenarios in `behaviour` with that profile.
+//! The count is meant for optimised code: `make test-long` runs it with the release profile. It is
+//! a program of its own so that it can be built with that profile without the scenarios in
+//! `behaviour`.
 
 #[path = "../behaviour/access_log.rs"]
 #[expect(dead_code, reason = "scenarios in `behaviour` use the rest")]
@@ -28,46 +30,50 @@ use tokio::time::timeout;
 use crate::peer::Peer;
 use crate::world::{FRONT, World, play};
 
-/// A request of no consequence.
+/// A minimal request.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-/// A response of no consequence.
+/// A minimal response.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Instructions of one poll: 200 µs of a core with 3 GHz that ends one instruction a cycle.
+/// The instructions of one poll: 200 µs of a 3 GHz core at one instruction per cycle.
 const MOST: u64 = 600_000;
-/// Bytes that a hostile peer sends, and half of them.
+/// The numbers of bytes that a hostile peer sends; the growth is measured between them.
 const SIZES: [usize; 2] = [32 * 1024, 64 * 1024];
-/// By how much all polls together may grow when the bytes are doubled.
+/// The largest growth of all polls together when the bytes are doubled.
 const MOST_GROWTH: f64 = 2.5;
-/// The same where the configuration has raised the bounds on heads, which are taken apart in one piece.
+/// The bound where the configuration has raised the limits of heads, which are parsed in one piece.
 const MOST_RAISED: u64 = 6_000_000;
-/// The same of a regex with groups on a path of 8 KB, the longest by default, which the library searches in one piece.
+/// The bound for a regex with groups on a path of 8 KB, the longest by default, which the library
+/// searches in one piece.
 const MOST_GROUPS: u64 = 2_500_000;
-/// The same of a head of 32 KB that is one long list of cookies, of which those of the sticky cookie's name are left out.
+/// The bound for a head of 32 KB that is one long list of cookies, from which those with the sticky
+/// cookie's name are removed.
 const MOST_LIST: u64 = 1_000_000;
-/// The same of sixteen requests with heads of 2 KB, the most that one turn serves. The clock, which stands still here, ends a turn
-/// after 200 µs.
+/// The bound for sixteen requests with heads of 2 KB, the most that one turn serves. The clock,
+/// which stands still here, ends a turn after 200 µs.
 const MOST_TURN: u64 = 1_000_000;
-/// The same of a usual `ClientHello`: the key exchange (X25519) and the signature (ECDSA with P-256)
-/// of the server, in one piece.
+/// The bound for a usual `ClientHello`: the server's key exchange (X25519) and signature (ECDSA
+/// with P-256), in one piece.
 const MOST_HANDSHAKE: u64 = 1_500_000;
-/// What glibc copies and clears with one instruction of the processor is one, not one for each byte.
+/// Makes glibc copy and clear without `rep` instructions, which would count as one instruction for
+/// any number of bytes.
 const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=1000000000:\
                         glibc.cpu.x86_rep_stosb_threshold=1000000000";
-/// Variable with the folder for dumps; without it the scenes are not played.
+/// The variable with the directory for dumps; without it the patterns are not run.
 const FOLDER: &str = "WEIR_LONGEST_POLL";
-/// Patterns whose name has this text alone are played, to look into one.
+/// The variable with a text: only patterns whose names contain it are run.
 const ONLY: &str = "WEIR_LONGEST_POLL_ONLY";
-/// The function that polls a connection's task, and the one that works in vain. Callgrind takes exact names.
+/// The function that polls a connection's task, and the one that wastes work. Callgrind needs exact
+/// names.
 const POLLS: [&str; 2] = ["weir_proxy::connection::take_turn", "longest_poll::work_in_vain"];
-/// Pieces of a message that comes slowly.
+/// The pieces of a message that arrives slowly.
 const PIECE: usize = 2048;
-/// All that is left to send comes in one piece.
+/// All remaining bytes are sent in one piece.
 const WHOLE: usize = usize::MAX;
-/// The pattern that has to be found out, with its work that grows as the square of the bytes.
+/// The pattern that must be detected: its work grows with the square of the bytes.
 const CANARY: &str = "work in vain";
 
-/// Bytes that a peer sends, of a size.
+/// The bytes that a peer sends, for a given size.
 type Bytes = Box<dyn Fn(usize) -> Vec<u8>>;
 
 /// A hostile peer.
@@ -75,23 +81,23 @@ struct Pattern {
     name: &'static str,
     config: String,
     client: Bytes,
-    /// Response of the origin, if it is anything but a plain one.
+    /// The response of the origin, unless it is the minimal one.
     origin: Option<Bytes>,
-    /// Bytes that come together.
+    /// The number of bytes that arrive together.
     piece: usize,
     scene: Scene,
-    /// Instructions that a poll may take.
+    /// The bound on the instructions of a poll.
     most: u64,
 }
 
-/// Treatment of the bytes.
+/// The use of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scene {
     /// The client sends its request, the origin its response.
     Exchange,
-    /// They come byte by byte through a tunnel, both ways.
+    /// They pass byte by byte through a tunnel, in both directions.
     Tunnel,
-    /// No peer does anything; a task works for nothing.
+    /// No peer acts; a task wastes work.
     Vain,
 }
 
@@ -111,7 +117,7 @@ impl Pattern {
         Self { most, ..self }
     }
 
-    /// An origin that sends this.
+    /// Returns a pattern whose origin sends these bytes.
     fn of_origin(name: &'static str, origin: impl Fn(usize) -> Vec<u8> + 'static) -> Self {
         let config = app("", "response_header remove X-One; response_header set X-Two $status;");
         Self { origin: Some(Box::new(origin)), ..Self::new(name, &config, |_| GET.into()) }
@@ -128,13 +134,13 @@ const EDITS: &str = "header remove X-One; header set X-Two $host$request_uri; he
 const ROUTES: &str = "route header X-A=~b.*c cookie d=e -> app; route path *.php ~^/(a|b)+$ -> app; \
                       route query q=* header a=*b*c* -> app;";
 
-/// `first`, as many lines as there is room for, `last`.
+/// Returns `first`, as many lines as fit, and `last`.
 fn lines(first: &str, line: &str, last: &str, size: usize) -> Vec<u8> {
     let count = size.saturating_sub(first.len() + last.len()) / line.len();
     [first, &line.repeat(count), last].concat().into_bytes()
 }
 
-/// The same, to be made of any size.
+/// The same as a function of the size.
 fn of(
     first: &'static str,
     line: &'static str,
@@ -143,7 +149,7 @@ fn of(
     move |size| lines(first, line, last, size)
 }
 
-/// Two requests of half the size, so that each is within the bounds that a head has by default.
+/// Returns two requests of half the size, so that each is within the default limits of a head.
 fn two(
     first: impl Into<String>,
     line: impl Into<String>,
@@ -153,22 +159,23 @@ fn two(
     move |size| lines(&first, &line, last, size / 2 - 64).repeat(2)
 }
 
-/// Two requests whose head lines are these over and over.
+/// Returns two requests whose header lines are repetitions of this one.
 fn head(line: &'static str) -> impl Fn(usize) -> Vec<u8> + 'static {
     two(START, line, "\r\n")
 }
 
-/// Two requests with lines of a header that list something over and over, as long as so many lines may be by default.
+/// Returns two requests with repeated header lines that are lists, each line as long as the default
+/// limits allow.
 fn wide(name: &str, item: &str) -> impl Fn(usize) -> Vec<u8> + 'static {
     two(START, format!("{name}: {}\r\n", item.repeat(400 / item.len())), "\r\n")
 }
 
-/// Two requests with one such line.
+/// Returns two requests with one such line each.
 fn list(name: &str, item: &str) -> impl Fn(usize) -> Vec<u8> + 'static {
     two([START, name, ": "].concat(), item, "x\r\n\r\n")
 }
 
-/// Eight requests, the lines of which are with 64 KB as long as they may be by default, with such pieces.
+/// Returns eight requests of repeated pieces; at 64 KB their lines have the longest default length.
 fn long_lines(
     first: impl Into<String>,
     piece: &'static str,
@@ -180,12 +187,12 @@ fn long_lines(
     }
 }
 
-/// Requests for a path of such pieces.
+/// Returns requests for a path of repeated pieces.
 fn path(piece: &'static str) -> impl Fn(usize) -> Vec<u8> + 'static {
     long_lines("GET /", piece)
 }
 
-/// A chunked request: something behind its head, over and over.
+/// Returns a chunked request with repeated lines behind its head.
 fn chunked(
     first: &str,
     line: &'static str,
@@ -341,13 +348,13 @@ fn responses() -> Vec<Pattern> {
     ]
 }
 
-/// One record of TLS that carries a part of a handshake message.
+/// Returns one TLS record with a part of a handshake message.
 fn record(fragment: &[u8]) -> Vec<u8> {
     let length = u16::try_from(fragment.len()).unwrap().to_be_bytes();
     [&[22, 3, 1, length[0], length[1]], fragment].concat()
 }
 
-/// A `ClientHello` with these extensions and cipher suites, in records of `piece` bytes.
+/// Returns a `ClientHello` with these extensions and cipher suites, in records of `piece` bytes.
 fn hello(suites: &[u8], extensions: &[u8], piece: usize) -> Vec<u8> {
     let length = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap().to_be_bytes();
     let body = [
@@ -365,22 +372,23 @@ fn hello(suites: &[u8], extensions: &[u8], piece: usize) -> Vec<u8> {
     whole.chunks(piece).flat_map(record).collect()
 }
 
-/// An extension with a list in it, or none.
+/// Returns an extension.
 fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
     let length = u16::try_from(content.len()).unwrap().to_be_bytes();
     [&kind.to_be_bytes()[..], &length, content].concat()
 }
 
-/// Bytes of a record.
+/// The bytes of a record.
 const RECORD: usize = 16 * 1024;
 
-/// Bytes behind their length.
+/// Returns bytes preceded by their length.
 fn block(bytes: &[u8]) -> Vec<u8> {
     [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
 
-/// Suites and extensions of a `ClientHello` of TLS 1.3, each list with as many items as it may have.
-/// The items that the server has too stand last, and there is no key share, so that it asks for another one.
+/// Returns suites and extensions of a TLS 1.3 `ClientHello` whose lists have the largest number of
+/// items. The items that the server supports come last, and there is no key share, so that the
+/// server asks for another `ClientHello`.
 fn lists() -> (Vec<u8>, Vec<u8>) {
     let suites = [[0x12, 0x34].repeat(255), vec![0x13, 0x02]].concat();
     let codes = |last: [u8; 2]| block(&[[0x7a, 0x7a].repeat(127), last.to_vec()].concat());
@@ -404,7 +412,7 @@ fn within_bounds() -> Vec<u8> {
     hello(&suites, &extensions, RECORD)
 }
 
-/// One that is answered with the server's whole flight.
+/// Returns a `ClientHello` that the server answers with its whole flight.
 fn usual() -> Vec<u8> {
     let extensions = [
         extension(0, &block(&[vec![0], block(b"a")].concat())),
@@ -417,14 +425,14 @@ fn usual() -> Vec<u8> {
     hello(&[0x13, 0x02], &extensions.concat(), RECORD)
 }
 
-/// The same of TLS 1.2, where the client's next message is in plain text.
+/// The same for TLS 1.2, where the client's next message is in plain text.
 fn usual_12() -> Vec<u8> {
     let extensions =
         [extension(10, &block(&[0, 29])), extension(13, &block(&[4, 3])), extension(23, &[])];
     hello(&[0xc0, 0x2c], &extensions.concat(), RECORD)
 }
 
-/// A small `ClientHello` that is answered with a `HelloRetryRequest`.
+/// Returns a small `ClientHello` that is answered with a `HelloRetryRequest`.
 fn retried() -> Vec<u8> {
     let extensions = [
         extension(43, &[2, 3, 4]),
@@ -511,7 +519,7 @@ fn patterns() -> Vec<Pattern> {
     all.extend(bodies());
     all.extend(responses());
     all.extend(handshakes());
-    // A part of the bytes, because each is a poll.
+    // A part of the bytes only, because each byte is a poll.
     let slowly = move |size| vec![b'x'; size / 512];
     all.push(Pattern { name: "a tunnel byte by byte", client: Box::new(slowly), ..tunnel(1) });
     all.push(tunnel(WHOLE));
@@ -522,10 +530,11 @@ fn patterns() -> Vec<Pattern> {
     all
 }
 
-/// Sends what the other side takes, in pieces that come apart, and takes what it sends meanwhile.
+/// Sends the bytes that the other side accepts, in separate pieces, and reads its bytes at the same
+/// time.
 async fn pour(peer: &mut Peer, bytes: &[u8], piece: usize) {
     for piece in bytes.chunks(piece.min(bytes.len()).max(1)) {
-        // One that takes nothing for a second, or has had enough, takes no more.
+        // A peer that accepts nothing for a second, or closes, gets no more bytes.
         let sent = timeout(Duration::from_secs(1), peer.try_send(piece)).await;
         if !matches!(sent, Ok(Ok(()))) {
             return;
@@ -563,7 +572,7 @@ async fn play_scene(world: &World, pattern: &Pattern, size: usize) {
     client.waiting().await;
 }
 
-/// Looks at a sixteenth of what is before each byte.
+/// Examines, for every sixteenth byte, all bytes before it: quadratic work.
 #[inline(never)]
 fn work_in_vain(bytes: &[u8]) {
     for at in (0..bytes.len()).step_by(16) {
@@ -586,7 +595,7 @@ fn play_pattern(pattern: &Pattern, size: usize) {
     });
 }
 
-/// Played under valgrind by the test below.
+/// Run under valgrind by the test below.
 #[test]
 #[ignore = "the test below runs it under valgrind"]
 fn patterns_for_valgrind() {
@@ -608,7 +617,7 @@ fn dumps(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.is_file()).collect()
 }
 
-/// Instructions in a dump.
+/// Returns the number of instructions in a dump.
 fn instructions(dump: &Path) -> u64 {
     let text = std::fs::read_to_string(dump).unwrap();
     let line = text.lines().rev().find_map(|line| line.strip_prefix("totals: "));
@@ -657,7 +666,7 @@ fn no_poll_takes_long_whatever_a_peer_sends() {
             "{name:34} longest poll {:>9}, all {:>10} in {:>4} polls, {growth:5.2} times of half the bytes",
             whole.longest, whole.sum, whole.polls
         );
-        // Each piece that is taken is a poll, and each poll does something.
+        // Each received piece is a poll, and each poll does some work.
         let least = if name == "headers in pieces" { SIZES[1] / 4 / PIECE } else { 1 };
         if whole.polls < least || whole.sum < 50 * whole.polls as u64 {
             wrong.push(format!("{name}: {} instructions in {} polls", whole.sum, whole.polls));

@@ -1,5 +1,5 @@
-//! The real data plane as the device under test: its workers, its accept loop, its pools, its access log, on the simulated
-//! network. Configurations are drawn from the seed.
+//! The real data plane as the device under test: its workers, accept loop, pools and access log on
+//! the simulated network. Configurations are drawn from the seed.
 
 mod moving;
 mod queue_watch;
@@ -42,24 +42,26 @@ struct AtWork {
     process: Arc<Process>,
     workers: usize,
     log: Rc<Journal>,
-    /// One for each worker and one for who accepts: those who wait at one and the same are woken in an order that is drawn anew each time.
+    /// One channel for each worker and one for the accept loop: the receivers of a shared channel
+    /// would be woken in an order that is random in each run.
     stages: Vec<watch::Sender<Stage>>,
     watch: QueueWatch,
     limits: Limits,
 }
 
-/// The log, and what was received of it.
+/// The log and the lines received so far.
 struct Journal {
     log: LogReceiver,
     lines: RefCell<Vec<Line>>,
 }
 
-/// How often the log is received, and for how long: batches that wait would count as the device's memory.
+/// The interval and the number of receptions of the log: waiting batches would count as the
+/// device's memory.
 const RECEIVED_EVERY: Duration = Duration::from_millis(100);
 const RECEIVED: usize = 3_000;
 
 impl Journal {
-    /// Receives from now on.
+    /// Starts receiving.
     fn start(log: LogReceiver) -> Rc<Self> {
         let journal = Rc::new(Self { log, lines: RefCell::default() });
         let told = journal.clone();
@@ -72,7 +74,7 @@ impl Journal {
         journal
     }
 
-    /// Takes in what was logged since the last call.
+    /// Reads the lines logged since the last call.
     fn receive(&self) {
         while let Ok(message) = self.log.try_receive() {
             if let Message::Lines(batch) = message {
@@ -83,10 +85,10 @@ impl Journal {
     }
 }
 
-/// A line of the log, and what the queue is judged by.
+/// A line of the log, with the values that the check of the queue needs.
 struct Line {
     line: LogLine,
-    /// When it got the only slot that it asked for.
+    /// The wait of an exchange that got the only slot it asked for.
     served: Option<Served>,
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn launch(
     launch_with(site, config, (workers, connection_cap), Fault::None)
 }
 
-/// The same with a mistake in the balancer.
+/// The same with a fault in the balancer.
 pub(crate) fn launch_with(
     site: Site,
     config: &Config,
@@ -151,7 +153,7 @@ pub(crate) fn launch_with(
     Box::new(AtWork { process, workers, log, stages, watch, limits })
 }
 
-/// Puts a balancer with a mistake in the place of the first pool's; nobody has the pool yet.
+/// Replaces the first pool's balancer by one with a fault; the pool is not in use yet.
 fn break_balancer(snapshot: &mut Arc<Snapshot>, config: &Config, fault: Fault) {
     let pool = &config.pools[0];
     let member = |(index, endpoint): (usize, &Endpoint)| Member {
@@ -173,12 +175,13 @@ fn break_balancer(snapshot: &mut Arc<Snapshot>, config: &Config, fault: Fault) {
 }
 
 impl AtWork {
-    /// A worker that ended took its idle connections with it and counts them no more.
+    /// Returns true while all workers run. A worker that has ended has dropped its idle connections
+    /// and no longer counts them.
     fn is_running(&self) -> bool {
         self.stages.iter().all(|stage| matches!(*stage.borrow(), Stage::Running))
     }
 
-    /// What is wrong about queues and slots.
+    /// Returns the violations of queues and slots.
     fn queue_violations(&self) -> Vec<String> {
         self.log.receive();
         let served: Vec<Served> =
@@ -231,7 +234,8 @@ impl Running for AtWork {
         }
     }
 
-    /// A worker, its sweep, what gives up its idle connections and what relieves its memory each, and the accept loop. The watch of the queue has ended by then.
+    /// Per worker: the worker, its sweep, the task that closes idle connections for room, and the
+    /// one that relieves memory; and the accept loop. The watch of the queue has ended by then.
     fn tasks(&self) -> usize {
         if self.is_running() { 4 * self.workers + 1 } else { 0 }
     }
@@ -266,7 +270,7 @@ fn parse(text: &str) -> Line {
     Line { line: LogLine { id, status, cause }, served }
 }
 
-/// A configuration drawn for a site.
+/// Draws a configuration for a site.
 pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
     let endpoints = site.endpoints.iter().enumerate();
     let endpoints = endpoints.map(|(number, address)| {
@@ -311,7 +315,7 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
     }
 }
 
-/// Limits at some endpoints, and a queue or none.
+/// Sets limits at some endpoints, and a queue or none.
 fn limit(pool: &mut Pool, random: &mut Rng) {
     if random.bool() {
         return;

@@ -1,5 +1,6 @@
-//! Connections that leave their workers and come back, among everything else that happens: what an upgrade does, without the other process. Nobody
-//! who is served may notice, and who waits in a queue keeps his place.
+//! Connections that leave their workers and come back among all other random events, as in an
+//! upgrade but without another process. Exchanges must not be affected, and waiting requests keep
+//! their place in the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,17 +15,17 @@ use weir_proxy::shared::Process;
 use weir_proxy::worker::Mail;
 use weir_simnet::SimNet;
 
-/// Connections that left and came back, over all runs of this process.
+/// The number of connections that left and came back, over all runs of this process.
 pub(crate) static MOVED: AtomicUsize = AtomicUsize::new(0);
-/// Of them, those with a request that waited in a queue.
+/// The number of these with a request that waited in a queue.
 pub(crate) static WAITED: AtomicUsize = AtomicUsize::new(0);
 
-/// All are over within this time.
+/// All moves are over within this time.
 const WITHIN: Duration = Duration::from_secs(20);
 
 type Mailboxes = Arc<[mpsc::UnboundedSender<Mail<SimNet>>]>;
 
-/// Has connections leave now and then, for some seeds.
+/// Makes connections leave at random times, for some seeds.
 pub(crate) fn start(process: &Arc<Process>, mailboxes: &Mailboxes, seed: u64) {
     let mut random = Rng::with_seed(seed ^ 0x4a4d_0000);
     let count = [0, 1, 4, 15][random.usize(0..4)];
@@ -34,12 +35,14 @@ pub(crate) fn start(process: &Arc<Process>, mailboxes: &Mailboxes, seed: u64) {
             let most = [10, WITHIN.as_millis() as u64 / count][random.usize(0..2)];
             sleep(Duration::from_millis(random.u64(0..most))).await;
             if process.stopping.load(Ordering::Relaxed) {
-                // A worker that stops ends when nothing runs, and does not wait for what is away.
+                // A stopping worker ends when no exchange runs on it; it does not wait for
+                // connections that are away.
                 return;
             }
             let (departures, mut left) = mpsc::unbounded_channel();
             part(&mailboxes, Some(departures)).await;
-            // At once: who is away for a while is overtaken by those who cannot leave.
+            // The connections return at once: requests of connections that cannot leave would
+            // overtake those that are away for longer.
             part(&mailboxes, None).await;
             return_all(&mailboxes, &mut left).await;
         }
@@ -56,7 +59,7 @@ async fn part(mailboxes: &Mailboxes, to: Option<Departures<SimNet>>) {
     }
 }
 
-/// Brings them back, those that wait in the order in which they came.
+/// Returns the connections, those with waiting requests in the order of arrival.
 async fn return_all(mailboxes: &Mailboxes, left: &mut mpsc::UnboundedReceiver<Parting<SimNet>>) {
     let mut all = Vec::new();
     while let Ok(parting) = left.try_recv() {

@@ -1,5 +1,6 @@
-//! Laws 2 to 5 of a pool's queue while the simulation runs: the queue is audited and listed again and again, and afterwards the order in which
-//! those who waited were served is held against the order in which they came.
+//! Laws 2 to 5 of a pool's queue during the simulation: the queue is audited and listed
+//! periodically, and afterwards the order in which waiting requests were served is compared with
+//! the order of arrival.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,35 +14,35 @@ use tokio::time::{Instant, sleep};
 use weir_balance::Waiting;
 use weir_proxy::shared::Process;
 
-/// Pairs of those who waited whose order was looked at, over all runs of this process.
+/// The number of pairs of waiting requests whose order was compared, over all runs of this process.
 pub(crate) static COMPARED: AtomicUsize = AtomicUsize::new(0);
 
-/// How often it is looked, and for how long.
+/// The interval and the number of audits.
 const EVERY: Duration = Duration::from_millis(10);
 const LOOKS: usize = 3_000;
 
-/// What was seen of a queue.
+/// The observations of a queue.
 #[derive(Clone, Default)]
 pub(crate) struct QueueWatch(Rc<RefCell<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// By tag.
+    /// The waiting requests, by tag.
     waited: BTreeMap<u64, Waiting>,
     violations: u64,
 }
 
-/// An exchange that got a slot, as its log line has it.
+/// An exchange that got a slot, from its log line.
 #[derive(Clone, Copy)]
 pub(crate) struct Served {
     /// The first bytes of its request id.
     pub(crate) tag: u64,
-    /// Time that it waited, µs.
+    /// The time that it waited, in µs.
     pub(crate) waited_us: u64,
 }
 
 impl QueueWatch {
-    /// Looks from now on at the first pool.
+    /// Starts watching the first pool.
     pub(crate) fn start(process: &Arc<Process>) -> Self {
         let watch = Self::default();
         let (told, process) = (watch.clone(), Arc::clone(process));
@@ -63,7 +64,7 @@ impl QueueWatch {
         }
     }
 
-    /// What was wrong. `served` are those who got a slot the first time that they asked, and asked once.
+    /// Returns the violations. `served` are the exchanges that asked for a slot once and got it.
     pub(crate) fn violations(&self, served: &[Served]) -> Vec<String> {
         let seen = self.0.borrow();
         let mut wrong = Vec::new();

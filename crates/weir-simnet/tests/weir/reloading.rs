@@ -1,5 +1,6 @@
-//! Reloads among everything else that happens (law 10): the same pool with other weights, other limits on idle connections, its servers in another
-//! order, or one of them gone for a while. What the laws say of limits and queues is as it was.
+//! Reloads among all other random events (law 10): the same pool with other weights, other limits
+//! on idle connections, its servers in another order, or without one of them for a time. The laws
+//! on limits and queues hold throughout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,15 +17,15 @@ use weir_proxy::worker::Mail;
 use weir_simnet::SimNet;
 use weir_stats::LogSink;
 
-/// Reloads done, over all runs of this process.
+/// The number of reloads, over all runs of this process.
 pub(crate) static RELOADS: AtomicUsize = AtomicUsize::new(0);
 
-/// All are over within this time.
+/// All reloads are over within this time.
 const WITHIN: Duration = Duration::from_secs(20);
 
 type Mailboxes = Arc<[mpsc::UnboundedSender<Mail<SimNet>>]>;
 
-/// Reloads now and then, for some seeds.
+/// Reloads at random times, for some seeds.
 pub(crate) fn start(
     process: &Arc<Process>,
     mailboxes: &Mailboxes,
@@ -75,7 +76,7 @@ async fn reload(
     let snapshot = compiled.publish(process);
     for mailbox in mailboxes.iter() {
         let (adopted, done) = oneshot::channel();
-        // A worker that has ended runs nothing new.
+        // A worker that has ended runs no new exchanges.
         if mailbox.send(Mail::Snapshot(snapshot.clone(), adopted)).is_ok() {
             let _ = done.await;
         }
