@@ -366,7 +366,7 @@ impl Endpoint {
     }
 }
 
-/// [`POLICY`] as a function, as serde's `default` wants it; so are the next ones.
+/// Returns [`POLICY`]. This function and the next ones are for serde's `default`.
 pub(crate) fn policy() -> Policy {
     POLICY
 }

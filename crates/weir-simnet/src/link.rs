@@ -4,7 +4,8 @@
 //! ```text
 //! writer ─ write ▶ [segments with a delivery time] ─ read ▶ reader
 //!   finish (FIN) ▶ end of stream after the last segment
-//!   drop with unread input, or bytes for a dropped reader ▶ RST: undelivered segments vanish, then ConnectionReset
+//!   drop with unread input, or bytes for a dropped reader
+//!     ▶ RST: undelivered segments vanish, then ConnectionReset
 //! ```
 
 use std::cell::RefCell;
@@ -362,7 +363,8 @@ impl Link {
         self.discards[end.index()] = true;
     }
 
-    /// Tells `end` of a reset at `at`: its reads after the bytes delivered by then and its writes fail.
+    /// Tells `end` of a reset at `at`: its writes fail, and its reads after the bytes that were
+    /// delivered by then.
     fn reset_end(&mut self, end: End, at: Instant) {
         self.note(Event::ResetSent { link: self.id, to: end });
         let incoming = &mut self.pipes[end.other().index()];

@@ -1,6 +1,7 @@
 //! The real data plane on a seeded network in virtual time, with every law checked after every run.
 //!
-//! `WEIR_SEED=n` replays one seed, `WEIR_SEEDS=n` runs the first n, `WEIR_TRACE=file` keeps the trace of a failure.
+//! `WEIR_SEED=n` replays one seed, `WEIR_SEEDS=n` runs the first n, `WEIR_TRACE=file` keeps the
+//! trace of a failure.
 
 mod weir;
 

@@ -4,8 +4,8 @@
 //! Each address of a name has a numbered place. It keeps the place as long as the name resolves to
 //! the address; a new address takes the lowest free place. Endpoints are named after their places
 //! (`app:80`, `app:80~2`, `app:80~3`). So endpoints that stay keep their state, clients keep their
-//! server, and a name whose addresses change all the time does not add ever new names to the
-//! statistics.
+//! server, and a name whose addresses change all the time does not add ever more entries to the
+//! tables that are kept by name.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};

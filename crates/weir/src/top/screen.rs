@@ -1,8 +1,8 @@
 //! The contents of the screen and the effects of keys. It uses no terminal and no socket.
 //!
 //! ```text
-//! servers ──w──▶ who waits        d, r, m ──▶ asking ──y──▶ an order
-//!    ◀──w, Esc──┘                               └──anything else──▶ as it was
+//! servers ──w──▶ waiting requests        d, r, m ──▶ confirmation ──y──▶ order sent
+//!    ◀──w, Esc──┘                                    └──any other key──▶ cancelled
 //! ```
 
 use std::time::Instant;

@@ -1,3 +1,5 @@
+//! Tests of resolved names: the endpoints of a pool for sequences of DNS answers.
+
 use std::net::Ipv4Addr;
 
 use proptest::collection::vec;

@@ -1,3 +1,5 @@
+//! Tests of runtime changes: applied, pruned, refused, and shown as differences and lines.
+
 use super::RefusalKind::{Conflict, Invalid, Unknown};
 use super::*;
 use crate::parse_str;
