@@ -32,7 +32,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the message without the name of the program, for a process that reports it.
+    /// Returns the message as it is reported for a rejected reload or a failed upgrade.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Exit(_) => String::new(),
