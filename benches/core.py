@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What one request costs Weir, beside Debian's nginx and haproxy: processor time per request and memory
-per idle connection, measured in one run, interleaved, medians of the rounds.
+"""The cost of one request in Weir, Debian's nginx and haproxy: processor time per request and memory per
+idle connection, measured in one run, interleaved, medians of the rounds.
 
-One worker each, pinned to one core; load (wrk) and origin (nginx) on the other; access log on for all
-three; everything on loopback. Prints a table, writes benches/core.md, asserts nothing about speed.
-`make bench-core` builds Weir and calls this."""
+Each program has one worker, pinned to one core; load (wrk) and origin (nginx) run on the other. The access
+log is on for all three, and everything is on loopback. This prints a table, writes benches/core.md and
+asserts nothing about speed. `make bench-core` builds Weir and calls this."""
 
 import argparse
 import datetime
@@ -28,16 +28,16 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", type=pathlib.Path, help="the binary to measure")
     parser.add_argument("--before", type=pathlib.Path, help="an older binary of Weir, measured beside it")
-    parser.add_argument("--build", default="as given with --weir", help="how it was built, for the report")
-    parser.add_argument("--candidates", default="weir,nginx,haproxy", help="which programs, by comma")
-    parser.add_argument("--only", default=",".join(names), help=f"which cases, by comma, of {','.join(names)}")
+    parser.add_argument("--build", default="as given with --weir", help="the build of the binary, for the report")
+    parser.add_argument("--candidates", default="weir,nginx,haproxy", help="the programs, separated by commas")
+    parser.add_argument("--only", default=",".join(names), help=f"the cases, separated by commas, of {','.join(names)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5, help="length of one measurement")
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--idle", type=int, default=10000, help="how many idle connections for the memory cases")
+    parser.add_argument("--idle", type=int, default=10000, help="the number of idle connections for the memory cases")
     parser.add_argument("--quick", action="store_true", help="one round of 2 s, 1,000 idle connections, no file written")
     parser.add_argument("--nginx-log-buffer", help="give nginx's access log a buffer of this size, such as 64k")
-    parser.add_argument("--output", type=pathlib.Path, help="where the report goes (default benches/core.md)")
+    parser.add_argument("--output", type=pathlib.Path, help="the file for the report (default benches/core.md)")
     parser.add_argument("--perf", type=pathlib.Path, help="also record Weir with perf, into this folder")
     options = parser.parse_args()
     options.only = options.only.split(",")

@@ -1,4 +1,4 @@
-"""The report: figures, ratios to the better of the two peers, targets, and what was measured how."""
+"""The report: figures, ratios to the better of the two peers, targets, and the method."""
 
 import statistics
 
@@ -119,17 +119,21 @@ def all_points(points, names):
 
 
 METHOD = """\
-One worker each, pinned to one core; wrk and the origin (nginx, one worker, files in memory) on the
-other. {connections} keep-alive connections to the proxy, up to 100 kept to the origin. In each of {rounds} rounds the
-programs take turns case by case, the first one changing; a point is 1 s of warm-up and {seconds} s of
-measurement. The cost is user and system time of all of a program's threads (`/proc/PID/stat`) over the requests
-that the load program counted: wrk, and ab for the new TLS connections, because wrk resumes its session when it
-connects again. The access log is on for all: nginx and Weir write the same `main` lines to a file in memory,
-haproxy its `httplog` to a datagram socket that is drained on the other core. All three add X-Forwarded-For and -Proto.
-TLS is 1.3 with TLS_AES_256_GCM_SHA384 and a P-256 certificate. A point with an error, or with an answer that is
-not a success, counts for nothing and gives no ratio.
-Memory is the growth of resident memory (the kernel's socket buffers are not in it) in a fresh process, after a
-warm-up of 50 connections, with every connection having done one request and staying open."""
+Each program has one worker, pinned to one core; wrk and the origin (nginx, one worker, files in memory)
+run on the other. There are {connections} keep-alive connections to the proxy, and up to 100 are kept to
+the origin. In each of {rounds} rounds the programs take turns case by case, and the first one changes
+from round to round. A point is 1 s of warm-up and {seconds} s of measurement.
+
+The cost is the user and system time of all threads of a program (`/proc/PID/stat`), divided by the
+requests that the load program counted. The load program is wrk, and ab for the new TLS connections,
+because wrk resumes its session when it reconnects. The access log is on for all: nginx and Weir write
+the same `main` lines to a file in memory, haproxy its `httplog` to a datagram socket that is drained on
+the other core. All three add X-Forwarded-For and -Proto. TLS is 1.3 with TLS_AES_256_GCM_SHA384 and a
+P-256 certificate. A point with an error, or with a response that is not a success, is invalid and gives
+no ratio.
+
+Memory is the growth of resident memory (without the kernel's socket buffers) in a fresh process, after
+a warm-up of 50 connections, with one request made on every connection and all connections open."""
 
 
 def render(facts, points, memory, options, folder):
