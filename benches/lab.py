@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What a request costs the laboratory's own programs: `weir origin` beside Debian's nginx serving the same 1 KB from
-memory, and `weir bench` beside Debian's wrk asking for it. Measured in one run, interleaved, medians of the rounds,
-processor time from the kernel's accounting.
+"""The cost of a request in the laboratory's own programs: `weir origin` beside Debian's nginx, which serves
+the same 1 KB from memory, and `weir bench` beside Debian's wrk, which requests it. Measured in one run,
+interleaved, medians of the rounds, processor time from the kernel's accounting.
 
-One worker and one thread each, server and load on a core of its own; everything on loopback. Prints a table, writes
-benches/lab.md, asserts nothing about speed. `make bench-lab` builds Weir and calls this."""
+Each program has one worker or one thread; server and load have a core each, and everything is on loopback.
+This prints a table, writes benches/lab.md and asserts nothing about speed. `make bench-lab` builds Weir and
+calls this."""
 
 import argparse
 import datetime
@@ -38,23 +39,29 @@ GENERATORS = {
 }
 GENERATOR_TARGETS = {"plain": 1.2, "tls": 1.0}
 METHOD = """\
-Each origin has one worker on one core; wrk with {connections} keep-alive connections asks for 1,024 bytes from the other. In each
-of {rounds} rounds the origins take turns, the first one changing; a point is 1 s of warm-up and {seconds} s of measurement. The cost
-is user and system time of all of a program's threads (`/proc/PID/stat`) over the requests that wrk counted. nginx serves the body
-from its configuration (`return 200 "…"`) and, from another process, from a file that is open and in the kernel's cache; nothing is logged there. `weir
-origin` numbers and logs every request, as it always does. A point with an error or a wrong answer counts for nothing.
+Each origin has one worker on one core; wrk requests 1,024 bytes from the other core, over {connections}
+keep-alive connections. In each of {rounds} rounds the origins take turns, and the first one changes from
+round to round. A point is 1 s of warm-up and {seconds} s of measurement. The cost is the user and system
+time of all threads of a program (`/proc/PID/stat`), divided by the requests that wrk counted. nginx
+serves the body from its configuration (`return 200 "…"`) and, from another process, from a file that is
+open and in the kernel's cache; it logs nothing. `weir origin` numbers and logs every request, as it
+always does. A point with an error or a wrong response is invalid.
 
-The generators ask nginx (`return`, one worker) with {connections} connections and one thread, in turns, wrk first: the open loop is
-given 90 % of the rate that wrk reached a moment before. Their cost is user and system time of
-the generator's process from start to end (`getrusage`), over the answers it counted. The server's core is the bottleneck, so that the closed loops
-reach the same rate. TLS is 1.3 with TLS_AES_256_GCM_SHA384; no certificate is verified, as wrk verifies none.
-The target is for like against like, loop against loop at the same rate. An open loop wakes for every start and again for its answer; the
-answers of a closed loop come in bursts that share a wake-up, which is most of the difference. A core that other programs use meanwhile shows as a low rate and as lateness."""
+The generators request from nginx (`return`, one worker) with {connections} connections and one thread.
+They take turns, wrk first: the open loop is given 90 % of the rate that wrk reached a moment before. The
+cost is the user and system time of the generator's process from start to end (`getrusage`), divided by
+the responses that it counted. The server's core is the bottleneck, so that the closed loops reach the
+same rate. TLS is 1.3 with TLS_AES_256_GCM_SHA384; no certificate is verified, as wrk verifies none.
+
+The target compares like with like: closed loops at the same rate. An open loop wakes for every start and
+again for its response; the responses of a closed loop come in bursts that share a wake-up, which is most
+of the difference. If other programs use a core meanwhile, the rate is low and the lateness high."""
 
 LATENESS = """\
-How long after its time, or after a connection was free, the open loop really sends: one thread on a core of its own, against nginx. The last rate is
-the one that takes about half of the core. The first and the last line are what the kernel and the host leave of that core to a program
-that does nothing but sleep: nobody can be more punctual than that."""
+The delay between the intended start of a request, or the moment a connection was free, and the moment
+the open loop really sends it: one thread on a core of its own, against nginx. The last rate takes about
+half of the core. The first and the last line are the lateness of a program that only sleeps on that
+core: no generator can be more punctual than that."""
 
 
 def arguments():
@@ -63,7 +70,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=int, default=3, help="length of one measurement")
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--only", default="origin,generator,lateness", help="which parts, by comma")
+    parser.add_argument("--only", default="origin,generator,lateness", help="the parts, separated by commas")
     parser.add_argument("--quick", action="store_true", help="one round of 2 s, no file written")
     options = parser.parse_args()
     if not options.weir.is_file():
