@@ -24,6 +24,8 @@ pub(crate) enum Misdeed {
     HangsInBody(u64),
     /// Sends this much of a chunked body, then bytes that are not a chunk.
     BadChunk(u64),
+    /// Sends this much of a chunked body, then trailers or a chunk extension beyond any bound.
+    ExcessiveFraming(u64),
     /// Never reads the request's body, and never answers.
     NeverReads,
     /// Sends its head a byte at a time, with pauses of this many milliseconds.
@@ -117,7 +119,7 @@ fn hostile_misdeed(random: &mut Rng, behaviour: &Behaviour) -> Misdeed {
         1 => Misdeed::Dribbles(log_uniform(random, &(1..=3_000))),
         2 => Misdeed::Interims(log_uniform(random, &(2..=400)) as usize),
         3 if !behaviour.close => Misdeed::Babbles,
-        4 if chunked => Misdeed::BadChunk(random.u64(0..behaviour.bytes)),
+        4 if chunked => Misdeed::ExcessiveFraming(random.u64(0..behaviour.bytes)),
         _ => Misdeed::Garbage(GARBAGE.len() + random.usize(0..HOSTILE)),
     }
 }

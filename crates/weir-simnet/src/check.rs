@@ -101,7 +101,10 @@ fn body_broke(record: &Record) -> bool {
             || misdeed.is_some_and(|one| {
                 matches!(
                     one,
-                    Misdeed::Truncates(_) | Misdeed::BadChunk(_) | Misdeed::HangsInBody(_)
+                    Misdeed::Truncates(_)
+                        | Misdeed::BadChunk(_)
+                        | Misdeed::ExcessiveFraming(_)
+                        | Misdeed::HangsInBody(_)
                 )
             })
     })

@@ -100,7 +100,12 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
             (broken_network || misdeed(|one| *one == Misdeed::Hangs), "its origin did not hang")
         }
         "bad_response" => (
-            misdeed(|one| matches!(one, Misdeed::Garbage(_) | Misdeed::BadChunk(_))),
+            misdeed(|one| {
+                matches!(
+                    one,
+                    Misdeed::Garbage(_) | Misdeed::BadChunk(_) | Misdeed::ExcessiveFraming(_)
+                )
+            }),
             "its origin sent no garbage",
         ),
         "upstream_aborted" => (

@@ -395,7 +395,12 @@ async fn send_body(
     let behaviour = &order.behaviour;
     let framing = framing_for(order, old);
     let limit = match behaviour.misdeed {
-        Some(Misdeed::Truncates(at) | Misdeed::HangsInBody(at) | Misdeed::BadChunk(at)) => at,
+        Some(
+            Misdeed::Truncates(at)
+            | Misdeed::HangsInBody(at)
+            | Misdeed::BadChunk(at)
+            | Misdeed::ExcessiveFraming(at),
+        ) => at,
         _ if world.net.tamper() == Tamper::ShortenResponse && framing == Framing::Chunked => {
             behaviour.bytes / 2
         }
@@ -422,10 +427,17 @@ async fn send_body(
     match behaviour.misdeed {
         Some(Misdeed::Truncates(_)) => return Ok(Next::Close),
         // An HTTP/1.0 client would take the invalid chunk for its body.
-        Some(Misdeed::BadChunk(_)) if framing != Framing::Chunked => return Ok(Next::Close),
+        Some(Misdeed::BadChunk(_) | Misdeed::ExcessiveFraming(_))
+            if framing != Framing::Chunked =>
+        {
+            return Ok(Next::Close);
+        }
         Some(Misdeed::BadChunk(_)) => {
+            writer.send(b"zz\r\nX-Sim-Garbage\r\n0\r\n\r\n").await?;
+            return Ok(Next::Close);
+        }
+        Some(Misdeed::ExcessiveFraming(_)) => {
             let tails = [
-                "zz\r\nX-Sim-Garbage\r\n0\r\n\r\n".to_owned(),
                 format!("0\r\n{}\r\n", "X-Sim-Garbage: 1\r\n".repeat(2_000)),
                 format!("1;{}\r\na\r\n0\r\n\r\n", "X-Sim-Garbage".repeat(5_000)),
             ];

@@ -140,16 +140,18 @@ pub(crate) fn launch_with(
             stage,
         }));
     }
+    let watch = QueueWatch::default();
     if fault == Fault::None {
         reloading::start(&process, &mailboxes, config, sinks, site.seed);
-        moving::start(&process, &mailboxes, site.seed);
+        moving::start(&process, &mailboxes, &watch, site.seed);
     }
     let (_, orders) = watch::channel(Some(gate));
     spawn_local(accept(site.net, site.listener, orders, process.clone(), mailboxes, stage()));
     let limit = |endpoint: &Endpoint| endpoint.max_conn;
     let max_conn = config.pools[0].endpoints.iter().map(limit).collect();
     let limits = Limits { max_conn, bytes: None };
-    let (watch, log) = (QueueWatch::start(&process), Journal::start(log));
+    watch.start(&process);
+    let log = Journal::start(log);
     Box::new(AtWork { process, workers, log, stages, watch, limits })
 }
 

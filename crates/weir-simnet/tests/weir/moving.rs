@@ -15,6 +15,8 @@ use weir_proxy::shared::Process;
 use weir_proxy::worker::Mail;
 use weir_simnet::SimNet;
 
+use super::queue_watch::QueueWatch;
+
 /// The number of connections that left and came back, over all runs of this process.
 pub(crate) static MOVED: AtomicUsize = AtomicUsize::new(0);
 /// The number of these with a request that waited in a queue.
@@ -26,10 +28,10 @@ const WITHIN: Duration = Duration::from_secs(20);
 type Mailboxes = Arc<[mpsc::UnboundedSender<Mail<SimNet>>]>;
 
 /// Makes connections leave at random times, for some seeds.
-pub(crate) fn start(process: &Arc<Process>, mailboxes: &Mailboxes, seed: u64) {
+pub(crate) fn start(process: &Arc<Process>, mailboxes: &Mailboxes, watch: &QueueWatch, seed: u64) {
     let mut random = Rng::with_seed(seed ^ 0x4a4d_0000);
     let count = [0, 1, 4, 15][random.usize(0..4)];
-    let (process, mailboxes) = (process.clone(), mailboxes.clone());
+    let (process, mailboxes, watch) = (process.clone(), mailboxes.clone(), watch.clone());
     spawn_local(async move {
         for _ in 0..count {
             let most = [10, WITHIN.as_millis() as u64 / count][random.usize(0..2)];
@@ -39,6 +41,7 @@ pub(crate) fn start(process: &Arc<Process>, mailboxes: &Mailboxes, seed: u64) {
                 // connections that are away.
                 return;
             }
+            watch.note_away(&process);
             let (departures, mut left) = mpsc::unbounded_channel();
             part(&mailboxes, Some(departures)).await;
             // The connections return at once: requests of connections that cannot leave would
