@@ -169,7 +169,9 @@ impl LimitTable {
                 continue;
             }
             slots.wanted = wanted;
-            let before = std::mem::take(&mut slots.all);
+            let mut before = std::mem::take(&mut slots.all);
+            // Where a bucket has too many, the later ones replace the earlier: the least indebted.
+            before.sort_unstable_by_key(|slot| (slot.open > 0, slot.whole_at_ns));
             for slot in before.into_iter().filter(|slot| slot.key != 0) {
                 // The time only decides whether an eviction is reported, which is ignored here.
                 if let Some(place) = slots.place(slot.key, 0).0 {
@@ -389,6 +391,30 @@ mod tests {
     fn through(table: &LimitTable, key: TableKey, rate: Rate, now_ns: u64, events: usize) -> usize {
         let taken = (0..events).map(|_| table.take(key, rate, (1, now_ns)));
         taken.filter(|taken| matches!(taken, Taken::Yes { .. })).count()
+    }
+
+    #[test]
+    fn a_table_that_shrinks_keeps_the_most_indebted_keys() {
+        let table = LimitTable::new(1 << 20);
+        let rate = Rate::new(1, SECOND, 100_000);
+        let count = 40 * SHARDS as u64;
+        let keys: Vec<TableKey> =
+            (0..count).map(|number| table.key(1, &number.to_ne_bytes())).collect();
+        // Each key has more debts than the one before it.
+        for (debts, &key) in (1..).zip(&keys) {
+            table.take(key, rate, (debts, 0));
+        }
+        table.resize(1);
+        let all = table.shards.iter().flat_map(|shard| shard.0.lock().unwrap().all.clone());
+        let kept: Vec<u64> = all.filter(|slot| slot.key != 0).map(|slot| slot.key).collect();
+        assert_eq!(kept.len(), WAYS * SHARDS);
+        for shard in 0..SHARDS as u64 {
+            let of_shard: Vec<u64> =
+                keys.iter().map(|key| key.0).filter(|key| key % SHARDS as u64 == shard).collect();
+            let (lost, last) = of_shard.split_at(of_shard.len() - WAYS);
+            assert!(last.iter().all(|key| kept.contains(key)), "the most indebted of {shard}");
+            assert!(!lost.iter().any(|key| kept.contains(key)));
+        }
     }
 
     #[test]
