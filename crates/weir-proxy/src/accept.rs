@@ -36,12 +36,11 @@ pub(crate) struct Place {
     load: Arc<WorkerLoad>,
     pub(crate) gate: Arc<Gate>,
     /// The places under the process's cap and the listener's cap.
-    _places: (RoomPlace, RoomPlace),
+    places: (RoomPlace, RoomPlace),
     /// The places under the client's own connection limits, if it has any.
     of_client: Vec<OpenPlace>,
     /// The client's bucket in the counts under the caps; `None` if the peer speaks for other
-    /// clients (a trusted proxy) or has no IP address, and for a connection that another process
-    /// accepted.
+    /// clients (a trusted proxy) or has no IP address.
     pub(crate) client: Option<ClientBucket>,
 }
 
@@ -53,7 +52,20 @@ impl Place {
             gate.most_open.fetch_max(open, Ordering::Relaxed);
         }
         let (load, gate) = (Arc::clone(load), Arc::clone(gate));
-        Self { load, gate, _places: places, of_client: Vec::new(), client: None }
+        Self { load, gate, places, of_client: Vec::new(), client: None }
+    }
+
+    /// Counts a connection that another process accepted for its client under the caps.
+    pub(crate) fn count_share(&mut self, process: &Process, peer: Option<IpAddr>) {
+        let snapshot = process.snapshot();
+        let listener = snapshot.position_of(&self.gate).and_then(|at| snapshot.listeners.get(at));
+        let Some((listener, peer)) = listener.zip(peer) else { return };
+        if !listener.trusts(peer) {
+            let bucket = process.client_hasher.bucket(peer);
+            self.client = Some(bucket);
+            self.places.0.count_for(bucket);
+            self.places.1.count_for(bucket);
+        }
     }
 
     /// Counts a connection that another process accepted among the connections of its client, even

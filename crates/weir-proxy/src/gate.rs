@@ -153,6 +153,14 @@ impl RoomPlace {
         });
         Self { room: Arc::clone(room), client: counted }
     }
+
+    /// Counts a place that was taken for no client for this one.
+    pub(crate) fn count_for(&mut self, client: ClientBucket) {
+        if let (None, Some(shares)) = (self.client, self.room.shares()) {
+            shares.add(client);
+            self.client = Some(client);
+        }
+    }
 }
 
 impl Drop for RoomPlace {

@@ -305,7 +305,8 @@ impl DataPlane {
     /// it has its place there when this returns, so that connections entered one after the other
     /// keep their order, whatever their workers are.
     pub async fn enter(&self, admission: Admission, socket: OsAccepted, mut moved: Moved) {
-        let Admission { worker, place } = admission;
+        let Admission { worker, mut place } = admission;
+        place.count_share(&self.process, moved.peer.map(|peer| peer.ip()));
         let arrived = moved.turn();
         self.hand_to(worker, Mail::Connection(handoff(socket, place, moved)), arrived).await;
     }

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
 use super::PATIENCE;
 
 /// One connection.
@@ -49,7 +51,18 @@ pub(crate) enum End {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+        Self::of(TcpStream::connect_timeout(&address, PATIENCE).unwrap())
+    }
+
+    /// Connects from this address of the loopback network, as another client.
+    pub(crate) fn connect_from(client: [u8; 4], address: SocketAddr) -> Self {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from((client, 0))).unwrap();
+        connect(&socket, &address).unwrap();
+        Self::of(socket.into())
+    }
+
+    fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();

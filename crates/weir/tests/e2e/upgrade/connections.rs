@@ -14,7 +14,7 @@ use super::{Line, end, is_running};
 use crate::reload::Load;
 use crate::support::client::{Client, End};
 use crate::support::eventually;
-use crate::support::origin::Origin;
+use crate::support::origin::{Accepted, Origin};
 use crate::support::process::finish;
 use crate::support::programs::{Certificate, Refusing, curl, openssl};
 
@@ -334,6 +334,32 @@ fn a_successor_that_babbles_leaves_them_to_the_old_process() {
     let babble = "printf 'taken, all of them' >&$passing";
     let said = comes_back("babbles", babble, |number| assert!(is_running(number)));
     assert!(said.contains("5 connections stay with this process"), "{said}");
+}
+
+/// Under a cap, the client with the most connections gives way to others; the connections that it
+/// had before an upgrade count, too.
+#[test]
+fn connections_that_go_over_still_count_for_their_client() {
+    let silent = Origin::start(Accepted::until_closed);
+    let mut line = Line::start(&format!(
+        "max_connections 12;
+         pool silent {{ server {}; }}
+         listen 127.0.0.1:0 {{ route path /own -> respond 204; route -> silent; }}",
+        silent.address
+    ));
+    let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(line.address())).collect();
+    for client in &mut clients {
+        client.get("/own");
+        stays(client);
+    }
+    line.upgraded();
+    for client in &mut clients {
+        client.get("/");
+    }
+    eventually("all wait for their answers", || (silent.connections() == 12).then_some(()));
+    let mut other = Client::connect_from([127, 0, 0, 2], line.address());
+    assert_eq!(other.ask("/own").status, 204);
+    line.weir.process.signal(Signal::TERM);
 }
 
 #[test]
