@@ -187,8 +187,9 @@ mod tests {
 
     #[test]
     fn a_decoder_that_passes_other_trailers_on_is_found() {
-        let is_found =
-            |kept: &'static [u8], sent: &'static [u8]| catch_unwind(|| check_trailers(kept, &[sent])).is_err();
+        let is_found = |kept: &'static [u8], sent: &'static [u8]| {
+            catch_unwind(|| check_trailers(kept, &[sent])).is_err()
+        };
         assert!(!is_found(b"X: 1\r\n", b"X: 1"));
         assert!(!is_found(b"", b"Host: a"));
         assert!(is_found(b"Host: a\r\n", b"Host: a"));

@@ -47,9 +47,9 @@ fn text_of(name: &str, directory: &Directory) -> String {
 }
 
 /// Replaces text that has to be there.
-fn put(text: &str, from: &str, to: impl ToString) -> String {
+fn put(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "no {from} in {text}");
-    text.replace(from, &to.to_string())
+    text.replace(from, to)
 }
 
 /// Replaces the addresses of servers by those of origins that answer with the address in the file.
@@ -61,7 +61,7 @@ fn with_origins(mut text: String, addresses: &[&'static str]) -> (String, Vec<Or
                 connection.answer(address.as_bytes());
             }
         });
-        text = put(&text, address, origin.address);
+        text = put(&text, address, &origin.address.to_string());
         origins.push(origin);
     }
     (text, origins)
@@ -74,7 +74,12 @@ fn ask(weir: &Weir, path: &str, header: &str) -> Response {
 }
 
 /// Runs curl for a URL of a listener, which goes by this name, and returns status and body.
-fn curl(weir: &Weir, listener: usize, (url, name): (&str, &str), more: &[&str]) -> (String, String) {
+fn curl(
+    weir: &Weir,
+    listener: usize,
+    (url, name): (&str, &str),
+    more: &[&str],
+) -> (String, String) {
     let address = weir.addresses[listener];
     let mut curl = curl_command();
     curl.args(["--resolve", &format!("{name}:{}:{}", address.port(), address.ip())]);
@@ -91,7 +96,6 @@ fn each_file_is_tested_and_opens_with_its_purpose() {
     let mut names: Vec<String> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".conf"))
         .collect();
     names.sort();
     assert_eq!(names, EXAMPLES);
@@ -148,7 +152,7 @@ fn queue() {
                 connection.answer(b"served");
             }
         });
-        text = put(&text, address, origin.address);
+        text = put(&text, address, &origin.address.to_string());
         origin
     });
     let weir = Weir::start(&directory, &text);
@@ -190,7 +194,7 @@ fn tls() {
     );
     let text = text_of("04-tls.conf", &directory);
     let server = format!("localhost:{}", secure.address.port());
-    let weir = Weir::start(&directory, &put(&text, "app.internal:8443", server));
+    let weir = Weir::start(&directory, &put(&text, "app.internal:8443", &server));
     let redirect = ask(&weir, "/a?b", "");
     assert_eq!(redirect.status, 301);
     assert_eq!(redirect.header("location"), Some("https://localhost/a?b"));
