@@ -24,9 +24,12 @@ const RECOVERY: Duration = Duration::from_secs(5);
 /// The number of failed tries after which the verdict is failure: a defect shows in every try, the
 /// noise of a busy machine does not.
 const TRIES: usize = 3;
-/// The largest number of measurements. A try counts only if the machine woke the honest client from
-/// its own pauses within [`TOLERANCE`]; the last one always counts.
-const MEASUREMENTS: usize = 6;
+/// The most measurements of a pattern. A try counts only if the machine was not busy with anything
+/// else; the last one counts in any case.
+const MEASUREMENTS: usize = 10;
+/// The share of the machine's processor time above which the machine was busy with other programs,
+/// or its hypervisor with other machines.
+const OTHERS: f64 = 0.1;
 /// The descriptors that a proxy may have open after the attack in excess of those before: kept
 /// connections to the origin (8 for each of three pools), and connections that are just closing.
 pub(crate) const SPARE_DESCRIPTORS: usize = 30;
@@ -119,6 +122,8 @@ pub(crate) struct Measured {
     /// The delay with which the honest client woke from its own pauses beside the attack: the
     /// median of the rounds' p99.
     delay: Duration,
+    /// The share of the machine's processor time that other programs and machines used meanwhile.
+    others: f64,
     /// The number of honest requests that were not answered with 200 in time during the attack.
     pub(crate) failed: usize,
     /// The reason of the first failure.
@@ -135,6 +140,11 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Tells whether the machine was busy with something else, so that a latency says little.
+    fn was_disturbed(&self) -> bool {
+        self.delay > TOLERANCE || self.others > OTHERS
+    }
+
     /// Returns true if no honest request failed and their p99 is within the bound.
     pub(crate) fn honest_client_is_served(&self) -> bool {
         self.failed == 0 && self.hostile.p99 <= self.quiet.p99 * 3 + TOLERANCE
@@ -156,7 +166,7 @@ pub(crate) fn measure(kind: Kind, pattern: &Pattern, effort: Effort) -> Measured
     let mut measured = loop_rounds(&arena, pattern, effort);
     let mut failed = 0;
     for _ in 1..MEASUREMENTS {
-        failed += usize::from(measured.delay <= TOLERANCE);
+        failed += usize::from(!measured.was_disturbed());
         if measured.honest_client_is_served() || failed == TRIES {
             break;
         }
@@ -222,13 +232,15 @@ fn recover(arena: &Arena) {
 /// Alternates quiet and hostile rounds.
 fn loop_rounds(arena: &Arena, pattern: &Pattern, effort: Effort) -> Measured {
     let (mut quiet, mut hostile) = (Vec::new(), Vec::new());
-    let (mut worked, mut passed) = (Duration::ZERO, Duration::ZERO);
+    let (mut worked, mut passed, mut all) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for _ in 0..effort.rounds {
         recover(arena);
         quiet.push(honest(arena, effort.quiet));
         let (before, began) = (arena.proxy.processor_time(), Instant::now());
+        let all_before = time_of_others();
         hostile.push(beside(arena, pattern, effort.hostile));
         worked += arena.proxy.processor_time().saturating_sub(before);
+        all += time_of_others().saturating_sub(all_before);
         passed += began.elapsed();
     }
     Measured {
@@ -237,6 +249,7 @@ fn loop_rounds(arena: &Arena, pattern: &Pattern, effort: Effort) -> Measured {
         delay: middle(hostile.iter().map(|round| percentile(&round.delays, 0.99))),
         failed: hostile.iter().map(|round| round.failed).sum(),
         why: hostile.iter().find_map(|round| round.why.clone()),
+        others: all.saturating_sub(worked).as_secs_f64() / (passed.as_secs_f64() * processors()),
         processor: worked.as_secs_f64() / passed.as_secs_f64(),
         memory: 0,
         descriptors: (0, 0),
@@ -248,6 +261,29 @@ fn loop_rounds(arena: &Arena, pattern: &Pattern, effort: Effort) -> Measured {
 fn median(rounds: &[Round]) -> Latency {
     let of = |share: f64| middle(rounds.iter().map(|round| round.percentile(share)));
     Latency { p50: of(0.5), p99: of(0.99) }
+}
+
+/// The processor time of everything but this process: the other programs of the machine, the proxy
+/// among them, and the time that the hypervisor gave to other machines. Interrupts are left out,
+/// because they are those of the load.
+fn time_of_others() -> Duration {
+    let ticks = |path: &str, places: [usize; 4]| -> u64 {
+        let text = std::fs::read_to_string(path).unwrap();
+        // Of a process, the fields behind its name; of the machine, those of the first line.
+        let fields = text.rsplit_once(')').map_or(&*text, |(_, fields)| fields);
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        places.iter().map(|place| fields[*place].parse::<u64>().unwrap()).sum()
+    };
+    let all = ticks("/proc/stat", [1, 2, 3, 8]);
+    let own = ticks("/proc/self/stat", [11, 12, 13, 14]);
+    // USER_HZ is 100 on every Linux that this runs on.
+    Duration::from_millis(all.saturating_sub(own) * 10)
+}
+
+/// The number of the machine's processors, not only of those that this process may use.
+fn processors() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    text.lines().filter(|line| line.starts_with("cpu")).count() as f64 - 1.0
 }
 
 /// Returns the median of some times.
