@@ -167,6 +167,6 @@ mod tests {
         // Another framing, another host.
         let long = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n";
         assert!(is_found(long, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"));
-        assert!(is_found(PLAIN, b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n"));
+        assert!(is_found(PLAIN, b"GET /a HTTP/1.1\r\nHost: bb\r\n\r\n"));
     }
 }
