@@ -20,7 +20,7 @@ use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};
 use crate::moving::Moved;
 use crate::net::{Net, PeerAddress};
 use crate::shared::{Process, Stage};
-use crate::worker::{Mail, Worker, WorkerLoad};
+use crate::worker::{Mail, WorkerLoad};
 
 /// An accepted connection that is being handed to its worker.
 pub struct Handoff<N: Net> {
@@ -55,31 +55,17 @@ impl Place {
         Self { load, gate, places, of_client: Vec::new(), client: None }
     }
 
-    /// Counts a connection that another process accepted for its client under the caps.
-    pub(crate) fn count_share(&mut self, process: &Process, peer: Option<IpAddr>) {
+    /// Counts a connection that another process accepted for its client: under the caps, and among
+    /// the connections that the listener's limits bound, even beyond them.
+    pub(crate) fn count_client(&mut self, process: &Process, peer: IpAddr) {
         let snapshot = process.snapshot();
         let listener = snapshot.position_of(&self.gate).and_then(|at| snapshot.listeners.get(at));
-        let Some((listener, peer)) = listener.zip(peer) else { return };
-        if !listener.trusts(peer) {
-            let bucket = process.client_hasher.bucket(peer);
-            self.client = Some(bucket);
-            self.places.0.count_for(bucket);
-            self.places.1.count_for(bucket);
-        }
-    }
-
-    /// Counts a connection that another process accepted among the connections of its client, even
-    /// beyond the limit.
-    pub(crate) fn count_client<N: Net>(&mut self, worker: &Worker<N>, peer: Option<IpAddr>) {
-        let current = worker.current();
-        let snapshot = &current.snapshot;
-        let listener = snapshot.position_of(&self.gate).and_then(|at| snapshot.listeners.get(at));
-        let Some((listener, peer)) = listener.zip(peer) else { return };
-        if listener.client_limits.is_empty() || !self.of_client.is_empty() || listener.trusts(peer)
-        {
-            return;
-        }
-        let now_ns = worker.process.limit_clock(Instant::now());
+        let Some(listener) = listener.filter(|listener| !listener.trusts(peer)) else { return };
+        let bucket = process.client_hasher.bucket(peer);
+        self.client = Some(bucket);
+        self.places.0.count_for(bucket);
+        self.places.1.count_for(bucket);
+        let now_ns = process.limit_clock(Instant::now());
         for limit in &listener.client_limits {
             limit.take_over_connection(peer, now_ns, &mut self.of_client);
         }

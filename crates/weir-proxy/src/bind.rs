@@ -85,7 +85,7 @@ fn is_beyond_us(error: &io::Error) -> bool {
 /// followed.
 ///
 /// # Errors
-/// When the file is not ours, or is not a socket.
+/// If the file is not ours, or is not a socket.
 pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
     let Some(mode) = mode else { return Ok(()) };
     let permissions = std::fs::Permissions::from_mode(mode);

@@ -277,10 +277,7 @@ async fn begin<N: Net>(
     handoff: Handoff<N>,
     resident: Option<ResidentKey>,
 ) -> Option<(Connection<N>, Kept, Hot)> {
-    let Handoff { accepted, peer, mut place, moved } = handoff;
-    if let (Some(_), PeerAddress::Socket(address)) = (&moved, &peer) {
-        place.count_client(worker, Some(address.ip()));
-    }
+    let Handoff { accepted, peer, place, moved } = handoff;
     let place = Kept::new(place);
     let stream = worker.net.adopt(accepted).ok()?;
     let (mut connection, begun) = match moved {

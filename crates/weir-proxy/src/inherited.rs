@@ -29,7 +29,7 @@ impl Inherited {
     /// Adds a socket. Programs that this process starts do not inherit it.
     ///
     /// # Errors
-    /// When it is not a listening stream socket.
+    /// If it is not a listening stream socket.
     pub fn add(&mut self, socket: OwnedFd, asked: Option<ListenAddress>) -> io::Result<()> {
         fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
         let view = SockRef::from(&socket);

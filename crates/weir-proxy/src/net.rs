@@ -57,7 +57,7 @@ pub trait Net: Clone + 'static {
     /// Makes an accepted connection usable on this worker.
     ///
     /// # Errors
-    /// When it cannot be registered with this worker's reactor.
+    /// If it cannot be registered with this worker's reactor.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
     /// Closes a connection that is not given to any worker.
@@ -69,7 +69,7 @@ pub trait Net: Clone + 'static {
     /// inverse of [`Net::adopt`].
     ///
     /// # Errors
-    /// When the worker's reactor does not release it; the connection is then lost.
+    /// If the worker's reactor does not release it; the connection is then lost.
     fn detach(&self, stream: Self::Stream) -> io::Result<Self::Accepted>;
 
     /// Opens a connection to an endpoint.

@@ -38,7 +38,7 @@ impl OsListener {
     /// Registers a bound, listening, non-blocking socket with this thread's runtime.
     ///
     /// # Errors
-    /// When the reactor refuses it.
+    /// If the reactor refuses it.
     pub fn new(socket: Arc<OwnedFd>, unix: bool) -> io::Result<Self> {
         // SAFETY: an `OwnedFd`, shared or not, names the same open descriptor until it is dropped,
         // and `AsyncFd` deregisters before that.

@@ -56,7 +56,7 @@ pub struct DataPlane {
 /// Starts the workers. They serve the sockets that [`DataPlane::open`] gives them.
 ///
 /// # Errors
-/// When a thread or its runtime cannot be created; then nothing is left running.
+/// If a thread or its runtime cannot be created; then nothing is left running.
 pub fn start(process: &Arc<Process>) -> io::Result<Running> {
     let workers = process.loads.len();
     let (stage, _) = watch::channel(Stage::Running);
@@ -306,7 +306,9 @@ impl DataPlane {
     /// keep their order, whatever their workers are.
     pub async fn enter(&self, admission: Admission, socket: OsAccepted, mut moved: Moved) {
         let Admission { worker, mut place } = admission;
-        place.count_share(&self.process, moved.peer.map(|peer| peer.ip()));
+        if let Some(peer) = moved.peer {
+            place.count_client(&self.process, peer.ip());
+        }
         let arrived = moved.turn();
         self.hand_to(worker, Mail::Connection(handoff(socket, place, moved)), arrived).await;
     }
@@ -397,7 +399,7 @@ impl Running {
     /// within a task of its runtime ends only that task.
     ///
     /// # Errors
-    /// When the thread cannot be created.
+    /// If the thread cannot be created.
     pub fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let (report, own_name) = (self.plane.report.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {

@@ -30,7 +30,7 @@ const OFTEN: u32 = 5;
 /// Starts the thread of a worker.
 ///
 /// # Errors
-/// When the thread or its runtime cannot be created.
+/// If the thread or its runtime cannot be created.
 pub(crate) fn start(plane: &Arc<DataPlane>, number: usize) -> io::Result<JoinHandle<()>> {
     let (ready, started) = channel();
     let weak = Arc::downgrade(plane);

@@ -94,7 +94,7 @@ impl ClientTls {
 /// (an IPv6 address may be in brackets). An address is verified but not sent.
 ///
 /// # Errors
-/// When it is neither a host name nor an address.
+/// If it is neither a host name nor an address.
 pub fn server_name(configured: Option<&str>, host: &str) -> Result<ServerName<'static>, TlsError> {
     let name = configured.unwrap_or(host);
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);

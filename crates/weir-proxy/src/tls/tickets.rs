@@ -53,7 +53,7 @@ impl Tickets {
     /// Creates a ticketer with a fresh random key.
     ///
     /// # Errors
-    /// When the system provides no randomness.
+    /// If the system provides no randomness.
     pub fn new() -> Result<Arc<Self>, TlsError> {
         Self::starting_at(now()).map(Arc::new)
     }
