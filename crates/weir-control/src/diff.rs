@@ -170,10 +170,9 @@ fn compare(path: &str, before: &Value, after: &Value, differences: &mut Vec<Stri
         _ if before == after => {}
         _ if is_secret(path) => differences.push(format!("{path} changed")),
         (Value::Object(old), Value::Object(new)) => {
-            let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
-            keys.dedup();
             let mut seen = HashSet::new();
-            for key in keys.into_iter().filter(|key| seen.insert(key.as_str())) {
+            let keys = old.keys().chain(new.keys());
+            for key in keys.filter(|key| seen.insert(key.as_str())) {
                 let null = &Value::Null;
                 let (old, new) = (old.get(key).unwrap_or(null), new.get(key).unwrap_or(null));
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };

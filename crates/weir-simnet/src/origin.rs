@@ -386,6 +386,15 @@ fn response_head(order: &Order, old: bool) -> String {
     head
 }
 
+/// Trailers, or a chunk with an extension, beyond any bound.
+fn excessive_framing(id: u64) -> String {
+    if id.is_multiple_of(2) {
+        format!("0\r\n{}\r\n", "X-Sim-Garbage: 1\r\n".repeat(2_000))
+    } else {
+        format!("1;{}\r\na\r\n0\r\n\r\n", "X-Sim-Garbage".repeat(5_000))
+    }
+}
+
 async fn send_body(
     world: &World,
     order: &Order,
@@ -437,11 +446,7 @@ async fn send_body(
             return Ok(Next::Close);
         }
         Some(Misdeed::ExcessiveFraming(_)) => {
-            let tails = [
-                format!("0\r\n{}\r\n", "X-Sim-Garbage: 1\r\n".repeat(2_000)),
-                format!("1;{}\r\na\r\n0\r\n\r\n", "X-Sim-Garbage".repeat(5_000)),
-            ];
-            writer.send(tails[order.id as usize % tails.len()].as_bytes()).await?;
+            writer.send(excessive_framing(order.id).as_bytes()).await?;
             return Ok(Next::Close);
         }
         Some(Misdeed::HangsInBody(_)) => {
