@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use crate::support::client::{Client, Response};
 use crate::support::origin::Origin;
 use crate::support::process::finish;
-use crate::support::programs::{Certificate, Nginx, curl_command};
+use crate::support::programs::{Certificate, Nginx, Refusing, curl_command};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
 
 const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
-const DEAD: &str = "127.0.0.1:1";
 
 const EXAMPLES: [&str; 11] = [
     "01-reverse-proxy.conf",
@@ -65,6 +64,10 @@ fn with_origins(mut text: String, addresses: &[&'static str]) -> (String, Vec<Or
         origins.push(origin);
     }
     (text, origins)
+}
+
+fn read(directory: &Directory, name: &str) -> String {
+    std::fs::read_to_string(directory.path().join(name)).unwrap()
 }
 
 fn ask(weir: &Weir, path: &str, header: &str) -> Response {
@@ -126,15 +129,16 @@ fn load_balancing() {
     answers.dedup();
     assert_eq!(answers, ["10.0.0.11:8000", "10.0.0.12:8000"]);
     drop(weir);
-    let text = put(&put(&text, "10.0.0.11:8000", DEAD), "10.0.0.12:8000", "127.0.0.1:2");
+    let refusing = [Refusing::new(), Refusing::new()];
+    let [first, second] = refusing.each_ref().map(|one| one.address.to_string());
+    let text = put(&put(&text, "10.0.0.11:8000", &first), "10.0.0.12:8000", &second);
     let (text, _origins) = with_origins(text, &["10.0.0.21:8000"]);
     let weir = Weir::start(&directory, &text);
     eventually("the backup serves", || {
         (ask(&weir, "/", "").text() == "10.0.0.21:8000").then_some(())
     });
-    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     eventually("requests are logged", || {
-        read("access.log").contains("\"GET / HTTP/1.1\" 200 ").then_some(())
+        read(&directory, "access.log").contains("\"GET / HTTP/1.1\" 200 ").then_some(())
     });
 }
 
@@ -250,7 +254,9 @@ fn static_files() {
     assert_eq!(style.header("cache-control"), Some("max-age=3600"));
     assert_eq!(ask(&weir, "/old/page", "").header("location"), Some("/page"));
     drop(weir);
-    let weir = Weir::start(&directory, &put(&text, "127.0.0.1:3000", DEAD));
+    let refusing = Refusing::new();
+    let text = put(&text, "127.0.0.1:3000", &refusing.address.to_string());
+    let weir = Weir::start(&directory, &text);
     let failed = ask(&weir, "/api/users", "");
     assert_eq!((failed.status, failed.text()), (502, "sorry".to_owned()));
 }
@@ -323,9 +329,8 @@ fn operation() {
     let weir = Weir::start_with_addresses(&directory, &text, 2);
     let answer = ask(&weir, "/", "");
     let id = answer.header("x-request-id").unwrap();
-    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     eventually("the request is logged with its id", || {
-        read("requests.json").contains(id).then_some(())
+        read(&directory, "requests.json").contains(id).then_some(())
     });
     let mut admin = Client::connect(weir.addresses[1]);
     assert!(admin.ask("/metrics").text().contains("weir_requests_total"));

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::arena::Arena;
 use crate::origin::Origin;
-use crate::proxies::{Kind, Proxy, Setting, leave_the_proxys_processor, stand_back};
+use crate::proxies::{
+    Kind, Proxy, Setting, leave_the_proxys_processor, processor_time, stand_back,
+};
 use crate::support::eventually;
 
 /// The time from the start of one honest request to that of the next, unless a request takes
@@ -267,17 +269,8 @@ fn median(rounds: &[Round]) -> Latency {
 /// among them, and the time that the hypervisor gave to other machines. Interrupts are left out,
 /// because they are those of the load.
 fn time_of_others() -> Duration {
-    let ticks = |path: &str, places: [usize; 4]| -> u64 {
-        let text = std::fs::read_to_string(path).unwrap();
-        // Of a process, the fields behind its name; of the machine, those of the first line.
-        let fields = text.rsplit_once(')').map_or(&*text, |(_, fields)| fields);
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        places.iter().map(|place| fields[*place].parse::<u64>().unwrap()).sum()
-    };
-    let all = ticks("/proc/stat", [1, 2, 3, 8]);
-    let own = ticks("/proc/self/stat", [11, 12, 13, 14]);
-    // USER_HZ is 100 on every Linux that this runs on.
-    Duration::from_millis(all.saturating_sub(own) * 10)
+    let all = processor_time("/proc/stat", &[1, 2, 3, 8]).unwrap();
+    all.saturating_sub(processor_time("/proc/self/stat", &[11, 12, 13, 14]).unwrap())
 }
 
 /// The number of the machine's processors, not only of those that this process may use.

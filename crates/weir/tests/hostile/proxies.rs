@@ -249,15 +249,8 @@ impl Proxy {
 
     /// Returns the processor time that the proxy has used.
     pub(crate) fn processor_time(&self) -> Duration {
-        let of = |pid: u32| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-            let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
-            Some(ticks(11)? + ticks(12)?)
-        };
-        let ticks: u64 = self.processes().into_iter().filter_map(of).sum();
-        // USER_HZ is 100 on every Linux that this runs on.
-        Duration::from_millis(ticks * 10)
+        let of = |pid: u32| processor_time(&format!("/proc/{pid}/stat"), &[11, 12]);
+        self.processes().into_iter().filter_map(of).sum()
     }
 
     /// Returns the number of open descriptors.
@@ -265,6 +258,18 @@ impl Proxy {
         let of = |pid: u32| Some(std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count());
         self.processes().into_iter().filter_map(of).sum()
     }
+}
+
+/// The sum of these fields of a `stat` file below `/proc`: of a process, of the fields behind its
+/// name; of the machine, of its first line.
+pub(crate) fn processor_time(path: &str, fields: &[usize]) -> Option<Duration> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let all = text.rsplit_once(')').map_or(&*text, |(_, behind)| behind);
+    let all: Vec<&str> = all.split_whitespace().collect();
+    let of = |field: &usize| all.get(*field)?.parse::<u64>().ok();
+    let ticks: u64 = fields.iter().map(of).sum::<Option<_>>()?;
+    // USER_HZ is 100 on every Linux that this runs on.
+    Some(Duration::from_millis(ticks * 10))
 }
 
 fn path_text(path: &Path) -> String {
