@@ -7,6 +7,11 @@
 //!   └───────┴─────────┴───────────────┴──▶ rejected: nothing has changed
 //! ```
 
+pub(crate) mod changed;
+mod diff;
+pub(crate) mod own_files;
+pub(crate) mod state_file;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -26,27 +31,27 @@ use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
-use crate::admin::{AdminDoors, PreparedAdmin};
 use crate::credits::Credits;
 use crate::credits::agent::Agents;
-use crate::diff;
-use crate::doors::{Doors, Prepared};
-use crate::files_read::FilesRead;
-use crate::handover::{Handover, STOPPING};
-use crate::health_log::HealthLog;
-use crate::log_writer::{LogWriter, PreparedLogs};
-use crate::memory_limit;
-use crate::notify::Notifier;
-use crate::own_files::{OwnFiles, PreparedFiles};
+use crate::listeners::admin::{AdminDoors, PreparedAdmin};
+
+use crate::files::files_read::FilesRead;
+use crate::health::health_log::HealthLog;
+use crate::health::probe::Probes;
+use crate::listeners::doors::{Doors, Prepared};
+use crate::logs::log_writer::{LogWriter, PreparedLogs};
+use crate::logs::program_log::ProgramLog;
 use crate::passing::estate::Estate;
 use crate::passing::giver::Giver;
 use crate::passing::packets::Packets;
-use crate::probe::Probes;
-use crate::program_log::ProgramLog;
+use crate::process::handover::{Handover, STOPPING};
+use crate::process::memory_limit;
+use crate::process::notify::Notifier;
+use crate::process::supervisor;
+use crate::process::upgrade::{self, NotUpgraded, Serving, Successor};
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
-use crate::supervisor;
-use crate::upgrade::{self, NotUpgraded, Serving, Successor};
+use own_files::{OwnFiles, PreparedFiles};
 
 /// The longest that the caller of an upgrade waits for this process to stop accepting.
 const LEAVING: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use hickory_resolver::proto::rr::RData;
 use hyper::Method;
 
 use crate::admin::{self, Found};
-use crate::machine_clock::MachineClock;
+use crate::passing::machine_clock::MachineClock;
 use crate::passing::message::Message;
 use crate::resolver::dns;
 

@@ -20,7 +20,7 @@ use weir_config::model::resolver::Resolver as Settings;
 
 use self::dns::{Answer, Dns};
 use self::known::Known;
-use crate::program_log::say;
+use crate::logs::program_log::say;
 
 /// The longest that a configuration waits for the first answers for new names.
 const FIRST_LOOKUPS: Duration = Duration::from_secs(2);

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use weir_config::Config;
 use weir_config::model::{ListenAddress, LogTarget};
 
-use crate::inheritance;
+use crate::process::inheritance;
 
 /// The rights that a process gave up, as its configuration had them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,10 @@
 //!            └──┘ USR1: logs reopened; HUP, USR2: configuration reloaded
 //! ```
 
+mod faults;
+mod opening;
+pub(crate) mod rehearse;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,31 +28,33 @@ use weir_proxy::sandbox;
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
-use crate::admin::{Admin, AdminDoors, AdminSocket, Context};
+use crate::admin::connection::socket::AdminSocket;
+use crate::admin::{Admin, Context};
 use crate::control::{Beside, Control, Parts, Source};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
-use crate::doors::Doors;
-use crate::faults;
-use crate::health_log::HealthLog;
-use crate::inheritance;
-use crate::log_writer::{self, Flushed};
-use crate::memory_limit;
-use crate::open_files;
-use crate::opening::Opened;
-use crate::own_files::{OwnFiles, UntilTheEnd};
+use crate::listeners::admin::AdminDoors;
+use crate::listeners::doors::Doors;
+
+use crate::control::own_files::{OwnFiles, UntilTheEnd};
+use crate::health::health_log::HealthLog;
+use crate::health::probe::Probes;
+use crate::health::traffic;
+use crate::logs::log_writer::{self, Flushed};
+use crate::logs::program_log;
+pub(crate) use crate::logs::program_log::tell;
 use crate::passing;
 use crate::passing::packets::Packets;
 use crate::passing::taker::Taker;
-use crate::pid_file::PidFile;
-use crate::probe::Probes;
-use crate::program_log;
-pub(crate) use crate::program_log::tell;
+use crate::process::inheritance;
+use crate::process::memory_limit;
+use crate::process::open_files;
+use crate::process::pid_file::PidFile;
+use crate::process::signals::{Given, Order, Signals};
+use crate::process::supervisor;
+use crate::process::upgrade::{Successor, UPGRADE_PATIENCE};
 use crate::resolver::Names;
-use crate::signals::{Given, Order, Signals};
-use crate::supervisor;
-use crate::traffic;
-use crate::upgrade::{Successor, UPGRADE_PATIENCE};
+use opening::Opened;
 
 /// The interval at which a stop checks that the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);

@@ -16,23 +16,23 @@ use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_stats::exposition::{AdminReport, Report};
 
-use super::caller::{Caller, Right, Visitor};
-use super::changed::{Changed, between};
-use super::dashboard::History;
-use super::gather::{health_event, milliseconds};
-use super::live::STREAMS;
-use super::routes::Route;
-use super::seats::{SeatCounts, Standing};
 use super::status::Event;
+use crate::admin::access::caller::{Caller, Right, Visitor};
+use crate::admin::access::seats::{SeatCounts, Standing};
+use crate::admin::api::live::STREAMS;
+use crate::admin::api::routes::Route;
+use crate::admin::status::gather::{health_event, milliseconds};
+use crate::admin::status::history::History;
+use crate::admin::status::past::Past;
+use crate::admin::status::report::Reporter;
+use crate::control::changed::{Changed, between};
 use crate::control::{Control, ReloadReport};
 use crate::credits::Credits;
-use crate::health_log::{HealthLog, KEPT};
-use crate::inheritance;
-use crate::past::Past;
-use crate::program_log;
-use crate::report::Reporter;
+use crate::health::health_log::{HealthLog, KEPT};
+use crate::logs::program_log;
+use crate::process::inheritance;
+use crate::process::upgrade::{NotUpgraded, Successor};
 use crate::server::{Listening, connection_cap};
-use crate::upgrade::{NotUpgraded, Successor};
 
 /// The shortest time between two log lines about refused requests.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);

@@ -1,6 +1,10 @@
 //! The HTTP side of an admin connection: bounds on requests, authorization, and dispatch to a
 //! handler. The routes are in `routes.rs`.
 
+pub(crate) mod error;
+pub(crate) mod origin;
+pub(crate) mod reply;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,15 +20,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::caller::{Caller, Right, Visitor};
 use super::context::Context;
-use super::error::ApiError;
-use super::gather::host_name;
-use super::origin::{self, Guarded, OwnNames};
-use super::reply::{Reply, ReplyBody};
-use super::routes::{Answer, Found, find};
-use super::seats::{Seat, Standing};
-use super::stream::AdminStream;
+use crate::admin::access::caller::{Caller, Right, Visitor};
+use crate::admin::access::seats::{Seat, Standing};
+use crate::admin::api::routes::{Answer, Found, find};
+use crate::admin::connection::stream::AdminStream;
+use crate::admin::http::error::ApiError;
+use crate::admin::http::origin::{self, Guarded, OwnNames};
+use crate::admin::http::reply::{Reply, ReplyBody};
+use crate::admin::status::gather::host_name;
 
 /// The most bytes of the request line and headers.
 const HEAD_BYTES: usize = 16 * 1024;

@@ -3,36 +3,20 @@
 //! admin client.
 //!
 //! ```text
-//! socket.rs ── capital letter ──▶ http.rs ──▶ routes.rs ──▶ gather.rs ──▶ status.rs (look)
-//!     │                                           └───────▶ write.rs ──▶ context.rs (change)
-//!     └──────── anything else ──▶ haproxy/ ───────────────────┴─────────────▲
+//! connection/ ── capital letter ──▶ http/ ──▶ api/ ──▶ status/ (look)
+//!     │                                   └─────▶ context.rs (change)
+//!     └──────── anything else ──▶ haproxy/ ────────▲
 //! ```
 
-mod caller;
-mod changed;
-mod context;
+pub(crate) mod access;
+mod api;
+pub(crate) mod connection;
+pub(crate) mod context;
 mod dashboard;
-mod doors;
-mod error;
 pub mod figures;
-mod gather;
 mod haproxy;
 mod http;
-mod live;
-mod numbers;
-mod openapi;
-mod origin;
-mod reply;
-mod routes;
-mod seats;
-mod socket;
-mod state_file;
 pub mod status;
-mod stream;
-mod token;
-mod traffic;
-mod upgrade;
-mod write;
 
 use std::sync::Arc;
 use std::thread;
@@ -46,14 +30,10 @@ use weir_config::model::Overrides;
 
 use crate::server::tell;
 
+pub(crate) use api::routes::{Found, find};
 pub(crate) use context::{Context, Served};
-pub(crate) use doors::{AdminDoors, Opening, PreparedAdmin};
-pub(crate) use gather::milliseconds;
 pub(crate) use haproxy::commands;
 pub(crate) use http::query_of;
-pub(crate) use routes::{Found, find};
-pub(crate) use socket::AdminSocket;
-pub(crate) use state_file::StateFile;
 
 /// The admin interface of a running server.
 pub(crate) struct Admin {

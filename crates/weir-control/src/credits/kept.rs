@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use weir_config::model::Severity;
 
 use super::books::{Bucket, MINUTE_US, Trust};
-use crate::machine::Used;
-use crate::program_log;
-use crate::whole_file::{Outlasts, replace};
+use crate::files::whole_file::{Outlasts, replace};
+use crate::logs::program_log;
+use crate::process::machine::Used;
 
 /// The state of the books at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

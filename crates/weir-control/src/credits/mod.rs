@@ -25,8 +25,8 @@ use weir_stats::exposition::{CreditsReport, CreditsState};
 
 use crate::admin::status::Event;
 use crate::admin::{Context, Served, milliseconds};
-use crate::machine::{self, Used};
-use crate::program_log;
+use crate::logs::program_log;
+use crate::process::machine::{self, Used};
 use books::{Books, Bucket, Forecast, MINUTE_US, Rate, Reading, Trust, estimate};
 use kept::{Kept, KeptBooks};
 use shedding::{Admission, Share, Supply};

@@ -12,9 +12,9 @@ use weir_proxy::shared::Process;
 use zeroize::Zeroizing;
 
 use super::message::Message;
-use crate::health_log::{Change, EndpointName, HealthLog, HealthState};
-use crate::machine_clock::MachineClock;
-use crate::traffic;
+use crate::health::health_log::{Change, EndpointName, HealthLog, HealthState};
+use crate::health::traffic;
+use crate::passing::machine_clock::MachineClock;
 
 /// The state passed to a successor. It must not be logged: the keys are secret.
 #[derive(Default, PartialEq, Eq, Serialize, Deserialize)]

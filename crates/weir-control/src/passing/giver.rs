@@ -17,7 +17,7 @@ use weir_proxy::start::DataPlane;
 use super::busy::{LOOK, Told};
 use super::message::{CONNECTIONS, MESSAGE_BYTES, Message, Offer, room_for};
 use super::packets::{Packet, Packets, Received};
-use crate::machine_clock::MachineClock;
+use crate::passing::machine_clock::MachineClock;
 
 /// The longest that a successor may take to decide on a connection, for which it only checks that
 /// there is room.

@@ -16,7 +16,7 @@ use weir_proxy::request_id::RequestId;
 
 use super::busy::Busy;
 use super::estate::Estate;
-use crate::machine_clock::MachineClock;
+use crate::passing::machine_clock::MachineClock;
 
 /// The most bytes of a message. The kernel has room for it unless its default socket buffers were
 /// made smaller.

@@ -20,6 +20,7 @@
 mod busy;
 pub(crate) mod estate;
 pub(crate) mod giver;
+pub(crate) mod machine_clock;
 pub(crate) mod message;
 pub(crate) mod packets;
 pub(crate) mod taker;

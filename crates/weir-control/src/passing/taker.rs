@@ -13,7 +13,7 @@ use weir_proxy::start::{Admission, DataPlane};
 use super::busy::Occupied;
 use super::message::{Message, Offer, Verdict};
 use super::packets::{Packets, Received};
-use crate::machine_clock::MachineClock;
+use crate::passing::machine_clock::MachineClock;
 
 /// Takes connections over until the predecessor has ended.
 pub(crate) struct Taker {

@@ -228,7 +228,7 @@ fn counts(html: &mut Html, endpoint: &EndpointStatus) {
 mod tests {
     use super::super::sample::{sight, status};
     use super::*;
-    use crate::admin::caller::Right;
+    use crate::admin::access::caller::Right;
 
     #[test]
     fn an_endpoint_that_is_down_says_why() {

@@ -10,14 +10,14 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::super::caller::Right;
 use super::super::context::Context;
 use super::super::http::Call;
-use super::super::live::begin;
-use super::super::routes::Later;
-use super::history::Moment;
 use super::page::Sight;
 use super::{endpoint, overview};
+use crate::admin::access::caller::Right;
+use crate::admin::api::live::begin;
+use crate::admin::api::routes::Later;
+use crate::admin::status::history::Moment;
 
 /// The page bytes sent per second. A page with a thousand servers has almost six times as many and
 /// is sent every sixth second.

@@ -3,7 +3,6 @@
 //! another address, and no page contains inline scripts.
 
 mod endpoint;
-mod history;
 mod html;
 mod live;
 mod order;
@@ -21,15 +20,14 @@ use hyper::header::{self, HeaderName};
 use hyper::{Method, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::caller::Right;
 use super::context::Context;
-use super::error::ApiError;
-use super::gather::status;
 use super::http::Call;
-use super::reply::Reply;
-use super::routes::{Answer, Route};
+use crate::admin::access::caller::Right;
+use crate::admin::api::routes::{Answer, Route};
+use crate::admin::http::error::ApiError;
+use crate::admin::http::reply::Reply;
+use crate::admin::status::gather::status;
 
-pub(crate) use history::History;
 use page::Sight;
 
 /// The interval between two points of the charts.

@@ -6,12 +6,12 @@ use hyper::header;
 use weir_config::model::{Change, EndpointOverride, Order};
 
 use super::super::context::Trial;
-use super::super::error::ApiError;
 use super::super::http::{Call, query_of};
-use super::super::origin;
-use super::super::reply::Reply;
-use super::super::routes::Later;
 use super::sorry;
+use crate::admin::api::routes::Later;
+use crate::admin::http::error::ApiError;
+use crate::admin::http::origin;
+use crate::admin::http::reply::Reply;
 
 /// Changes the order of an endpoint.
 pub(super) fn take(call: Call) -> Later {

@@ -5,11 +5,11 @@ use super::super::figures::{age_ms, bytes, count, credits, rate, span_us};
 use weir_stats::exposition::IncidentReport;
 
 use super::super::status::{EndpointStatus, MemoryStatus, PoolStatus, Status, WaitingStatus};
-use super::history::{POOLS, parts};
 use super::html::Html;
 use super::page::{self, Sight};
 use super::parts::{figure, is_trouble, link_to, of_limit, percentiles};
 use super::table;
+use crate::admin::status::history::{POOLS, parts};
 
 /// The most servers listed at the top of the page while they are out.
 const TROUBLE: usize = 12;
@@ -479,7 +479,7 @@ mod tests {
     use super::super::super::status::State;
     use super::super::sample::{sight, status};
     use super::*;
-    use crate::admin::caller::Right;
+    use crate::admin::access::caller::Right;
 
     fn drawn(status: &Status, right: Right) -> String {
         main(&sight(status, right)).into_string()

@@ -6,12 +6,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use weir_stats::{Clock, ExchangeRecord};
 
-use super::super::caller::Right;
 use super::super::context::Context;
-use super::super::gather::View;
 use super::super::status::{Event, Status, WaitingStatus};
-use super::history::Point;
 use super::html::Html;
+use crate::admin::access::caller::Right;
+use crate::admin::status::gather::View;
+use crate::admin::status::history::Point;
 
 /// The most events and slow requests on a page.
 const EVENTS: usize = 60;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use weir_stats::exposition::IncidentReport;
 use weir_stats::{ExchangeRecord, Micros, Times};
 
-use super::super::caller::Right;
 use super::super::status::{
     EndpointStatus, Event, Info, ListenerStatus, PhaseTimes, PoolCounters, PoolStatus, ProbeStatus,
     QueueStatus, State, Status, Traffic, WaitingStatus, WorkerStatus,
 };
 use super::page::Sight;
+use crate::admin::access::caller::Right;
 
 const NOW_MS: u64 = 1_795_000_000_000;
 

@@ -12,10 +12,10 @@ use super::servers::{servers_conn, servers_state};
 use super::sessions::sessions;
 use super::stat::{Choice, proxy_number, rows};
 use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
-use crate::admin::caller::{Caller, Right};
+use crate::admin::access::caller::{Caller, Right};
 use crate::admin::context::{Context, Trial};
-use crate::admin::gather::status;
 use crate::admin::status::EndpointStatus;
+use crate::admin::status::gather::status;
 
 /// The effect of a command.
 pub(super) enum Answer {
@@ -359,7 +359,7 @@ impl Asked<'_> {
         let place = place.ok_or_else(required)?;
         // Names of servers may contain slashes, those of backends seldom do.
         let (pool, name) = place.split_once('/').ok_or_else(required)?;
-        let view = crate::admin::gather::View::new(self.context);
+        let view = crate::admin::status::gather::View::new(self.context);
         if !view.has_pool(pool) {
             return Err("No such backend.".to_owned());
         }

@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use self::command::{Answer, execute};
-use super::caller::{Caller, Visitor};
 use super::context::Context;
-use super::seats::Seat;
-use super::stream::AdminStream;
+use crate::admin::access::caller::{Caller, Visitor};
+use crate::admin::access::seats::Seat;
+use crate::admin::connection::stream::AdminStream;
 
 /// The most bytes of a command line.
 const LINE_BYTES: usize = 16 * 1024;

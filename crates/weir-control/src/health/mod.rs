@@ -1,0 +1,6 @@
+//! The health of endpoints: active probes, the workers' notices about endpoints, and the log of
+//! changes. The states themselves are in `weir-balance`.
+
+pub mod health_log;
+pub(crate) mod probe;
+pub(crate) mod traffic;

@@ -1,0 +1,322 @@
+//! Active health checks, beside the data plane: one task per endpoint on the control runtime, so
+//! that an endpoint is probed once per interval however many workers there are. It makes the
+//! connections and requests; rise, fall and timing are decided in `weir-balance`.
+
+mod connect;
+mod http;
+mod reply;
+mod tcp;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use weir_balance::{
+    EndpointState, Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict,
+};
+use weir_config::model::{Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe};
+use weir_config::units;
+use weir_proxy::net::PeerAddress;
+use weir_proxy::shared::Process;
+use weir_proxy::tls::ClientTls;
+use weir_proxy::upstream::UpstreamPool;
+
+use self::connect::{Tls, connect};
+use self::http::HttpQuestion;
+use self::reply::{Blame, Failure, Heard};
+use crate::health::health_log::{Change, EndpointName, HealthLog, HealthState, Panic};
+
+/// The probes of the configuration in effect, one task per endpoint.
+#[derive(Default)]
+pub(crate) struct Probes(HashMap<EndpointName, Probing>);
+
+/// A probe that continues across reloads as long as its own parameters do not change.
+struct Probing {
+    asks: Asks,
+    task: AbortHandle,
+}
+
+/// The parameters of a probe.
+#[derive(PartialEq)]
+struct Asks {
+    check: Check,
+    own: EndpointCheck,
+    address: EndpointAddress,
+    host: Option<String>,
+    /// The endpoint's server name and the address of the pool whose TLS settings the probe uses: a
+    /// new pool may have been made from other files.
+    tls: Option<(String, usize)>,
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Probes {
+    /// Probes every endpoint for which the configuration has a check, and no other; returns their
+    /// number. An endpoint that is no longer probed counts as healthy.
+    pub(crate) fn follow(
+        &mut self,
+        config: &Config,
+        process: &Arc<Process>,
+        (log, runtime): (&Arc<HealthLog>, &Handle),
+    ) -> usize {
+        let snapshot = process.snapshot();
+        let mut before = std::mem::take(&mut self.0);
+        let mut targets = Vec::new();
+        for (settings, pool) in config.pools.iter().zip(&snapshot.pools) {
+            let tls = pool.tls.as_ref().map(ClientTls::for_probes);
+            for (index, (own, endpoint)) in
+                settings.endpoints.iter().zip(&pool.endpoints).enumerate()
+            {
+                let name = endpoint.server_name.clone();
+                let tls = tls.clone().zip(name).map(|(config, name)| Tls { config, name });
+                let asks = settings.check.as_ref().map(|check| Asks {
+                    check: check.clone(),
+                    own: own.check.clone(),
+                    address: own.address.clone(),
+                    host: own.host.clone(),
+                    tls: tls
+                        .as_ref()
+                        .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
+                });
+                let target = settings.check.as_ref();
+                let target = target.and_then(|check| Target::new(check, (settings, own), tls));
+                let Some((target, asks)) = target.zip(asks) else {
+                    unprobed(process, pool, index);
+                    continue;
+                };
+                targets.push((target, asks));
+            }
+        }
+        let count = targets.len();
+        for (position, (target, asks)) in targets.into_iter().enumerate() {
+            let of = target.of.clone();
+            let kept = before.remove(&of).filter(|probing| probing.asks == asks);
+            let probing = kept.unwrap_or_else(|| {
+                let turn = (position as u64, count as u64);
+                let task = runtime.spawn(watch(target, turn, process.clone(), log.clone()));
+                Probing { asks, task: task.abort_handle() }
+            });
+            self.0.insert(of, probing);
+        }
+        count
+    }
+}
+
+/// Sets an endpoint that is not probed to healthy, since earlier results no longer apply.
+fn unprobed(process: &Process, pool: &UpstreamPool, endpoint: usize) {
+    let health = pool.balancer.endpoint(endpoint).map(EndpointState::health);
+    if health == Some(Health::Unhealthy) {
+        let now_us = process.balance_clock(Instant::now());
+        pool.balancer.set_health(endpoint, Health::Healthy, now_us);
+    }
+}
+
+/// A probed endpoint.
+#[derive(Debug)]
+struct Target {
+    of: EndpointName,
+    place: Place,
+    question: Question,
+    /// The TLS parameters, if there is a handshake before the question.
+    tls: Option<Tls>,
+    timeout: Duration,
+    settings: ProbeSettings,
+}
+
+/// The address at which an endpoint is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// The address of its traffic, with this port if one is given.
+    Own(Option<u16>),
+    /// Another address.
+    Fixed(PeerAddress),
+}
+
+/// The exchange that follows the connection.
+#[derive(Debug)]
+enum Question {
+    Http(HttpQuestion),
+    Tcp(weir_config::model::TcpProbe),
+    /// The handshake alone is the probe.
+    Tls,
+}
+
+impl Target {
+    fn new(check: &Check, (settings, own): (&Pool, &Endpoint), tls: Option<Tls>) -> Option<Self> {
+        let place = match &own.check {
+            EndpointCheck::Own => Place::Own(check.port),
+            EndpointCheck::At(EndpointAddress::Socket(address)) => {
+                Place::Fixed(PeerAddress::Socket(*address))
+            }
+            EndpointCheck::At(EndpointAddress::Unix(path)) => {
+                Place::Fixed(PeerAddress::Unix(path.clone()))
+            }
+            // A name is refused when the configuration is checked.
+            EndpointCheck::Off
+            | EndpointCheck::At(EndpointAddress::Name(..) | EndpointAddress::Service(_)) => {
+                return None;
+            }
+        };
+        let encrypted = match &check.probe {
+            Probe::Http(probe) => probe.tls.unwrap_or(settings.tls.is_some()),
+            Probe::Tcp(_) => false,
+            Probe::Tls => true,
+        };
+        let question = match &check.probe {
+            Probe::Http(probe) => Question::Http(HttpQuestion::new(probe, &host(own, encrypted))),
+            Probe::Tcp(probe) => Question::Tcp(probe.clone()),
+            Probe::Tls => Question::Tls,
+        };
+        let micros = |duration: Duration| duration.as_micros() as u64;
+        let (pool, endpoint) = (settings.name.as_str().into(), own.name.as_str().into());
+        Some(Self {
+            of: EndpointName { pool, endpoint },
+            place,
+            question,
+            tls: tls.filter(|_| encrypted),
+            timeout: check.timeout,
+            settings: ProbeSettings {
+                rise: check.rise,
+                fall: check.fall,
+                interval_us: micros(check.interval),
+                fast_us: micros(check.fast.unwrap_or(check.interval)),
+                down_us: micros(check.down.unwrap_or(check.interval)),
+                spread_percent: check.spread_percent,
+            },
+        })
+    }
+
+    /// The address to connect to now; `None` while the endpoint has no address.
+    fn address(&self, process: &Process) -> Option<PeerAddress> {
+        let port = match &self.place {
+            Place::Fixed(address) => return Some(address.clone()),
+            Place::Own(port) => *port,
+        };
+        let snapshot = process.snapshot();
+        let (pool, endpoint) = snapshot.endpoint(&self.of.pool, &self.of.endpoint)?;
+        let address = pool.endpoints.get(endpoint)?.address.load_full()?;
+        let address = PeerAddress::clone(&address);
+        Some(match (address, port) {
+            (PeerAddress::Socket(address), Some(port)) => {
+                PeerAddress::Socket(SocketAddr::new(address.ip(), port))
+            }
+            (address, _) => address,
+        })
+    }
+
+    /// Returns true if the endpoint is marked unhealthy.
+    fn is_down(&self, process: &Process) -> bool {
+        let snapshot = process.snapshot();
+        let found = snapshot.endpoint(&self.of.pool, &self.of.endpoint);
+        let state = found.and_then(|(pool, endpoint)| pool.balancer.endpoint(endpoint));
+        state.is_some_and(|state| state.health() == Health::Unhealthy)
+    }
+
+    /// Makes one probe.
+    async fn ask(&self, address: &PeerAddress) -> Result<(), Failure> {
+        let mut heard = Heard::default();
+        let asked = timeout(self.timeout, async {
+            let mut stream = connect(address, self.tls.as_ref(), &mut heard).await?;
+            match &self.question {
+                Question::Http(question) => question.ask(&mut stream, &mut heard).await,
+                Question::Tcp(probe) => tcp::ask(probe, &mut stream, &mut heard).await,
+                Question::Tls => Ok(()),
+            }
+        });
+        match asked.await {
+            Ok(answer) => answer,
+            Err(_) => Err(heard.timed_out(&units::duration::format(self.timeout))),
+        }
+    }
+}
+
+/// The `Host` of a request if the probe names none.
+fn host(own: &Endpoint, encrypted: bool) -> String {
+    let usual = if encrypted { 443 } else { 80 };
+    if let (Some(host), EndpointAddress::Socket(address)) = (&own.host, &own.address) {
+        let port = address.port();
+        return if port == usual { host.clone() } else { format!("{host}:{port}") };
+    }
+    match &own.address {
+        EndpointAddress::Socket(address) if address.port() != usual => address.to_string(),
+        EndpointAddress::Socket(SocketAddr::V6(address)) => format!("[{}]", address.ip()),
+        EndpointAddress::Socket(address) => address.ip().to_string(),
+        EndpointAddress::Name(name, port) if *port != usual => format!("{name}:{port}"),
+        EndpointAddress::Name(name, _) | EndpointAddress::Service(name) => name.clone(),
+        EndpointAddress::Unix(_) => "localhost".to_owned(),
+    }
+}
+
+/// Probes an endpoint until the task is aborted.
+async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc<HealthLog>) {
+    let clock = || process.balance_clock(Instant::now());
+    let mut history = ProbeHistory::new(target.settings, clock());
+    if target.is_down(&process) {
+        // The result of a probe under an earlier configuration.
+        history = history.down();
+    }
+    let mut due_us = history.first_probe_us(clock(), turn, fastrand::u64(..));
+    loop {
+        sleep_until(process.instant(due_us).into()).await;
+        let began_us = clock();
+        // An endpoint without an address takes no requests anyway, and cannot be probed.
+        if let Some(address) = target.address(&process) {
+            let began = Instant::now();
+            let answer = target.ask(&address).await;
+            if let Err(Failure { blame: Blame::Shortage, reason, .. }) = &answer {
+                // The probe says nothing about the endpoint.
+                log.not_probed(&target.of, reason);
+                due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
+                continue;
+            }
+            let failure = answer.as_ref().err();
+            let failure = failure.map(|failure| (failure.reason.clone(), failure.excerpt.clone()));
+            log.probed(&target.of, began.elapsed(), failure);
+            let outcome = if answer.is_ok() { ProbeOutcome::Passed } else { ProbeOutcome::Failed };
+            let verdict = history.take(outcome, clock());
+            if let ProbeVerdict::Turned { to, .. } = verdict {
+                turned(&target, &process, &log, to);
+                log.change(&process, change(&target, to, answer));
+            }
+        }
+        due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
+    }
+}
+
+fn turned(target: &Target, process: &Process, log: &HealthLog, to: Health) {
+    let EndpointName { pool, endpoint } = &target.of;
+    let snapshot = process.snapshot();
+    let Some((pool, endpoint)) = snapshot.endpoint(pool, endpoint) else { return };
+    let before = pool.balancer.is_panicking();
+    pool.balancer.set_health(endpoint, to, process.balance_clock(Instant::now()));
+    if pool.balancer.is_panicking() != before {
+        log.panic(&pool.name, if before { Panic::Ends } else { Panic::Begins });
+    }
+}
+
+fn change(target: &Target, to: Health, answer: Result<(), Failure>) -> Change {
+    let to = match to {
+        Health::Healthy => HealthState::Up,
+        Health::Unhealthy => HealthState::Down,
+    };
+    let passed = |()| match target.settings.rise {
+        1 => "the probe passed".to_owned(),
+        rise => format!("{rise} probes passed"),
+    };
+    let (reason, excerpt) = match answer.map(passed) {
+        Ok(reason) => (reason, String::new()),
+        Err(failure) => (failure.reason, failure.excerpt),
+    };
+    Change { of: target.of.clone(), to, reason, excerpt }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The open admin sockets, by address. A reload opens new ones before the configuration is swapped
+//! and closes others after it. A socket that stays remains open even if its rights, owner or token
+//! change; its connections under the old rules then have a moment to end, as have the connections
+//! of closed sockets: the response to the reload itself may go over one of them.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::{mpsc, watch};
+use weir_config::Config;
+use weir_config::model::{AdminListener, ListenAddress};
+use weir_proxy::bind::BoundSocket;
+use weir_proxy::inherited::Inherited;
+use weir_proxy::shared::BoundAddress;
+
+use crate::admin::connection::socket::{AdminSocket, Keys};
+use crate::listeners::doors::Made;
+use crate::server::Listening;
+
+/// All admin sockets that accept connections.
+pub(crate) struct AdminDoors {
+    open: Vec<Open>,
+    /// The channel to the thread that accepts.
+    thread: mpsc::UnboundedSender<Opening>,
+}
+
+struct Open {
+    model: AdminListener,
+    keys: Keys,
+    listening: Listening,
+    /// The socket for a reload and for a successor; weak, since the acceptor owns and closes it.
+    socket: Weak<OwnedFd>,
+    /// Dropping it ends the rules under which connections were accepted.
+    _life: watch::Sender<()>,
+}
+
+/// A socket that accepts connections as long as the sender of `life` exists.
+pub(crate) struct Opening {
+    pub(crate) socket: AdminSocket,
+    pub(crate) life: watch::Receiver<()>,
+}
+
+/// The open sockets of a configuration; new ones do not accept yet.
+pub(crate) struct PreparedAdmin {
+    sockets: Vec<AdminSocket>,
+    made: Made,
+}
+
+impl AdminDoors {
+    /// Creates an empty list, and the channel from which the accepting thread receives sockets.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Opening>) {
+        let (thread, openings) = mpsc::unbounded_channel();
+        (Self { open: Vec::new(), thread }, openings)
+    }
+
+    /// Opens the sockets of a configuration that are not open yet, or takes over inherited ones;
+    /// reads tokens.
+    ///
+    /// # Errors
+    /// One sentence for the operator; nothing new stays open then.
+    pub(crate) fn prepare(
+        &self,
+        config: &Config,
+        inherited: &mut Inherited,
+    ) -> Result<PreparedAdmin, String> {
+        let mut open: Vec<&Open> = self.open.iter().collect();
+        let mut prepared = PreparedAdmin { sockets: Vec::new(), made: Made::beside(inherited) };
+        for model in &config.admin {
+            let keys = Keys::of(model)?;
+            let at = open.iter().position(|open| open.model.address.is_at(&model.address));
+            if let Some(socket) = at.and_then(|at| open.swap_remove(at).still()) {
+                prepared.sockets.push(AdminSocket { model: model.clone(), keys, socket });
+                continue;
+            }
+            let opened = AdminSocket::open(model, keys, inherited)?;
+            prepared.made.note(&opened.socket);
+            prepared.sockets.push(opened);
+        }
+        Ok(prepared)
+    }
+
+    /// Accepts on the prepared sockets, under their new rules, and on no others.
+    ///
+    /// # Returns
+    /// The differences for clients, one line each.
+    pub(crate) fn follow(&mut self, prepared: PreparedAdmin) -> Vec<String> {
+        let PreparedAdmin { sockets: prepared, made } = prepared;
+        made.stay();
+        let mut before = std::mem::take(&mut self.open);
+        let mut lines = Vec::new();
+        for new in prepared {
+            let known = before.iter().position(|open| open.is(&new.socket));
+            let known = known.map(|at| before.swap_remove(at));
+            match known {
+                Some(open) if open.model == new.model && open.keys == new.keys => {
+                    self.open.push(open);
+                    continue;
+                }
+                Some(open) => {
+                    lines.extend(new.change_owner());
+                    if open.model == new.model {
+                        lines.push(format!("token or owner of {} are others now", open.listening));
+                    }
+                }
+                None => lines.push(format!("listening on {}", Listening::of_admin(&new))),
+            }
+            self.let_in(new);
+        }
+        for gone in before {
+            lines.push(format!("not listening on {} any more", gone.listening));
+            if let BoundAddress::Unix(path) = &gone.listening.address {
+                // No process listens there. A new socket at this path would replace the file
+                // anyway.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        lines
+    }
+
+    fn let_in(&mut self, socket: AdminSocket) {
+        let (life, ended) = watch::channel(());
+        self.open.push(Open {
+            model: socket.model.clone(),
+            keys: socket.keys.clone(),
+            listening: Listening::of_admin(&socket),
+            socket: Arc::downgrade(&socket.socket.socket),
+            _life: life,
+        });
+        // If the thread is gone, the server ends anyway.
+        let _ = self.thread.send(Opening { socket, life: ended });
+    }
+
+    /// Every socket with the address it was opened for, for a process that takes them over.
+    pub(crate) fn sockets(&self) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
+        let socket = |open: &Open| Some((open.model.address.clone(), open.socket.upgrade()?));
+        self.open.iter().filter_map(socket).collect()
+    }
+
+    /// The addresses listened on, in the configuration's order.
+    pub(crate) fn listening(&self) -> Vec<Listening> {
+        self.open.iter().map(|open| open.listening.clone()).collect()
+    }
+}
+
+impl Open {
+    /// The socket, if it still accepts connections.
+    fn still(&self) -> Option<BoundSocket> {
+        let address = self.listening.address.clone();
+        Some(BoundSocket { socket: self.socket.upgrade()?, address })
+    }
+
+    fn is(&self, socket: &BoundSocket) -> bool {
+        std::ptr::eq(self.socket.as_ptr(), Arc::as_ptr(&socket.socket))
+    }
+}

@@ -1,0 +1,5 @@
+//! The listening sockets of the process, which follow the configuration. It accepts no connections.
+
+pub(crate) mod admin;
+pub(crate) mod doors;
+pub(crate) mod token;
