@@ -47,7 +47,7 @@ use crate::passing::packets::Packets;
 use crate::process::handover::{Handover, STOPPING};
 use crate::process::memory_limit;
 use crate::process::notify::Notifier;
-use crate::process::supervisor;
+use crate::process::supervisor_client;
 use crate::process::upgrade::{self, NotUpgraded, Serving, Successor};
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
@@ -315,7 +315,7 @@ impl Control {
     /// Passes the current listening sockets to the supervisor, which holds them.
     pub(crate) async fn have_sockets_held(&self) {
         let turn = self.changing().await;
-        supervisor::hold(&self.sockets(&turn));
+        supervisor_client::hold(&self.sockets(&turn));
     }
 
     /// Stops accepting before the end of this process is announced: new clients reach another
@@ -327,7 +327,7 @@ impl Control {
         if let Ok(mut turn) = timeout(CHANGE_PATIENCE, self.changing()).await {
             turn.doors.leave().await;
         }
-        supervisor::hold(&[]);
+        supervisor_client::hold(&[]);
     }
 
     /// Stops accepting, probing and resolving: another process does so now.
@@ -458,7 +458,7 @@ impl Control {
         }
         let mut lines = turn.doors.follow(ready.doors, &config, (&self.plane, &snapshot)).await;
         lines.extend(ready.admin.into_iter().flat_map(|admin| turn.admin.follow(admin)));
-        supervisor::hold(&self.sockets(turn));
+        supervisor_client::hold(&self.sockets(turn));
         for line in lines {
             tell(&line);
         }

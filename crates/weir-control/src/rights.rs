@@ -33,8 +33,6 @@ use serde::{Deserialize, Serialize};
 use weir_config::Config;
 use weir_config::model::{ListenAddress, LogTarget};
 
-use crate::process::inheritance;
-
 /// The rights that a process gave up, as its configuration had them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Given {
@@ -45,6 +43,9 @@ pub(crate) struct Given {
 
 /// The rights that this process gave up.
 static GIVEN: OnceLock<Given> = OnceLock::new();
+
+/// The rights that its predecessor gave up.
+static INHERITED: OnceLock<Given> = OnceLock::new();
 
 /// The user that this process is about to become, or is.
 static SERVING_USER: OnceLock<u32> = OnceLock::new();
@@ -61,7 +62,12 @@ pub(crate) fn user_of(config: &Config) -> Option<u32> {
 
 /// The rights that this process or its predecessor gave up.
 pub(crate) fn given() -> Option<Given> {
-    GIVEN.get().cloned().or_else(inheritance::given)
+    GIVEN.get().or_else(|| INHERITED.get()).cloned()
+}
+
+/// Notes the rights that the predecessor gave up, before [`Rights::to_give_up`].
+pub(crate) fn inherit(given: Given) {
+    let _ = INHERITED.set(given);
 }
 
 impl Given {

@@ -51,7 +51,7 @@ use crate::process::memory_limit;
 use crate::process::open_files;
 use crate::process::pid_file::PidFile;
 use crate::process::signals::{Given, Order, Signals};
-use crate::process::supervisor;
+use crate::process::supervisor_client;
 use crate::process::upgrade::{Successor, UPGRADE_PATIENCE};
 use crate::resolver::Names;
 use opening::Opened;
@@ -349,7 +349,7 @@ impl Server {
         runtime.block_on(async {
             tokio::select! {
                 order = signals.next() => Event::Ordered(order),
-                () = supervisor::gone() => Event::Ordered((Order::Stop, "the supervisor's end")),
+                () = supervisor_client::gone() => Event::Ordered((Order::Stop, "the supervisor's end")),
                 sentence = running.failed() => Event::Failed(sentence),
                 process = control.handover.done() => Event::Succeeded(process),
             }

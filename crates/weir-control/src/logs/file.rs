@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::log_writer::Outcome;
+use super::outcome::Outcome;
 use crate::files::checked_open;
 use crate::rights;
 
@@ -83,14 +83,6 @@ impl Appender {
             return Outcome::lost(rest, error);
         }
         Outcome::default()
-    }
-}
-
-impl Outcome {
-    /// The outcome of a failed write, from which `lines` were not written.
-    fn lost(lines: &[u8], error: io::Error) -> Self {
-        let lost = lines.split(|byte| *byte == b'\n').count().saturating_sub(1) as u64;
-        Self { lost, errors: 1, last: Some(error) }
     }
 }
 

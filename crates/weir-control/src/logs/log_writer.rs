@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use weir_config::model::{AccessLog, Severity};
 use weir_stats::{FullBatch, LogReceiver, LogSink, LostLines, Message, log_fan};
 
-pub(crate) use super::target::{Outcome, Target};
+use super::outcome::Outcome;
+use super::target::Target;
 pub(crate) use losses::watch;
 
 use crate::logs::program_log::say;

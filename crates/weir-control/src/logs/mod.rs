@@ -3,6 +3,7 @@
 
 mod file;
 pub mod log_writer;
+mod outcome;
 pub mod program_log;
 mod syslog;
 mod target;

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_config::model::{ErrorLog, LogTarget, Severity};
 use weir_stats::Clock;
 
-use crate::logs::log_writer::{Outcome, Target};
+use crate::logs::outcome::Outcome;
+use crate::logs::target::Target;
 
 /// The most lines that wait for one target.
 const CAPACITY: usize = 1024;

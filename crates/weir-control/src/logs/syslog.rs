@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use weir_config::model::{self, Severity, SyslogFormat, SyslogReceiver};
 use weir_stats::Clock;
 
-use super::log_writer::Outcome;
+use super::outcome::Outcome;
 
 /// The longest that a send may block; after that the rest of the batch is lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use weir_config::model::LogTarget;
 
 use super::file::{Appender, LogFile};
+use super::outcome::Outcome;
 use super::syslog::Syslog;
 
 pub(crate) enum Target {
@@ -14,17 +15,6 @@ pub(crate) enum Target {
     /// Standard output or error, with its name for messages.
     Stream(Appender, &'static str),
     Syslog(Syslog),
-}
-
-/// The outcome of a write.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    /// The number of lines that were not written.
-    pub(crate) lost: u64,
-    /// The number of failed calls, including those that a second try made good.
-    pub(crate) errors: u64,
-    /// The error by which the last lines were lost.
-    pub(crate) last: Option<io::Error>,
 }
 
 impl Target {

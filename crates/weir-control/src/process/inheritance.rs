@@ -18,8 +18,8 @@ use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
 
 use crate::passing::estate::Estate;
-use crate::process::supervisor::{self, Held};
-use crate::rights::Given;
+use crate::process::supervisor_client::{self, Held};
+use crate::rights::{self, Given};
 
 /// The environment variable in which a predecessor passes its [`Legacy`].
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
@@ -44,7 +44,7 @@ pub(crate) struct Legacy {
     pub(crate) given: Option<Given>,
     /// The descriptors that lead to its supervisor, if it has one.
     #[serde(default)]
-    pub(crate) supervisor: Option<supervisor::Way>,
+    pub(crate) supervisor: Option<supervisor_client::Way>,
 }
 
 /// The pipe on which the predecessor waits.
@@ -54,12 +54,6 @@ static PASSING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// Set once the descriptors are taken: after that their numbers may be reused.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The rights that a predecessor gave up.
-pub(crate) fn given() -> Option<Given> {
-    let text = std::env::var(LEGACY_VARIABLE).ok()?;
-    serde_json::from_str::<Legacy>(&text).ok()?.given
-}
-
 impl Legacy {
     /// Takes ownership of the descriptors.
     ///
@@ -67,7 +61,7 @@ impl Legacy {
     /// One clause; descriptors that were already owned are closed.
     fn take(self) -> Result<(Inherited, File, Option<OwnedFd>), String> {
         let numbers = self.sockets.iter().map(|(number, _)| *number);
-        let way = self.supervisor.iter().flat_map(supervisor::Way::numbers);
+        let way = self.supervisor.iter().flat_map(supervisor_client::Way::numbers);
         once_each(numbers.chain(self.passing).chain([self.ready]).chain(way))?;
         let failed = |number: RawFd, error: io::Error| format!("descriptor {number}: {error}");
         let pipe = descriptor(self.ready).and_then(|own| is_pipe(&own).map(|()| own));
@@ -84,7 +78,7 @@ impl Legacy {
         };
         if let Some(way) = self.supervisor {
             let [channel, _] = way.numbers();
-            supervisor::follow(way, descriptor).map_err(|error| failed(channel, error))?;
+            supervisor_client::follow(way, descriptor).map_err(|error| failed(channel, error))?;
         }
         let mut inherited = Inherited::default();
         for (number, asked) in self.sockets {
@@ -137,13 +131,16 @@ pub(crate) fn take() -> Result<Inherited, String> {
                 "{LEGACY_VARIABLE}: {error}; only a Weir that is upgraded sets this variable: unset it"
             )
         };
-        let legacy: Legacy = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        let mut legacy: Legacy = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        if let Some(given) = legacy.given.take() {
+            rights::inherit(given);
+        }
         let (inherited, pipe, passing) = legacy.take().map_err(|error| wrong(&error))?;
         *PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner) = Some(pipe);
         *PASSING.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         return Ok(inherited);
     }
-    for held in supervisor::take_held().into_iter().chain(of_systemd()?) {
+    for held in supervisor_client::take_held().into_iter().chain(of_systemd()?) {
         let Held { socket, asked, source } = held;
         inherited.add(socket, asked).map_err(|error| format!("{source}: {error}"))?;
     }

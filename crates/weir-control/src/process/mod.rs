@@ -10,4 +10,5 @@ pub(crate) mod open_files;
 pub(crate) mod pid_file;
 pub(crate) mod signals;
 pub(crate) mod supervisor;
+pub(crate) mod supervisor_client;
 pub(crate) mod upgrade;

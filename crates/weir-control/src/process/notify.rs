@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use crate::passing::machine_clock;
-use crate::process::supervisor;
+use crate::process::supervisor_client;
 
 /// The socket of systemd and its watchdog time.
 pub(crate) struct Notifier {
@@ -19,7 +19,7 @@ impl Notifier {
     /// Reads the environment variables that systemd sets.
     pub(crate) fn from_environment() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
-        let own = supervisor::main_process();
+        let own = supervisor_client::main_process();
         let watchdog = watchdog(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), own);
         Self::new(variable("NOTIFY_SOCKET").as_deref(), watchdog)
     }
@@ -78,7 +78,7 @@ impl Notifier {
 
     fn send(&self, text: &str) {
         // systemd accepts messages from the main process only.
-        if self.socket.is_some() && supervisor::notify(text) {
+        if self.socket.is_some() && supervisor_client::notify(text) {
             return;
         }
         self.send_directly(text);

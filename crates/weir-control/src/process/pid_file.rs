@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use crate::files::whole_file::{Outlasts, replace};
-use crate::process::supervisor;
+use crate::process::supervisor_client;
 
 /// The pid file. Dropping it removes the file unless another process has written it meanwhile. If
 /// the process has given up the right to remove the file, it truncates it.
@@ -27,7 +27,7 @@ impl PidFile {
     /// # Errors
     /// One sentence for the operator.
     pub(crate) fn write(path: &Path) -> Result<Self, String> {
-        let text = format!("{}\n", supervisor::main_process());
+        let text = format!("{}\n", supervisor_client::main_process());
         let written = match replace(path, &text, 0o666, Outlasts::Process) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => rewrite(path, &text),
             other => other,

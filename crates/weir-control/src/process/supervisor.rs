@@ -11,29 +11,23 @@
 //! ```
 //!
 //! Signals to the supervisor are passed on. A serving process detects the end of its supervisor,
-//! and then stops in order.
+//! and then stops in order; its side is in `supervisor_client.rs`.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_setfd};
-use serde::{Deserialize, Serialize};
-use weir_config::model::{ListenAddress, Severity};
+use weir_config::model::Severity;
 
 use crate::logs::program_log;
 use crate::passing::packets::{self, Packet, Received};
 use crate::process::inheritance;
+use crate::process::notify::Notifier;
+use crate::process::supervisor_client::{self, Held, Told};
 use crate::rights;
 
-/// The most sockets in one message.
-const SOCKETS: usize = 32;
-/// The longest that the supervisor may take to confirm sockets.
-const ACKNOWLEDGED: Duration = Duration::from_secs(1);
 /// The serving time after which a death counts as unrelated to the one before.
 const SETTLED: Duration = Duration::from_secs(10);
 /// The pause before the second start in a row; it doubles with each further one.
@@ -60,181 +54,6 @@ pub enum Role<T> {
     Serves(Option<T>),
     /// The supervisor at its end, with its exit code.
     Ended(u8),
-}
-
-/// The messages of the serving process.
-#[derive(Debug, Serialize, Deserialize)]
-enum Told {
-    /// It serves from these sockets, which come with the message, and from those of the messages
-    /// that follow.
-    Serves { process: u32, sockets: Vec<ListenAddress>, more: bool },
-    /// A message for systemd.
-    Notify(String),
-}
-
-/// The descriptors and facts that lead to the supervisor.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Way {
-    /// The socket for messages.
-    channel: RawFd,
-    /// A pipe that ends with the supervisor.
-    alive: RawFd,
-    process: u32,
-    restarts: u64,
-    #[serde(default)]
-    restart_us: u64,
-}
-
-impl Way {
-    pub(crate) fn numbers(&self) -> [RawFd; 2] {
-        [self.channel, self.alive]
-    }
-}
-
-/// The connection to the supervisor, in the serving process.
-struct Supervisor {
-    channel: OwnedFd,
-    alive: OwnedFd,
-    process: u32,
-}
-
-/// A listening socket that outlives the process that serves from it.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) socket: OwnedFd,
-    /// The address that it was opened for, if known.
-    pub(crate) asked: Option<ListenAddress>,
-    /// The origin, in a few words.
-    pub(crate) source: String,
-}
-
-static SUPERVISOR: Mutex<Option<Arc<Supervisor>>> = Mutex::new(None);
-/// The sockets of a process that died, or of systemd, for the process that serves now.
-static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
-static RESTARTS: AtomicU64 = AtomicU64::new(0);
-/// The duration of the latest restart, from the death of one process until the next one served, µs;
-/// 0 without one.
-static RESTART_US: AtomicU64 = AtomicU64::new(0);
-/// The prefix of the supervisor's confirmation, followed by the duration of the latest restart.
-const HELD_ANSWER: &str = "held ";
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn supervisor() -> Option<Arc<Supervisor>> {
-    locked(&SUPERVISOR).clone()
-}
-
-/// The number of times that the serving process was restarted.
-pub(crate) fn restarts() -> u64 {
-    RESTARTS.load(Ordering::Relaxed)
-}
-
-/// The duration of the latest restart, from the death of one process until the next one served, µs.
-pub(crate) fn restart_us() -> Option<u64> {
-    Some(RESTART_US.load(Ordering::Relaxed)).filter(|time| *time > 0)
-}
-
-/// The process that receives signals and that systemd knows: the supervisor, if there is one.
-pub(crate) fn main_process() -> u32 {
-    supervisor().map_or_else(std::process::id, |supervisor| supervisor.process)
-}
-
-/// The sockets that the supervisor held for this process. Later calls return none.
-pub(crate) fn take_held() -> Vec<Held> {
-    std::mem::take(&mut *locked(&HELD))
-}
-
-/// Sends systemd a message by way of the supervisor; `false` if there is no supervisor.
-pub(crate) fn notify(text: &str) -> bool {
-    let Some(supervisor) = supervisor() else { return false };
-    // systemd knows the supervisor's process id.
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("MAINPID=")).collect();
-    let _ = supervisor.send(&Told::Notify(lines.join("\n")), &[]);
-    true
-}
-
-/// Makes the supervisor hold these sockets and no others; it does so when this returns.
-pub(crate) fn hold(sockets: &[(ListenAddress, Arc<OwnedFd>)]) {
-    let Some(supervisor) = supervisor() else { return };
-    let mut parts = sockets.chunks(SOCKETS).peekable();
-    let process = std::process::id();
-    loop {
-        let part = parts.next().unwrap_or_default();
-        let more = parts.peek().is_some();
-        let addresses = part.iter().map(|(address, _)| address.clone()).collect();
-        let descriptors: Vec<_> = part.iter().map(|(_, socket)| socket.as_fd()).collect();
-        let told = Told::Serves { process, sockets: addresses, more };
-        if supervisor.send(&told, &descriptors).is_err() || !more {
-            break;
-        }
-    }
-    supervisor.wait_for_answer();
-}
-
-/// Returns when the supervisor is gone; never, if there is none.
-pub(crate) async fn gone() {
-    let waits = supervisor().and_then(|supervisor| {
-        // The read end of a pipe that is never written to.
-        let pipe = supervisor.alive.try_clone().ok()?;
-        tokio::net::unix::pipe::Receiver::from_owned_fd(pipe).ok()
-    });
-    let Some(pipe) = waits else { return std::future::pending().await };
-    // It becomes readable only when it is closed.
-    if pipe.readable().await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// The data that a successor of this process needs, with copies of the descriptors in it.
-pub(crate) fn way() -> Option<(Way, [OwnedFd; 2])> {
-    let supervisor = supervisor()?;
-    let channel = supervisor.channel.try_clone().ok()?;
-    let alive = supervisor.alive.try_clone().ok()?;
-    let way = Way {
-        channel: channel.as_raw_fd(),
-        alive: alive.as_raw_fd(),
-        process: supervisor.process,
-        restarts: restarts(),
-        restart_us: RESTART_US.load(Ordering::Relaxed),
-    };
-    Some((way, [channel, alive]))
-}
-
-/// Connects this process, a successor, to its predecessor's supervisor.
-pub(crate) fn follow(
-    way: Way,
-    descriptor: impl Fn(RawFd) -> io::Result<OwnedFd>,
-) -> io::Result<()> {
-    let (channel, alive) = (descriptor(way.channel)?, descriptor(way.alive)?);
-    for one in [&channel, &alive] {
-        fcntl_setfd(one, FdFlags::CLOEXEC)?;
-    }
-    RESTARTS.store(way.restarts, Ordering::Relaxed);
-    RESTART_US.store(way.restart_us, Ordering::Relaxed);
-    let process = way.process;
-    *locked(&SUPERVISOR) = Some(Arc::new(Supervisor { channel, alive, process }));
-    Ok(())
-}
-
-impl Supervisor {
-    fn send(&self, told: &Told, sockets: &[std::os::fd::BorrowedFd<'_>]) -> io::Result<()> {
-        let bytes = serde_json::to_vec(told)?;
-        packets::send_now(&self.channel, &bytes, sockets)
-    }
-
-    fn wait_for_answer(&self) {
-        let wait = Timespec::try_from(ACKNOWLEDGED).ok();
-        let mut ends = [PollFd::new(&self.channel, PollFlags::IN)];
-        if poll(&mut ends, wait.as_ref()).is_ok_and(|ready| ready > 0) {
-            let Ok(Received::Packet(answer)) = packets::receive_now(&self.channel) else { return };
-            let text = String::from_utf8_lossy(&answer.bytes);
-            if let Some(Ok(time)) = text.strip_prefix(HELD_ANSWER).map(str::parse) {
-                RESTART_US.store(time, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// Starts and supervises the serving process. It returns at once in that process, and at the end in
@@ -312,7 +131,7 @@ struct Watch {
     /// The time at which the process died that is being replaced; `None` once its replacement
     /// serves.
     died: Option<Instant>,
-    notifier: crate::process::notify::Notifier,
+    notifier: Notifier,
 }
 
 /// The signals that are passed on.
@@ -366,7 +185,7 @@ impl Watch {
             stopping: false,
             deaths_in_a_row: 0,
             died: None,
-            notifier: crate::process::notify::Notifier::from_environment(),
+            notifier: Notifier::from_environment(),
         })
     }
 
@@ -381,9 +200,8 @@ impl Watch {
             0 => {
                 drop((own, kept));
                 self.become_child();
-                let alive = alive.into();
-                *locked(&SUPERVISOR) = Some(Arc::new(Supervisor { channel, alive, process }));
-                *locked(&HELD) = std::mem::take(&mut self.held);
+                let held = std::mem::take(&mut self.held);
+                supervisor_client::connect((channel, alive.into()), process, held);
                 Ok(Forked::Child)
             }
             child => {
@@ -469,7 +287,7 @@ impl Watch {
         let settled = self.since.is_some_and(|since| since.elapsed() >= SETTLED);
         self.deaths_in_a_row = if settled { 1 } else { self.deaths_in_a_row + 1 };
         let pause = pause_before(self.deaths_in_a_row);
-        let restarts = RESTARTS.fetch_add(1, Ordering::Relaxed) + 1;
+        let restarts = supervisor_client::count_restart();
         let how = match death {
             Death::Exit(code) => format!("ended with exit code {code}"),
             Death::Signal(number) => format!("was killed by signal {number} ({})", name(number)),
@@ -552,7 +370,7 @@ impl Watch {
                 self.ever_served = true;
                 self.tell_restart();
                 if let Some(channel) = &self.channel {
-                    let answer = format!("{HELD_ANSWER}{}", RESTART_US.load(Ordering::Relaxed));
+                    let answer = supervisor_client::confirmation();
                     let _ = packets::send_now(channel, answer.as_bytes(), &[]);
                 }
             }
@@ -564,7 +382,7 @@ impl Watch {
     fn tell_restart(&mut self) {
         let Some(died) = self.died.take() else { return };
         let took = died.elapsed();
-        RESTART_US.store((took.as_micros() as u64).max(1), Ordering::Relaxed);
+        supervisor_client::set_restart_us(took.as_micros() as u64);
         let millis = took.as_millis();
         let sentence =
             format!("process {} serves {millis} ms after the one before it died", self.serving);

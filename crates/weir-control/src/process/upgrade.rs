@@ -27,7 +27,7 @@ use weir_config::model::ListenAddress;
 use crate::passing::estate::Estate;
 use crate::passing::{self, packets};
 use crate::process::inheritance::{LEGACY_VARIABLE, Legacy, READY};
-use crate::process::supervisor;
+use crate::process::supervisor_client;
 use crate::rights;
 
 /// The longest that a successor may take if the caller sets no limit.
@@ -202,7 +202,7 @@ fn spawn(
         supervisor: None,
     };
     let mut lent = vec![OwnedFd::from(writer), its_end];
-    if let Some((way, descriptors)) = supervisor::way() {
+    if let Some((way, descriptors)) = supervisor_client::way() {
         legacy.supervisor = Some(way);
         lent.extend(descriptors);
     }

@@ -19,7 +19,7 @@ use weir_stats::exposition::{
 
 use crate::admin::status::live;
 use crate::admin::status::past::{Look, Past};
-use crate::process::supervisor;
+use crate::process::supervisor_client;
 
 /// The source of reports about a process.
 pub(crate) struct Reporter {
@@ -117,8 +117,8 @@ impl Reporter {
 pub(crate) fn incidents(incidents: &Incidents) -> IncidentReport {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     IncidentReport {
-        restarts: supervisor::restarts(),
-        restart_us: supervisor::restart_us(),
+        restarts: supervisor_client::restarts(),
+        restart_us: supervisor_client::restart_us(),
         hangs: read(&incidents.hangs),
         replaced: read(&incidents.replaced),
         panics: read(&incidents.panics),
