@@ -40,17 +40,17 @@ use crate::health::health_log::HealthLog;
 use crate::health::probe::Probes;
 use crate::listeners::doors::{Doors, Prepared};
 use crate::logs::log_writer::{LogWriter, PreparedLogs};
-use crate::logs::program_log::ProgramLog;
+use crate::logs::program_log::{ProgramLog, tell};
 use crate::passing::estate::Estate;
 use crate::passing::giver::Giver;
 use crate::passing::packets::Packets;
+use crate::process::connection_cap::connection_cap;
 use crate::process::handover::{Handover, STOPPING};
 use crate::process::memory_limit;
 use crate::process::notify::Notifier;
 use crate::process::supervisor_client;
 use crate::process::upgrade::{self, NotUpgraded, Serving, Successor};
 use crate::resolver::Resolver;
-use crate::server::{connection_cap, tell};
 use own_files::{OwnFiles, PreparedFiles};
 
 /// The longest that the caller of an upgrade waits for this process to stop accepting.

@@ -19,8 +19,9 @@ mod server;
 
 pub use admin_tls::{ClientFiles, client_connection};
 pub use control::{Control, ReloadReport, Source};
+pub use listeners::address::{Listening, Purpose};
 pub use process::inheritance::{is_successor, tell_failed};
 pub use process::supervisor::{Role, SupervisorRights, supervise};
 pub use process::upgrade::{NotUpgraded, UPGRADE_PATIENCE};
+pub use server::Server;
 pub use server::rehearse::rehearse;
-pub use server::{Listening, Purpose, Server};

@@ -13,8 +13,6 @@ mod faults;
 mod opening;
 pub(crate) mod rehearse;
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -23,16 +21,16 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use weir_config::Config;
-use weir_config::model::{Severity, Workers};
+use weir_config::model::Severity;
 use weir_proxy::sandbox;
-use weir_proxy::shared::{BoundAddress, Process};
-use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
+use weir_proxy::shared::Process;
+use weir_proxy::start::{DataPlane, Running, start};
 
-use crate::admin::connection::socket::AdminSocket;
 use crate::admin::{Admin, Context};
 use crate::control::{Beside, Control, Parts, Source};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
+use crate::listeners::address::Listening;
 use crate::listeners::admin::AdminDoors;
 use crate::listeners::doors::Doors;
 
@@ -42,13 +40,13 @@ use crate::health::probe::Probes;
 use crate::health::traffic;
 use crate::logs::log_writer::{self, Flushed};
 use crate::logs::program_log;
-pub(crate) use crate::logs::program_log::tell;
+use crate::logs::program_log::{tell, warn};
 use crate::passing;
 use crate::passing::packets::Packets;
 use crate::passing::taker::Taker;
+use crate::process::connection_cap::worker_count;
 use crate::process::inheritance;
 use crate::process::memory_limit;
-use crate::process::open_files;
 use crate::process::pid_file::PidFile;
 use crate::process::signals::{Given, Order, Signals};
 use crate::process::supervisor_client;
@@ -68,71 +66,6 @@ const NAMES_RETRY: Duration = Duration::from_secs(5);
 
 /// The longest that a stop waits for the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(5);
-
-/// The purpose of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Clients and their requests.
-    Traffic,
-    /// Status of the process and changes of it.
-    Admin,
-    /// The load of this instance, for balancers in front.
-    Agent,
-}
-
-/// An address that is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listening {
-    /// The purpose of the address.
-    pub purpose: Purpose,
-    /// The address, with the port that the kernel chose if 0 was configured.
-    pub address: BoundAddress,
-    /// Set if clients use TLS there.
-    pub tls: bool,
-}
-
-impl Listening {
-    pub(crate) fn of_admin(socket: &AdminSocket) -> Self {
-        Self {
-            purpose: Purpose::Admin,
-            address: socket.address().clone(),
-            tls: socket.speaks_tls(),
-        }
-    }
-
-    fn of_agent(socket: &AgentSocket) -> Self {
-        Self { purpose: Purpose::Agent, address: socket.address().clone(), tls: false }
-    }
-
-    /// The address as the configuration writes it.
-    pub(crate) fn place(&self) -> String {
-        match &self.address {
-            BoundAddress::Socket(address) => address.to_string(),
-            BoundAddress::Unix(path) => format!("unix:{}", path.display()),
-        }
-    }
-
-    /// The TCP address.
-    pub fn socket(&self) -> Option<SocketAddr> {
-        match self.address {
-            BoundAddress::Socket(address) => Some(address),
-            BoundAddress::Unix(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Listening {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.place())?;
-        formatter.write_str(match self.purpose {
-            Purpose::Admin if self.tls => " (admin, https)",
-            Purpose::Admin => " (admin)",
-            Purpose::Agent => " (agent)",
-            Purpose::Traffic if self.tls => " (https)",
-            Purpose::Traffic => " (http)",
-        })
-    }
-}
 
 /// A running proxy.
 pub struct Server {
@@ -180,7 +113,7 @@ impl Server {
         let (mut admin_doors, openings) = AdminDoors::new();
         admin_doors.follow(opened.admin_sockets);
         listening.extend(admin_doors.listening());
-        listening.extend(agent_sockets.iter().map(Listening::of_agent));
+        listening.extend(agent_sockets.iter().map(AgentSocket::listening));
         let lent_sockets = agent_sockets.iter().map(AgentSocket::lent).collect();
         let files = Arc::new(OwnFiles::new(opened.state_file));
         let has_pid_file = opened.pid_file.is_some();
@@ -470,31 +403,6 @@ fn requests_running(running: &Running) -> usize {
     running.process().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
 }
 
-fn worker_count(config: &Config) -> usize {
-    match config.workers {
-        Workers::Auto => allowed_cores().len().max(1),
-        Workers::Count(count) => count.max(1),
-    }
-}
-
-/// The configured connection limit, bounded by the limit on open files.
-pub(crate) fn connection_cap(config: &Config) -> usize {
-    let limit = open_files::raise_limit();
-    let others = open_files::needed(config, worker_count(config) as u64, limit);
-    let possible = open_files::connections_below(limit, others);
-    match config.max_connections {
-        None => possible,
-        Some(wanted) => {
-            if wanted > possible {
-                warn(&format!(
-                    "max_connections is {wanted}, but {limit} open files are enough for {possible}, each with a connection to a server; so many are taken"
-                ));
-            }
-            wanted.min(possible)
-        }
-    }
-}
-
 /// Applies each change of name resolution.
 async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
     loop {
@@ -508,11 +416,6 @@ async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
             sleep(NAMES_RETRY).await;
         }
     }
-}
-
-/// Logs a warning: nothing stops, but the operator should act.
-pub(crate) fn warn(sentence: &str) {
-    program_log::say(Severity::Warning, &format!("warning: {sentence}"));
 }
 
 #[cfg(test)]

@@ -29,10 +29,11 @@ use crate::control::changed::{Changed, between};
 use crate::control::{Control, ReloadReport};
 use crate::credits::Credits;
 use crate::health::health_log::{HealthLog, KEPT};
+use crate::listeners::address::Listening;
 use crate::logs::program_log;
+use crate::process::connection_cap::connection_cap;
 use crate::process::inheritance;
 use crate::process::upgrade::{NotUpgraded, Successor};
-use crate::server::{Listening, connection_cap};
 
 /// The shortest time between two log lines about refused requests.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);

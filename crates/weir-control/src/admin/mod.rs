@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::Overrides;
 
-use crate::server::tell;
+use crate::logs::program_log::tell;
 
 pub(crate) use api::routes::{Found, find};
 pub(crate) use context::{Context, Served};

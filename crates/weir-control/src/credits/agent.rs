@@ -19,10 +19,11 @@ use weir_config::Config;
 use weir_config::model::ListenAddress;
 use weir_proxy::bind::{BoundSocket, bind};
 use weir_proxy::inherited::Inherited;
-use weir_proxy::shared::{BoundAddress, Process};
+use weir_proxy::shared::Process;
 
 use super::Credits;
-use crate::server::tell;
+use crate::listeners::address::{Listening, Purpose};
+use crate::logs::program_log::tell;
 
 /// The most simultaneous connections at one address; others wait in the kernel's backlog.
 const ASKING: usize = 32;
@@ -53,8 +54,8 @@ pub(crate) fn open(config: &Config, inherited: &mut Inherited) -> Result<Vec<Age
 
 impl AgentSocket {
     /// The address listened on.
-    pub(crate) fn address(&self) -> &BoundAddress {
-        &self.socket.address
+    pub(crate) fn listening(&self) -> Listening {
+        Listening { purpose: Purpose::Agent, address: self.socket.address.clone(), tls: false }
     }
 
     /// The socket for a successor, valid as long as it accepts connections.

@@ -13,9 +13,9 @@ use weir_proxy::bind::BoundSocket;
 use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::BoundAddress;
 
+use super::address::Listening;
 use crate::admin::connection::socket::{AdminSocket, Keys};
 use crate::listeners::doors::Made;
-use crate::server::Listening;
 
 /// All admin sockets that accept connections.
 pub(crate) struct AdminDoors {
@@ -102,7 +102,7 @@ impl AdminDoors {
                         lines.push(format!("token or owner of {} are others now", open.listening));
                     }
                 }
-                None => lines.push(format!("listening on {}", Listening::of_admin(&new))),
+                None => lines.push(format!("listening on {}", new.listening())),
             }
             self.let_in(new);
         }
@@ -122,7 +122,7 @@ impl AdminDoors {
         self.open.push(Open {
             model: socket.model.clone(),
             keys: socket.keys.clone(),
-            listening: Listening::of_admin(&socket),
+            listening: socket.listening(),
             socket: Arc::downgrade(&socket.socket.socket),
             _life: life,
         });

@@ -18,7 +18,7 @@ use weir_proxy::shared::{BoundAddress, Snapshot};
 use weir_proxy::start::DataPlane;
 use weir_proxy::tcp_keepalive;
 
-use crate::server::{Listening, Purpose};
+use super::address::{Listening, Purpose};
 
 /// The longest that closing all sockets may take.
 const LEAVING: Duration = Duration::from_secs(1);

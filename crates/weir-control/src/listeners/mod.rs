@@ -1,5 +1,6 @@
 //! The listening sockets of the process, which follow the configuration. It accepts no connections.
 
+pub(crate) mod address;
 pub(crate) mod admin;
 pub(crate) mod doors;
 pub(crate) mod token;

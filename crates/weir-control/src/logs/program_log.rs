@@ -33,6 +33,11 @@ pub fn tell(sentence: &str) {
     say(Severity::Notice, sentence);
 }
 
+/// Logs a warning: nothing stops, but the operator should act.
+pub fn warn(sentence: &str) {
+    say(Severity::Warning, &format!("warning: {sentence}"));
+}
+
 /// Logs a sentence with this severity.
 pub fn say(severity: Severity, sentence: &str) {
     let places = PLACES.read().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,6 +1,7 @@
 //! The process itself: its supervisor, its successor and the descriptors between them, systemd,
 //! signals, and the limits and figures that the kernel has of it. It serves nothing.
 
+pub(crate) mod connection_cap;
 pub(crate) mod handover;
 pub(crate) mod inheritance;
 pub(crate) mod machine;

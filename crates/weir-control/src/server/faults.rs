@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_proxy::start::{DataPlane, Fault};
 
-use crate::server::warn;
+use crate::logs::program_log::warn;
 
 const VARIABLE: &str = "WEIR_FAULTS";
 

@@ -14,17 +14,18 @@ use crate::control::Source;
 use crate::control::state_file::StateFile;
 use crate::credits::agent::{self, AgentSocket};
 use crate::files::files_read::FilesRead;
+use crate::listeners::address::{Listening, Purpose};
 use crate::listeners::admin::{AdminDoors, PreparedAdmin};
 use crate::listeners::doors::{Doors, Prepared};
 use crate::logs::log_writer::LogWriter;
-use crate::logs::program_log::{ProgramLog, tell};
+use crate::logs::program_log::{ProgramLog, tell, warn};
+use crate::process::connection_cap::connection_cap;
 use crate::process::inheritance;
 use crate::process::notify::Notifier;
 use crate::process::pid_file::PidFile;
 use crate::process::signals::Signals;
 use crate::resolver::{self, Resolver};
 use crate::rights::{self, Rights};
-use crate::server::{Listening, Purpose, connection_cap, warn};
 
 /// The parts of a server, opened by a process that has since given up the rights it no longer
 /// needs.

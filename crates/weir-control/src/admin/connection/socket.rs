@@ -18,7 +18,6 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 use weir_config::model::{AdminAccess, AdminListener, AdminTls, ListenAddress, RoleGrant};
 use weir_proxy::bind::{BoundSocket, bind_with, set_mode};
 use weir_proxy::inherited::Inherited;
-use weir_proxy::shared::BoundAddress;
 use weir_proxy::tls::{
     CertificateMaterial, ClientCertificates, Demand, PemFile, ProtocolSettings, ServerTls, Tickets,
     certificate_names,
@@ -29,9 +28,10 @@ use super::{LAST_WORDS, haproxy, http};
 use crate::admin::access::caller::{Right, Visitor, is_owner};
 use crate::admin::access::seats::{PROOF_PATIENCE, Seats, Standing};
 use crate::admin::context::Context;
+use crate::listeners::address::{Listening, Purpose};
 use crate::listeners::token::Token;
+use crate::logs::program_log::warn;
 use crate::rights::{group_called, user_called};
-use crate::server::warn;
 
 /// The pause after an accept that failed for lack of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -192,13 +192,9 @@ impl AdminSocket {
     }
 
     /// The address listened on.
-    pub(crate) fn address(&self) -> &BoundAddress {
-        &self.socket.address
-    }
-
-    /// Returns true if clients use TLS at the address.
-    pub(crate) fn speaks_tls(&self) -> bool {
-        self.keys.tls.is_some()
+    pub(crate) fn listening(&self) -> Listening {
+        let (purpose, address) = (Purpose::Admin, self.socket.address.clone());
+        Listening { purpose, address, tls: self.keys.tls.is_some() }
     }
 
     /// Gives an open socket its owner and mode; returns a line if that failed.
@@ -215,11 +211,7 @@ impl AdminSocket {
         (context, connected): (Arc<Context>, mpsc::Sender<()>),
         life: watch::Receiver<()>,
     ) -> io::Result<()> {
-        let place: Rc<str> = match &self.socket.address {
-            BoundAddress::Socket(address) => address.to_string(),
-            BoundAddress::Unix(path) => format!("unix:{}", path.display()),
-        }
-        .into();
+        let place: Rc<str> = self.listening().place().into();
         let room = Room { seats: Seats::new(context.seats.clone()), connected, life };
         let own = self.socket.socket.try_clone()?;
         let is_unix = self.socket.is_unix();
