@@ -7,9 +7,12 @@
 //!   └───────┴─────────┴───────────────┴──▶ rejected: nothing has changed
 //! ```
 
-pub(crate) mod changed;
+mod changed;
 mod diff;
+pub(crate) mod event;
+pub(crate) mod operations;
 pub(crate) mod own_files;
+pub(crate) mod served;
 pub(crate) mod state_file;
 
 use std::collections::HashMap;

@@ -24,4 +24,5 @@ pub use process::inheritance::{is_successor, tell_failed};
 pub use process::supervisor::{Role, SupervisorRights, supervise};
 pub use process::upgrade::{NotUpgraded, UPGRADE_PATIENCE};
 pub use server::Server;
+pub use server::admin_port::{Accepting, AdminPort, LAST_WORDS, StartAdmin};
 pub use server::rehearse::rehearse;

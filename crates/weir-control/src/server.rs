@@ -9,6 +9,7 @@
 //!            └──┘ USR1: logs reopened; HUP, USR2: configuration reloaded
 //! ```
 
+pub(crate) mod admin_port;
 mod faults;
 mod opening;
 pub(crate) mod rehearse;
@@ -26,14 +27,16 @@ use weir_proxy::sandbox;
 use weir_proxy::shared::Process;
 use weir_proxy::start::{DataPlane, Running, start};
 
-use crate::admin::{Admin, Context};
 use crate::control::{Beside, Control, Parts, Source};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
 use crate::listeners::address::Listening;
 use crate::listeners::admin::AdminDoors;
 use crate::listeners::doors::Doors;
+use admin_port::{AdminInterface, StartAdmin};
 
+use crate::control::event::Event;
+use crate::control::operations::Operations;
 use crate::control::own_files::{OwnFiles, UntilTheEnd};
 use crate::health::health_log::HealthLog;
 use crate::health::probe::Probes;
@@ -72,22 +75,21 @@ pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
-    /// The record of changes and their authors.
-    context: Arc<Context>,
+    operations: Arc<Operations>,
     until_the_end: UntilTheEnd,
     runtime: Runtime,
     signals: Signals,
-    admin: Option<Admin>,
+    admin: Option<AdminInterface>,
 }
 
 impl Server {
     /// Opens logs, reads certificates, binds every address, gives up the rights that this required,
     /// and starts the workers. From then on signals are orders, which [`Server::run`] obeys. A
-    /// reload reads `source`.
+    /// reload reads `source`. `admin` starts the admin interface.
     ///
     /// # Errors
     /// One sentence for the operator; nothing runs then.
-    pub fn start(file: &Config, source: Option<Source>) -> Result<Self, String> {
+    pub fn start(file: &Config, source: Option<Source>, admin: StartAdmin) -> Result<Self, String> {
         let opened = Opened::open(file, source.as_ref())?;
         let Opened { config, live, compiled, mut resolver, runtime, .. } = opened;
         let agent_sockets = opened.agent_sockets;
@@ -136,16 +138,16 @@ impl Server {
             beside: Beside { doors, admin: admin_doors, probes, resolver, agents },
             files: files.clone(),
             log_writer: opened.log_writer,
-            credits,
+            credits: credits.clone(),
             lent_sockets,
             program_log: opened.program_log,
             notifier: opened.notifier,
             runtime: runtime.handle().clone(),
         }));
-        let context = Arc::new(Context::new(control.clone(), tell));
-        context.started(&listening, compiled.warnings);
-        let admin = Some(Admin::start(openings, context.clone())?);
-        runtime.spawn(credits::keep(context.clone()));
+        let operations = Arc::new(Operations::new(control.clone(), tell));
+        operations.note_start(&listening, compiled.warnings);
+        let admin = Some(AdminInterface::start(admin, operations.clone(), openings)?);
+        runtime.spawn(keep_credits(credits, operations.clone()));
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
@@ -154,7 +156,7 @@ impl Server {
         }
         faults::listen(running.plane());
         let signals = opened.signals;
-        Ok(Self { running, listening, control, context, until_the_end, runtime, signals, admin })
+        Ok(Self { running, listening, control, operations, until_the_end, runtime, signals, admin })
     }
 
     /// Every address served, in the configuration's order.
@@ -188,18 +190,18 @@ impl Server {
         self.tell_ready()?;
         loop {
             match self.next_event() {
-                Event::Ordered((Order::Stop, who)) => {
-                    self.context.stopping(who, requests_running(&self.running));
+                ServerEvent::Ordered((Order::Stop, who)) => {
+                    self.operations.stopping(who, requests_running(&self.running));
                     return self.stop();
                 }
-                Event::Ordered((Order::ReopenLogs, who)) => {
+                ServerEvent::Ordered((Order::ReopenLogs, who)) => {
                     self.control.reopen_logs();
-                    self.context.said("process", Some(who), "log files opened anew");
+                    self.operations.said("process", Some(who), "log files opened anew");
                 }
-                Event::Ordered((Order::Reload, who)) => self.reload(who),
-                Event::Ordered((Order::Upgrade, who)) => self.upgrade(who),
-                Event::Succeeded(process) => return self.leave_to(process),
-                Event::Failed(sentence) => {
+                ServerEvent::Ordered((Order::Reload, who)) => self.reload(who),
+                ServerEvent::Ordered((Order::Upgrade, who)) => self.upgrade(who),
+                ServerEvent::Succeeded(process) => return self.leave_to(process),
+                ServerEvent::Failed(sentence) => {
                     tell("stopping, because a part of it is gone");
                     if let Err(other) = self.stop() {
                         tell(&other);
@@ -237,11 +239,11 @@ impl Server {
     /// Starts a new process of the same program as a successor. The outcome is logged when it is
     /// known.
     fn upgrade(&self, who: &'static str) {
-        let context = self.context.clone();
+        let operations = self.operations.clone();
         self.runtime.spawn(async move {
             let successor = Successor { program: None, patience: UPGRADE_PATIENCE };
             // The outcome is part of the logged event.
-            let _ = context.upgrade(who, &successor).await;
+            let _ = operations.upgrade(who, &successor).await;
         });
     }
 
@@ -267,7 +269,7 @@ impl Server {
 
     /// Reloads the configuration and logs the outcome.
     fn reload(&self, who: &str) {
-        match self.runtime.block_on(self.context.reload_and_keep(who)) {
+        match self.runtime.block_on(self.operations.reload_and_keep(who)) {
             Ok(report) => report.to_string().lines().for_each(tell),
             Err(wrong) => {
                 let generation = self.control.snapshot().generation;
@@ -277,14 +279,14 @@ impl Server {
         }
     }
 
-    fn next_event(&mut self) -> Event {
+    fn next_event(&mut self) -> ServerEvent {
         let Self { runtime, signals, running, control, .. } = self;
         runtime.block_on(async {
             tokio::select! {
-                order = signals.next() => Event::Ordered(order),
-                () = supervisor_client::gone() => Event::Ordered((Order::Stop, "the supervisor's end")),
-                sentence = running.failed() => Event::Failed(sentence),
-                process = control.handover.done() => Event::Succeeded(process),
+                order = signals.next() => ServerEvent::Ordered(order),
+                () = supervisor_client::gone() => ServerEvent::Ordered((Order::Stop, "the supervisor's end")),
+                sentence = running.failed() => ServerEvent::Failed(sentence),
+                process = control.handover.done() => ServerEvent::Succeeded(process),
             }
         })
     }
@@ -314,7 +316,7 @@ impl Server {
         let deadline = Instant::now() + patience;
         let finished = self.runtime.block_on(wait_for_end(
             &self.running,
-            (&mut self.signals, &self.context),
+            (&mut self.signals, &self.operations),
             deadline,
         ));
         traffic::say_rest(self.running.process(), program_log::say);
@@ -346,7 +348,7 @@ impl Server {
 }
 
 /// The events that a running server reacts to.
-enum Event {
+enum ServerEvent {
     Ordered(Given),
     /// A thread of the data plane is gone; one sentence.
     Failed(String),
@@ -364,7 +366,7 @@ enum Finished {
 /// Waits for the workers of a stop to end; they watch the deadline themselves.
 async fn wait_for_end(
     running: &Running,
-    (signals, context): (&mut Signals, &Context),
+    (signals, operations): (&mut Signals, &Operations),
     mut deadline: Instant,
 ) -> Finished {
     let mut poll = interval(STOP_POLL);
@@ -372,7 +374,7 @@ async fn wait_for_end(
         tokio::select! {
             (order, who) = signals.next() => {
                 if order == Order::Stop {
-                    context.said("process", Some(who), "told to stop at once");
+                    operations.said("process", Some(who), "told to stop at once");
                     running.stop_now();
                     deadline = Instant::now();
                 }
@@ -403,6 +405,13 @@ fn requests_running(running: &Running) -> usize {
     running.process().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
 }
 
+/// Keeps the books of processor credits, whose messages are events.
+async fn keep_credits(credits: Arc<Credits>, operations: Arc<Operations>) {
+    let note = |text| operations.keep(Event::now("credits", None, text));
+    let books = (credits, operations.process().clone());
+    credits::keep(books, || operations.config(), note).await;
+}
+
 /// Applies each change of name resolution.
 async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
     loop {
@@ -424,7 +433,8 @@ mod tests {
 
     fn server() -> Server {
         let text = "workers 2; shutdown_timeout 5s; listen 127.0.0.1:0 -> respond 204;";
-        Server::start(&weir_config::parse_str("test", text).unwrap().config, None).unwrap()
+        Server::start(&weir_config::parse_str("test", text).unwrap().config, None, |_| Ok(()))
+            .unwrap()
     }
 
     #[test]

@@ -6,12 +6,15 @@ pub(crate) mod history;
 pub(crate) mod live;
 pub(crate) mod past;
 pub(crate) mod report;
+pub(crate) mod sources;
 pub(crate) mod traffic;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use weir_stats::exposition::{CreditsReport, IncidentReport, LimitsReport};
+
+pub use crate::control::event::Event;
 
 pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
@@ -400,26 +403,4 @@ impl WaitingStatus {
     pub fn waits_for(&self) -> String {
         format!("{}/{}", self.pool, self.endpoint.as_deref().unwrap_or("any"))
     }
-}
-
-/// An event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
-    /// Its number; later ones are higher.
-    pub number: u64,
-    /// The time, milliseconds since 1970.
-    pub at_ms: u64,
-    /// The kind: `health`, `change`, `reload`, `upgrade`, `denied`, `credits` or `process`.
-    pub kind: String,
-    /// The pool, if the event is about one.
-    pub pool: Option<String>,
-    /// The endpoint, if the event is about one.
-    pub endpoint: Option<String>,
-    /// The caller that caused it, if one did.
-    pub who: Option<String>,
-    /// The event in one line.
-    pub what: String,
-    /// Further lines, such as the beginning of the reply to a probe, the differences of a reload,
-    /// or the note on how long a change lasts.
-    pub details: Vec<String>,
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use weir_config::Config;
 use weir_config::model::Overrides;
 
 use crate::files::whole_file::{Outlasts, replace};
@@ -111,6 +112,37 @@ impl StateFile {
         let aside = PathBuf::from(aside);
         fs::rename(&self.path, &aside).ok().map(|()| aside)
     }
+}
+
+/// Reads the runtime changes made before the restart. An invalid state file does not stop the
+/// start: it is renamed and reported.
+pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) -> Overrides {
+    let Some(file) = file else { return Overrides::default() };
+    let mut overrides = match file.read() {
+        Ok(overrides) => overrides,
+        Err(error) => {
+            say(&format!("warning: {error}: it starts as the configuration's file says"));
+            if let Some(aside) = file.set_aside() {
+                say(&format!("warning: the state file is now {}", aside.display()));
+            }
+            return Overrides::default();
+        }
+    };
+    for gone in overrides.prune(config) {
+        say(&format!("runtime changes of {gone} are given up: the configuration has it no more"));
+    }
+    for one in overrides.differences(config) {
+        let text = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+        let place: Vec<String> = [one.pool, one.name].into_iter().flatten().collect();
+        say(&format!(
+            "as changed at run time: {} {} is {} (in the file: {})",
+            place.join("/"),
+            one.field,
+            text(one.now),
+            text(one.file)
+        ));
+    }
+    overrides
 }
 
 #[cfg(test)]

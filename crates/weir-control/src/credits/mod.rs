@@ -16,15 +16,14 @@ mod watch;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use weir_config::Config;
 use weir_config::model::{CpuCredits, Severity, Shed};
 use weir_proxy::shared::Process;
 use weir_stats::exposition::{CreditsReport, CreditsState};
 
-use crate::admin::status::Event;
-use crate::admin::{Context, Served, milliseconds};
 use crate::logs::program_log;
 use crate::process::machine::{self, Used};
 use books::{Books, Bucket, Forecast, MINUTE_US, Rate, Reading, Trust, estimate};
@@ -69,20 +68,29 @@ impl Credits {
     }
 }
 
-/// Keeps the books as long as the configuration asks for it.
-pub(crate) async fn keep(context: Arc<Context>) {
+/// Keeps the books as long as the configuration, which `config` returns, asks for it. `note` gets
+/// the messages for the operator once they are logged.
+pub(crate) async fn keep(
+    (credits, process): (Arc<Credits>, Arc<Process>),
+    config: impl Fn() -> Arc<Config>,
+    note: impl Fn(String),
+) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut keeping = Keeping { context, keeper: None, kept: Kept::default(), is_blind: false };
+    let kept = Kept::default();
+    let mut keeping = Keeping { credits, process, keeper: None, kept, is_blind: false };
     loop {
         ticks.tick().await;
-        keeping.turn();
+        if let Some(text) = keeping.turn(&config()) {
+            note(text);
+        }
     }
 }
 
 /// The keeper that runs in this process.
 struct Keeping {
-    context: Arc<Context>,
+    credits: Arc<Credits>,
+    process: Arc<Process>,
     keeper: Option<Keeper>,
     kept: Kept,
     /// Set once it was logged that the machine's figures cannot be read.
@@ -90,20 +98,23 @@ struct Keeping {
 }
 
 impl Keeping {
-    /// Does the work of one second.
-    fn turn(&mut self) {
-        let Served { config, process, .. } = self.context.served();
-        let Some(settings) = config.cpu_credits.clone() else { return self.end(&process) };
+    /// Does the work of one second; returns a message for the operator that was logged.
+    fn turn(&mut self, config: &Config) -> Option<String> {
+        let Some(settings) = config.cpu_credits.clone() else {
+            self.end();
+            return None;
+        };
         let Some(used) = machine::used() else {
             if !std::mem::replace(&mut self.is_blind, true) {
                 let why = "/proc/stat and /proc/uptime cannot be read";
                 let text = format!("warning: no books of cpu credits are kept: {why}");
                 program_log::say(Severity::Warning, &text);
             }
-            return self.end(&process);
+            self.end();
+            return None;
         };
         self.is_blind = false;
-        let at_us = process.balance_clock(Instant::now());
+        let at_us = self.process.balance_clock(Instant::now());
         let keeper = if let Some(mut keeper) = self.keeper.take() {
             keeper.adopt(settings, used.cores);
             keeper
@@ -112,38 +123,26 @@ impl Keeping {
             Keeper::new(settings, (used, at_us), before)
         };
         let keeper = self.keeper.insert(keeper);
-        let look = keeper.look((used, at_us), process.open_connections());
-        process.connections.squeeze(look.cap);
-        self.context.credits().publish(Some(look.report));
-        if let Some((severity, text)) = look.told {
+        let look = keeper.look((used, at_us), self.process.open_connections());
+        self.process.connections.squeeze(look.cap);
+        self.credits.publish(Some(look.report));
+        let told = look.told.map(|(severity, text)| {
             program_log::say(severity, &format!("credits: {text}"));
-            self.context.keep(event(text));
-        }
+            text
+        });
         keeper.turns = keeper.turns.wrapping_add(1);
         if let (1, Some(file)) = (keeper.turns % KEEP_EVERY, &keeper.settings.file) {
             self.kept.write(file.clone(), keeper.to_keep(used));
         }
+        told
     }
 
     /// Ends the books and lifts the limits that they set.
-    fn end(&mut self, process: &Process) {
+    fn end(&mut self) {
         if self.keeper.take().is_some() {
-            process.connections.squeeze(None);
-            self.context.credits().publish(None);
+            self.process.connections.squeeze(None);
+            self.credits.publish(None);
         }
-    }
-}
-
-fn event(what: String) -> Event {
-    Event {
-        number: 0,
-        at_ms: milliseconds(SystemTime::now()),
-        kind: "credits".to_owned(),
-        pool: None,
-        endpoint: None,
-        who: None,
-        what,
-        details: Vec::new(),
     }
 }
 

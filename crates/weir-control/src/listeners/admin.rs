@@ -9,19 +9,19 @@ use std::sync::{Arc, Weak};
 use tokio::sync::{mpsc, watch};
 use weir_config::Config;
 use weir_config::model::{AdminListener, ListenAddress};
-use weir_proxy::bind::BoundSocket;
+use weir_proxy::bind::{BoundSocket, bind_with, set_mode};
 use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::BoundAddress;
 
-use super::address::Listening;
-use crate::admin::connection::socket::{AdminSocket, Keys};
+use super::address::{Listening, Purpose};
+use super::keys::Keys;
 use crate::listeners::doors::Made;
 
 /// All admin sockets that accept connections.
 pub(crate) struct AdminDoors {
     open: Vec<Open>,
     /// The channel to the thread that accepts.
-    thread: mpsc::UnboundedSender<Opening>,
+    thread: mpsc::UnboundedSender<AdminOpening>,
 }
 
 struct Open {
@@ -34,8 +34,43 @@ struct Open {
     _life: watch::Sender<()>,
 }
 
+/// An open admin socket with its access rules.
+pub(crate) struct AdminSocket {
+    pub(crate) model: AdminListener,
+    pub(crate) keys: Keys,
+    pub(crate) socket: BoundSocket,
+}
+
+impl AdminSocket {
+    /// Opens the socket, unless it was inherited.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    pub(crate) fn open(
+        listener: &AdminListener,
+        keys: Keys,
+        inherited: &mut Inherited,
+    ) -> Result<Self, String> {
+        let socket = bind_with(&listener.address, inherited, |path| keys.give(path))?;
+        Ok(Self { model: listener.clone(), keys, socket })
+    }
+
+    /// The address listened on.
+    pub(crate) fn listening(&self) -> Listening {
+        let (purpose, address) = (Purpose::Admin, self.socket.address.clone());
+        Listening { purpose, address, tls: self.keys.tls.is_some() }
+    }
+
+    /// Gives an open socket its owner and mode; returns a line if that failed.
+    pub(crate) fn change_owner(&self) -> Option<String> {
+        let ListenAddress::Unix { path, mode } = &self.model.address else { return None };
+        let error = self.keys.give(path).and_then(|()| set_mode(path, *mode)).err()?;
+        Some(format!("cannot change owner and mode of unix:{}: {error}", path.display()))
+    }
+}
+
 /// A socket that accepts connections as long as the sender of `life` exists.
-pub(crate) struct Opening {
+pub(crate) struct AdminOpening {
     pub(crate) socket: AdminSocket,
     pub(crate) life: watch::Receiver<()>,
 }
@@ -48,7 +83,7 @@ pub(crate) struct PreparedAdmin {
 
 impl AdminDoors {
     /// Creates an empty list, and the channel from which the accepting thread receives sockets.
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Opening>) {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<AdminOpening>) {
         let (thread, openings) = mpsc::unbounded_channel();
         (Self { open: Vec::new(), thread }, openings)
     }
@@ -127,7 +162,7 @@ impl AdminDoors {
             _life: life,
         });
         // If the thread is gone, the server ends anyway.
-        let _ = self.thread.send(Opening { socket, life: ended });
+        let _ = self.thread.send(AdminOpening { socket, life: ended });
     }
 
     /// Every socket with the address it was opened for, for a process that takes them over.

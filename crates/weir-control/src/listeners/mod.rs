@@ -3,4 +3,5 @@
 pub(crate) mod address;
 pub(crate) mod admin;
 pub(crate) mod doors;
+pub(crate) mod keys;
 pub(crate) mod token;

@@ -9,9 +9,8 @@ use weir_config::model::Overrides;
 use weir_proxy::compile::{Compiled, Surroundings, compile};
 use weir_proxy::inherited::Inherited;
 
-use crate::admin;
 use crate::control::Source;
-use crate::control::state_file::StateFile;
+use crate::control::state_file::{self, StateFile};
 use crate::credits::agent::{self, AgentSocket};
 use crate::files::files_read::FilesRead;
 use crate::listeners::address::{Listening, Purpose};
@@ -65,7 +64,7 @@ impl Opened {
             .map_err(|error| error.to_string())?;
         program_log.publish();
         let state_file = file.state_file.as_deref().map(StateFile::new);
-        let overrides = admin::restore(state_file.as_ref(), file, tell);
+        let overrides = state_file::restore(state_file.as_ref(), file, tell);
         let config = overrides.over(file);
         let connection_cap = connection_cap(&config);
         let (log_writer, sinks) =

@@ -3,42 +3,10 @@
 
 use std::sync::Arc;
 
-use weir_config::model::Role;
-
 use super::seats::Standing;
+pub(crate) use crate::listeners::keys::Right;
+use crate::listeners::keys::is_owner;
 use crate::listeners::token::Token;
-
-/// The right that a request needs or a caller has; each includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Right {
-    /// Read the status.
-    Read,
-    /// Change orders, weights and limits, and revert such changes.
-    Operate,
-    /// Everything else: add and remove servers, reload, upgrade, stop.
-    Admin,
-}
-
-impl Right {
-    /// The right's name.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Operate => "operate",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl From<Role> for Right {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Read => Self::Read,
-            Role::Operate => Self::Operate,
-            Role::Admin => Self::Admin,
-        }
-    }
-}
 
 /// The other end of a connection, before a request shows credentials.
 pub(crate) struct Visitor {
@@ -99,12 +67,6 @@ impl Caller {
     pub(crate) fn is_owner(&self) -> bool {
         is_owner(self.uid)
     }
-}
-
-/// Returns true if the user is root or the user of this process.
-pub(crate) fn is_owner(uid: Option<u32>) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    uid.is_some_and(|uid| uid == 0 || uid == own)
 }
 
 #[cfg(test)]

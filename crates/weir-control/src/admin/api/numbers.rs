@@ -10,7 +10,7 @@ use weir_stats::interchange::{self, Interval, Wanted};
 use weir_stats::numbers::{Distribution, Figures, Phase, PhaseDistributions};
 
 use super::write::yes;
-use crate::admin::http::Call;
+use crate::admin::http::call::Call;
 use crate::admin::http::error::ApiError;
 use crate::admin::http::reply::Reply;
 use crate::admin::status::gather::host_name;
@@ -25,7 +25,7 @@ pub(crate) fn metrics(call: &Call) -> Result<Reply, ApiError> {
     let format = Format::accepted(accept.unwrap_or_default());
     let mut report = call.context.report();
     if yes(call, "per_worker")? {
-        let figures = call.context.served().process.numbers.read_by_worker();
+        let figures = call.context.operations().served().process.numbers.read_by_worker();
         report.by_worker = bounded(figures, MAX_LINES_BY_WORKER)?;
     }
     Ok(Reply::new(format.content_type(), expose(&report, format)))
@@ -243,8 +243,8 @@ pub(crate) fn machine(call: &Call) -> Reply {
 
 /// The share of its weight that this instance asks for, as `agent` sends it.
 pub(crate) fn weight(call: &Call) -> Reply {
-    let process = call.context.served().process;
-    Reply::new("text/plain", agent::line(call.context.credits(), &process))
+    let process = call.context.operations().served().process;
+    Reply::new("text/plain", agent::line(call.context.operations().credits(), &process))
 }
 
 #[cfg(test)]

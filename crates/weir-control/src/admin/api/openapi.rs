@@ -10,7 +10,8 @@ mod tests {
 
     use super::TEXT;
     use crate::admin::access::caller::Right;
-    use crate::admin::api::routes::{ROUTES, Route};
+    use crate::admin::api::routes::ROUTES;
+    use crate::admin::http::call::Route;
 
     fn parameters(route: &Route) -> Vec<Value> {
         let names =

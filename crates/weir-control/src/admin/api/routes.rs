@@ -1,8 +1,6 @@
 //! The routes of the HTTP interface in one table, from which the router, the rights and
 //! `openapi.json` are made. Handlers that change something are in `write.rs`.
 
-use std::pin::Pin;
-
 use hyper::{Method, header};
 use serde_json::json;
 
@@ -13,33 +11,11 @@ use super::upgrade;
 use super::write;
 use crate::admin::access::caller::Right;
 use crate::admin::dashboard::PAGES;
+use crate::admin::http::call::{Answer, Call, Later, Route};
 use crate::admin::http::error::ApiError;
+use crate::admin::http::query::decoded;
 use crate::admin::http::reply::Reply;
-use crate::admin::http::{Call, decoded};
 use crate::admin::status::gather::{View, status};
-
-/// A response that is computed asynchronously.
-pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
-
-/// A route of the interface.
-pub(crate) struct Route {
-    pub(crate) method: Method,
-    /// The path, with `{names}` for parameters.
-    pub(crate) path: &'static str,
-    pub(crate) right: Right,
-    /// A description in one line.
-    pub(crate) summary: &'static str,
-    pub(crate) answer: Answer,
-}
-
-/// The handler of a route.
-#[derive(Clone, Copy)]
-pub(crate) enum Answer {
-    /// A handler that replies at once.
-    Now(fn(&Call) -> Result<Reply, ApiError>),
-    /// An asynchronous handler.
-    Later(fn(Call) -> Later),
-}
 
 const fn look(
     path: &'static str,
@@ -82,43 +58,44 @@ pub(crate) const ROUTES: &[Route] = &[
         Ok(Reply::json(&json!({"routes": list.collect::<Vec<_>>()})))
     }),
     look("/v1/status", "Everything below in one answer, of one moment", |call| {
-        Ok(Reply::json(&status(&call.context)))
+        Ok(Reply::json(&status(&call.context.sources)))
     }),
     look("/v1/info", "The process, with what happened to its workers (`incidents`)", |call| {
-        Ok(Reply::json(&View::new(&call.context).info()))
+        Ok(Reply::json(&View::new(&call.context.sources).info()))
     }),
     look("/v1/pools", "Every pool with its endpoints", |call| {
-        Ok(Reply::json(&json!({"pools": View::new(&call.context).pools()})))
+        Ok(Reply::json(&json!({"pools": View::new(&call.context.sources).pools()})))
     }),
     look("/v1/pools/{pool}", "One pool with its endpoints", |call| {
         let name = call.parameter(0);
-        let pool = View::new(&call.context).pool_named(name);
+        let pool = View::new(&call.context.sources).pool_named(name);
         pool.map(|pool| Reply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
     }),
     look("/v1/pools/{pool}/queue", "Who waits in a pool's queue, the oldest first", |call| {
         let name = call.parameter(0);
-        let queue = View::new(&call.context).queue(name);
+        let queue = View::new(&call.context.sources).queue(name);
         let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
         Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
     }),
     look("/v1/queues", "Who waits, in every pool", |call| {
-        let view = View::new(&call.context);
+        let view = View::new(&call.context.sources);
         let queues = view.queues().map(|(pool, waiting)| json!({"pool": pool, "waiting": waiting}));
         Ok(Reply::json(&json!({"queues": queues.collect::<Vec<_>>()})))
     }),
     look(ENDPOINT, "One endpoint; its `ETag` is for `If-Match`", |call| {
-        let endpoint = write::endpoint(&call.context, call.parameter(0), call.parameter(1))?;
+        let endpoint =
+            write::endpoint(&call.context.sources, call.parameter(0), call.parameter(1))?;
         let tag = write::tag(&endpoint);
         Ok(Reply::json(&endpoint).header(header::ETAG, tag))
     }),
     look("/v1/listeners", "Every listener", |call| {
-        Ok(Reply::json(&json!({"listeners": View::new(&call.context).listeners()})))
+        Ok(Reply::json(&json!({"listeners": View::new(&call.context.sources).listeners()})))
     }),
     look("/v1/limits", "What limits on clients and keys did, and whom they limited most", |call| {
-        Ok(Reply::json(&View::new(&call.context).limits().unwrap_or_default()))
+        Ok(Reply::json(&View::new(&call.context.sources).limits().unwrap_or_default()))
     }),
     look("/v1/routes", "Every route that had a request", |call| {
-        Ok(Reply::json(&json!({"routes": View::new(&call.context).routes()})))
+        Ok(Reply::json(&json!({"routes": View::new(&call.context.sources).routes()})))
     }),
     look(
         "/v1/slow",
@@ -127,12 +104,12 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
     look("/v1/why/{id}", "Why one request took as long as it did, by its id", |call| {
         let id = call.parameter(0);
-        let record = View::new(&call.context).why(id);
+        let record = View::new(&call.context.sources).why(id);
         let record = record.ok_or_else(|| ApiError::unknown("request", id))?;
         Ok(Reply::json(&json!({"explanation": record.explain(), "request": record})))
     }),
     look("/v1/workers", "Every worker", |call| {
-        Ok(Reply::json(&json!({"workers": View::new(&call.context).workers()})))
+        Ok(Reply::json(&json!({"workers": View::new(&call.context.sources).workers()})))
     }),
     look(
         "/v1/events",
@@ -143,7 +120,7 @@ pub(crate) const ROUTES: &[Route] = &[
         "/v1/config",
         "The configuration as it holds, runtime changes included; `?file=true` without them",
         |call| {
-            let served = call.context.served();
+            let served = call.context.operations().served();
             let file = write::yes(call, "file")?;
             let config = if file { &served.file } else { &served.config };
             Ok(Reply::new("application/json", weir_config::to_json(&config.without_secrets())))
@@ -153,7 +130,8 @@ pub(crate) const ROUTES: &[Route] = &[
         "/v1/overrides",
         "What was changed at run time: values, differences from the file, and the lines to write there",
         |call| {
-            let (served, overrides) = (call.context.served(), call.context.overrides());
+            let (served, overrides) =
+                (call.context.operations().served(), call.context.operations().overrides());
             Ok(Reply::json(&json!({
                 "overrides": overrides,
                 "differences": overrides.differences(&served.file),
@@ -269,7 +247,7 @@ fn slow(call: &Call) -> Result<Reply, ApiError> {
             .parse()
             .map_err(|_| ApiError::field("limit", format!("`{text}` is not a whole number")))?,
     };
-    let slow = View::new(&call.context).slowest(call.query("route"), limit);
+    let slow = View::new(&call.context.sources).slowest(call.query("route"), limit);
     let slow: Vec<_> = slow
         .iter()
         .map(|record| json!({"explanation": record.explain(), "request": &**record}))
@@ -284,7 +262,7 @@ fn events(call: &Call) -> Result<Reply, ApiError> {
             .parse()
             .map_err(|_| ApiError::field("after", format!("`{text}` is not an event's number")))?,
     };
-    let mut events = call.context.events();
+    let mut events = call.context.operations().events();
     events.retain(|event| event.number > after);
     Ok(Reply::json(&json!({"events": events})))
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::routes::Later;
 use super::write::{object, text, unknown_field, yes};
-use crate::admin::http::Call;
+use crate::admin::http::call::{Call, Later};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::reply::Reply;
 use crate::process::upgrade::{NotUpgraded, Successor, UPGRADE_PATIENCE};
@@ -31,7 +30,7 @@ pub(crate) fn upgrade(call: Call) -> Later {
             let message = "an upgrade cannot be tried: one that fails leaves everything as it is";
             return Err(ApiError::field("dry_run", message));
         }
-        match call.context.upgrade(&call.caller.who, &successor).await {
+        match call.context.operations().upgrade(&call.caller.who, &successor).await {
             Ok(process) => Ok(Reply::json(&json!({"process": process}))),
             Err(NotUpgraded::Rejected(why)) => Err(ApiError::field("configuration", why)),
             Err(NotUpgraded::NotNow(why)) => Err(ApiError::new(StatusCode::CONFLICT, why)),

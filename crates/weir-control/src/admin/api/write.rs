@@ -8,23 +8,24 @@ use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal};
 
-use super::routes::Later;
-use crate::admin::context::{Context, Outcome, Served, Trial};
-use crate::admin::http::Call;
+use crate::admin::http::call::{Call, Later};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::reply::Reply;
 use crate::admin::status::EndpointStatus;
 use crate::admin::status::gather::View;
+use crate::admin::status::sources::Sources;
+use crate::control::operations::{Outcome, Trial};
+use crate::control::served::Served;
 
 /// `PATCH` of an endpoint.
 pub(crate) fn patch(call: Call) -> Later {
     Box::pin(async move {
         let (pool, name) = (call.parameter(0).to_owned(), call.parameter(1).to_owned());
-        endpoint(&call.context, &pool, &name)?;
+        endpoint(&call.context.sources, &pool, &name)?;
         let set = endpoint_fields(&object(&call.body)?)?;
         let change = Change::Endpoint { pool: pool.clone(), endpoint: name.clone(), set };
         let outcome = make(&call, &change, Some((&pool, &name))).await?;
-        let now = endpoint(&call.context, &pool, &name)?;
+        let now = endpoint(&call.context.sources, &pool, &name)?;
         let tag = tag(&now);
         Ok(told(&outcome, json!({"endpoint": now})).header(header::ETAG, tag))
     })
@@ -34,14 +35,14 @@ pub(crate) fn patch(call: Call) -> Later {
 pub(crate) fn add(call: Call) -> Later {
     Box::pin(async move {
         let pool = call.parameter(0).to_owned();
-        if !View::new(&call.context).has_pool(&pool) {
+        if !View::new(&call.context.sources).has_pool(&pool) {
             return Err(ApiError::unknown("pool", &pool));
         }
         let endpoint = Box::new(new_endpoint(&object(&call.body)?)?);
         let name = endpoint.name.clone();
         let change = Change::Add { pool: pool.clone(), endpoint };
         let outcome = make(&call, &change, None).await?;
-        let now = View::new(&call.context).endpoint_named(&pool, &name);
+        let now = View::new(&call.context.sources).endpoint_named(&pool, &name);
         Ok(told(&outcome, json!({"endpoint": now})))
     })
 }
@@ -69,7 +70,7 @@ pub(crate) fn patch_process(call: Call) -> Later {
     Box::pin(async move {
         let change = Change::MaxConnections(connections(&call)?);
         let outcome = make(&call, &change, None).await?;
-        Ok(told(&outcome, json!({"info": View::new(&call.context).info()})))
+        Ok(told(&outcome, json!({"info": View::new(&call.context.sources).info()})))
     })
 }
 
@@ -104,7 +105,8 @@ pub(crate) fn revert(call: Call) -> Later {
 /// The lines that make the runtime changes permanent in the configuration file.
 pub(crate) fn adopt(call: Call) -> Later {
     Box::pin(async move {
-        let (served, overrides) = (call.context.served(), call.context.overrides());
+        let (served, overrides) =
+            (call.context.operations().served(), call.context.operations().overrides());
         let note = "write these lines into the configuration's file and reload: what the file says itself is no runtime change any more";
         Ok(Reply::json(&json!({"lines": overrides.lines(&served.file), "note": note})))
     })
@@ -127,7 +129,7 @@ pub(crate) fn reload(call: Call) -> Later {
             let message = "a reload is tried by `weir check`, which reads the same files";
             return Err(ApiError::field("dry_run", message));
         }
-        let report = call.context.reload(&call.caller.who).await;
+        let report = call.context.operations().reload(&call.caller.who).await;
         let report = report.map_err(|error| ApiError::field("configuration", error.trim_end()))?;
         Ok(Reply::json(&json!({
             "generation": report.generation,
@@ -140,9 +142,9 @@ pub(crate) fn reload(call: Call) -> Later {
 /// Stops the process by sending it the signal.
 pub(crate) fn stop(call: Call) -> Later {
     Box::pin(async move {
-        let running = View::new(&call.context).info().requests_running;
+        let running = View::new(&call.context.sources).info().requests_running;
         if !yes(&call, "dry_run")? {
-            call.context.told_to_stop(&call.caller.who);
+            call.context.operations().told_to_stop(&call.caller.who);
             let stop = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
             stop.map_err(|error| {
                 ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot stop: {error}"))
@@ -154,11 +156,11 @@ pub(crate) fn stop(call: Call) -> Later {
 
 /// One endpoint, or the error that it does not exist.
 pub(crate) fn endpoint(
-    context: &Context,
+    sources: &Sources,
     pool: &str,
     name: &str,
 ) -> Result<EndpointStatus, ApiError> {
-    let view = View::new(context);
+    let view = View::new(sources);
     if !view.has_pool(pool) {
         return Err(ApiError::unknown("pool", pool));
     }
@@ -191,7 +193,7 @@ async fn make(
         }
         Ok(())
     };
-    let outcome = call.context.change_if(&call.caller.who, change, trial, still).await;
+    let outcome = call.context.operations().change_if(&call.caller.who, change, trial, still).await;
     outcome.map_err(|refusal| {
         let error = ApiError::from(refusal);
         if moved { ApiError { status: StatusCode::PRECONDITION_FAILED, ..error } } else { error }

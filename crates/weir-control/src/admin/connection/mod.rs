@@ -1,4 +1,4 @@
 //! The connections of the admin interface: accepting, and the protocols over them.
 
+mod http;
 pub(crate) mod socket;
-pub(crate) mod stream;

@@ -5,8 +5,9 @@ use super::super::figures::{age_ms, bytes, count, rate, span_us};
 use super::super::status::{EndpointStatus, PhaseTimes, PoolStatus};
 use super::html::Html;
 use super::overview::events;
-use super::page::{self, Sight};
+use super::page;
 use super::parts::{figure, orders, state, why};
+use super::sight::Sight;
 
 /// The contents of `<main>`; `None` if the endpoint does not exist.
 pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {

@@ -11,12 +11,11 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::super::context::Context;
-use super::super::http::Call;
-use super::page::Sight;
+use super::sight::Sight;
 use super::{endpoint, overview};
 use crate::admin::access::caller::Right;
-use crate::admin::api::live::begin;
-use crate::admin::api::routes::Later;
+use crate::admin::http::call::{Call, Later};
+use crate::admin::http::event_stream::begin;
 use crate::admin::status::history::Moment;
 
 /// The page bytes sent per second. A page with a thousand servers has almost six times as many and

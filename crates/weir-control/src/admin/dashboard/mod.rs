@@ -9,34 +9,31 @@ mod order;
 mod overview;
 mod page;
 mod parts;
+mod response;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
+mod sight;
 mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{self, HeaderName};
+use hyper::header;
 use hyper::{Method, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::context::Context;
-use super::http::Call;
 use crate::admin::access::caller::Right;
-use crate::admin::api::routes::{Answer, Route};
+use crate::admin::http::call::{Answer, Call, Route};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::reply::Reply;
 use crate::admin::status::gather::status;
 
-use page::Sight;
+use response::{POLICY, html_reply, sorry};
+use sight::Sight;
 
 /// The interval between two points of the charts.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The content security policy of the pages: they load only from this address, and inline scripts
-/// and styles are forbidden.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-
 /// The routes of the pages.
 pub(crate) const PAGES: &[Route] = &[
     page("/", "Everything at a glance", Answer::Now(|call| Ok(overview(call)))),
@@ -62,18 +59,18 @@ pub(crate) async fn sample(context: Arc<Context>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        context.history.take(status(&context));
+        context.history.take(status(&context.sources));
     }
 }
 
 fn overview(call: &Call) -> Reply {
-    let status = status(&call.context);
+    let status = status(&call.context.sources);
     let sight = Sight::of(&call.context, &status, call.caller.right);
     html_reply(page::whole(&sight, "/live", &overview::main(&sight)))
 }
 
 fn one_endpoint(call: &Call) -> Reply {
-    let status = status(&call.context);
+    let status = status(&call.context.sources);
     let sight = Sight::of(&call.context, &status, call.caller.right);
     let (pool, name) = (call.parameter(0), call.parameter(1));
     let Some(main) = endpoint::main(&sight, pool, name) else {
@@ -84,20 +81,6 @@ fn one_endpoint(call: &Call) -> Reply {
     };
     let live = format!("/live?pool={}&endpoint={}", page::encoded(pool), page::encoded(name));
     html_reply(page::whole(&sight, &live, &main))
-}
-
-/// A page with the reason that there is no other.
-fn sorry(status: StatusCode, sentence: &str) -> Reply {
-    Reply { status, ..html_reply(page::sentence(sentence)) }
-}
-
-/// An HTML response, with the security headers for its browser.
-fn html_reply(html: String) -> Reply {
-    Reply::new("text/html; charset=utf-8", html)
-        .header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned())
-        // Forms need the referrer; other sites do not get it.
-        .header(header::REFERRER_POLICY, "same-origin".to_owned())
-        .header(HeaderName::from_static("cross-origin-opener-policy"), "same-origin".to_owned())
 }
 
 fn asset(call: &Call) -> Result<Reply, ApiError> {

@@ -5,13 +5,13 @@ use hyper::StatusCode;
 use hyper::header;
 use weir_config::model::{Change, EndpointOverride, Order};
 
-use super::super::context::Trial;
-use super::super::http::{Call, query_of};
-use super::sorry;
-use crate::admin::api::routes::Later;
+use super::response::sorry;
+use crate::admin::http::call::{Call, Later};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::origin;
+use crate::admin::http::query::query_of;
 use crate::admin::http::reply::Reply;
+use crate::control::operations::Trial;
 
 /// Changes the order of an endpoint.
 pub(super) fn take(call: Call) -> Later {
@@ -41,7 +41,7 @@ pub(super) fn take(call: Call) -> Later {
         };
         let set = EndpointOverride { order: Some(order), ..EndpointOverride::default() };
         let change = Change::Endpoint { pool, endpoint, set };
-        let done = call.context.change(&call.caller.who, &change, Trial::Real).await;
+        let done = call.context.operations().change(&call.caller.who, &change, Trial::Real).await;
         Ok(match done.map_err(ApiError::from) {
             Err(error) => sorry(error.status, &format!("This was not done: {}.", error.message)),
             Ok(_) => Reply {

@@ -6,8 +6,9 @@ use weir_stats::exposition::IncidentReport;
 
 use super::super::status::{EndpointStatus, MemoryStatus, PoolStatus, Status, WaitingStatus};
 use super::html::Html;
-use super::page::{self, Sight};
+use super::page;
 use super::parts::{figure, is_trouble, link_to, of_limit, percentiles};
+use super::sight::Sight;
 use super::table;
 use crate::admin::status::history::{POOLS, parts};
 

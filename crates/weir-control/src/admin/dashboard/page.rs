@@ -1,79 +1,14 @@
-//! The common parts of all pages: the frame, and the data that they show. The contents of `<main>`
+//! The frame that all pages have in common. The contents of `<main>`
 //! are made in `overview.rs` and `endpoint.rs`.
 
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use weir_stats::{Clock, ExchangeRecord};
+use weir_stats::Clock;
 
-use super::super::context::Context;
-use super::super::status::{Event, Status, WaitingStatus};
 use super::html::Html;
-use crate::admin::access::caller::Right;
-use crate::admin::status::gather::View;
-use crate::admin::status::history::Point;
-
-/// The most events and slow requests on a page.
-const EVENTS: usize = 60;
-const SLOWEST: usize = 15;
-/// The most waiting requests shown of each queue.
-const WAITING: usize = 20;
-
-/// The data of a page.
-pub(super) struct Sight<'a> {
-    pub(super) status: &'a Status,
-    pub(super) point: Option<Point>,
-    /// The events, latest first.
-    pub(super) events: Vec<Event>,
-    /// The slow requests, slowest first.
-    pub(super) slowest: Vec<Arc<ExchangeRecord>>,
-    /// The first waiting requests of each pool.
-    pub(super) queues: Vec<(String, Vec<WaitingStatus>)>,
-    /// The right of the viewer.
-    pub(super) right: Right,
-}
-
-impl<'a> Sight<'a> {
-    pub(super) fn of(context: &Context, status: &'a Status, right: Right) -> Self {
-        let view = View::new(context);
-        let busy = |pool: &&super::super::status::PoolStatus| {
-            pool.queue.is_some_and(|queue| queue.now > 0)
-        };
-        let queue = |pool: &super::super::status::PoolStatus| {
-            let mut waiting = view.queue(&pool.name)?;
-            waiting.truncate(WAITING);
-            Some((pool.name.clone(), waiting))
-        };
-        Self {
-            status,
-            point: context.history.latest_point(),
-            events: context.events().into_iter().rev().collect(),
-            slowest: view.slowest(None, SLOWEST),
-            queues: status.pools.iter().filter(busy).filter_map(queue).collect(),
-            right,
-        }
-    }
-
-    /// The latest events, of one endpoint or of all.
-    pub(super) fn events_of(&self, endpoint: Option<(&str, &str)>) -> impl Iterator<Item = &Event> {
-        let wanted = move |event: &&Event| match endpoint {
-            None => true,
-            Some((pool, name)) => {
-                event.pool.as_deref() == Some(pool) && event.endpoint.as_deref() == Some(name)
-            }
-        };
-        self.events.iter().filter(wanted).take(EVENTS)
-    }
-
-    /// The time since a moment, milliseconds.
-    pub(super) fn ago_ms(&self, at_ms: u64) -> u64 {
-        self.status.at_ms.saturating_sub(at_ms)
-    }
-
-    pub(super) fn may_write(&self) -> bool {
-        self.right >= Right::Operate
-    }
-}
+use super::parts::is_trouble;
+use super::sight::Sight;
+use crate::admin::figures::age_ms;
 
 /// The whole page; `live` is the address of its updates.
 pub(super) fn whole(sight: &Sight<'_>, live: &str, main: &Html) -> String {
@@ -124,7 +59,7 @@ pub(super) fn sentence(sentence: &str) -> String {
 /// The title of the browser's tab, which begins with any trouble.
 pub(super) fn title(sight: &Sight<'_>) -> String {
     let endpoints = sight.status.pools.iter().flat_map(|pool| &pool.endpoints);
-    let out = endpoints.filter(|endpoint| super::parts::is_trouble(endpoint.state)).count();
+    let out = endpoints.filter(|endpoint| is_trouble(endpoint.state)).count();
     let host = &sight.status.info.host;
     match out {
         0 => format!("{host} – Weir"),
@@ -155,5 +90,5 @@ pub(super) fn time(html: &mut Html, sight: &Sight<'_>, at_ms: u64) {
         .markup("\" title=\"")
         .text(&moment)
         .markup("\">");
-    html.text(super::super::figures::age_ms(sight.ago_ms(at_ms))).markup("</time>");
+    html.text(age_ms(sight.ago_ms(at_ms))).markup("</time>");
 }

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write as _};
 use super::super::figures::{age_ms, count, span_us};
 use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
 use super::html::Html;
-use super::page::Sight;
+use super::sight::Sight;
 
 /// Returns true if an endpoint in this state needs attention.
 pub(super) fn is_trouble(state: State) -> bool {

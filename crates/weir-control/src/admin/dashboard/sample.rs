@@ -10,7 +10,7 @@ use super::super::status::{
     EndpointStatus, Event, Info, ListenerStatus, PhaseTimes, PoolCounters, PoolStatus, ProbeStatus,
     QueueStatus, State, Status, Traffic, WaitingStatus, WorkerStatus,
 };
-use super::page::Sight;
+use super::sight::Sight;
 use crate::admin::access::caller::Right;
 
 const NOW_MS: u64 = 1_795_000_000_000;
@@ -123,7 +123,7 @@ fn incidents() -> IncidentReport {
 }
 
 /// Two endpoints, one of them down.
-pub(super) fn status() -> Status {
+pub(crate) fn status() -> Status {
     Status {
         at_ms: NOW_MS,
         info: Info {

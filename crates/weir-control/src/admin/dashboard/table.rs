@@ -4,8 +4,8 @@
 use super::super::figures::{age_ms, bytes, count, rate, span_us};
 use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
 use super::html::Html;
-use super::page::Sight;
 use super::parts::{figure, is_trouble, link_to, of_limit, orders, percentiles, state, why};
+use super::sight::Sight;
 
 /// The number of columns, without the buttons.
 const COLUMNS: u8 = 17;

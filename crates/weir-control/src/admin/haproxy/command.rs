@@ -13,9 +13,10 @@ use super::sessions::sessions;
 use super::stat::{Choice, proxy_number, rows};
 use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
 use crate::admin::access::caller::{Caller, Right};
-use crate::admin::context::{Context, Trial};
+use crate::admin::context::Context;
 use crate::admin::status::EndpointStatus;
-use crate::admin::status::gather::status;
+use crate::admin::status::gather::{View, status};
+use crate::control::operations::Trial;
 
 /// The effect of a command.
 pub(super) enum Answer {
@@ -80,7 +81,7 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
         }
         ["help", rest @ ..] => Ok(help(rest, caller)),
         ["show", "sess", ..] => {
-            let running = context.sessions().await;
+            let running = context.operations().sessions().await;
             Ok(sessions(&running, &caller.who, SystemTime::now()))
         }
         ["show", what @ ..] => asked.show(what),
@@ -123,7 +124,7 @@ impl Asked<'_> {
     fn show(&self, words: &[&str]) -> Said {
         match words {
             ["info", options @ ..] => {
-                let fields = info::fields(&status(self.context));
+                let fields = info::fields(&status(&self.context.sources));
                 Ok(match options {
                     options if options.contains(&"json") => info_json(&fields),
                     options if options.contains(&"typed") => typed_lines(&fields),
@@ -132,21 +133,22 @@ impl Asked<'_> {
             }
             ["stat", options @ ..] => self.stat(options),
             ["servers", "state", rest @ ..] => servers_state(
-                &status(self.context),
-                &self.context.served().file,
+                &status(&self.context.sources),
+                &self.context.operations().served().file,
                 rest.first().copied(),
             )
             .ok_or_else(no_backend),
             ["servers", "conn", rest @ ..] => {
-                servers_conn(&status(self.context), rest.first().copied()).ok_or_else(no_backend)
+                servers_conn(&status(&self.context.sources), rest.first().copied())
+                    .ok_or_else(no_backend)
             }
             ["backend"] => {
-                let pools = status(self.context).pools.into_iter();
+                let pools = status(&self.context.sources).pools.into_iter();
                 Ok(pools.fold("# name\n".to_owned(), |text, pool| text + &pool.name + "\n"))
             }
             ["errors", rest @ ..] => {
-                let captured = self.context.served().process.captures.read();
-                Ok(errors(&status(self.context), &captured, rest))
+                let captured = self.context.operations().served().process.captures.read();
+                Ok(errors(&status(&self.context.sources), &captured, rest))
             }
             ["version"] => Ok(env!("CARGO_PKG_VERSION").to_owned()),
             ["cli", "level"] => Ok(match self.caller.right {
@@ -159,7 +161,7 @@ impl Asked<'_> {
     }
 
     fn stat(&self, options: &[&str]) -> Said {
-        let status = status(self.context);
+        let status = status(&self.context.sources);
         let mut choice = Choice::ALL;
         if let [proxy, kinds, server, ..] = options
             && let (Ok(kinds), Ok(server)) = (kinds.parse(), server.parse())
@@ -186,9 +188,9 @@ impl Asked<'_> {
 
     /// The weight in the configuration file, to which percentages refer.
     fn initial_weight(&self, endpoint: &EndpointStatus) -> u32 {
-        let file = self.context.served().file;
+        let file = self.context.operations().served().file;
         let pool = file.pools.iter().find(|pool| pool.name == endpoint.pool);
-        let of = self.context.served().addressed(&endpoint.pool, &endpoint.name);
+        let of = self.context.operations().served().addressed(&endpoint.pool, &endpoint.name);
         let name = of.map_or_else(|| endpoint.name.clone(), |of| of.endpoint);
         let own = pool.and_then(|pool| pool.endpoints.iter().find(|own| own.name == name));
         own.map_or(endpoint.weight, |own| own.weight)
@@ -267,7 +269,7 @@ impl Asked<'_> {
     async fn set_frontend(&self, words: &[&str]) -> Said {
         let Some(name) = words.first() else { return Err("Frontend name required.".to_owned()) };
         let Some(text) = words.get(1) else { return Err("Integer value expected.".to_owned()) };
-        let status = status(self.context);
+        let status = status(&self.context.sources);
         if !status.listeners.iter().any(|listener| listener.name == *name) {
             return Err("No such frontend.".to_owned());
         }
@@ -349,7 +351,7 @@ impl Asked<'_> {
     }
 
     async fn change(&self, change: &Change) -> Said {
-        let done = self.context.change(&self.caller.who, change, Trial::Real).await;
+        let done = self.context.operations().change(&self.caller.who, change, Trial::Real).await;
         done.map(|_| String::new()).map_err(|refusal| refused(&refusal))
     }
 
@@ -359,7 +361,7 @@ impl Asked<'_> {
         let place = place.ok_or_else(required)?;
         // Names of servers may contain slashes, those of backends seldom do.
         let (pool, name) = place.split_once('/').ok_or_else(required)?;
-        let view = crate::admin::status::gather::View::new(self.context);
+        let view = View::new(&self.context.sources);
         if !view.has_pool(pool) {
             return Err("No such backend.".to_owned());
         }

@@ -19,7 +19,7 @@ use self::command::{Answer, execute};
 use super::context::Context;
 use crate::admin::access::caller::{Caller, Visitor};
 use crate::admin::access::seats::Seat;
-use crate::admin::connection::stream::AdminStream;
+use crate::admin::stream::AdminStream;
 
 /// The most bytes of a command line.
 const LINE_BYTES: usize = 16 * 1024;
@@ -27,7 +27,7 @@ const LINE_BYTES: usize = 16 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers commands until the connection ends.
-pub(super) async fn serve<S>(
+pub(crate) async fn serve<S>(
     mut stream: AdminStream<S>,
     context: &Context,
     visitor: &Visitor,

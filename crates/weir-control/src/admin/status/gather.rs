@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_balance::{Health, Order, Waiting};
@@ -23,34 +23,36 @@ use weir_stats::exposition::LimitsReport;
 use weir_stats::numbers::RouteFigures;
 
 use super::traffic::{Counted, Of, per_second, phase_times};
-use crate::admin::context::{Context, Served};
 use crate::admin::status::live;
 use crate::admin::status::past::{Look, Marked};
 use crate::admin::status::report;
+use crate::admin::status::sources::Sources;
 use crate::admin::status::{
-    EndpointStatus, Event, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus,
-    QueueStatus, RouteStatus, State, Status, WaitingStatus, WorkerStatus,
+    EndpointStatus, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus, QueueStatus,
+    RouteStatus, State, Status, WaitingStatus, WorkerStatus,
 };
+use crate::control::event::milliseconds;
+use crate::control::served::Served;
 use crate::health::health_log::{EndpointName, HealthEvent, HealthState};
 use crate::process::open_files;
 
 /// The whole status at this moment.
-pub(crate) fn status(context: &Context) -> Status {
-    let view = View::new(context);
+pub(crate) fn status(sources: &Sources) -> Status {
+    let view = View::new(sources);
     Status {
         at_ms: milliseconds(SystemTime::now()),
         info: view.info(),
         listeners: view.listeners(),
         pools: view.pools(),
         workers: view.workers(),
-        credits: context.credits().report(),
+        credits: sources.operations.credits().report(),
         limits: view.limits(),
     }
 }
 
 /// One configuration with its live state, taken once so that all figures belong to the same one.
 pub(crate) struct View<'a> {
-    context: &'a Context,
+    sources: &'a Sources,
     served: Served,
     overrides: Overrides,
     look: OnceCell<Look>,
@@ -59,11 +61,11 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(context: &'a Context) -> Self {
+    pub(crate) fn new(sources: &'a Sources) -> Self {
         Self {
-            context,
-            served: context.served(),
-            overrides: context.overrides(),
+            sources,
+            served: sources.operations.served(),
+            overrides: sources.operations.overrides(),
             look: OnceCell::new(),
             now: Instant::now(),
             wall: SystemTime::now(),
@@ -72,7 +74,7 @@ impl<'a> View<'a> {
 
     /// The counted figures, read once when they are first needed.
     fn look(&self) -> &Look {
-        self.look.get_or_init(|| self.context.past.look())
+        self.look.get_or_init(|| self.sources.past.look())
     }
 
     fn counted(&self) -> Counted<'_> {
@@ -97,16 +99,20 @@ impl<'a> View<'a> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             host: host_name(),
-            started_ms: milliseconds(self.context.started),
-            uptime_s: self.wall.duration_since(self.context.started).unwrap_or_default().as_secs(),
+            started_ms: milliseconds(self.sources.operations.started()),
+            uptime_s: self
+                .wall
+                .duration_since(self.sources.operations.started())
+                .unwrap_or_default()
+                .as_secs(),
             generation: self.snapshot().generation,
             state: if stopping { "stopping" } else { "running" }.to_owned(),
             workers: process.loads.len(),
             connections: process.open_connections(),
             max_connections: process.connections.cap(),
             requests_running: busy.sum(),
-            configuration: self.context.configuration_file().map(path),
-            state_file: self.context.state_file().as_deref().map(path),
+            configuration: self.sources.operations.configuration_file().map(path),
+            state_file: self.sources.operations.state_file().as_deref().map(path),
             overrides: self.overrides.differences(&self.served.file).len(),
             open_files_limit: open_files::limit(),
             memory: memory(process),
@@ -283,7 +289,7 @@ impl<'a> View<'a> {
         });
         let given_up = counted.given_up(&pool.name, Some(&live.name));
         let outages = EndpointName { pool: pool.name.clone(), endpoint: live.name.clone() };
-        let outages = self.context.health.outages(&outages);
+        let outages = self.sources.operations.health().outages(&outages);
         let (reason, excerpt) =
             event.map(|event| (event.reason, event.excerpt)).unwrap_or_default();
         Some(EndpointStatus {
@@ -340,7 +346,7 @@ impl<'a> View<'a> {
         config: &model::Pool,
     ) -> Option<ProbeStatus> {
         let of = EndpointName { pool: pool.clone(), endpoint: endpoint.clone() };
-        let last = self.context.health.last_probe(&of)?;
+        let last = self.sources.operations.health().last_probe(&of)?;
         let check = config.check.as_ref()?;
         let kind = match check.probe {
             Probe::Http(_) => "http",
@@ -372,12 +378,12 @@ impl<'a> View<'a> {
         state: State,
     ) -> (SystemTime, Option<HealthEvent>) {
         let of = EndpointName { pool: pool.name.clone(), endpoint: endpoint.name.clone() };
-        let (noted, lasted) = self.context.health.standing(&of);
+        let (noted, lasted) = self.sources.operations.health().standing(&of);
         let observed = match state {
             State::Draining | State::Maintenance => {
-                return (self.context.ordered_at(&pool.name, names), None);
+                return (self.sources.operations.ordered_at(&pool.name, names), None);
             }
-            State::Unresolved => return (self.context.started, None),
+            State::Unresolved => return (self.sources.operations.started(), None),
             State::Up => HealthState::Up,
             State::Down => HealthState::Down,
             State::Ejected => HealthState::Ejected,
@@ -385,9 +391,9 @@ impl<'a> View<'a> {
         };
         // A change is recorded a moment after it takes effect.
         let since = if noted == observed { self.wall - lasted } else { self.wall };
-        let ordered = self.context.ordered_at(&pool.name, names);
+        let ordered = self.sources.operations.ordered_at(&pool.name, names);
         let since = if state == State::Up { since.max(ordered) } else { since };
-        (since, self.context.health.latest_of(&pool.name, &endpoint.name))
+        (since, self.sources.operations.health().latest_of(&pool.name, &endpoint.name))
     }
 
     /// The configured endpoint, perhaps a name, from which this server was made.
@@ -517,26 +523,6 @@ pub(crate) fn address_text(address: &ListenAddress) -> String {
         ListenAddress::Socket(address) => address.to_string(),
         ListenAddress::Unix { path, .. } => format!("unix:{}", path.display()),
     }
-}
-
-/// A health event as an event of the list.
-pub(crate) fn health_event(event: &HealthEvent) -> Event {
-    let text = event.to_string();
-    Event {
-        number: event.number,
-        at_ms: milliseconds(event.at),
-        kind: "health".to_owned(),
-        pool: Some(event.pool.to_string()),
-        endpoint: Some(event.endpoint.to_string()),
-        who: None,
-        what: text.strip_prefix("health: ").unwrap_or(&text).to_owned(),
-        details: if event.excerpt.is_empty() { Vec::new() } else { vec![event.excerpt.clone()] },
-    }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn milliseconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 /// The machine's name.

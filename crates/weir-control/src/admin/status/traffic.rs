@@ -3,17 +3,14 @@
 //! time. It counts nothing itself.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
 use weir_stats::Cause;
 use weir_stats::numbers::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUp, PhaseDistributions, TallyFigures,
 };
 
-use crate::admin::context::Context;
-use crate::admin::status::past::{Look, Marked, SAMPLE};
+use crate::admin::status::past::{Look, Marked};
 use crate::admin::status::{PhaseTimes, Traffic};
 
 /// The shortest span that gives a rate, µs.
@@ -24,19 +21,6 @@ pub(crate) fn per_second(count: u64, length_us: u64) -> f64 {
     match length_us {
         0..SETTLED_US => 0.0,
         _ => (count as f64 * 1e7 / length_us as f64).round() / 10.0,
-    }
-}
-
-/// Takes samples and keeps the state file current, as long as the admin interface exists.
-pub(crate) async fn sample(context: Arc<Context>) {
-    let mut ticks = interval(SAMPLE);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        context.past.sample();
-        // A reload by signal may have dropped runtime changes. A failure to write the file is
-        // reported by the next change.
-        let _ = context.keep_state();
     }
 }
 

@@ -252,7 +252,7 @@ fn a_line_that_a_full_disk_tore_is_ended_before_the_next() {
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     // A non-blocking pipe stands for the disk: it accepts a part, then nothing, and later more.
     rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK).unwrap();
-    let mut appender = file::Appender::new(file);
+    let mut appender = crate::logs::file::Appender::new(file);
     let line = format!("{}\n", "x".repeat(9_999));
     let torn = appender.write(line.repeat(20).as_bytes());
     assert!(torn.last.is_some() && torn.lost > 10 && torn.lost < 20, "{}", torn.lost);

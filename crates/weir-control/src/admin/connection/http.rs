@@ -1,10 +1,6 @@
 //! The HTTP side of an admin connection: bounds on requests, authorization, and dispatch to a
 //! handler. The routes are in `routes.rs`.
 
-pub(crate) mod error;
-pub(crate) mod origin;
-pub(crate) mod reply;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderMap};
+use hyper::header;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -20,15 +16,17 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::context::Context;
-use crate::admin::access::caller::{Caller, Right, Visitor};
+use crate::admin::access::caller::{Right, Visitor};
 use crate::admin::access::seats::{Seat, Standing};
-use crate::admin::api::routes::{Answer, Found, find};
-use crate::admin::connection::stream::AdminStream;
+use crate::admin::api::routes::{Found, find};
+use crate::admin::context::Context;
+use crate::admin::http::call::{Answer, Call};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::origin::{self, Guarded, OwnNames};
+use crate::admin::http::query::query_of;
 use crate::admin::http::reply::{Reply, ReplyBody};
 use crate::admin::status::gather::host_name;
+use crate::admin::stream::AdminStream;
 
 /// The most bytes of the request line and headers.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -46,29 +44,6 @@ pub(crate) const IDLE_PATIENCE: Duration = Duration::from_mins(1);
 /// The challenge for browsers, which ask for the token as a password. Programs send it as a bearer
 /// token.
 const CHALLENGE: &str = "Basic realm=\"Weir (the token is the password)\", charset=\"UTF-8\"";
-
-/// A request as its handler sees it.
-pub(crate) struct Call {
-    pub(crate) context: Arc<Context>,
-    pub(crate) caller: Rc<Caller>,
-    /// The values of the braces in the route's path, in order.
-    pub(crate) parameters: Vec<String>,
-    pub(crate) query: Vec<(String, String)>,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-impl Call {
-    /// The value of the n-th braces in the route's path.
-    pub(crate) fn parameter(&self, index: usize) -> &str {
-        self.parameters.get(index).map_or("", String::as_str)
-    }
-
-    /// The value of a query parameter.
-    pub(crate) fn query(&self, name: &str) -> Option<&str> {
-        self.query.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
-    }
-}
 
 /// Serves requests until the connection ends.
 pub(crate) async fn serve<S>(
@@ -158,7 +133,9 @@ async fn handle(
         }
     };
     if caller.right < route.right {
-        return Err(ApiError::new(StatusCode::FORBIDDEN, context.denied(&caller, route)));
+        let request = format!("{} {}", route.method, route.path);
+        let message = context.denied(&caller, &request, route.right);
+        return Err(ApiError::new(StatusCode::FORBIDDEN, message));
     }
     if route.right > Right::Read {
         // A Unix socket is open only to users of this machine, but a port forwarded to it may be
@@ -202,48 +179,4 @@ async fn whole(mut body: Incoming) -> Result<Bytes, ApiError> {
         bytes.extend_from_slice(&piece);
     }
     Ok(bytes.into())
-}
-
-/// The fields of a query or a form.
-pub(crate) fn query_of(text: &str) -> Vec<(String, String)> {
-    let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decoded(&name.replace('+', " ")), decoded(&value.replace('+', " ")))
-        })
-        .collect()
-}
-
-/// Decodes percent-encoding; invalid sequences stay as they are.
-pub(crate) fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).filter(|_| *first == b'%').and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            let are_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-            are_digits.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
-        });
-        bytes.push(hex.unwrap_or(*first));
-        rest = if hex.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queries_are_taken_apart() {
-        let check = |text: &str, expected: &[(&str, &str)]| {
-            let found = query_of(text);
-            let found: Vec<_> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-            assert_eq!(found, expected);
-        };
-        check("", &[]);
-        check("dry_run=true&x", &[("dry_run", "true"), ("x", "")]);
-        check("a=1%202&b=%zz%+4%4&&c=+", &[("a", "1 2"), ("b", "%zz% 4%4"), ("c", " ")]);
-    }
 }

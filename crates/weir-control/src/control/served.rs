@@ -1,0 +1,77 @@
+//! The configuration that is served with its live state, and the meaning of names in it. It changes
+//! nothing.
+
+use std::sync::Arc;
+
+use weir_config::Config;
+use weir_config::model::{self, Addressed, Change, Refusal};
+use weir_proxy::shared::{Process, Snapshot};
+
+/// A configuration that is served, with its live state.
+#[derive(Clone)]
+pub(crate) struct Served {
+    /// The configuration in effect, with runtime changes.
+    pub(crate) config: Arc<Config>,
+    /// `config` with servers in place of names.
+    pub(crate) live: Arc<Config>,
+    /// The configuration as the file has it.
+    pub(crate) file: Arc<Config>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) process: Arc<Process>,
+}
+
+impl Served {
+    /// A server as it is served, or else as it is configured: the name then stands for its first
+    /// address.
+    pub(crate) fn endpoint(&self, pool: &str, name: &str) -> Option<&model::Endpoint> {
+        let of = self.addressed(pool, name);
+        let live = pool_of(&self.live, pool)?.endpoints.iter();
+        let mut live = live.filter(|own| match &of {
+            Some(of) => of.is(own),
+            None => own.name == *name,
+        });
+        let configured =
+            || pool_of(&self.config, pool)?.endpoints.iter().find(|own| own.name == *name);
+        live.next().or_else(configured)
+    }
+
+    /// The address that `name` stands for, if it names one of the addresses of a DNS name.
+    pub(crate) fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
+        Addressed::named(name, (pool_of(&self.config, pool)?, pool_of(&self.live, pool)?))
+    }
+
+    /// Resolves the target of a change: a name of a server that was found by DNS stands for that
+    /// address.
+    pub(crate) fn meant(&self, change: &Change) -> Result<Change, Refusal> {
+        Ok(match change {
+            Change::Endpoint { pool, endpoint, set } => match self.addressed(pool, endpoint) {
+                Some(_) if self.endpoint(pool, endpoint).is_none() => {
+                    return Err(Refusal::unknown("endpoint", endpoint));
+                }
+                Some(of) => Change::Address { pool: pool.clone(), of, set: *set },
+                None => change.clone(),
+            },
+            Change::Revert { pool: Some(pool), endpoint: Some(endpoint) } => {
+                match self.addressed(pool, endpoint) {
+                    Some(of) => Change::RevertAddress { pool: pool.clone(), of },
+                    None => change.clone(),
+                }
+            }
+            Change::Remove { pool, endpoint } => match self.addressed(pool, endpoint) {
+                Some(of) => {
+                    let message = format!(
+                        "`{endpoint}` is an address of `{}`, which DNS says: order maintenance for it, or remove `{}`",
+                        of.endpoint, of.endpoint
+                    );
+                    return Err(Refusal::conflict("endpoint", message));
+                }
+                None => change.clone(),
+            },
+            _ => change.clone(),
+        })
+    }
+}
+
+fn pool_of<'config>(config: &'config Config, name: &str) -> Option<&'config model::Pool> {
+    config.pools.iter().find(|pool| pool.name == *name)
+}

@@ -1,0 +1,204 @@
+//! The credentials that an admin address accepts, and the rights that they give. It accepts no
+//! connection.
+
+use std::io;
+use std::os::unix::fs::lchown;
+use std::path::Path;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{self, Context as Digester, Digest};
+use tokio_rustls::rustls::ServerConfig;
+use weir_config::model::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
+use weir_proxy::tls::{
+    CertificateMaterial, ClientCertificates, Demand, PemFile, ProtocolSettings, ServerTls, Tickets,
+};
+
+use super::token::Token;
+use crate::logs::program_log::warn;
+use crate::rights::{group_called, user_called};
+
+/// The right that a request needs or a caller has; each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Right {
+    /// Read the status.
+    Read,
+    /// Change orders, weights and limits, and revert such changes.
+    Operate,
+    /// Everything else: add and remove servers, reload, upgrade, stop.
+    Admin,
+}
+
+impl Right {
+    /// The right's name.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl From<Role> for Right {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Read => Self::Read,
+            Role::Operate => Self::Operate,
+            Role::Admin => Self::Admin,
+        }
+    }
+}
+
+impl Right {
+    /// The most that an address allows.
+    fn most(access: AdminAccess) -> Self {
+        match access {
+            AdminAccess::Write => Self::Admin,
+            AdminAccess::ReadOnly => Self::Read,
+        }
+    }
+}
+
+/// The credentials that a listener accepts, resolved from its configuration.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Keys {
+    /// The right that each token gives.
+    pub(crate) tokens: Arc<[(Right, Token)]>,
+    /// The rights of users at a Unix socket.
+    users: Vec<(Right, u32)>,
+    /// The rights that names in client certificates give.
+    certificates: Vec<(Right, String)>,
+    pub(crate) tls: Option<Tls>,
+    owner: Option<u32>,
+    group: Option<u32>,
+}
+
+/// The TLS settings of an address.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ServerConfig>,
+    /// The names in the certificate.
+    pub(crate) names: Vec<String>,
+    /// The fingerprint of the files from which it was made.
+    fingerprint: Digest,
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint.as_ref() == other.fingerprint.as_ref()
+    }
+}
+
+impl Tls {
+    /// Reads the certificate, key and authorities.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    fn read(tls: &AdminTls, demand: Demand) -> Result<Self, String> {
+        let mut digester = Digester::new(&digest::SHA256);
+        let mut read = |path: &Path| {
+            let label = path.display().to_string();
+            let bytes =
+                std::fs::read(path).map_err(|error| format!("cannot read {label}: {error}"));
+            let bytes = bytes?;
+            digester.update(&(bytes.len() as u64).to_le_bytes());
+            digester.update(&bytes);
+            Ok::<_, String>(PemFile { label, bytes: bytes.into() })
+        };
+        let chain = read(&tls.certificate.chain)?;
+        let key = tls.certificate.key.as_deref().map(&mut read).transpose()?;
+        let clients = match tls.client_ca.as_deref() {
+            Some(path) => Some(ClientCertificates { ca: read(path)?, demand }),
+            None => None,
+        };
+        let materials = [CertificateMaterial { chain, key }];
+        let failed = |error: weir_proxy::tls::TlsError| error.to_string();
+        let tickets = Tickets::new().map_err(failed)?;
+        let protocol = ProtocolSettings::default();
+        let server = ServerTls::with_clients(&materials, &protocol, tickets, clients.as_ref());
+        let ServerTls { config, names, warnings } = server.map_err(failed)?;
+        for warning in &warnings {
+            warn(warning);
+        }
+        Ok(Self { config, names, fingerprint: digester.finish() })
+    }
+}
+
+impl Keys {
+    /// Reads tokens and certificates, and looks up users and the group.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    pub(crate) fn of(listener: &AdminListener) -> Result<Self, String> {
+        let belongs = |error| format!("{error} for the admin socket to belong to");
+        let owner = listener.owner.as_deref().map(user_called).transpose().map_err(belongs)?;
+        let group = listener.group.as_deref().map(group_called).transpose().map_err(belongs)?;
+        let (owner, group) = (owner.map(Into::into), group.map(Into::into));
+        let most = Right::most(listener.access);
+        let mut tokens = Vec::new();
+        if let Some(path) = &listener.token_file {
+            tokens.push((most, Token::read(path)?));
+        }
+        let (mut users, mut certificates) = (Vec::new(), Vec::new());
+        for RoleGrant { role, user, token_file, certificate } in &listener.roles {
+            let right = Right::from(*role).min(most);
+            if let Some(path) = token_file {
+                tokens.push((right, Token::read(path)?));
+            }
+            if let Some(name) = user {
+                let user = user_called(name).map_err(|error| format!("{error} to have a role"))?;
+                users.push((right, user.as_raw()));
+            }
+            certificates.extend(certificate.iter().map(|name| (right, name.to_ascii_lowercase())));
+        }
+        let demand = if tokens.is_empty() { Demand::Required } else { Demand::Optional };
+        let tls = listener.tls.as_ref().map(|tls| Tls::read(tls, demand)).transpose()?;
+        Ok(Self { tokens: tokens.into(), users, certificates, tls, owner, group })
+    }
+
+    /// The right of a user at a Unix socket; root and the user of this process have the most that
+    /// the address allows.
+    pub(crate) fn right_of_user(&self, access: AdminAccess, uid: Option<u32>) -> Option<Right> {
+        let most = Right::most(access);
+        if self.users.is_empty() || is_owner(uid) {
+            return Some(most);
+        }
+        let granted = self.users.iter().filter(|(_, user)| Some(*user) == uid);
+        let open = (access == AdminAccess::ReadOnly).then_some(Right::Read);
+        granted.map(|(right, _)| *right).max().or(open)
+    }
+
+    /// The right that a client certificate with these names gives.
+    pub(crate) fn right_of_certificate(
+        &self,
+        access: AdminAccess,
+        names: &[String],
+    ) -> Option<Right> {
+        if self.certificates.is_empty() {
+            return Some(Right::most(access));
+        }
+        let granted = self.certificates.iter().filter(|(_, name)| names.contains(name));
+        granted.map(|(right, _)| *right).max()
+    }
+
+    /// The right of a TCP client without credentials.
+    pub(crate) fn right_of_nobody(&self, listener: &AdminListener) -> Option<Right> {
+        let asks = !self.tokens.is_empty()
+            || listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        (!asks).then_some(Right::most(listener.access))
+    }
+
+    pub(crate) fn give(&self, path: &Path) -> io::Result<()> {
+        if self.owner.is_some() || self.group.is_some() {
+            // If the path is a symbolic link, the link itself changes its owner.
+            lchown(path, self.owner, self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if the user is root or the user of this process.
+pub(crate) fn is_owner(uid: Option<u32>) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    uid.is_some_and(|uid| uid == 0 || uid == own)
+}
