@@ -36,17 +36,17 @@ use weir_proxy::start::DataPlane;
 
 use crate::credits::Credits;
 use crate::credits::agent::Agents;
-use crate::listeners::admin::{AdminDoors, PreparedAdmin};
+use crate::listeners::admin::{AdminListeners, PreparedAdmin};
 
 use crate::files::files_read::FilesRead;
 use crate::health::health_log::HealthLog;
 use crate::health::probe::Probes;
-use crate::listeners::doors::{Doors, Prepared};
+use crate::listeners::traffic::{Listeners, Prepared};
 use crate::logs::log_writer::{LogWriter, PreparedLogs};
 use crate::logs::program_log::{ProgramLog, tell};
-use crate::passing::estate::Estate;
-use crate::passing::giver::Giver;
-use crate::passing::packets::Packets;
+use crate::migration::inherited_state::InheritedState;
+use crate::migration::packets::Packets;
+use crate::migration::sender::Sender;
 use crate::process::connection_cap::connection_cap;
 use crate::process::handover::{Handover, STOPPING};
 use crate::process::memory_limit;
@@ -129,15 +129,15 @@ enum Reading {
 struct Ready {
     logs: PreparedLogs,
     program_log: Option<ProgramLog>,
-    doors: Prepared,
+    listeners: Prepared,
     /// `None` if the admin addresses stay as they are.
     admin: Option<PreparedAdmin>,
 }
 
 /// The parts beside the data plane that follow the configuration.
 pub(crate) struct Beside {
-    pub(crate) doors: Doors,
-    pub(crate) admin: AdminDoors,
+    pub(crate) listeners: Listeners,
+    pub(crate) admin: AdminListeners,
     pub(crate) probes: Probes,
     pub(crate) resolver: Resolver,
     pub(crate) agents: Agents,
@@ -297,7 +297,7 @@ impl Control {
         let turn = self.changing().await;
         let sockets = self.sockets(&turn);
         let Serving { process, passing } =
-            upgrade::start(successor, sockets, Estate::of(self.process())).await?;
+            upgrade::start(successor, sockets, InheritedState::of(self.process())).await?;
         *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
         drop(turn);
@@ -308,7 +308,7 @@ impl Control {
 
     /// Every listening socket, with the address it was opened for.
     fn sockets(&self, turn: &Changing<'_>) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
-        let mut sockets = turn.doors.sockets();
+        let mut sockets = turn.listeners.sockets();
         sockets.extend(turn.admin.sockets());
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
         sockets.extend(self.lent_sockets.iter().filter_map(lent));
@@ -325,10 +325,10 @@ impl Control {
     /// process, or are refused at once. From here on the configuration does not change. The wait
     /// for a change in progress is bounded by `CHANGE_PATIENCE`; what it opens is closed with the
     /// process.
-    pub(crate) async fn close_doors(&self) {
+    pub(crate) async fn close_listeners(&self) {
         self.handover.stop();
         if let Ok(mut turn) = timeout(CHANGE_PATIENCE, self.changing()).await {
-            turn.doors.leave().await;
+            turn.listeners.leave().await;
         }
         supervisor_client::hold(&[]);
     }
@@ -336,7 +336,7 @@ impl Control {
     /// Stops accepting, probing and resolving: another process does so now.
     pub(crate) async fn leave(&self) {
         let mut turn = self.changing().await;
-        turn.doors.leave().await;
+        turn.listeners.leave().await;
         turn.probes = Probes::default();
         turn.resolver = Resolver::default();
         turn.agents = Agents::default();
@@ -347,10 +347,10 @@ impl Control {
     pub(crate) async fn pass_on(&self, process: u32) {
         let socket = self.passing.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(packets) = socket.and_then(|socket| Packets::new(socket).ok()) else { return };
-        let (taken, giver) = Giver::begin(packets, self.plane.clone()).await;
+        let (taken, sender) = Sender::begin(packets, self.plane.clone()).await;
         taken.lines(process).iter().for_each(|line| tell(line));
-        if let Some(giver) = giver {
-            self.runtime.spawn(giver.go_on());
+        if let Some(sender) = sender {
+            self.runtime.spawn(sender.go_on());
         }
     }
 
@@ -459,7 +459,8 @@ impl Control {
                 "worker {worker} does not answer: it runs on the configuration before until it does"
             ));
         }
-        let mut lines = turn.doors.follow(ready.doors, &config, (&self.plane, &snapshot)).await;
+        let mut lines =
+            turn.listeners.follow(ready.listeners, &config, (&self.plane, &snapshot)).await;
         lines.extend(ready.admin.into_iter().flat_map(|admin| turn.admin.follow(admin)));
         supervisor_client::hold(&self.sockets(turn));
         for line in lines {
@@ -489,12 +490,12 @@ impl Control {
             let opened = ProgramLog::open(&config.error_logs, &config.audit_logs);
             Some(opened.map_err(|error| error.to_string())?)
         };
-        let doors = turn.doors.prepare(config, &mut Inherited::default())?;
+        let listeners = turn.listeners.prepare(config, &mut Inherited::default())?;
         let admin = match reading {
             Reading::Anew => Some(turn.admin.prepare(config, &mut Inherited::default())?),
             Reading::AsBefore => None,
         };
-        Ok(Ready { logs, program_log, doors, admin })
+        Ok(Ready { logs, program_log, listeners, admin })
     }
 
     /// Reopens log files after they were renamed or removed.

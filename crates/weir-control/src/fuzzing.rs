@@ -8,8 +8,8 @@ use hickory_resolver::proto::rr::RData;
 use hyper::Method;
 
 use crate::admin::{self, Found};
-use crate::passing::machine_clock::MachineClock;
-use crate::passing::message::Message;
+use crate::migration::machine_clock::MachineClock;
+use crate::migration::message::Message;
 use crate::resolver::dns;
 
 /// Decodes a hand-over message. Returns the message encoded again and the number of connections in

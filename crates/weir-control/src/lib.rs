@@ -11,10 +11,10 @@ pub mod fuzzing;
 pub mod health;
 mod listeners;
 pub mod logs;
-mod passing;
+mod migration;
+mod privileges;
 mod process;
 pub mod resolver;
-mod rights;
 mod server;
 
 pub use admin_tls::{ClientFiles, client_connection};
@@ -25,4 +25,4 @@ pub use process::supervisor::{Role, SupervisorRights, supervise};
 pub use process::upgrade::{NotUpgraded, UPGRADE_PATIENCE};
 pub use server::Server;
 pub use server::admin_port::{Accepting, AdminPort, LAST_WORDS, StartAdmin};
-pub use server::rehearse::rehearse;
+pub use server::dry_run::dry_run;

@@ -10,9 +10,9 @@
 //! ```
 
 pub(crate) mod admin_port;
+pub(crate) mod dry_run;
 mod faults;
-mod opening;
-pub(crate) mod rehearse;
+mod startup;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -31,8 +31,8 @@ use crate::control::{Beside, Control, Parts, Source};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
 use crate::listeners::address::Listening;
-use crate::listeners::admin::AdminDoors;
-use crate::listeners::doors::Doors;
+use crate::listeners::admin::AdminListeners;
+use crate::listeners::traffic::Listeners;
 use admin_port::{AdminInterface, StartAdmin};
 
 use crate::control::event::Event;
@@ -44,9 +44,9 @@ use crate::health::traffic;
 use crate::logs::log_writer::{self, Flushed};
 use crate::logs::program_log;
 use crate::logs::program_log::{tell, warn};
-use crate::passing;
-use crate::passing::packets::Packets;
-use crate::passing::taker::Taker;
+use crate::migration;
+use crate::migration::packets::Packets;
+use crate::migration::receiver::Receiver;
 use crate::process::connection_cap::worker_count;
 use crate::process::inheritance;
 use crate::process::memory_limit;
@@ -55,7 +55,7 @@ use crate::process::signals::{Given, Order, Signals};
 use crate::process::supervisor_client;
 use crate::process::upgrade::{Successor, UPGRADE_PATIENCE};
 use crate::resolver::Names;
-use opening::Opened;
+use startup::Opened;
 
 /// The interval at which a stop checks that the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
@@ -107,14 +107,14 @@ impl Server {
         resolver.follow(opened.names, runtime.handle());
         let names = resolver.names().clone();
         let snapshot = process.snapshot();
-        let estate = inheritance::estate().unwrap_or_default();
-        estate.apply(&process);
-        let mut doors = Doors::default();
-        runtime.block_on(doors.follow(opened.sockets, &config, (running.plane(), &snapshot)));
-        let mut listening = doors.listening();
-        let (mut admin_doors, openings) = AdminDoors::new();
-        admin_doors.follow(opened.admin_sockets);
-        listening.extend(admin_doors.listening());
+        let inherited_state = inheritance::inherited_state().unwrap_or_default();
+        inherited_state.apply(&process);
+        let mut listeners = Listeners::default();
+        runtime.block_on(listeners.follow(opened.sockets, &config, (running.plane(), &snapshot)));
+        let mut listening = listeners.listening();
+        let (mut admin_listeners, openings) = AdminListeners::new();
+        admin_listeners.follow(opened.admin_sockets);
+        listening.extend(admin_listeners.listening());
         listening.extend(agent_sockets.iter().map(AgentSocket::listening));
         let lent_sockets = agent_sockets.iter().map(AgentSocket::lent).collect();
         let files = Arc::new(OwnFiles::new(opened.state_file));
@@ -124,7 +124,7 @@ impl Server {
         let credits = Arc::<Credits>::default();
         let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
-        estate.note(&process, &health, runtime.handle());
+        inherited_state.note(&process, &health, runtime.handle());
         let mut probes = Probes::default();
         probes.follow(&live, &process, (&health, runtime.handle()));
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
@@ -135,7 +135,7 @@ impl Server {
             file: file.clone(),
             files_read: opened.files_read,
             overrides: opened.overrides,
-            beside: Beside { doors, admin: admin_doors, probes, resolver, agents },
+            beside: Beside { listeners, admin: admin_listeners, probes, resolver, agents },
             files: files.clone(),
             log_writer: opened.log_writer,
             credits: credits.clone(),
@@ -226,13 +226,13 @@ impl Server {
     /// Takes over connections that a predecessor passes on. If that fails, the predecessor finishes
     /// them itself.
     fn take_over(&self, socket: OwnedFd) {
-        if passing::say_hello(socket.as_fd()).is_err() {
+        if migration::say_hello(socket.as_fd()).is_err() {
             return;
         }
         let _inside = self.runtime.enter();
         if let Ok(packets) = Packets::new(socket) {
-            let taker = Taker::new(packets, self.running.plane().clone());
-            self.runtime.spawn(taker.run());
+            let receiver = Receiver::new(packets, self.running.plane().clone());
+            self.runtime.spawn(receiver.run());
         }
     }
 
@@ -299,7 +299,7 @@ impl Server {
     pub fn stop(self) -> Result<(), String> {
         let patience = self.control.config().shutdown_timeout;
         self.control.notifier.stopping();
-        self.runtime.block_on(self.control.close_doors());
+        self.runtime.block_on(self.control.close_listeners());
         self.running.drain(patience);
         self.finish(patience)
     }

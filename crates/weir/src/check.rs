@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
     let config = load(path)?;
-    for warning in weir_control::rehearse(&config).map_err(Failure::RunTime)? {
+    for warning in weir_control::dry_run(&config).map_err(Failure::RunTime)? {
         terminal::say(&format!("weir: warning: {warning}\n"));
     }
     if arguments.json {

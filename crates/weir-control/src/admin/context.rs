@@ -63,7 +63,7 @@ impl Context {
 
     /// Restarts the displayed counters at 0; those of `/metrics` never decrease.
     pub(crate) fn clear_counters(&self, who: &str) {
-        self.sources.past.clear();
+        self.sources.sampler.clear();
         self.operations().said("change", Some(who), "counters cleared");
     }
 

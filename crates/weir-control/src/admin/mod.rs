@@ -13,9 +13,9 @@ mod api;
 pub(crate) mod connection;
 pub(crate) mod context;
 mod dashboard;
-pub mod figures;
 mod haproxy;
 mod http;
+pub mod humanize;
 pub mod status;
 mod stream;
 
@@ -74,8 +74,8 @@ async fn serve(port: AdminPort) {
                 if order.is_err() {
                     return;
                 }
-                // The end of the process waits for the last connection, so this sender must not count as
-                // one.
+                // The end of the process waits for the last connection, so this sender must not
+                // count as one.
                 connected = None;
                 continue;
             }
@@ -114,7 +114,7 @@ async fn sample(context: Arc<Context>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        context.sources.past.sample();
+        context.sources.sampler.sample();
         // A reload by signal may have dropped runtime changes. A failure to write the file is
         // reported by the next change.
         let _ = context.operations().keep_state();

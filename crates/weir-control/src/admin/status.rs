@@ -1,11 +1,11 @@
 //! The status as plain values, of which the JSON API, the dashboard, HAProxy's tables and `weir
-//! top` are views. `gather.rs` reads it from the live state.
+//! top` are views. `collect.rs` reads it from the live state.
 
-pub(crate) mod gather;
+pub(crate) mod collect;
 pub(crate) mod history;
 pub(crate) mod live;
-pub(crate) mod past;
 pub(crate) mod report;
+pub(crate) mod sampler;
 pub(crate) mod sources;
 pub(crate) mod traffic;
 

@@ -1,5 +1,5 @@
 //! The file that keeps runtime changes across restarts. A crash leaves either the old or the new
-//! contents (`whole_file.rs`).
+//! contents (`atomic_write.rs`).
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use weir_config::Config;
 use weir_config::model::Overrides;
 
-use crate::files::whole_file::{Outlasts, replace};
+use crate::files::atomic_write::{Outlasts, replace};
 
 /// The version of the file's format.
 const VERSION: u32 = 1;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_config::model::Severity;
 
 use super::books::{Bucket, MINUTE_US, Trust};
-use crate::files::whole_file::{Outlasts, replace};
+use crate::files::atomic_write::{Outlasts, replace};
 use crate::logs::program_log;
 use crate::process::machine::Used;
 

@@ -15,10 +15,10 @@ use weir_proxy::shared::BoundAddress;
 
 use super::address::{Listening, Purpose};
 use super::keys::Keys;
-use crate::listeners::doors::Made;
+use crate::listeners::traffic::Made;
 
 /// All admin sockets that accept connections.
-pub(crate) struct AdminDoors {
+pub(crate) struct AdminListeners {
     open: Vec<Open>,
     /// The channel to the thread that accepts.
     thread: mpsc::UnboundedSender<AdminOpening>,
@@ -81,7 +81,7 @@ pub(crate) struct PreparedAdmin {
     made: Made,
 }
 
-impl AdminDoors {
+impl AdminListeners {
     /// Creates an empty list, and the channel from which the accepting thread receives sockets.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<AdminOpening>) {
         let (thread, openings) = mpsc::unbounded_channel();

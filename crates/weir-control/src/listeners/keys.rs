@@ -15,7 +15,7 @@ use weir_proxy::tls::{
 
 use super::token::Token;
 use crate::logs::program_log::warn;
-use crate::rights::{group_called, user_called};
+use crate::privileges::{group_called, user_called};
 
 /// The right that a request needs or a caller has; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

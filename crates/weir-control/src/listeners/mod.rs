@@ -2,6 +2,6 @@
 
 pub(crate) mod address;
 pub(crate) mod admin;
-pub(crate) mod doors;
 pub(crate) mod keys;
 pub(crate) mod token;
+pub(crate) mod traffic;

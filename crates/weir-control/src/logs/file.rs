@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::outcome::Outcome;
 use crate::files::checked_open;
-use crate::rights;
+use crate::privileges;
 
 pub(crate) struct LogFile {
     path: PathBuf,
@@ -89,7 +89,7 @@ impl Appender {
 /// Opens the file for appending; `None` for a pipe without a reader, for which the writer does not
 /// wait.
 fn append_to(path: &Path) -> io::Result<Option<Appender>> {
-    let opened = checked_open::append(path, rights::serving_user());
+    let opened = checked_open::append(path, privileges::serving_user());
     let cleared = opened.and_then(|file| {
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
         Ok(Some(Appender::new(file)))

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
 
-use crate::passing::estate::Estate;
+use crate::migration::inherited_state::InheritedState;
+use crate::privileges::{self, Given};
 use crate::process::supervisor_client::{self, Held};
-use crate::rights::{self, Given};
 
 /// The environment variable in which a predecessor passes its [`Legacy`].
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
@@ -133,7 +133,7 @@ pub(crate) fn take() -> Result<Inherited, String> {
         };
         let mut legacy: Legacy = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
         if let Some(given) = legacy.given.take() {
-            rights::inherit(given);
+            privileges::inherit(given);
         }
         let (inherited, pipe, passing) = legacy.take().map_err(|error| wrong(&error))?;
         *PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner) = Some(pipe);
@@ -200,9 +200,9 @@ pub(crate) fn predecessor() -> Option<u32> {
 }
 
 /// The state that a predecessor passes on beside sockets.
-pub(crate) fn estate() -> Option<Estate> {
+pub(crate) fn inherited_state() -> Option<InheritedState> {
     let socket = PASSING.lock().unwrap_or_else(PoisonError::into_inner);
-    crate::passing::estate_from(socket.as_ref()?)
+    crate::migration::inherited_state_from(socket.as_ref()?)
 }
 
 /// The socket over which a predecessor passes connections on, if there is one.

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use crate::passing::machine_clock;
+use crate::migration::machine_clock;
 use crate::process::supervisor_client;
 
 /// The socket of systemd and its watchdog time.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::files::whole_file::{Outlasts, replace};
+use crate::files::atomic_write::{Outlasts, replace};
 use crate::process::supervisor_client;
 
 /// The pid file. Dropping it removes the file unless another process has written it meanwhile. If

@@ -22,11 +22,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_config::model::Severity;
 
 use crate::logs::program_log;
-use crate::passing::packets::{self, Packet, Received};
+use crate::migration::packets::{self, Packet, Received};
+use crate::privileges;
 use crate::process::inheritance;
 use crate::process::notify::Notifier;
 use crate::process::supervisor_client::{self, Held, Told};
-use crate::rights;
 
 /// The serving time after which a death counts as unrelated to the one before.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String
     let failed = |error: io::Error| format!("cannot start the process that serves: {error}");
     let mut watch = Watch::begin(inheritance::of_systemd()?).map_err(failed)?;
     if rights == SupervisorRights::Needed
-        && let Err((call, error)) = rights::keep_what_a_start_needs()
+        && let Err((call, error)) = privileges::keep_what_a_start_needs()
     {
         let sentence = format!("the supervisor keeps all of its rights: {call}: {error}");
         program_log::say(Severity::Warning, &sentence);

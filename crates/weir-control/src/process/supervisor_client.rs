@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 
-use crate::passing::packets::{self, Received};
+use crate::migration::packets::{self, Received};
 
 /// The most sockets in one message.
 const SOCKETS: usize = 32;

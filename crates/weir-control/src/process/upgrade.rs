@@ -24,11 +24,12 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep, timeout_at};
 use weir_config::model::ListenAddress;
 
-use crate::passing::estate::Estate;
-use crate::passing::{self, packets};
+use crate::migration;
+use crate::migration::inherited_state::InheritedState;
+use crate::migration::packets;
+use crate::privileges;
 use crate::process::inheritance::{LEGACY_VARIABLE, Legacy, READY};
 use crate::process::supervisor_client;
-use crate::rights;
 
 /// The longest that a successor may take if the caller sets no limit.
 pub const UPGRADE_PATIENCE: Duration = Duration::from_secs(30);
@@ -84,7 +85,7 @@ pub(crate) struct Serving {
 pub(crate) async fn start(
     successor: &Successor,
     sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
-    estate: Estate,
+    inherited_state: InheritedState,
 ) -> Result<Serving, NotUpgraded> {
     let deadline = Instant::now() + successor.patience;
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -95,13 +96,14 @@ pub(crate) async fn start(
     };
     let mut command = Command::new(program);
     command.args(arguments.iter().skip(1));
-    let Spawned { mut child, words, passing } = spawn(command, sockets, estate).map_err(failed)?;
+    let Spawned { mut child, words, passing } =
+        spawn(command, sockets, inherited_state).map_err(failed)?;
     let pid = child.process.id();
     let mut words = pipe::Receiver::from_owned_fd(words).map_err(failed)?;
     let heard = timeout_at(deadline, hear(&mut words)).await;
     if heard.as_deref() == Ok(READY) {
         child.serves = true;
-        let passing = Some(passing).filter(passing::heard_hello);
+        let passing = Some(passing).filter(migration::heard_hello);
         return Ok(Serving { process: pid, passing });
     }
     let heard = heard.unwrap_or_default();
@@ -188,17 +190,17 @@ struct Spawned {
 fn spawn(
     mut command: Command,
     sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
-    estate: Estate,
+    inherited_state: InheritedState,
 ) -> io::Result<Spawned> {
     let (reader, writer) = io::pipe()?;
     let (passing, its_end) = packets::pair()?;
     // If the state cannot be sent, the successor determines it again.
-    let _ = packets::send_now(&passing, &estate.encode(), &[]);
+    let _ = packets::send_now(&passing, &inherited_state.encode(), &[]);
     let mut legacy = Legacy {
         ready: writer.as_raw_fd(),
         sockets: Vec::new(),
         passing: Some(its_end.as_raw_fd()),
-        given: rights::given(),
+        given: privileges::given(),
         supervisor: None,
     };
     let mut lent = vec![OwnedFd::from(writer), its_end];

@@ -1,5 +1,6 @@
 //! The border between the control plane and the admin interface (`weir-admin`), which runs on a
-//! thread of its own: the sockets to accept on and the operations go over it, and the order to stop.
+//! thread of its own: the sockets to accept on and the operations go over it, and the order to
+//! stop.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use weir_control::admin::figures::age_ms;
+use weir_control::admin::humanize::age_ms;
 use weir_control::admin::status::{EndpointStatus, PoolStatus, Status, Traffic};
 use weir_stats::exposition::LimitsReport;
 

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use weir_control::admin::figures::{age_ms, count, credits, rate, span_us};
+use weir_control::admin::humanize::{age_ms, count, credits, rate, span_us};
 use weir_control::admin::status::{EndpointStatus, State};
 
 use super::frame::{Frame, Line, Size, Style};

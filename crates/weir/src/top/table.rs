@@ -2,7 +2,7 @@
 //! not up.
 
 use clap::ValueEnum;
-use weir_control::admin::figures::{age_ms, count, rate, span_us};
+use weir_control::admin::humanize::{age_ms, count, rate, span_us};
 use weir_control::admin::status::{EndpointStatus, PoolStatus, State};
 
 use super::frame::{Line, Style, left, right};

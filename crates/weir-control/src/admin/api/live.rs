@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::admin::context::Context;
 use crate::admin::http::call::{Call, Later};
 use crate::admin::http::event_stream::begin;
-use crate::admin::status::gather::status;
+use crate::admin::status::collect::status;
 
 /// The interval between two statuses.
 const PERIOD: Duration = Duration::from_secs(1);

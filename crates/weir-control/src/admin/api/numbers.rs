@@ -13,7 +13,7 @@ use super::write::yes;
 use crate::admin::http::call::Call;
 use crate::admin::http::error::ApiError;
 use crate::admin::http::reply::Reply;
-use crate::admin::status::gather::host_name;
+use crate::admin::status::collect::host_name;
 use crate::credits::agent;
 
 /// The most lines of metrics with separate workers; some 40 MB.

@@ -15,7 +15,7 @@ use crate::admin::http::call::{Answer, Call, Later, Route};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::query::decoded;
 use crate::admin::http::reply::Reply;
-use crate::admin::status::gather::{View, status};
+use crate::admin::status::collect::{View, status};
 
 const fn look(
     path: &'static str,

@@ -12,7 +12,7 @@ use crate::admin::http::call::{Call, Later};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::reply::Reply;
 use crate::admin::status::EndpointStatus;
-use crate::admin::status::gather::View;
+use crate::admin::status::collect::View;
 use crate::admin::status::sources::Sources;
 use crate::control::operations::{Outcome, Trial};
 use crate::control::served::Served;

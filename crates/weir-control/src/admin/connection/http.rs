@@ -21,11 +21,11 @@ use crate::admin::access::seats::{Seat, Standing};
 use crate::admin::api::routes::{Found, find};
 use crate::admin::context::Context;
 use crate::admin::http::call::{Answer, Call};
+use crate::admin::http::csrf::{self, Guarded, OwnNames};
 use crate::admin::http::error::ApiError;
-use crate::admin::http::origin::{self, Guarded, OwnNames};
 use crate::admin::http::query::query_of;
 use crate::admin::http::reply::{Reply, ReplyBody};
-use crate::admin::status::gather::host_name;
+use crate::admin::status::collect::host_name;
 use crate::admin::stream::AdminStream;
 
 /// The most bytes of the request line and headers.
@@ -110,7 +110,7 @@ async fn handle(
     let host_name = host_name();
     let own = OwnNames { host_name: &host_name, names: &visitor.names };
     if caller.standing == Standing::Anonymous
-        && let Some(message) = origin::misdirected(&parts.headers, &own)
+        && let Some(message) = csrf::misdirected(&parts.headers, &own)
     {
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, message));
     }
@@ -142,7 +142,7 @@ async fn handle(
         // used by a browser.
         let is_guarded = visitor.uid.is_none() && caller.standing == Standing::Known;
         let guarded = if is_guarded { Guarded::ByToken } else { Guarded::ByNothing };
-        if let Some(message) = origin::objection(&parts.headers, guarded, &own) {
+        if let Some(message) = csrf::objection(&parts.headers, guarded, &own) {
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));
         }
     }

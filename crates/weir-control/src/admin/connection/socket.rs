@@ -1,6 +1,6 @@
 //! Accepting on the admin sockets, whose number of connections is bounded. The first byte of a
-//! connection selects its protocol: HTTP requests begin with a capital letter, commands of HAProxy's
-//! command line do not.
+//! connection selects its protocol: HTTP requests begin with a capital letter, commands of
+//! HAProxy's command line do not.
 
 use std::io;
 use std::rc::Rc;

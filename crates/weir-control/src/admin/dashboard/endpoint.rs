@@ -1,13 +1,13 @@
 //! The page of one endpoint: the reason of its state, its figures, the time of its requests by
 //! phase, and its events. It changes nothing: its buttons post to `order.rs`.
 
-use super::super::figures::{age_ms, bytes, count, rate, span_us};
 use super::super::status::{EndpointStatus, PhaseTimes, PoolStatus};
 use super::html::Html;
 use super::overview::events;
 use super::page;
 use super::parts::{figure, orders, state, why};
 use super::sight::Sight;
+use crate::admin::humanize::{age_ms, bytes, count, rate, span_us};
 
 /// The contents of `<main>`; `None` if the endpoint does not exist.
 pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {

@@ -27,7 +27,7 @@ use crate::admin::access::caller::Right;
 use crate::admin::http::call::{Answer, Call, Route};
 use crate::admin::http::error::ApiError;
 use crate::admin::http::reply::Reply;
-use crate::admin::status::gather::status;
+use crate::admin::status::collect::status;
 
 use response::{POLICY, html_reply, sorry};
 use sight::Sight;

@@ -7,8 +7,8 @@ use weir_config::model::{Change, EndpointOverride, Order};
 
 use super::response::sorry;
 use crate::admin::http::call::{Call, Later};
+use crate::admin::http::csrf;
 use crate::admin::http::error::ApiError;
-use crate::admin::http::origin;
 use crate::admin::http::query::query_of;
 use crate::admin::http::reply::Reply;
 use crate::control::operations::Trial;
@@ -18,7 +18,7 @@ pub(super) fn take(call: Call) -> Later {
     Box::pin(async move {
         // Browsers send the origin of a form; a client that sends none is a program and can use the
         // API.
-        if !origin::is_said(&call.headers) {
+        if !csrf::is_said(&call.headers) {
             let message = "a form has to say where it stands (`Origin`): programs use PATCH of /v1/pools/{pool}/endpoints/{endpoint}";
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));
         }

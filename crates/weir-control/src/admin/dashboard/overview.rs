@@ -1,7 +1,7 @@
 //! The overview page: trouble, pools, listeners, workers, slow requests and events. Pages of single
 //! endpoints are in `endpoint.rs`.
 
-use super::super::figures::{age_ms, bytes, count, credits, rate, span_us};
+use crate::admin::humanize::{age_ms, bytes, count, credits, rate, span_us};
 use weir_stats::exposition::IncidentReport;
 
 use super::super::status::{EndpointStatus, MemoryStatus, PoolStatus, Status, WaitingStatus};

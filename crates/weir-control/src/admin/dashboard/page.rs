@@ -8,7 +8,7 @@ use weir_stats::Clock;
 use super::html::Html;
 use super::parts::is_trouble;
 use super::sight::Sight;
-use crate::admin::figures::age_ms;
+use crate::admin::humanize::age_ms;
 
 /// The whole page; `live` is the address of its updates.
 pub(super) fn whole(sight: &Sight<'_>, live: &str, main: &Html) -> String {

@@ -3,10 +3,10 @@
 
 use std::fmt::{Display, Write as _};
 
-use super::super::figures::{age_ms, count, span_us};
 use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
 use super::html::Html;
 use super::sight::Sight;
+use crate::admin::humanize::{age_ms, count, span_us};
 
 /// Returns true if an endpoint in this state needs attention.
 pub(super) fn is_trouble(state: State) -> bool {

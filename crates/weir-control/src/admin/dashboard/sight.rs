@@ -6,7 +6,7 @@ use weir_stats::ExchangeRecord;
 
 use crate::admin::access::caller::Right;
 use crate::admin::context::Context;
-use crate::admin::status::gather::View;
+use crate::admin::status::collect::View;
 use crate::admin::status::history::Point;
 use crate::admin::status::{Event, PoolStatus, Status, WaitingStatus};
 

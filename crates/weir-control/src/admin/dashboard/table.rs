@@ -1,11 +1,11 @@
 //! The table of a pool: a row for each endpoint, and one for all of them. Tables of listeners and
 //! workers are in `overview.rs`.
 
-use super::super::figures::{age_ms, bytes, count, rate, span_us};
 use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
 use super::html::Html;
 use super::parts::{figure, is_trouble, link_to, of_limit, orders, percentiles, state, why};
 use super::sight::Sight;
+use crate::admin::humanize::{age_ms, bytes, count, rate, span_us};
 
 /// The number of columns, without the buttons.
 const COLUMNS: u8 = 17;

@@ -15,7 +15,7 @@ use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
 use crate::admin::access::caller::{Caller, Right};
 use crate::admin::context::Context;
 use crate::admin::status::EndpointStatus;
-use crate::admin::status::gather::{View, status};
+use crate::admin::status::collect::{View, status};
 use crate::control::operations::Trial;
 
 /// The effect of a command.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_proxy::sessions::RunningExchange;
 
-use crate::admin::figures::age_ms;
+use crate::admin::humanize::age_ms;
 
 /// HAProxy's fields about a session's internals, with the values of an inactive session.
 const INSIDE: &str = "rq[f=0h,i=0,an=00h,rx=,wx=,ax=] rp[f=0h,i=0,an=00h,rx=,wx=,ax=] scf=[8,0h,fd=-1] scb=[8,0h,fd=-1] exp= rc=0 c_exp=";

@@ -1,5 +1,5 @@
-//! A request as its handler sees it, and the route that leads to the handler. The table of routes is
-//! in `api/routes.rs`.
+//! A request as its handler sees it, and the route that leads to the handler. The table of routes
+//! is in `api/routes.rs`.
 
 use std::pin::Pin;
 use std::rc::Rc;

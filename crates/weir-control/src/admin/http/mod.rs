@@ -2,8 +2,8 @@
 //! sends. It serves no connection and has no routes.
 
 pub(crate) mod call;
+pub(crate) mod csrf;
 pub(crate) mod error;
 pub(crate) mod event_stream;
-pub(crate) mod origin;
 pub(crate) mod query;
 pub(crate) mod reply;

@@ -18,19 +18,19 @@ use weir_stats::exposition::{
 };
 
 use crate::admin::status::live;
-use crate::admin::status::past::{Look, Past};
+use crate::admin::status::sampler::{Look, Sampler};
 use crate::process::supervisor_client;
 
 /// The source of reports about a process.
 pub(crate) struct Reporter {
     process: Arc<Process>,
     started: SystemTime,
-    past: Arc<Past>,
+    sampler: Arc<Sampler>,
 }
 
 impl Reporter {
-    pub(crate) fn new(process: Arc<Process>, started: SystemTime, past: Arc<Past>) -> Self {
-        Self { process, started, past }
+    pub(crate) fn new(process: Arc<Process>, started: SystemTime, sampler: Arc<Sampler>) -> Self {
+        Self { process, started, sampler }
     }
 
     fn now_us(&self) -> u64 {
@@ -39,8 +39,8 @@ impl Reporter {
 
     /// A report of this moment; `config` is the configuration that `snapshot` was made from.
     pub(crate) fn report(&self, config: &Config, snapshot: &Snapshot) -> Report {
-        let Look { now, recent, .. } = self.past.look();
-        let (machine, machine_before) = self.past.machine();
+        let Look { now, recent, .. } = self.sampler.look();
+        let (machine, machine_before) = self.sampler.machine();
         let process = &self.process;
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let logs = config.logs.iter().zip(&snapshot.logs);

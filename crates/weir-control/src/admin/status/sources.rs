@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use weir_stats::exposition::Report;
 
-use super::past::Past;
 use super::report::Reporter;
+use super::sampler::Sampler;
 use crate::control::operations::Operations;
 
 /// The sources of the status.
 pub(crate) struct Sources {
     pub(crate) operations: Arc<Operations>,
-    pub(crate) past: Arc<Past>,
+    pub(crate) sampler: Arc<Sampler>,
     reporter: Reporter,
 }
 
 impl Sources {
     pub(crate) fn new(operations: Arc<Operations>) -> Self {
         let process = operations.process().clone();
-        let past = Arc::new(Past::new(process.clone()));
-        let reporter = Reporter::new(process, operations.started(), past.clone());
-        Self { operations, past, reporter }
+        let sampler = Arc::new(Sampler::new(process.clone()));
+        let reporter = Reporter::new(process, operations.started(), sampler.clone());
+        Self { operations, sampler, reporter }
     }
 
     /// A report about the process at this moment, without the admin interface's own counts.

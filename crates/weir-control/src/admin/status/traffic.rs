@@ -10,7 +10,7 @@ use weir_stats::numbers::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUp, PhaseDistributions, TallyFigures,
 };
 
-use crate::admin::status::past::{Look, Marked};
+use crate::admin::status::sampler::{Look, Marked};
 use crate::admin::status::{PhaseTimes, Traffic};
 
 /// The shortest span that gives a rate, µs.

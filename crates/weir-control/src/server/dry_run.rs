@@ -10,7 +10,7 @@ use weir_proxy::compile::{Surroundings, compile};
 use weir_stats::log_channel;
 
 use crate::files::checked_open;
-use crate::rights;
+use crate::privileges;
 
 /// Reads certificates, keys, pages and directories, and checks that the log files are writable.
 ///
@@ -19,17 +19,17 @@ use crate::rights;
 ///
 /// # Errors
 /// The sentence that a start would end with.
-pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
+pub fn dry_run(config: &Config) -> Result<Vec<String>, String> {
     let access = config.logs.iter().flat_map(|log| &log.to);
     let logs = access.chain(config.error_logs.iter().map(|log| &log.to));
     for target in logs.chain(&config.audit_logs) {
         if let LogTarget::File(path) = target {
-            writable(path, rights::user_of(config))
+            writable(path, privileges::user_of(config))
                 .map_err(|error| format!("cannot write the log {}: {error}", path.display()))?;
         }
     }
     let (sinks, _receiver) = log_channel(config.logs.len(), 1);
-    rights::look_up(config)?;
+    privileges::look_up(config)?;
     let root = config.chroot.as_deref();
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root };
     let mut warnings = compile(config, surroundings, None)?.warnings;
@@ -68,18 +68,18 @@ mod tests {
 
     #[test]
     fn a_sticky_cookie_without_a_secret_is_said_in_a_line() {
-        let rehearsed = |options: &str| {
+        let tried = |options: &str| {
             let text = format!(
                 "pool app {{ server 127.0.0.1:1; sticky cookie SRV insert {options}; }} listen :80 -> app;"
             );
             let checked = weir_config::parse_str("test", &text).unwrap();
             assert!(checked.warnings.is_empty(), "a start says nothing");
-            rehearse(&checked.config).unwrap()
+            dry_run(&checked.config).unwrap()
         };
-        let said = rehearsed("httponly");
+        let said = tried("httponly");
         assert!(said[0].starts_with("the cookie SRV of pool app is not signed"), "{said:?}");
         assert_eq!(said.len(), 1);
-        assert_eq!(rehearsed("secret=0123456789abcdef"), Vec::<String>::new());
+        assert_eq!(tried("secret=0123456789abcdef"), Vec::<String>::new());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The first half of a start: everything is opened, read and bound, and then the rights that this
-//! required are given up. Nothing is served here; `server.rs` does the rest.
+//! The first half of a start: everything is opened, read and bound, and then the privileges that
+//! this required are given up. Nothing is served here; `server.rs` does the rest.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ use crate::control::state_file::{self, StateFile};
 use crate::credits::agent::{self, AgentSocket};
 use crate::files::files_read::FilesRead;
 use crate::listeners::address::{Listening, Purpose};
-use crate::listeners::admin::{AdminDoors, PreparedAdmin};
-use crate::listeners::doors::{Doors, Prepared};
+use crate::listeners::admin::{AdminListeners, PreparedAdmin};
+use crate::listeners::traffic::{Listeners, Prepared};
 use crate::logs::log_writer::LogWriter;
 use crate::logs::program_log::{ProgramLog, tell, warn};
+use crate::privileges::{self, Privileges};
 use crate::process::connection_cap::connection_cap;
 use crate::process::inheritance;
 use crate::process::notify::Notifier;
 use crate::process::pid_file::PidFile;
 use crate::process::signals::Signals;
 use crate::resolver::{self, Resolver};
-use crate::rights::{self, Rights};
 
-/// The parts of a server, opened by a process that has since given up the rights it no longer
+/// The parts of a server, opened by a process that has since given up the privileges it no longer
 /// needs.
 pub(crate) struct Opened {
     pub(crate) program_log: ProgramLog,
@@ -49,7 +49,7 @@ pub(crate) struct Opened {
     pub(crate) agent_sockets: Vec<AgentSocket>,
     pub(crate) signals: Signals,
     pub(crate) notifier: Notifier,
-    /// Set if it had to be written before rights were given up; otherwise it is written when
+    /// Set if it had to be written before privileges were given up; otherwise it is written when
     /// everything runs.
     pub(crate) pid_file: Option<PidFile>,
 }
@@ -59,7 +59,7 @@ impl Opened {
     /// One sentence for the operator; nothing stays open then.
     pub(crate) fn open(file: &Config, source: Option<&Source>) -> Result<Self, String> {
         let inherited = inheritance::take()?;
-        let rights = Rights::to_give_up(file, warn)?;
+        let privileges = Privileges::to_give_up(file, warn)?;
         let program_log = ProgramLog::open(&file.error_logs, &file.audit_logs)
             .map_err(|error| error.to_string())?;
         program_log.publish();
@@ -77,7 +77,7 @@ impl Opened {
         let live = resolver.answers(&names).over(&config, &overrides);
         let files_read = FilesRead::default();
         let read = |path: &Path| files_read.read(path, None);
-        let root = rights.as_ref().and_then(Rights::root);
+        let root = privileges.as_ref().and_then(Privileges::root);
         let compiled = compile(&live, Surroundings { read: &read, sinks, root }, None)?;
         for warning in &compiled.warnings {
             warn(warning);
@@ -88,11 +88,11 @@ impl Opened {
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
         };
         let notifier = Notifier::from_environment();
-        let pid_file = match rights {
-            Some(rights) => {
+        let pid_file = match privileges {
+            Some(privileges) => {
                 let source = source.iter().map(|source| source.path.clone());
                 let read: Vec<PathBuf> = source.chain(files_read.paths()).collect();
-                give_up(rights, &config, &read)?
+                give_up(privileges, &config, &read)?
             }
             None => None,
         };
@@ -121,10 +121,14 @@ impl Opened {
 
 /// Writes the pid file while that is permitted, switches to the configured user, and warns of files
 /// that this user cannot reach.
-fn give_up(rights: Rights, config: &Config, read: &[PathBuf]) -> Result<Option<PidFile>, String> {
+fn give_up(
+    privileges: Privileges,
+    config: &Config,
+    read: &[PathBuf],
+) -> Result<Option<PidFile>, String> {
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
-    rights.give_up(config)?;
-    for sentence in rights::out_of_reach(config, read) {
+    privileges.give_up(config)?;
+    for sentence in privileges::out_of_reach(config, read) {
         warn(&sentence);
     }
     Ok(pid_file)
@@ -136,8 +140,8 @@ type Sockets = (Prepared, PreparedAdmin, Vec<AgentSocket>);
 /// Opens every socket that was not inherited, and closes inherited ones that the configuration does
 /// not name.
 fn open_sockets(config: &Config, mut inherited: Inherited) -> Result<Sockets, String> {
-    let prepared = Doors::default().prepare(config, &mut inherited)?;
-    let admin_sockets = AdminDoors::new().0.prepare(config, &mut inherited)?;
+    let prepared = Listeners::default().prepare(config, &mut inherited)?;
+    let admin_sockets = AdminListeners::new().0.prepare(config, &mut inherited)?;
     let agent_sockets = agent::open(config, &mut inherited)?;
     for address in inherited.close_rest() {
         let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();

@@ -14,10 +14,10 @@ use weir_proxy::moving::Parting;
 use weir_proxy::os_net::OsNet;
 use weir_proxy::start::DataPlane;
 
-use super::busy::{LOOK, Told};
+use super::in_flight::{LOOK, Told};
 use super::message::{CONNECTIONS, MESSAGE_BYTES, Message, Offer, room_for};
 use super::packets::{Packet, Packets, Received};
-use crate::passing::machine_clock::MachineClock;
+use crate::migration::machine_clock::MachineClock;
 
 /// The longest that a successor may take to decide on a connection, for which it only checks that
 /// there is room.
@@ -28,7 +28,7 @@ const OUTSTANDING: usize = 4 * CONNECTIONS;
 type Connection = Parting<OsNet>;
 
 /// Passes connections on until the last one has ended.
-pub(crate) struct Giver {
+pub(crate) struct Sender {
     packets: Packets,
     plane: Arc<DataPlane>,
     departures: UnboundedReceiver<Connection>,
@@ -66,11 +66,11 @@ enum Over {
     Broken(String),
 }
 
-impl Giver {
+impl Sender {
     /// Makes plain connections leave their workers, and offers those that could leave at once.
     ///
     /// # Returns
-    /// The outcome, and the giver that passes on connections that become idle later; `None` if the
+    /// The outcome, and the sender that passes on connections that become idle later; `None` if the
     /// successor is gone.
     pub(crate) async fn begin(packets: Packets, plane: Arc<DataPlane>) -> (Taken, Option<Self>) {
         let (sender, mut departures) = unbounded_channel();
@@ -84,7 +84,7 @@ impl Giver {
             let seniority = connection.seniority();
             (seniority.is_none(), seniority)
         });
-        let mut giver = Self {
+        let mut sender = Self {
             packets,
             plane,
             departures,
@@ -97,14 +97,14 @@ impl Giver {
             taken: Taken::default(),
         };
         // The counts go before the waiting requests: running exchanges are ahead of them.
-        let mut going = giver.tell().await;
-        while going.is_ok() && !giver.is_settled() {
-            going = giver.step().await;
+        let mut going = sender.tell().await;
+        while going.is_ok() && !sender.is_settled() {
+            going = sender.step().await;
         }
         if let Err(over) = going {
-            return (giver.give_up(over).await, None);
+            return (sender.give_up(over).await, None);
         }
-        (std::mem::take(&mut giver.taken), Some(giver))
+        (std::mem::take(&mut sender.taken), Some(sender))
     }
 
     /// Passes on connections that become idle, until none is left or the successor takes no more.
@@ -160,7 +160,7 @@ impl Giver {
     /// Sends the changed counts to the successor.
     async fn tell(&mut self) -> Result<(), Over> {
         for news in self.told.news(self.plane.process()) {
-            self.send(&Message::Busy(news), &[]).await.map_err(Over::Broken)?;
+            self.send(&Message::InFlight(news), &[]).await.map_err(Over::Broken)?;
         }
         self.told_at = Instant::now();
         Ok(())

@@ -1,6 +1,6 @@
-//! Rights that a start needs and serving does not (`user`, `group`, `chroot`): once everything is
-//! open, root becomes an unprivileged user, irrevocably. It opens nothing, and it does not decide
-//! which files a reload may read: from then on the kernel does.
+//! Privileges that a start needs and serving does not (`user`, `group`, `chroot`): once everything
+//! is open, root becomes an unprivileged user, irrevocably. It opens nothing, and it does not
+//! decide which files a reload may read: from then on the kernel does.
 //!
 //! ```text
 //! root: logs, certificates, sockets, pid file open ─▶ their owner changes ─▶ chroot ─▶ groups
@@ -65,7 +65,7 @@ pub(crate) fn given() -> Option<Given> {
     GIVEN.get().or_else(|| INHERITED.get()).cloned()
 }
 
-/// Notes the rights that the predecessor gave up, before [`Rights::to_give_up`].
+/// Notes the rights that the predecessor gave up, before [`Privileges::to_give_up`].
 pub(crate) fn inherit(given: Given) {
     let _ = INHERITED.set(given);
 }
@@ -88,13 +88,13 @@ struct Identity {
 
 /// The rights that are to be given up.
 #[derive(Debug)]
-pub(crate) struct Rights {
+pub(crate) struct Privileges {
     identity: Identity,
     chroot: Option<PathBuf>,
     wanted: Given,
 }
 
-impl Rights {
+impl Privileges {
     /// The rights that this configuration has the process give up, if any. Without the right to
     /// change its user, a process keeps its user with a warning; a `chroot` that cannot be done is
     /// an error, because other files would be served.

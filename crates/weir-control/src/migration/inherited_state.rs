@@ -14,11 +14,11 @@ use zeroize::Zeroizing;
 use super::message::Message;
 use crate::health::health_log::{Change, EndpointName, HealthLog, HealthState};
 use crate::health::traffic;
-use crate::passing::machine_clock::MachineClock;
+use crate::migration::machine_clock::MachineClock;
 
 /// The state passed to a successor. It must not be logged: the keys are secret.
 #[derive(Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Estate {
+pub(crate) struct InheritedState {
     /// The keys as [`weir_proxy::tls::Tickets::save`] writes them.
     #[serde(default)]
     tickets: Zeroizing<Vec<u8>>,
@@ -40,13 +40,16 @@ struct Standing {
     ejected_until_us: Option<u64>,
 }
 
-impl std::fmt::Debug for Estate {
+impl std::fmt::Debug for InheritedState {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Estate").field("endpoints", &self.endpoints).finish_non_exhaustive()
+        formatter
+            .debug_struct("InheritedState")
+            .field("endpoints", &self.endpoints)
+            .finish_non_exhaustive()
     }
 }
 
-impl Estate {
+impl InheritedState {
     /// The state of this process.
     pub(crate) fn of(process: &Process) -> Self {
         let (snapshot, clock) = (process.snapshot(), MachineClock::new());
@@ -75,8 +78,8 @@ impl Estate {
     /// successor will find their state out.
     pub(crate) fn encode(self) -> Zeroizing<Vec<u8>> {
         let tickets = self.tickets.clone();
-        let whole = Message::Estate(self).encode(&[]);
-        let less = || Message::Estate(Self { tickets, endpoints: Vec::new() }).encode(&[]);
+        let whole = Message::InheritedState(self).encode(&[]);
+        let less = || Message::InheritedState(Self { tickets, endpoints: Vec::new() }).encode(&[]);
         whole.or_else(|_| less()).unwrap_or_default().into()
     }
 

@@ -18,7 +18,7 @@ const MOST: u32 = 1 << 16;
 
 /// The exchanges at one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Busy {
+pub(crate) struct EndpointLoad {
     pool: String,
     endpoint: String,
     in_flight: u32,
@@ -38,17 +38,17 @@ impl Told {
     }
 
     /// The counts that changed, split into messages.
-    pub(crate) fn news(&mut self, process: &Process) -> Vec<Vec<Busy>> {
+    pub(crate) fn news(&mut self, process: &Process) -> Vec<Vec<EndpointLoad>> {
         let news = self.changes(running(process));
-        news.chunks(SERVERS).map(<[Busy]>::to_vec).collect()
+        news.chunks(SERVERS).map(<[EndpointLoad]>::to_vec).collect()
     }
 
-    fn changes(&mut self, now: BTreeMap<Name, u32>) -> Vec<Busy> {
+    fn changes(&mut self, now: BTreeMap<Name, u32>) -> Vec<EndpointLoad> {
         let gone = self.0.keys().filter(|name| !now.contains_key(*name));
         let gone = gone.map(|name| (name, 0));
         let other = now.iter().filter(|(name, count)| self.0.get(*name) != Some(count));
         let changed = gone.chain(other.map(|(name, count)| (name, *count)));
-        let changed = changed.map(|((pool, endpoint), in_flight)| Busy {
+        let changed = changed.map(|((pool, endpoint), in_flight)| EndpointLoad {
             pool: pool.clone(),
             endpoint: endpoint.clone(),
             in_flight,
@@ -80,9 +80,9 @@ pub(crate) struct Occupied(BTreeMap<Name, Vec<Slot>>);
 
 impl Occupied {
     /// Takes or returns slots to match the counts received.
-    pub(crate) fn follow(&mut self, news: Vec<Busy>, process: &Process) {
+    pub(crate) fn follow(&mut self, news: Vec<EndpointLoad>, process: &Process) {
         let snapshot = process.snapshot();
-        for Busy { pool, endpoint, in_flight } in news {
+        for EndpointLoad { pool, endpoint, in_flight } in news {
             let found = snapshot.endpoint(&pool, &endpoint);
             let slots = self.0.entry((pool, endpoint)).or_default();
             slots.truncate(in_flight as usize);

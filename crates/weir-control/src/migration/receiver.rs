@@ -10,13 +10,13 @@ use weir_proxy::os_net::OsAccepted;
 use weir_proxy::shared::{Listener, Snapshot};
 use weir_proxy::start::{Admission, DataPlane};
 
-use super::busy::Occupied;
+use super::in_flight::Occupied;
 use super::message::{Message, Offer, Verdict};
 use super::packets::{Packets, Received};
-use crate::passing::machine_clock::MachineClock;
+use crate::migration::machine_clock::MachineClock;
 
 /// Takes connections over until the predecessor has ended.
-pub(crate) struct Taker {
+pub(crate) struct Receiver {
     packets: Packets,
     plane: Arc<DataPlane>,
     clock: MachineClock,
@@ -29,7 +29,7 @@ struct Taken {
     admission: Admission,
 }
 
-impl Taker {
+impl Receiver {
     pub(crate) fn new(packets: Packets, plane: Arc<DataPlane>) -> Self {
         Self { packets, plane, clock: MachineClock::new() }
     }
@@ -41,12 +41,12 @@ impl Taker {
             // A predecessor that sends an invalid message gets no reply, and keeps its connections.
             let Ok((message, rest)) = Message::decode(&packet.bytes) else { return };
             let offers = match message {
-                Message::Busy(news) => {
+                Message::InFlight(news) => {
                     occupied.follow(news, self.plane.process());
                     continue;
                 }
                 Message::Offer(offers) => offers,
-                Message::Estate(_) | Message::Hello { .. } | Message::Verdicts(_) => return,
+                Message::InheritedState(_) | Message::Hello { .. } | Message::Verdicts(_) => return,
             };
             let Ok((verdicts, taken)) = self.judge(&offers, rest, packet.descriptors) else {
                 return;

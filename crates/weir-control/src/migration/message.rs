@@ -14,9 +14,9 @@ use weir_config::model::ListenAddress;
 use weir_proxy::moving::{Begun, Moved, Seniority, Waiting};
 use weir_proxy::request_id::RequestId;
 
-use super::busy::Busy;
-use super::estate::Estate;
-use crate::passing::machine_clock::MachineClock;
+use super::in_flight::EndpointLoad;
+use super::inherited_state::InheritedState;
+use crate::migration::machine_clock::MachineClock;
 
 /// The most bytes of a message. The kernel has room for it unless its default socket buffers were
 /// made smaller.
@@ -33,11 +33,13 @@ const LENGTH: usize = size_of::<u32>();
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
     /// State that a successor needs before it serves.
-    Estate(Estate),
+    #[serde(rename = "Estate")]
+    InheritedState(InheritedState),
     /// The first message of a successor.
     Hello { version: u32 },
     /// The counts of exchanges at endpoints that have changed.
-    Busy(Vec<Busy>),
+    #[serde(rename = "Busy")]
+    InFlight(Vec<EndpointLoad>),
     /// Connections to take over. Their sockets are attached in the same order.
     Offer(Vec<Offer>),
     /// The decisions on offered connections.

@@ -1,9 +1,9 @@
 //! Connections that continue in the next process: at an upgrade the old process passes plain client
-//! connections to its successor over a Unix socket. `giver.rs` is the old process's side,
-//! `taker.rs` the successor's; `message.rs` defines the messages, `packets.rs` transports them,
-//! `estate.rs` is the state that a successor gets before it starts, `busy.rs` the exchanges that it
-//! counts in meanwhile. The data plane moves a connection out of a worker and into one
-//! (`weir-proxy/moving.rs`).
+//! connections to its successor over a Unix socket. `sender.rs` is the old process's side,
+//! `receiver.rs` the successor's; `message.rs` defines the messages, `packets.rs` transports them,
+//! `inherited_state.rs` is the state that a successor gets before it starts, `in_flight.rs` the
+//! exchanges that it counts in meanwhile. The data plane moves a connection out of a worker and
+//! into one (`weir-proxy/moving.rs`).
 //!
 //! ```text
 //! old: gets "hello" ─▶ connections leave their workers ─▶ offer ─▶ holds sockets, does not read
@@ -17,20 +17,20 @@
 //! process shuts its socket down and reads the remaining messages; a later verdict fails in the
 //! successor, which then drops the connection.
 
-mod busy;
-pub(crate) mod estate;
-pub(crate) mod giver;
+mod in_flight;
+pub(crate) mod inherited_state;
 pub(crate) mod machine_clock;
 pub(crate) mod message;
 pub(crate) mod packets;
-pub(crate) mod taker;
+pub(crate) mod receiver;
+pub(crate) mod sender;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use zeroize::Zeroizing;
 
-use self::estate::Estate;
+use self::inherited_state::InheritedState;
 use self::message::Message;
 use self::packets::{Received, receive_now, send_now};
 
@@ -47,11 +47,11 @@ pub(crate) fn say_hello(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The state that a predecessor sent before this process was started.
-pub(crate) fn estate_from(socket: &OwnedFd) -> Option<Estate> {
+pub(crate) fn inherited_state_from(socket: &OwnedFd) -> Option<InheritedState> {
     let Ok(Received::Packet(packet)) = receive_now(socket) else { return None };
     let bytes = Zeroizing::new(packet.bytes);
     match Message::decode(&bytes) {
-        Ok((Message::Estate(estate), [])) => Some(estate),
+        Ok((Message::InheritedState(inherited_state), [])) => Some(inherited_state),
         _ => None,
     }
 }

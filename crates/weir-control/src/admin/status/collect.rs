@@ -24,8 +24,8 @@ use weir_stats::numbers::RouteFigures;
 
 use super::traffic::{Counted, Of, per_second, phase_times};
 use crate::admin::status::live;
-use crate::admin::status::past::{Look, Marked};
 use crate::admin::status::report;
+use crate::admin::status::sampler::{Look, Marked};
 use crate::admin::status::sources::Sources;
 use crate::admin::status::{
     EndpointStatus, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus, QueueStatus,
@@ -74,7 +74,7 @@ impl<'a> View<'a> {
 
     /// The counted figures, read once when they are first needed.
     fn look(&self) -> &Look {
-        self.look.get_or_init(|| self.sources.past.look())
+        self.look.get_or_init(|| self.sources.sampler.look())
     }
 
     fn counted(&self) -> Counted<'_> {

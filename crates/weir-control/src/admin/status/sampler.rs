@@ -19,7 +19,7 @@ use crate::process::machine;
 pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
 
 /// The kept readings.
-pub(crate) struct Past {
+pub(crate) struct Sampler {
     process: Arc<Process>,
     window: Mutex<Window>,
     /// The process's use of the machine at each step, oldest first.
@@ -121,7 +121,7 @@ pub(crate) struct Look {
     pub(crate) marks: Arc<Marks>,
 }
 
-impl Past {
+impl Sampler {
     pub(crate) fn new(process: Arc<Process>) -> Self {
         let now_us = process.balance_clock(Instant::now());
         Self {

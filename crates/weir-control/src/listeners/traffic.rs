@@ -25,7 +25,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 /// All sockets that accept connections.
 #[derive(Default)]
-pub(crate) struct Doors(Vec<Open>);
+pub(crate) struct Listeners(Vec<Open>);
 
 struct Open {
     /// The address as configured.
@@ -83,7 +83,7 @@ fn set_tcp_keepalive(address: &BoundAddress, socket: &OwnedFd, probes: &TcpKeepa
     }
 }
 
-impl Doors {
+impl Listeners {
     /// Opens the sockets that a configuration listens on and that are not open yet; sockets in
     /// `inherited` are taken over instead.
     ///
