@@ -5,9 +5,7 @@ use std::net::IpAddr;
 
 use hickory_resolver::proto::op::Message as DnsMessage;
 use hickory_resolver::proto::rr::RData;
-use hyper::Method;
 
-use crate::admin::{self, Found};
 use crate::migration::machine_clock::MachineClock;
 use crate::migration::message::Message;
 use crate::resolver::dns;
@@ -30,25 +28,6 @@ pub fn hand_over(bytes: &[u8]) -> Result<(Vec<u8>, usize), String> {
     let taken = behind.get(..behind.len() - rest.len()).unwrap_or_default();
     let again = message.encode(&[taken]).map_err(|error| error.to_string())?;
     Ok((again, connections))
-}
-
-/// Splits a line of HAProxy's command line into its commands.
-pub fn command_line(line: &str) -> Vec<Vec<String>> {
-    admin::commands(line)
-}
-
-/// The parameters of the path, if an admin address has a route for it, and the fields of the query.
-pub fn admin_target(
-    method: &str,
-    path: &str,
-    query: &str,
-) -> (Option<Vec<String>>, Vec<(String, String)>) {
-    let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
-    let parameters = match admin::find(&method, path) {
-        Found::Route(_, parameters) => Some(parameters),
-        Found::OtherMethods(_) | Found::Nothing => None,
-    };
-    (parameters, admin::query_of(query))
 }
 
 /// The contents of a DNS answer.

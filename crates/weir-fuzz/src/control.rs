@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use weir_admin::fuzzing as admin;
 use weir_control::fuzzing;
 
 /// A message that is accepted and encoded again is accepted with the same meaning; a truncated one
@@ -23,7 +24,7 @@ pub(crate) fn hand_over(data: &[u8]) {
 /// No word is lost or made up: the words written with escapes parse to the same commands.
 pub(crate) fn admin_commands(data: &[u8]) {
     let line = String::from_utf8_lossy(data);
-    let commands = fuzzing::command_line(&line);
+    let commands = admin::command_line(&line);
     let letters = |text: &str| text.chars().filter(|letter| !"\\; \t".contains(*letter)).count();
     let words: usize = commands.iter().flatten().map(|word| letters(word)).sum();
     assert_eq!(words, letters(&line), "letters were lost or made up");
@@ -33,7 +34,7 @@ pub(crate) fn admin_commands(data: &[u8]) {
         .iter()
         .map(|words| words.iter().map(escaped).collect::<Vec<_>>().join(" "))
         .collect();
-    let again = fuzzing::command_line(&written.join(";"));
+    let again = admin::command_line(&written.join(";"));
     // A backslash at the end of a line produces an empty word, which cannot be written.
     let without_empty = |commands: Vec<Vec<String>>| -> Vec<Vec<String>> {
         let words = |words: Vec<String>| -> Vec<String> {
@@ -52,7 +53,7 @@ pub(crate) fn admin_targets(data: &[u8]) {
     let (method, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let query = parts.next().unwrap_or_default();
     for method in [method, "GET", "POST", "PATCH", "DELETE"] {
-        let (parameters, fields) = fuzzing::admin_target(method, path, query);
+        let (parameters, fields) = admin::admin_target(method, path, query);
         if let Some(parameters) = parameters {
             assert!(path.starts_with('/') && parameters.len() <= path.matches('/').count());
             let longest = parameters.iter().map(String::len).max().unwrap_or_default();

@@ -80,8 +80,7 @@ pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
 }
 
 fn serve(config: &Config, source: Option<Source>) -> Result<(), Failure> {
-    let server =
-        Server::start(config, source, weir_control::admin::start).map_err(Failure::RunTime)?;
+    let server = Server::start(config, source, weir_admin::start).map_err(Failure::RunTime)?;
     server.announce();
     server.run().map_err(Failure::RunTime)
 }

@@ -10,20 +10,20 @@ use weir_config::model::{Addressed, Endpoint, Pool};
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Changed {
+pub struct Changed {
     /// The pool, if the field belongs to one.
-    pub(crate) pool: Option<String>,
+    pub pool: Option<String>,
     /// The endpoint, if the field belongs to one.
-    pub(crate) endpoint: Option<String>,
+    pub endpoint: Option<String>,
     /// The listener, if the field belongs to one.
-    pub(crate) listener: Option<String>,
+    pub listener: Option<String>,
     /// The field: `order`, `weight`, `max_conn`, `max_connections`, or `server` for one that was
     /// added or removed.
-    pub(crate) field: String,
+    pub field: String,
     /// The value before; `null` if there was none.
-    pub(crate) before: Option<String>,
+    pub before: Option<String>,
     /// The value after; `null` if there is none.
-    pub(crate) after: Option<String>,
+    pub after: Option<String>,
 }
 
 impl Changed {

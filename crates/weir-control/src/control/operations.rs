@@ -50,7 +50,7 @@ struct Made {
 
 /// The effect that a change is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trial {
+pub enum Trial {
     /// The change takes effect.
     Real,
     /// The change is only checked.
@@ -59,27 +59,27 @@ pub(crate) enum Trial {
 
 /// The result of a change.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// The fields that changed, or would change.
-    pub(crate) changed: Vec<Changed>,
+    pub changed: Vec<Changed>,
     /// Set if the change was only checked.
-    pub(crate) dry_run: bool,
+    pub dry_run: bool,
     /// The number of workers for which it holds: all, from the same instant, since they share the
     /// changed state.
-    pub(crate) workers: usize,
+    pub workers: usize,
     /// The duration of the change.
-    pub(crate) lasts: Lasts,
+    pub lasts: Lasts,
 }
 
 /// The duration of a change.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Lasts {
+pub struct Lasts {
     /// Set if it survives a reload.
-    pub(crate) reload: bool,
+    pub reload: bool,
     /// Set if it survives a restart.
-    pub(crate) restart: bool,
+    pub restart: bool,
     /// The duration as a sentence.
-    pub(crate) note: String,
+    pub note: String,
 }
 
 impl Operations {
@@ -106,7 +106,7 @@ impl Operations {
     }
 
     /// The configuration that is served, with its live state.
-    pub(crate) fn served(&self) -> Served {
+    pub fn served(&self) -> Served {
         Served {
             config: self.control.config(),
             live: self.control.live(),
@@ -117,7 +117,7 @@ impl Operations {
     }
 
     /// The machine's processor credits.
-    pub(crate) fn credits(&self) -> &Credits {
+    pub fn credits(&self) -> &Credits {
         &self.control.credits
     }
 
@@ -132,32 +132,35 @@ impl Operations {
     }
 
     /// The exchanges that run on all workers, oldest first.
-    pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
+    pub async fn sessions(&self) -> Vec<RunningExchange> {
         self.control.sessions().await
     }
 
-    pub(crate) fn overrides(&self) -> Overrides {
+    /// The runtime changes.
+    pub fn overrides(&self) -> Overrides {
         self.control.overrides()
     }
 
-    pub(crate) fn configuration_file(&self) -> Option<&Path> {
+    /// The file that a reload reads, if there is one.
+    pub fn configuration_file(&self) -> Option<&Path> {
         self.control.configuration_file()
     }
 
-    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+    /// The file that keeps runtime changes, if there is one.
+    pub fn state_file(&self) -> Option<PathBuf> {
         self.control.files.state_path()
     }
 
     /// The time at which the endpoint's order was last changed under any of these names, or the
     /// endpoint was added; otherwise the start.
-    pub(crate) fn ordered_at(&self, pool: &str, names: &[String]) -> SystemTime {
+    pub fn ordered_at(&self, pool: &str, names: &[String]) -> SystemTime {
         let made = locked(&self.made);
         let at = names.iter().filter_map(|name| made.ordered.get(&(pool.to_owned(), name.clone())));
         at.max().copied().unwrap_or(self.started)
     }
 
     /// All events that are kept, oldest first.
-    pub(crate) fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<Event> {
         let mut events: Vec<Event> = self.health.since(0).iter().map(Event::of_health).collect();
         events.extend(locked(&self.events).iter().cloned());
         events.sort_by_key(|event| event.number);
@@ -185,7 +188,7 @@ impl Operations {
     }
 
     /// Records an action of a caller, or an event.
-    pub(crate) fn said(&self, kind: &str, who: Option<&str>, what: &str) {
+    pub fn said(&self, kind: &str, who: Option<&str>, what: &str) {
         self.note(Event::now(kind, who, what.to_owned()));
     }
 
@@ -207,7 +210,7 @@ impl Operations {
     }
 
     /// Records that a caller asks the process to stop, before the signal that follows from it.
-    pub(crate) fn told_to_stop(&self, who: &str) {
+    pub fn told_to_stop(&self, who: &str) {
         self.stop_told.store(true, Ordering::Release);
         self.said("process", Some(who), "told to stop");
     }
@@ -226,7 +229,7 @@ impl Operations {
     ///
     /// # Errors
     /// The reason of the refusal; nothing has changed then.
-    pub(crate) async fn change(
+    pub async fn change(
         &self,
         who: &str,
         change: &Change,
@@ -236,7 +239,7 @@ impl Operations {
     }
 
     /// As [`Operations::change`], if `still` finds that the state is the one the caller expects.
-    pub(crate) async fn change_if(
+    pub async fn change_if(
         &self,
         who: &str,
         change: &Change,
@@ -282,11 +285,7 @@ impl Operations {
     ///
     /// # Errors
     /// The reason that it does not; nothing has changed then.
-    pub(crate) async fn upgrade(
-        &self,
-        who: &str,
-        successor: &Successor,
-    ) -> Result<u32, NotUpgraded> {
+    pub async fn upgrade(&self, who: &str, successor: &Successor) -> Result<u32, NotUpgraded> {
         let upgraded = self.control.upgrade(successor).await;
         match &upgraded {
             Ok(process) => self.said("upgrade", Some(who), &format!("process {process} serves")),
@@ -299,7 +298,7 @@ impl Operations {
     ///
     /// # Errors
     /// Everything that is wrong with it; nothing has changed then.
-    pub(crate) async fn reload(&self, who: &str) -> Result<ReloadReport, String> {
+    pub async fn reload(&self, who: &str) -> Result<ReloadReport, String> {
         let (reloaded, event) = self.reload_by(who).await;
         for line in &event.details {
             (self.say)(line);
@@ -337,7 +336,7 @@ impl Operations {
 
     /// Writes runtime changes to the state file, if it does not hold them already. A reload may
     /// have dropped some.
-    pub(crate) fn keep_state(&self) -> Result<(), String> {
+    pub fn keep_state(&self) -> Result<(), String> {
         self.control.files.keep(&self.overrides())
     }
 

@@ -9,21 +9,23 @@ use weir_proxy::shared::{Process, Snapshot};
 
 /// A configuration that is served, with its live state.
 #[derive(Clone)]
-pub(crate) struct Served {
+pub struct Served {
     /// The configuration in effect, with runtime changes.
-    pub(crate) config: Arc<Config>,
+    pub config: Arc<Config>,
     /// `config` with servers in place of names.
-    pub(crate) live: Arc<Config>,
+    pub live: Arc<Config>,
     /// The configuration as the file has it.
-    pub(crate) file: Arc<Config>,
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) process: Arc<Process>,
+    pub file: Arc<Config>,
+    /// The snapshot on which new exchanges run.
+    pub snapshot: Arc<Snapshot>,
+    /// The state that lives as long as the process.
+    pub process: Arc<Process>,
 }
 
 impl Served {
     /// A server as it is served, or else as it is configured: the name then stands for its first
     /// address.
-    pub(crate) fn endpoint(&self, pool: &str, name: &str) -> Option<&model::Endpoint> {
+    pub fn endpoint(&self, pool: &str, name: &str) -> Option<&model::Endpoint> {
         let of = self.addressed(pool, name);
         let live = pool_of(&self.live, pool)?.endpoints.iter();
         let mut live = live.filter(|own| match &of {
@@ -36,7 +38,7 @@ impl Served {
     }
 
     /// The address that `name` stands for, if it names one of the addresses of a DNS name.
-    pub(crate) fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
+    pub fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
         Addressed::named(name, (pool_of(&self.config, pool)?, pool_of(&self.live, pool)?))
     }
 

@@ -95,7 +95,7 @@ impl Drop for Agents {
 }
 
 /// The line to send at this moment.
-pub(crate) fn line(credits: &Credits, process: &Process) -> String {
+pub fn line(credits: &Credits, process: &Process) -> String {
     let stopping = process.stopping.load(Ordering::Relaxed);
     let percent = if stopping { 0 } else { credits.weight_percent() };
     format!("{percent}%\n")

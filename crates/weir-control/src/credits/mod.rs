@@ -38,7 +38,7 @@ const KEEP_EVERY: u32 = 60;
 
 /// The credits' state as other modules see it.
 #[derive(Debug)]
-pub(crate) struct Credits {
+pub struct Credits {
     /// The weight in percent.
     weight: AtomicU8,
     report: Mutex<Option<CreditsReport>>,
@@ -52,7 +52,7 @@ impl Default for Credits {
 
 impl Credits {
     /// The state of the books; `None` if none are kept.
-    pub(crate) fn report(&self) -> Option<CreditsReport> {
+    pub fn report(&self) -> Option<CreditsReport> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

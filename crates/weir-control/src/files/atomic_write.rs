@@ -1,6 +1,6 @@
 //! Files that are replaced atomically: written under another name and renamed, so that a reader
 //! finds the old or the new contents, even after a crash. The contents are defined in
-//! `pid_file.rs`, `admin/state_file.rs` and `credits/kept.rs`.
+//! `pid_file.rs`, `control/state_file.rs` and `credits/kept.rs`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};

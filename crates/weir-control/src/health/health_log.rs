@@ -51,9 +51,11 @@ pub(crate) enum Panic {
 
 /// An endpoint by name, which is the same in all configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct EndpointName {
-    pub(crate) pool: Arc<str>,
-    pub(crate) endpoint: Arc<str>,
+pub struct EndpointName {
+    /// The pool.
+    pub pool: Arc<str>,
+    /// The endpoint.
+    pub endpoint: Arc<str>,
 }
 
 impl EndpointName {
@@ -66,16 +68,17 @@ impl EndpointName {
 
 /// The latest probe of an endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct LastProbe {
+pub struct LastProbe {
     /// The time at which it ended.
-    pub(crate) at: SystemTime,
-    pub(crate) took: Duration,
+    pub at: SystemTime,
+    /// The duration of the probe.
+    pub took: Duration,
     /// The reason of its failure, in one clause, and the beginning of the reply.
-    pub(crate) failure: Option<(String, String)>,
+    pub failure: Option<(String, String)>,
     /// The number of all probes.
-    pub(crate) probes: u64,
+    pub probes: u64,
     /// The number of failed probes.
-    pub(crate) failures: u64,
+    pub failures: u64,
 }
 
 /// A change of health as it is reported to the log.
@@ -173,9 +176,11 @@ struct Kept {
 
 /// The number of an endpoint's outages, and their total duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outages {
-    pub(crate) count: u64,
-    pub(crate) lasted: Duration,
+pub struct Outages {
+    /// The number of outages.
+    pub count: u64,
+    /// Their duration in total.
+    pub lasted: Duration,
 }
 
 impl HealthLog {
@@ -191,12 +196,12 @@ impl HealthLog {
     }
 
     /// An endpoint's last recorded state, and for how long it has been in it.
-    pub(crate) fn standing(&self, of: &EndpointName) -> (HealthState, Duration) {
+    pub fn standing(&self, of: &EndpointName) -> (HealthState, Duration) {
         self.turn(of, None)
     }
 
     /// The latest kept change of an endpoint.
-    pub(crate) fn latest_of(&self, pool: &str, endpoint: &str) -> Option<HealthEvent> {
+    pub fn latest_of(&self, pool: &str, endpoint: &str) -> Option<HealthEvent> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = kept.events.iter().rev();
         events.find(|event| *event.pool == *pool && *event.endpoint == *endpoint).cloned()
@@ -258,7 +263,7 @@ impl HealthLog {
     }
 
     /// The number of an endpoint's outages and their total duration, including the current one.
-    pub(crate) fn outages(&self, of: &EndpointName) -> Outages {
+    pub fn outages(&self, of: &EndpointName) -> Outages {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut outages = kept.outages.get(of).copied().unwrap_or_default();
         if let Some((state, since)) = kept.states.get(of)
@@ -311,7 +316,7 @@ impl HealthLog {
     }
 
     /// The latest probe of an endpoint.
-    pub(crate) fn last_probe(&self, of: &EndpointName) -> Option<LastProbe> {
+    pub fn last_probe(&self, of: &EndpointName) -> Option<LastProbe> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.probes.get(of).cloned()
     }

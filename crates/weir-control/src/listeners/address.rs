@@ -29,7 +29,7 @@ pub struct Listening {
 
 impl Listening {
     /// The address as the configuration writes it.
-    pub(crate) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         match &self.address {
             BoundAddress::Socket(address) => address.to_string(),
             BoundAddress::Unix(path) => format!("unix:{}", path.display()),

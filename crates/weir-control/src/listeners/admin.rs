@@ -35,10 +35,13 @@ struct Open {
 }
 
 /// An open admin socket with its access rules.
-pub(crate) struct AdminSocket {
-    pub(crate) model: AdminListener,
-    pub(crate) keys: Keys,
-    pub(crate) socket: BoundSocket,
+pub struct AdminSocket {
+    /// The address and its access rules as configured.
+    pub model: AdminListener,
+    /// The credentials that it accepts.
+    pub keys: Keys,
+    /// The bound socket.
+    pub socket: BoundSocket,
 }
 
 impl AdminSocket {
@@ -56,7 +59,7 @@ impl AdminSocket {
     }
 
     /// The address listened on.
-    pub(crate) fn listening(&self) -> Listening {
+    pub fn listening(&self) -> Listening {
         let (purpose, address) = (Purpose::Admin, self.socket.address.clone());
         Listening { purpose, address, tls: self.keys.tls.is_some() }
     }
@@ -70,9 +73,11 @@ impl AdminSocket {
 }
 
 /// A socket that accepts connections as long as the sender of `life` exists.
-pub(crate) struct AdminOpening {
-    pub(crate) socket: AdminSocket,
-    pub(crate) life: watch::Receiver<()>,
+pub struct AdminOpening {
+    /// The socket.
+    pub socket: AdminSocket,
+    /// Closed when the rules under which connections were accepted end.
+    pub life: watch::Receiver<()>,
 }
 
 /// The open sockets of a configuration; new ones do not accept yet.

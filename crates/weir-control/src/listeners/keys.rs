@@ -19,7 +19,7 @@ use crate::privileges::{group_called, user_called};
 
 /// The right that a request needs or a caller has; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Right {
+pub enum Right {
     /// Read the status.
     Read,
     /// Change orders, weights and limits, and revert such changes.
@@ -30,7 +30,7 @@ pub(crate) enum Right {
 
 impl Right {
     /// The right's name.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Operate => "operate",
@@ -61,24 +61,26 @@ impl Right {
 
 /// The credentials that a listener accepts, resolved from its configuration.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Keys {
+pub struct Keys {
     /// The right that each token gives.
-    pub(crate) tokens: Arc<[(Right, Token)]>,
+    pub tokens: Arc<[(Right, Token)]>,
     /// The rights of users at a Unix socket.
     users: Vec<(Right, u32)>,
     /// The rights that names in client certificates give.
     certificates: Vec<(Right, String)>,
-    pub(crate) tls: Option<Tls>,
+    /// The TLS settings, if clients use TLS.
+    pub tls: Option<Tls>,
     owner: Option<u32>,
     group: Option<u32>,
 }
 
 /// The TLS settings of an address.
 #[derive(Clone)]
-pub(crate) struct Tls {
-    pub(crate) config: Arc<ServerConfig>,
+pub struct Tls {
+    /// The settings for `rustls`.
+    pub config: Arc<ServerConfig>,
     /// The names in the certificate.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
     /// The fingerprint of the files from which it was made.
     fingerprint: Digest,
 }
@@ -158,7 +160,7 @@ impl Keys {
 
     /// The right of a user at a Unix socket; root and the user of this process have the most that
     /// the address allows.
-    pub(crate) fn right_of_user(&self, access: AdminAccess, uid: Option<u32>) -> Option<Right> {
+    pub fn right_of_user(&self, access: AdminAccess, uid: Option<u32>) -> Option<Right> {
         let most = Right::most(access);
         if self.users.is_empty() || is_owner(uid) {
             return Some(most);
@@ -169,11 +171,7 @@ impl Keys {
     }
 
     /// The right that a client certificate with these names gives.
-    pub(crate) fn right_of_certificate(
-        &self,
-        access: AdminAccess,
-        names: &[String],
-    ) -> Option<Right> {
+    pub fn right_of_certificate(&self, access: AdminAccess, names: &[String]) -> Option<Right> {
         if self.certificates.is_empty() {
             return Some(Right::most(access));
         }
@@ -182,7 +180,7 @@ impl Keys {
     }
 
     /// The right of a TCP client without credentials.
-    pub(crate) fn right_of_nobody(&self, listener: &AdminListener) -> Option<Right> {
+    pub fn right_of_nobody(&self, listener: &AdminListener) -> Option<Right> {
         let asks = !self.tokens.is_empty()
             || listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         (!asks).then_some(Right::most(listener.access))
@@ -198,7 +196,7 @@ impl Keys {
 }
 
 /// Returns true if the user is root or the user of this process.
-pub(crate) fn is_owner(uid: Option<u32>) -> bool {
+pub fn is_owner(uid: Option<u32>) -> bool {
     let own = rustix::process::geteuid().as_raw();
     uid.is_some_and(|uid| uid == 0 || uid == own)
 }

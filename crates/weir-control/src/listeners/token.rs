@@ -13,7 +13,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 const LEAST_BYTES: usize = 16;
 
 /// The digest of a token.
-pub(crate) struct Token(Digest);
+pub struct Token(Digest);
 
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
@@ -43,12 +43,13 @@ impl Token {
         Ok(Self::of(token))
     }
 
-    pub(crate) fn of(token: &str) -> Self {
+    /// The digest of this token.
+    pub fn of(token: &str) -> Self {
         Self(digest(&SHA256, token.as_bytes()))
     }
 
     /// Returns true if an `Authorization` header contains the token.
-    pub(crate) fn is_in(&self, header: Option<&[u8]>) -> bool {
+    pub fn is_in(&self, header: Option<&[u8]>) -> bool {
         let Some(header) = header else { return false };
         let scheme = |scheme: &str| {
             let (own, rest) = header.split_at_checked(scheme.len())?;

@@ -15,7 +15,7 @@ const WORKER: &str = "weir-worker-";
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Reads the current figures, with one entry for each of `workers` threads.
-pub(crate) fn read(workers: usize) -> MachineFigures {
+pub fn read(workers: usize) -> MachineFigures {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let machine = machine_of(&text("/proc/stat"));
     let directory = group_directory(&text("/proc/self/cgroup"));

@@ -38,7 +38,7 @@ pub(crate) fn raise_limit() -> u64 {
 }
 
 /// The number of files that may be open at once.
-pub(crate) fn limit() -> u64 {
+pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 

@@ -85,12 +85,12 @@ fn supervisor() -> Option<Arc<Supervisor>> {
 }
 
 /// The number of times that the serving process was restarted.
-pub(crate) fn restarts() -> u64 {
+pub fn restarts() -> u64 {
     RESTARTS.load(Ordering::Relaxed)
 }
 
 /// The duration of the latest restart, from the death of one process until the next one served, µs.
-pub(crate) fn restart_us() -> Option<u64> {
+pub fn restart_us() -> Option<u64> {
     Some(RESTART_US.load(Ordering::Relaxed)).filter(|time| *time > 0)
 }
 

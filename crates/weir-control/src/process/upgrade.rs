@@ -59,12 +59,12 @@ impl fmt::Display for NotUpgraded {
 }
 
 /// The program to start as a successor.
-pub(crate) struct Successor {
+pub struct Successor {
     /// The program; by default the path that this process was started from, which may be another
     /// file by now.
-    pub(crate) program: Option<PathBuf>,
+    pub program: Option<PathBuf>,
     /// The longest that it may take to get ready.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
 }
 
 /// A successor that serves.

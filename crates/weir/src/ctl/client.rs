@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::Args;
 use rustls::StreamOwned;
 use serde_json::Value;
+use weir_admin::{ClientFiles, client_connection};
 use weir_config::model::{AdminAccess, ListenAddress};
-use weir_control::{ClientFiles, client_connection};
 
 use crate::cli::CONFIGURATION_FILE;
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! `weir ctl`: shows and changes a running Weir over its admin interface. `weir reload`,
 //! `weir upgrade` and `weir stop` are also here; they are separate commands because users expect
-//! them. The interface itself is in `weir-control`.
+//! them. The interface itself is in `weir-admin`.
 
 pub(crate) mod client;
 mod percentiles;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use weir_control::admin::humanize::age_ms;
-use weir_control::admin::status::{EndpointStatus, PoolStatus, Status, Traffic};
+use weir_admin::humanize::age_ms;
+use weir_admin::status::{EndpointStatus, PoolStatus, Status, Traffic};
 use weir_stats::exposition::LimitsReport;
 
 use crate::failure::Failure;
@@ -49,10 +49,7 @@ fn now_ms() -> u64 {
     now.unwrap_or_default().as_millis() as u64
 }
 
-fn quantile(
-    traffic: &Traffic,
-    pick: fn(&weir_control::admin::status::PhaseTimes) -> u64,
-) -> String {
+fn quantile(traffic: &Traffic, pick: fn(&weir_admin::status::PhaseTimes) -> u64) -> String {
     let times = if traffic.recent.is_empty() { &traffic.times } else { &traffic.recent };
     let total = times.iter().find(|times| times.phase == "total");
     total.map_or("-".to_owned(), |times| time(pick(times)))

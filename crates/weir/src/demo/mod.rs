@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .collect::<Result<_, _>>()
         .map_err(|error| Failure::RunTime(format!("cannot start an origin: {error}")))?;
     let text = configuration(arguments, &home, &origins);
-    let server = Server::start(&config_text::check(&text)?, None, weir_control::admin::start)
+    let server = Server::start(&config_text::check(&text)?, None, weir_admin::start)
         .map_err(Failure::RunTime)?;
     let Some((plain, encrypted)) = addresses(&server) else {
         return Err(Failure::Usage("the demonstration wants TCP addresses".to_owned()));

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
-use weir_control::admin::status::State;
+use weir_admin::status::State;
 
 /// The style of a piece of text. Colours only repeat information that is also in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! `weir top`: the dashboard in a terminal, over the admin socket. It polls once a second and
-//! draws; the values shown are those of the status of `weir-control`.
+//! draws; the values shown are those of the status of `weir-admin`.
 //!
 //! ```text
 //! asking thread ──Seen──▶ ┐

@@ -7,8 +7,8 @@
 
 use std::time::Instant;
 
-use weir_control::admin::humanize::{age_ms, count, credits, rate, span_us};
-use weir_control::admin::status::{EndpointStatus, State};
+use weir_admin::humanize::{age_ms, count, credits, rate, span_us};
+use weir_admin::status::{EndpointStatus, State};
 
 use super::frame::{Frame, Line, Size, Style};
 use super::keys::Key;
@@ -328,7 +328,7 @@ impl Screen {
 
     fn is_last(&self, pool: &str, endpoint: &str) -> bool {
         let pool = self.seen.status.pools.iter().find(|own| own.name == pool);
-        let own = |pool: &&weir_control::admin::status::PoolStatus| {
+        let own = |pool: &&weir_admin::status::PoolStatus| {
             pool.endpoints.iter().any(|one| one.name == endpoint && one.state == State::Up)
         };
         pool.filter(own).is_some_and(|pool| pool.usable == 1)

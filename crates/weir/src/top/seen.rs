@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use weir_control::admin::status::{Event, Status, WaitingStatus};
+use weir_admin::status::{Event, Status, WaitingStatus};
 
 use crate::ctl::client::{Place, encoded};
 use crate::failure::Failure;

@@ -2,8 +2,8 @@
 //! not up.
 
 use clap::ValueEnum;
-use weir_control::admin::humanize::{age_ms, count, rate, span_us};
-use weir_control::admin::status::{EndpointStatus, PoolStatus, State};
+use weir_admin::humanize::{age_ms, count, rate, span_us};
+use weir_admin::status::{EndpointStatus, PoolStatus, State};
 
 use super::frame::{Line, Style, left, right};
 
@@ -93,7 +93,7 @@ const COLUMNS: &[Column] = &[
     column("check", 10, |one| one.health.clone()),
 ];
 
-fn time(one: &EndpointStatus, of: fn(&weir_control::admin::status::PhaseTimes) -> u64) -> String {
+fn time(one: &EndpointStatus, of: fn(&weir_admin::status::PhaseTimes) -> u64) -> String {
     one.traffic.recent_of("total").map_or("-".to_owned(), |times| span_us(of(times)))
 }
 

@@ -2,7 +2,7 @@
 //! formula. It assumes random arrivals and the present service times, and the display names it an
 //! estimate.
 
-use weir_control::admin::status::{PoolStatus, State};
+use weir_admin::status::{PoolStatus, State};
 
 /// The mean wait of a pool's requests by the formula, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

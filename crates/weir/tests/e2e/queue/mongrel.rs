@@ -277,7 +277,7 @@ fn serves_with_a_mistake() {
     let fault = if watched { Fault::ForgetsPoolQueue } else { Fault::ForgetsPoolQueueUnwatched };
     let mut config = weir_config::load(Path::new(&path), &|_| None).unwrap().config;
     config.pools.iter_mut().for_each(|pool| pool.fault = fault);
-    let server = Server::start(&config, None, weir_control::admin::start).unwrap();
+    let server = Server::start(&config, None, weir_admin::start).unwrap();
     server.announce();
     server.run().unwrap();
 }

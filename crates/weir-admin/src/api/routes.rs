@@ -1,0 +1,344 @@
+//! The routes of the HTTP interface in one table, from which the router, the rights and
+//! `openapi.json` are made. Handlers that change something are in `write.rs`.
+
+use hyper::{Method, header};
+use serde_json::json;
+
+use super::live;
+use super::numbers;
+use super::openapi;
+use super::upgrade;
+use super::write;
+use crate::access::caller::Right;
+use crate::dashboard::PAGES;
+use crate::http::call::{Answer, Call, Later, Route};
+use crate::http::error::ApiError;
+use crate::http::query::decoded;
+use crate::http::reply::Reply;
+use crate::status::collect::{View, status};
+
+const fn look(
+    path: &'static str,
+    summary: &'static str,
+    answer: fn(&Call) -> Result<Reply, ApiError>,
+) -> Route {
+    Route { method: Method::GET, path, right: Right::Read, summary, answer: Answer::Now(answer) }
+}
+
+const fn change(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    answer: fn(Call) -> Later,
+) -> Route {
+    Route { method, path, right: Right::Admin, summary, answer: Answer::Later(answer) }
+}
+
+const fn operate(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    answer: fn(Call) -> Later,
+) -> Route {
+    Route { method, path, right: Right::Operate, summary, answer: Answer::Later(answer) }
+}
+
+/// The path of one endpoint.
+pub(crate) const ENDPOINT: &str = "/v1/pools/{pool}/endpoints/{endpoint}";
+
+/// All routes but those of the dashboard.
+pub(crate) const ROUTES: &[Route] = &[
+    look("/v1", "What there is to ask for", |_| {
+        let list = ROUTES.iter().map(|route| {
+            json!({
+                "method": route.method.as_str(), "path": route.path, "summary": route.summary,
+                "right": route.right.as_str(),
+            })
+        });
+        Ok(Reply::json(&json!({"routes": list.collect::<Vec<_>>()})))
+    }),
+    look("/v1/status", "Everything below in one answer, of one moment", |call| {
+        Ok(Reply::json(&status(&call.context.sources)))
+    }),
+    look("/v1/info", "The process, with what happened to its workers (`incidents`)", |call| {
+        Ok(Reply::json(&View::new(&call.context.sources).info()))
+    }),
+    look("/v1/pools", "Every pool with its endpoints", |call| {
+        Ok(Reply::json(&json!({"pools": View::new(&call.context.sources).pools()})))
+    }),
+    look("/v1/pools/{pool}", "One pool with its endpoints", |call| {
+        let name = call.parameter(0);
+        let pool = View::new(&call.context.sources).pool_named(name);
+        pool.map(|pool| Reply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
+    }),
+    look("/v1/pools/{pool}/queue", "Who waits in a pool's queue, the oldest first", |call| {
+        let name = call.parameter(0);
+        let queue = View::new(&call.context.sources).queue(name);
+        let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
+        Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
+    }),
+    look("/v1/queues", "Who waits, in every pool", |call| {
+        let view = View::new(&call.context.sources);
+        let queues = view.queues().map(|(pool, waiting)| json!({"pool": pool, "waiting": waiting}));
+        Ok(Reply::json(&json!({"queues": queues.collect::<Vec<_>>()})))
+    }),
+    look(ENDPOINT, "One endpoint; its `ETag` is for `If-Match`", |call| {
+        let endpoint =
+            write::endpoint(&call.context.sources, call.parameter(0), call.parameter(1))?;
+        let tag = write::tag(&endpoint);
+        Ok(Reply::json(&endpoint).header(header::ETAG, tag))
+    }),
+    look("/v1/listeners", "Every listener", |call| {
+        Ok(Reply::json(&json!({"listeners": View::new(&call.context.sources).listeners()})))
+    }),
+    look("/v1/limits", "What limits on clients and keys did, and whom they limited most", |call| {
+        Ok(Reply::json(&View::new(&call.context.sources).limits().unwrap_or_default()))
+    }),
+    look("/v1/routes", "Every route that had a request", |call| {
+        Ok(Reply::json(&json!({"routes": View::new(&call.context.sources).routes()})))
+    }),
+    look(
+        "/v1/slow",
+        "The slowest requests of the last 15 minutes; `?route=NAME`, `?limit=NUMBER`",
+        slow,
+    ),
+    look("/v1/why/{id}", "Why one request took as long as it did, by its id", |call| {
+        let id = call.parameter(0);
+        let record = View::new(&call.context.sources).why(id);
+        let record = record.ok_or_else(|| ApiError::unknown("request", id))?;
+        Ok(Reply::json(&json!({"explanation": record.explain(), "request": record})))
+    }),
+    look("/v1/workers", "Every worker", |call| {
+        Ok(Reply::json(&json!({"workers": View::new(&call.context.sources).workers()})))
+    }),
+    look(
+        "/v1/events",
+        "What happened, the oldest first; `?after=NUMBER` leaves out what is known",
+        events,
+    ),
+    look(
+        "/v1/config",
+        "The configuration as it holds, runtime changes included; `?file=true` without them",
+        |call| {
+            let served = call.context.operations().served();
+            let file = write::yes(call, "file")?;
+            let config = if file { &served.file } else { &served.config };
+            Ok(Reply::new("application/json", weir_config::to_json(&config.without_secrets())))
+        },
+    ),
+    look(
+        "/v1/overrides",
+        "What was changed at run time: values, differences from the file, and the lines to write there",
+        |call| {
+            let (served, overrides) =
+                (call.context.operations().served(), call.context.operations().overrides());
+            Ok(Reply::json(&json!({
+                "overrides": overrides,
+                "differences": overrides.differences(&served.file),
+                "lines": overrides.lines(&served.file),
+            })))
+        },
+    ),
+    look(
+        "/metrics",
+        "Everything counted, for Prometheus: as text, as OpenMetrics, or as protocol buffers with native histograms; sums over all workers, `?per_worker=true` apart for each with a label `worker`",
+        numbers::metrics,
+    ),
+    look(
+        "/v1/distributions",
+        "Percentiles of every phase with their samples; `?window=recent` of the last ten seconds, `?counts=true` with HdrHistogram's counts",
+        numbers::distributions,
+    ),
+    look(
+        "/v1/distributions.hlog",
+        "The histograms of everything as HdrHistogram's log, to be merged with those of other instances; `?window=recent`",
+        numbers::hlog,
+    ),
+    look(
+        "/v1/distributions.hgrm",
+        "One percentile distribution for HdrHistogram's plotter: of all listeners or of a `listener`, `route`, `pool`, or `endpoint` of a pool; `phase`, by default total; `?window=recent`",
+        numbers::hgrm,
+    ),
+    look(
+        "/v1/machine",
+        "Processor time, steal, throttling, credits, open files, workers",
+        |call| Ok(numbers::machine(call)),
+    ),
+    look(
+        "/v1/weight",
+        "The share of its weight that this instance asks for, as `agent` tells it",
+        |call| Ok(numbers::weight(call)),
+    ),
+    look("/openapi.json", "This interface, for programs", |_| {
+        Ok(Reply::new("application/json", openapi::TEXT))
+    }),
+    Route {
+        method: Method::GET,
+        path: "/v1/stream",
+        right: Right::Read,
+        summary: "The status once a second, as server-sent events",
+        answer: Answer::Later(live::stream),
+    },
+    operate(
+        Method::PATCH,
+        "/v1/info",
+        "Changes the process: `max_connections`",
+        write::patch_process,
+    ),
+    operate(
+        Method::PATCH,
+        "/v1/listeners/{listener}",
+        "Changes a listener: `max_connections`",
+        write::patch_listener,
+    ),
+    change(
+        Method::POST,
+        "/v1/pools/{pool}/endpoints",
+        "Adds an endpoint: `address`, and if wanted `name`, `weight`, `max_conn`, `priority`, `backup`, `order`",
+        write::add,
+    ),
+    change(
+        Method::DELETE,
+        ENDPOINT,
+        "Takes an endpoint out; what runs there finishes",
+        write::remove,
+    ),
+    change(
+        Method::POST,
+        "/v1/reload",
+        "Reads the configuration's file anew, and waits for the verdict",
+        write::reload,
+    ),
+    change(
+        Method::POST,
+        "/v1/upgrade",
+        "Lets a new process take over, and waits until it serves: `binary`, by default what this one was started as; `timeout_s`, by default 30",
+        upgrade::upgrade,
+    ),
+    operate(
+        Method::POST,
+        "/v1/overrides/revert",
+        "Back to what the file says: everything, a `pool`, or an `endpoint` of it",
+        write::revert,
+    ),
+    operate(
+        Method::POST,
+        "/v1/overrides/adopt",
+        "The lines to write into the configuration's file so that it says what holds",
+        write::adopt,
+    ),
+    operate(Method::POST, "/v1/counters/clear", "Counters begin at 0 again", write::clear_counters),
+    change(Method::POST, "/v1/stop", "Stops gracefully, as the signal TERM does", write::stop),
+    operate(
+        Method::PATCH,
+        ENDPOINT,
+        "Changes an endpoint: `order`, `weight`, `max_conn`",
+        write::patch,
+    ),
+];
+
+/// The number of slowest requests listed by default.
+const SLOW_TOLD: usize = 20;
+
+fn slow(call: &Call) -> Result<Reply, ApiError> {
+    let limit = match call.query("limit") {
+        None => SLOW_TOLD,
+        Some(text) => text
+            .parse()
+            .map_err(|_| ApiError::field("limit", format!("`{text}` is not a whole number")))?,
+    };
+    let slow = View::new(&call.context.sources).slowest(call.query("route"), limit);
+    let slow: Vec<_> = slow
+        .iter()
+        .map(|record| json!({"explanation": record.explain(), "request": &**record}))
+        .collect();
+    Ok(Reply::json(&json!({"slow": slow})))
+}
+
+fn events(call: &Call) -> Result<Reply, ApiError> {
+    let after = match call.query("after") {
+        None => 0,
+        Some(text) => text
+            .parse()
+            .map_err(|_| ApiError::field("after", format!("`{text}` is not an event's number")))?,
+    };
+    let mut events = call.context.operations().events();
+    events.retain(|event| event.number > after);
+    Ok(Reply::json(&json!({"events": events})))
+}
+
+/// The result of a look-up.
+pub(crate) enum Found {
+    /// The route, with the values of the braces in its path.
+    Route(&'static Route, Vec<String>),
+    /// The path exists, but only for these methods.
+    OtherMethods(Vec<&'static str>),
+    /// The path does not exist.
+    Nothing,
+}
+
+/// Looks a request's route up. HEAD counts as GET.
+pub(crate) fn find(method: &Method, path: &str) -> Found {
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    let mut others = Vec::new();
+    for route in ROUTES.iter().chain(PAGES) {
+        let Some(parameters) = parameters(route.path, path) else { continue };
+        if route.method == *method {
+            return Found::Route(route, parameters);
+        }
+        others.push(route.method.as_str());
+    }
+    if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
+}
+
+/// The values of the braces in `pattern`, if `path` matches it.
+fn parameters(pattern: &str, path: &str) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    let (mut wanted, mut there) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), there.next()) {
+            (None, None) => return Some(found),
+            (Some(wanted), Some(there)) if wanted.starts_with('{') && !there.is_empty() => {
+                found.push(decoded(there));
+            }
+            (Some(wanted), Some(there)) if wanted == there => {}
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: &Method, path: &str, expected: &str) {
+        let found = match find(method, path) {
+            Found::Route(route, parameters) => format!("{} {}", route.path, parameters.join(" ")),
+            Found::OtherMethods(methods) => methods.join(", "),
+            Found::Nothing => "nothing".to_owned(),
+        };
+        assert_eq!(found.trim_end(), expected, "{method} {path}");
+    }
+
+    #[test]
+    fn paths_lead_to_routes() {
+        check(&Method::GET, "/v1/info", "/v1/info");
+        check(&Method::HEAD, "/v1/info", "/v1/info");
+        check(&Method::POST, "/v1/info", "GET, PATCH");
+        check(&Method::GET, "/v1/info/", "nothing");
+        check(&Method::GET, "/v1/pools/app", "/v1/pools/{pool} app");
+        check(&Method::GET, "/v1/pools//queue", "nothing");
+        let socket = "/v1/pools/app/endpoints/unix:%2Frun%2Fapp.sock";
+        check(&Method::GET, socket, "/v1/pools/{pool}/endpoints/{endpoint} app unix:/run/app.sock");
+        check(&Method::GET, "/v1/pools/app/endpoints", "POST");
+        check(&Method::GET, "/", "/");
+        check(&Method::GET, "/pools/app/a%2Fb", "/pools/{pool}/{endpoint} app a/b");
+    }
+
+    #[test]
+    fn nothing_is_changed_by_looking() {
+        for route in ROUTES.iter().chain(PAGES) {
+            assert_eq!(route.method == Method::GET, route.right == Right::Read, "{}", route.path);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The state that all admin connections share: the operations on the running server, its status,
+//! the room for connections and streams, and the counts of refused requests.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use weir_stats::exposition::{AdminReport, Report};
+
+use crate::access::caller::{Caller, Right, Visitor};
+use crate::access::seats::{SeatCounts, Standing};
+use crate::status::history::History;
+use crate::status::sources::Sources;
+use weir_control::admin_port::Operations;
+use weir_control::logs::program_log::tell;
+
+/// The most streams at once.
+pub(crate) const STREAMS: usize = 16;
+
+/// The shortest time between two log lines about refused requests.
+const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);
+
+/// State shared by all admin connections.
+pub(crate) struct Context {
+    /// The sources of the status.
+    pub(crate) sources: Sources,
+    /// The points of the dashboard's charts.
+    pub(crate) history: History,
+    /// The permits of clients that listen to `/v1/stream`.
+    pub(crate) streams: Arc<Semaphore>,
+    /// The counts of admin connections that were closed or refused for lack of room.
+    pub(crate) seats: Arc<SeatCounts>,
+    /// The number of refused requests since they were last logged, and the time of that.
+    turned_away: Mutex<(u64, Option<Instant>)>,
+}
+
+impl Context {
+    pub(crate) fn new(operations: Arc<Operations>) -> Self {
+        Self {
+            sources: Sources::new(operations),
+            history: History::default(),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            seats: Arc::default(),
+            turned_away: Mutex::default(),
+        }
+    }
+
+    /// The operations on the running server.
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.sources.operations
+    }
+
+    /// A report about the process at this moment.
+    pub(crate) fn report(&self) -> Report {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let SeatCounts { closed, late, refused } = &*self.seats;
+        let admin =
+            AdminReport { closed: count(closed), late: count(late), refused: count(refused) };
+        Report { admin, ..self.sources.report() }
+    }
+
+    /// Restarts the displayed counters at 0; those of `/metrics` never decrease.
+    pub(crate) fn clear_counters(&self, who: &str) {
+        self.sources.sampler.clear();
+        self.operations().said("change", Some(who), "counters cleared");
+    }
+
+    /// Logs, at a limited rate, that requests with missing or wrong credentials are refused.
+    pub(crate) fn turned_away(&self, visitor: &Visitor) {
+        // A panic under the lock is a separate bug; the value is never left half changed.
+        let mut turned_away = self.turned_away.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, said) = &mut *turned_away;
+        *count += 1;
+        if said.is_some_and(|said| said.elapsed() < TURNED_AWAY_PAUSE) {
+            return;
+        }
+        *said = Some(Instant::now());
+        let count = std::mem::take(count);
+        drop(turned_away);
+        let more =
+            if count > 1 { format!(" ({} more left out)", count - 1) } else { String::new() };
+        tell(&format!("admin: turned away {}{more}", visitor.who));
+    }
+
+    /// Records that a caller's role did not allow a request.
+    ///
+    /// # Returns
+    /// The message for the caller.
+    pub(crate) fn denied(&self, caller: &Caller, request: &str, needed: Right) -> String {
+        let needed = needed.as_str();
+        if caller.standing == Standing::Known {
+            let what = format!("{request} takes the role {needed}");
+            self.operations().said("denied", Some(&caller.who), &what);
+        }
+        match caller.right {
+            Right::Read => {
+                format!(
+                    "nothing can be changed by you over this address: it is read_only, or your role is; this takes {needed}"
+                )
+            }
+            own => format!("your role is {}, and this takes {needed}", own.as_str()),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The buttons of a page without a script: a form with the fields of the API, and a redirect back
+//! to the page. Scripts use the API itself.
+
+use hyper::StatusCode;
+use hyper::header;
+use weir_config::model::{Change, EndpointOverride, Order};
+
+use super::response::sorry;
+use crate::http::call::{Call, Later};
+use crate::http::csrf;
+use crate::http::error::ApiError;
+use crate::http::query::query_of;
+use crate::http::reply::Reply;
+use weir_control::admin_port::Trial;
+
+/// Changes the order of an endpoint.
+pub(super) fn take(call: Call) -> Later {
+    Box::pin(async move {
+        // Browsers send the origin of a form; a client that sends none is a program and can use the
+        // API.
+        if !csrf::is_said(&call.headers) {
+            let message = "a form has to say where it stands (`Origin`): programs use PATCH of /v1/pools/{pool}/endpoints/{endpoint}";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+        }
+        let (pool, endpoint) = (call.parameter(0).to_owned(), call.parameter(1).to_owned());
+        let fields = query_of(&String::from_utf8_lossy(&call.body));
+        let order = match fields.as_slice() {
+            [(name, order)] if name == "order" => order.as_str(),
+            _ => "",
+        };
+        let order = match order {
+            "ready" => Order::Ready,
+            "draining" => Order::Draining,
+            "maintenance" => Order::Maintenance,
+            _ => {
+                return Ok(sorry(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "This is no order: ready, draining or maintenance.",
+                ));
+            }
+        };
+        let set = EndpointOverride { order: Some(order), ..EndpointOverride::default() };
+        let change = Change::Endpoint { pool, endpoint, set };
+        let done = call.context.operations().change(&call.caller.who, &change, Trial::Real).await;
+        Ok(match done.map_err(ApiError::from) {
+            Err(error) => sorry(error.status, &format!("This was not done: {}.", error.message)),
+            Ok(_) => Reply {
+                status: StatusCode::SEE_OTHER,
+                ..Reply::new("text/plain; charset=utf-8", "done\n")
+            }
+            .header(header::LOCATION, back_to(&call)),
+        })
+    })
+}
+
+/// The page with the button: this endpoint's own page or the overview.
+fn back_to(call: &Call) -> String {
+    let own = call.headers.get(header::REFERER).and_then(|value| value.to_str().ok());
+    let is_own = own.is_some_and(|referer| referer.split('/').nth(3) == Some("pools"));
+    if !is_own {
+        return "/".to_owned();
+    }
+    let part = super::page::encoded;
+    format!("/pools/{}/{}", part(call.parameter(0)), part(call.parameter(1)))
+}
