@@ -88,19 +88,20 @@ async fn serve(port: AdminPort) {
             tokio::task::spawn_local(sample(context.clone()));
             tokio::task::spawn_local(dashboard::sample(context.clone()));
         }
-        let shared = (context.clone(), connected);
-        tokio::task::spawn_local(accept(opening, shared, orders.clone()));
+        let accepting = accept(opening, context.clone(), connected, orders.clone());
+        tokio::task::spawn_local(accepting);
     }
 }
 
 async fn accept(
     AdminOpening { socket, life }: AdminOpening,
-    shared: (Arc<Context>, mpsc::Sender<()>),
+    context: Arc<Context>,
+    connected: mpsc::Sender<()>,
     mut orders: watch::Receiver<Accepting>,
 ) {
     let mut ended = life.clone();
     tokio::select! {
-        accepted = socket::accept(socket, shared, life) => if let Err(error) = accepted {
+        accepted = socket::accept(socket, context, connected, life) => if let Err(error) = accepted {
             tell(&format!("an admin address is not served: {error}"));
         },
         _ = orders.wait_for(|order| *order == Accepting::NoMore) => {}

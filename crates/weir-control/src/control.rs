@@ -109,7 +109,7 @@ struct Held {
 }
 
 impl Held {
-    fn new((file, files): (Config, Arc<FilesRead>), overrides: Overrides, names: Answers) -> Self {
+    fn new(file: Config, files: Arc<FilesRead>, overrides: Overrides, names: Answers) -> Self {
         let config = overrides.over(&file);
         let live = Arc::new(names.over(&config, &overrides));
         Self { file: Arc::new(file), files, config: Arc::new(config), live, names, overrides }
@@ -202,7 +202,7 @@ impl Control {
             plane,
             health,
             source,
-            held: Mutex::new(Held::new((file, Arc::new(parts.files_read)), overrides, names)),
+            held: Mutex::new(Held::new(file, Arc::new(parts.files_read), overrides, names)),
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
@@ -364,7 +364,7 @@ impl Control {
         let gone = gone.into_iter().map(|gone| {
             format!("runtime changes of {gone} are given up: the configuration has it no more")
         });
-        let mut report = self.swap(&mut turn, (file, overrides), Reading::Anew).await?;
+        let mut report = self.swap(&mut turn, file, overrides, Reading::Anew).await?;
         report.warnings.splice(0..0, gone);
         report.warnings.extend(self.files.keep(&self.overrides()).err());
         Ok(report)
@@ -385,7 +385,7 @@ impl Control {
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
         let file = Config::clone(&self.file());
-        self.swap(turn, (file, overrides), Reading::AsBefore).await
+        self.swap(turn, file, overrides, Reading::AsBefore).await
     }
 
     /// Applies the current results of name resolution, if they differ from those in effect.
@@ -398,22 +398,23 @@ impl Control {
         if turn.resolver.names().answers() == names || self.handover.is_stopping() {
             return Ok(());
         }
-        let what = (Config::clone(&file), overrides);
-        self.swap(&mut turn, what, Reading::AsBefore).await.map(drop)
+        let file = Config::clone(&file);
+        self.swap(&mut turn, file, overrides, Reading::AsBefore).await.map(drop)
     }
 
     /// Records runtime changes that have already taken effect.
     pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
         let mut held = self.held();
-        let what = (Config::clone(&held.file), Arc::clone(&held.files));
-        *held = Held::new(what, overrides, held.names.clone());
+        let (file, files) = (Config::clone(&held.file), Arc::clone(&held.files));
+        *held = Held::new(file, files, overrides, held.names.clone());
     }
 
     /// Replaces the configuration in effect.
     async fn swap(
         &self,
         turn: &mut Changing<'_>,
-        (file, overrides): (Config, Overrides),
+        file: Config,
+        overrides: Overrides,
         reading: Reading,
     ) -> Result<ReloadReport, String> {
         if self.handover.is_stopping() {
@@ -426,7 +427,7 @@ impl Control {
         let live = names.over(&config, &overrides);
         let (previous, process) = (self.snapshot(), self.process());
         // Steps that can fail come first.
-        let ready = self.make_ready(turn, (before, &config), reading)?;
+        let ready = self.make_ready(turn, before, &config, reading)?;
         let files = FilesRead::default();
         let known = (reading == Reading::AsBefore).then_some(&*held.files);
         let surroundings = Surroundings {
@@ -441,8 +442,8 @@ impl Control {
             warnings: compiled.warnings.clone(),
         };
         report.warnings.extend(diff::not_reloadable(before, &config));
-        report.changes.extend(files_changed(&held.live, &live, (&previous, &compiled.snapshot)));
-        let own_files = PreparedFiles::write((before, &config), &overrides)?;
+        report.changes.extend(files_changed(&held.live, &live, &previous, &compiled.snapshot));
+        let own_files = PreparedFiles::write(before, &config, &overrides)?;
         // Nothing fails from here on.
         self.files.commit(own_files);
         self.log_writer.commit(ready.logs);
@@ -460,16 +461,16 @@ impl Control {
             ));
         }
         let mut lines =
-            turn.listeners.follow(ready.listeners, &config, (&self.plane, &snapshot)).await;
+            turn.listeners.follow(ready.listeners, &config, &self.plane, &snapshot).await;
         lines.extend(ready.admin.into_iter().flat_map(|admin| turn.admin.follow(admin)));
         supervisor_client::hold(&self.sockets(turn));
         for line in lines {
             tell(&line);
         }
         turn.resolver.follow(prepared, &self.runtime);
-        turn.probes.follow(&live, process, (&self.health, &self.runtime));
+        turn.probes.follow(&live, process, &self.health, &self.runtime);
         self.health.forget_all_but(&snapshot);
-        *self.held() = Held::new((file, Arc::new(files)), overrides, names);
+        *self.held() = Held::new(file, Arc::new(files), overrides, names);
         Ok(report)
     }
 
@@ -478,7 +479,8 @@ impl Control {
     fn make_ready(
         &self,
         turn: &Changing<'_>,
-        (before, config): (&Config, &Config),
+        before: &Config,
+        config: &Config,
         reading: Reading,
     ) -> Result<Ready, String> {
         let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
@@ -519,7 +521,8 @@ impl Control {
 fn files_changed(
     before: &Config,
     after: &Config,
-    (previous, next): (&Snapshot, &Snapshot),
+    previous: &Snapshot,
+    next: &Snapshot,
 ) -> Vec<String> {
     let mut lines = Vec::new();
     let same: HashMap<&str, &Pool> =

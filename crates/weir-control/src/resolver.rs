@@ -118,8 +118,7 @@ impl Resolver {
                 let dns = dns.clone();
                 async move { dns.ask(&question).await }
             };
-            let watching =
-                watch((question.clone(), wait), ask, self.names.clone(), settings.clone());
+            let watching = watch(question.clone(), wait, ask, self.names.clone(), settings.clone());
             self.tasks.insert(question, runtime.spawn(watching).abort_handle());
         }
         for task in before.into_values() {
@@ -184,7 +183,8 @@ fn questions(config: &Config) -> Vec<Question> {
 
 /// Keeps one name resolved until the task is aborted.
 async fn watch<L, F>(
-    (question, first): (Question, Duration),
+    question: Question,
+    first: Duration,
     ask: L,
     names: Arc<Names>,
     settings: Settings,

@@ -110,7 +110,7 @@ impl Server {
         let inherited_state = inheritance::inherited_state().unwrap_or_default();
         inherited_state.apply(&process);
         let mut listeners = Listeners::default();
-        runtime.block_on(listeners.follow(opened.sockets, &config, (running.plane(), &snapshot)));
+        runtime.block_on(listeners.follow(opened.sockets, &config, running.plane(), &snapshot));
         let mut listening = listeners.listening();
         let (mut admin_listeners, openings) = AdminListeners::new();
         admin_listeners.follow(opened.admin_sockets);
@@ -122,11 +122,11 @@ impl Server {
         files.set_pid(opened.pid_file);
         let until_the_end = UntilTheEnd(files.clone());
         let credits = Arc::<Credits>::default();
-        let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
+        let agents = Agents::start(agent_sockets, &credits, &process, runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
         inherited_state.note(&process, &health, runtime.handle());
         let mut probes = Probes::default();
-        probes.follow(&live, &process, (&health, runtime.handle()));
+        probes.follow(&live, &process, &health, runtime.handle());
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
@@ -316,7 +316,8 @@ impl Server {
         let deadline = Instant::now() + patience;
         let finished = self.runtime.block_on(wait_for_end(
             &self.running,
-            (&mut self.signals, &self.operations),
+            &mut self.signals,
+            &self.operations,
             deadline,
         ));
         traffic::say_rest(self.running.process(), program_log::say);
@@ -366,7 +367,8 @@ enum Finished {
 /// Waits for the workers of a stop to end; they watch the deadline themselves.
 async fn wait_for_end(
     running: &Running,
-    (signals, operations): (&mut Signals, &Operations),
+    signals: &mut Signals,
+    operations: &Operations,
     mut deadline: Instant,
 ) -> Finished {
     let mut poll = interval(STOP_POLL);
@@ -408,8 +410,8 @@ fn requests_running(running: &Running) -> usize {
 /// Keeps the books of processor credits, whose messages are events.
 async fn keep_credits(credits: Arc<Credits>, operations: Arc<Operations>) {
     let note = |text| operations.keep(Event::now("credits", None, text));
-    let books = (credits, operations.process().clone());
-    credits::keep(books, || operations.config(), note).await;
+    let process = operations.process().clone();
+    credits::keep(credits, process, || operations.config(), note).await;
 }
 
 /// Applies each change of name resolution.

@@ -186,7 +186,7 @@ async fn make(
     let trial = if yes(call, "dry_run")? { Trial::Dry } else { Trial::Real };
     let mut moved = false;
     let still = |served: &Served| {
-        moved = place.is_some_and(|place| !matches(&call.headers, served, place));
+        moved = place.is_some_and(|(pool, name)| !matches(&call.headers, served, pool, name));
         if moved {
             let message = "it was changed by somebody else meanwhile: look again";
             return Err(Refusal::conflict("If-Match", message));
@@ -201,7 +201,7 @@ async fn make(
 }
 
 /// Returns true if the request has no `If-Match`, or one that matches the current state.
-fn matches(headers: &HeaderMap, served: &Served, (pool, name): (&str, &str)) -> bool {
+fn matches(headers: &HeaderMap, served: &Served, pool: &str, name: &str) -> bool {
     let Some(wanted) = headers.get(header::IF_MATCH) else { return true };
     let Ok(wanted) = wanted.to_str() else { return false };
     let endpoint = served.endpoint(pool, name);

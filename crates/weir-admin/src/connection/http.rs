@@ -55,9 +55,8 @@ pub(crate) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     stream.set_patience(IDLE_PATIENCE);
-    let service = service_fn(move |request| {
-        answer(request, context.clone(), (visitor.clone(), seat.clone()))
-    });
+    let service =
+        service_fn(move |request| answer(request, context.clone(), visitor.clone(), seat.clone()));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -71,7 +70,8 @@ pub(crate) async fn serve<S>(
 async fn answer(
     request: Request<Incoming>,
     context: Arc<Context>,
-    (visitor, seat): (Rc<Visitor>, Rc<Seat>),
+    visitor: Rc<Visitor>,
+    seat: Rc<Seat>,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let head = request.method() == Method::HEAD;
     let handled = handle(request, context, &visitor, &seat).await;

@@ -32,7 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// sender of `life` is dropped.
 pub(crate) async fn accept(
     socket: AdminSocket,
-    (context, connected): (Arc<Context>, mpsc::Sender<()>),
+    context: Arc<Context>,
+    connected: mpsc::Sender<()>,
     life: watch::Receiver<()>,
 ) -> io::Result<()> {
     let place: Rc<str> = socket.listening().place().into();

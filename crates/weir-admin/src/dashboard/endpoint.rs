@@ -31,8 +31,8 @@ pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {
         .text(age_ms(sight.ago_ms(endpoint.since_ms)))
         .markup("</small></h1>");
     standing(&mut html, sight, endpoint);
-    orders(&mut html, sight, (pool, endpoint));
-    facts(&mut html, sight, (pool, endpoint));
+    orders(&mut html, sight, pool, endpoint);
+    facts(&mut html, sight, pool, endpoint);
     phases(&mut html, "Time of its requests, last 10 s", &endpoint.traffic.recent);
     phases(&mut html, "Time of its requests, since counting began", &endpoint.traffic.times);
     counts(&mut html, endpoint);
@@ -91,7 +91,7 @@ fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     }
 }
 
-fn facts(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &EndpointStatus)) {
+fn facts(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus, endpoint: &EndpointStatus) {
     let traffic = &endpoint.traffic;
     let limit = endpoint.max_conn.map_or("no limit".to_owned(), |most| format!("at most {most}"));
     let place = match (endpoint.backup, endpoint.tier) {

@@ -38,11 +38,11 @@ pub(super) fn stream(call: Call) -> Later {
             _ => Page::Overview,
         };
         let right = call.caller.right;
-        begin(&call.context, |sender| tell(call.context.clone(), (page, right), sender))
+        begin(&call.context, |sender| tell(call.context.clone(), page, right, sender))
     })
 }
 
-async fn tell(context: Arc<Context>, (page, right): (Page, Right), sender: mpsc::Sender<Bytes>) {
+async fn tell(context: Arc<Context>, page: Page, right: Right, sender: mpsc::Sender<Bytes>) {
     let mut seconds = context.history.follow();
     let points = context.history.points();
     let first = if matches!(page, Page::Overview) { points } else { Vec::new() };
@@ -63,7 +63,7 @@ async fn tell(context: Arc<Context>, (page, right): (Page, Right), sender: mpsc:
         let Some(moment) = seconds.borrow_and_update().clone() else { continue };
         let mut text = String::new();
         if pause == 0 {
-            let main = main_of(&context, &moment, (&page, right));
+            let main = main_of(&context, &moment, &page, right);
             pause = pause_after(main.len());
             event(&mut text, "main", &main);
         } else {
@@ -79,7 +79,7 @@ async fn tell(context: Arc<Context>, (page, right): (Page, Right), sender: mpsc:
 }
 
 /// The contents of the page.
-fn main_of(context: &Context, moment: &Moment, (page, right): (&Page, Right)) -> String {
+fn main_of(context: &Context, moment: &Moment, page: &Page, right: Right) -> String {
     let sight = Sight::of(context, &moment.status, right);
     let main = match page {
         Page::Overview => overview::main(&sight),

@@ -24,7 +24,7 @@ pub(super) fn main(sight: &Sight<'_>) -> Html {
     summary(&mut html, sight.status);
     trouble(&mut html, sight);
     for (number, pool) in sight.status.pools.iter().enumerate() {
-        pool_section(&mut html, sight, (number, pool));
+        pool_section(&mut html, sight, number, pool);
     }
     listeners(&mut html, sight.status);
     limits(&mut html, sight.status);
@@ -173,7 +173,7 @@ fn trouble(html: &mut Html, sight: &Sight<'_>) {
     }
 }
 
-fn pool_section(html: &mut Html, sight: &Sight<'_>, (number, pool): (usize, &PoolStatus)) {
+fn pool_section(html: &mut Html, sight: &Sight<'_>, number: usize, pool: &PoolStatus) {
     html.markup("<section class=\"pool ").text(&pool.state).markup("\" id=\"").text(&pool.name);
     html.markup("\" data-find=\"").text(&pool.name).markup("\"><h2>").text(&pool.name);
     html.markup(" <small>").text(&pool.policy);
@@ -308,7 +308,8 @@ fn listeners(html: &mut Html, status: &Status) {
         of_limit(
             html,
             "connections",
-            (listener.connections as u64, listener.most_connections as u64),
+            listener.connections as u64,
+            listener.most_connections as u64,
             listener.max_connections.map(|most| most as u64),
         );
         figure(html, "accepted", count(listener.accepted));

@@ -45,7 +45,8 @@ pub(super) fn figure(html: &mut Html, label: &'static str, figure: impl Display)
 pub(super) fn of_limit(
     html: &mut Html,
     label: &'static str,
-    (now, most): (u64, u64),
+    now: u64,
+    most: u64,
     limit: Option<u64>,
 ) {
     html.markup("<td class=\"n load\" data-label=\"").markup(label);
@@ -120,7 +121,8 @@ pub(super) fn link_to(html: &mut Html, pool: &str, endpoint: &str) {
 pub(super) fn orders(
     html: &mut Html,
     sight: &Sight<'_>,
-    (pool, endpoint): (&PoolStatus, &EndpointStatus),
+    pool: &PoolStatus,
+    endpoint: &EndpointStatus,
 ) {
     if !sight.may_write() {
         return;

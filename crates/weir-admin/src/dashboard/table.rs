@@ -20,7 +20,7 @@ pub(super) fn pool(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus) {
     head(html, sight);
     html.markup("<tbody>");
     for endpoint in &pool.endpoints {
-        line(html, sight, (pool, endpoint));
+        line(html, sight, pool, endpoint);
     }
     html.markup("</tbody><tfoot>");
     sum(html, sight, pool);
@@ -56,7 +56,7 @@ fn head(html: &mut Html, sight: &Sight<'_>) {
     html.markup("</tr></thead>");
 }
 
-fn line(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &EndpointStatus)) {
+fn line(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus, endpoint: &EndpointStatus) {
     let word = endpoint.state.as_str();
     html.markup("<tr class=\"line ").text(word).markup("\" data-key=\"line ").text(&endpoint.name);
     html.markup("\" data-find=\"").text(&endpoint.name).markup(" ");
@@ -71,8 +71,8 @@ fn line(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &End
     html.markup("<span class=\"since\">")
         .text(age_ms(sight.ago_ms(endpoint.since_ms)))
         .markup("</span></td>");
-    let in_flight = (u64::from(endpoint.in_flight), u64::from(endpoint.most_in_flight));
-    of_limit(html, "in flight", in_flight, endpoint.max_conn.map(u64::from));
+    let (now, most) = (u64::from(endpoint.in_flight), u64::from(endpoint.most_in_flight));
+    of_limit(html, "in flight", now, most, endpoint.max_conn.map(u64::from));
     figure(html, "queue", count(u64::from(endpoint.queued)));
     requests(html, &endpoint.traffic, endpoint.failed());
     figure(html, "idle", count(u64::from(endpoint.idle_connections)));
@@ -81,7 +81,7 @@ fn line(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &End
     percentiles(html, &endpoint.traffic);
     if sight.may_write() {
         html.markup("<td class=\"o\">");
-        orders(html, sight, (pool, endpoint));
+        orders(html, sight, pool, endpoint);
         html.markup("</td>");
     }
     html.markup("</tr>");
@@ -170,12 +170,13 @@ fn sum(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus) {
     of_limit(
         html,
         "in flight",
-        (pool.in_flight, pool.most_in_flight),
+        pool.in_flight,
+        pool.most_in_flight,
         limit.sum::<Option<u64>>().filter(|limit| *limit > 0),
     );
     match pool.queue {
         None => figure(html, "queue", "–"),
-        Some(queue) => of_limit(html, "queue", (queue.now, queue.longest), Some(queue.max)),
+        Some(queue) => of_limit(html, "queue", queue.now, queue.longest, Some(queue.max)),
     }
     let failed = pool.endpoints.iter().map(EndpointStatus::failed).sum();
     requests(html, &pool.traffic, failed);

@@ -147,8 +147,8 @@ impl Asked<'_> {
                 Ok(pools.fold("# name\n".to_owned(), |text, pool| text + &pool.name + "\n"))
             }
             ["errors", rest @ ..] => {
-                let captured = self.context.operations().served().process.captures.read();
-                Ok(errors(&status(&self.context.sources), &captured, rest))
+                let (count, captured) = self.context.operations().served().process.captures.read();
+                Ok(errors(&status(&self.context.sources), count, &captured, rest))
             }
             ["version"] => Ok(env!("CARGO_PKG_VERSION").to_owned()),
             ["cli", "level"] => Ok(match self.caller.right {

@@ -17,7 +17,8 @@ const LINE: usize = 70;
 /// The list of all errors, or of those that `show errors [NAME|NUMBER] [request|response]` selects.
 pub(super) fn errors(
     status: &Status,
-    (count, captured): &(u64, Vec<Captured>),
+    count: u64,
+    captured: &[Captured],
     options: &[&str],
 ) -> String {
     let mut text = format!("Total events captured on [{}] : {count}\n", moment(SystemTime::now()));

@@ -69,7 +69,7 @@ pub(super) fn rows(status: &Status, choice: &Choice) -> Vec<Row> {
     }
     for pool in &status.pools {
         for (endpoint, server) in pool.endpoints.iter().zip(1..) {
-            rows.push(server_row(status, pool, (endpoint, number, server)));
+            rows.push(server_row(status, pool, endpoint, number, server));
         }
         rows.push(backend(status, pool, number));
         number += 1;
@@ -79,7 +79,7 @@ pub(super) fn rows(status: &Status, choice: &Choice) -> Vec<Row> {
 }
 
 fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> Row {
-    let mut row = Row::new(Kind::Frontend, (number, 0), (&listener.name, "FRONTEND"));
+    let mut row = Row::new(Kind::Frontend, number, 0, &listener.name, "FRONTEND");
     let limit = listener.max_connections.unwrap_or(status.info.max_connections);
     let (own, accepted_now) = (&listener.traffic, listener.accepted_per_second as u64);
     row.set("scur", listener.connections as u64);
@@ -167,9 +167,11 @@ fn of_causes(traffic: &Traffic, causes: &[&str]) -> u64 {
 fn server_row(
     status: &Status,
     pool: &PoolStatus,
-    (endpoint, number, server): (&EndpointStatus, u64, u64),
+    endpoint: &EndpointStatus,
+    number: u64,
+    server: u64,
 ) -> Row {
-    let mut row = Row::new(Kind::Server, (number, server), (&pool.name, &endpoint.name));
+    let mut row = Row::new(Kind::Server, number, server, &pool.name, &endpoint.name);
     traffic(&mut row, &endpoint.traffic);
     upstream(&mut row, &endpoint.traffic);
     let active = !endpoint.backup && endpoint.tier == 0;
@@ -246,7 +248,7 @@ pub(super) fn check_health(endpoint: &EndpointStatus) -> u32 {
 }
 
 fn backend(status: &Status, pool: &PoolStatus, number: u64) -> Row {
-    let mut row = Row::new(Kind::Backend, (number, 0), (&pool.name, "BACKEND"));
+    let mut row = Row::new(Kind::Backend, number, 0, &pool.name, "BACKEND");
     if let Some(queue) = pool.queue {
         row.set("qcur", queue.now);
         row.set("qmax", queue.longest);

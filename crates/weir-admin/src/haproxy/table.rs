@@ -101,10 +101,10 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(kind: Kind, (proxy, server): (u64, u64), names: (&str, &str)) -> Self {
+    pub(super) fn new(kind: Kind, proxy: u64, server: u64, pxname: &str, svname: &str) -> Self {
         let mut row = Self { kind, proxy, server, cells: vec![None; COLUMNS.len()] };
-        row.set("pxname", names.0);
-        row.set("svname", names.1);
+        row.set("pxname", pxname);
+        row.set("svname", svname);
         row.set("pid", 1);
         row.set("iid", proxy);
         row.set("sid", server);
@@ -188,7 +188,7 @@ pub(super) fn stat_json(rows: &[Row]) -> String {
             let mut field = json!({
                 "objType": row.kind.word(), "proxyId": row.proxy, "id": row.server,
             });
-            described(&mut field, (index, column.name), column.tags, &cell.json(column.kind));
+            described(&mut field, index, column.name, column.tags, &cell.json(column.kind));
             field
         };
         row.filled().map(field).collect()
@@ -228,8 +228,8 @@ pub(super) fn typed_lines(fields: &[Field]) -> String {
 pub(super) fn info_json(fields: &[Field]) -> String {
     let field = |field: &Field| {
         let mut value = json!({});
-        let place = (field.position, field.name);
-        described(&mut value, place, field.tags, &field.value.json(field.kind));
+        let json = field.value.json(field.kind);
+        described(&mut value, field.position, field.name, field.tags, &json);
         value
     };
     let list: Value = fields.iter().map(field).collect();
@@ -237,7 +237,7 @@ pub(super) fn info_json(fields: &[Field]) -> String {
 }
 
 /// Adds what HAProxy's JSON has for every field: its position, its tags as words, its value.
-fn described(field: &mut Value, (position, name): (usize, &str), tags: &str, value: &Value) {
+fn described(field: &mut Value, position: usize, name: &str, tags: &str, value: &Value) {
     let mut tags = tags.chars();
     field["field"] = json!({"pos": position, "name": name});
     field["processNum"] = json!(1);

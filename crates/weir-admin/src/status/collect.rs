@@ -221,7 +221,7 @@ impl<'a> View<'a> {
         let place = of.and_then(|_| self.served.endpoint(pool, name)).map(|own| own.name.clone());
         let name = place.as_deref().unwrap_or(name);
         let (pool, index) = self.snapshot().endpoint(pool, name)?;
-        self.endpoint(index, (pool, self.live(pool)?), &self.counted())
+        self.endpoint(index, pool, self.live(pool)?, &self.counted())
     }
 
     /// A pool's configuration, with servers in place of names.
@@ -235,7 +235,7 @@ impl<'a> View<'a> {
         let given_up = counted.given_up(&pool.name, None);
         let mark = self.look().marks.of(&Marked::Pool(pool.name.to_string()));
         let endpoints: Vec<EndpointStatus> = (0..pool.endpoints.len())
-            .filter_map(|endpoint| self.endpoint(endpoint, (pool, config), counted))
+            .filter_map(|endpoint| self.endpoint(endpoint, pool, config, counted))
             .collect();
         let usable =
             endpoints.iter().filter(|endpoint| live::is_usable(pool, endpoint.state)).count();
@@ -271,7 +271,8 @@ impl<'a> View<'a> {
     fn endpoint(
         &self,
         index: usize,
-        (pool, config): (&UpstreamPool, &model::Pool),
+        pool: &UpstreamPool,
+        config: &model::Pool,
         counted: &Counted<'_>,
     ) -> Option<EndpointStatus> {
         let live = pool.endpoints.get(index)?;
@@ -281,7 +282,7 @@ impl<'a> View<'a> {
         let now_us = self.process().balance_clock(self.now);
         let state = live::state(counts, now_us);
         let names = names_of(written, own);
-        let (since, event) = self.standing((pool, live), &names, state);
+        let (since, event) = self.standing(pool, live, &names, state);
         let checked = config.check.is_some() && own.check != EndpointCheck::Off;
         let ejected_until = counts.is_ejected(now_us).then(|| {
             let left = Duration::from_micros(counts.ejected_until().saturating_sub(now_us));
@@ -373,7 +374,8 @@ impl<'a> View<'a> {
     /// one did.
     fn standing(
         &self,
-        (pool, endpoint): (&UpstreamPool, &UpstreamEndpoint),
+        pool: &UpstreamPool,
+        endpoint: &UpstreamEndpoint,
         names: &[String],
         state: State,
     ) -> (SystemTime, Option<HealthEvent>) {
@@ -445,7 +447,7 @@ impl<'a> View<'a> {
         let live = self.snapshot().pool(pool)?;
         let now_us = self.process().balance_clock(Instant::now());
         let patience = live.queue.as_ref().map_or(0, |queue| queue.timeout.as_micros() as u64);
-        let one = |waiting| self.waiting(live, waiting, (now_us, patience));
+        let one = |waiting| self.waiting(live, waiting, now_us, patience);
         Some(live.balancer.waiting().into_iter().map(one).collect())
     }
 
@@ -453,7 +455,8 @@ impl<'a> View<'a> {
         &self,
         pool: &UpstreamPool,
         waiting: Waiting,
-        (now_us, patience_us): (u64, u64),
+        now_us: u64,
+        patience_us: u64,
     ) -> WaitingStatus {
         let waited_us = now_us.saturating_sub(waiting.since_us);
         let endpoint = waiting.bound.and_then(|index| pool.endpoints.get(index));

@@ -60,8 +60,10 @@ impl fmt::Display for Changed {
 /// The differences between two configurations that differ in runtime changes only: as they are
 /// configured, and as they are served with addresses in place of names.
 pub(crate) fn between(
-    (before, after): (&Config, &Config),
-    (live_before, live_after): (&Config, &Config),
+    before: &Config,
+    after: &Config,
+    live_before: &Config,
+    live_after: &Config,
 ) -> Vec<Changed> {
     let mut list = configured(before, after);
     let whole = list.len();
@@ -72,7 +74,7 @@ pub(crate) fn between(
             let of = own.endpoints.iter().find_map(|own| Addressed::of(own, new));
             let Some(of) = of.filter(|_| old.name == new.name) else { continue };
             let before = of_pool.len();
-            endpoints(own, (old, new), &mut of_pool);
+            endpoints(own, old, new, &mut of_pool);
             // A change of the whole name is listed only once.
             let said = |one: &Changed| {
                 list[..whole].iter().any(|all| {
@@ -116,7 +118,7 @@ fn pools(before: &Pool, after: &Pool, list: &mut Vec<Changed>) {
     };
     for old in &before.endpoints {
         if let Some(new) = find(after, &old.name) {
-            endpoints(after, (old, &new), list);
+            endpoints(after, old, &new, list);
         } else {
             let gone = Changed::new("server", Some(server_line(old)), None);
             list.push(gone.of_endpoint(before, old));
@@ -130,7 +132,7 @@ fn pools(before: &Pool, after: &Pool, list: &mut Vec<Changed>) {
     }
 }
 
-fn endpoints(pool: &Pool, (old, new): (&Endpoint, &Endpoint), list: &mut Vec<Changed>) {
+fn endpoints(pool: &Pool, old: &Endpoint, new: &Endpoint, list: &mut Vec<Changed>) {
     let mut note = |field: &str, before: String, after: String| {
         if before != after {
             let changed = Changed::new(field, Some(before), Some(after));

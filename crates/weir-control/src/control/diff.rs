@@ -67,10 +67,10 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
         listeners
     };
     let admin = |config: &Config| config.admin.iter().map(by_address).collect::<Vec<_>>();
-    things("admin", (&admin(before), &admin(after)), &mut lines);
-    things("pool", (&list(&before.pools), &list(&after.pools)), &mut lines);
-    things("listener", (&named(before), &named(after)), &mut lines);
-    things("log", (&list(&before.logs), &list(&after.logs)), &mut lines);
+    things("admin", &admin(before), &admin(after), &mut lines);
+    things("pool", &list(&before.pools), &list(&after.pools), &mut lines);
+    things("listener", &named(before), &named(after), &mut lines);
+    things("log", &list(&before.logs), &list(&after.logs), &mut lines);
     lines
 }
 
@@ -136,7 +136,7 @@ fn name_of(value: &Value) -> Option<&str> {
     value.get("name")?.as_str()
 }
 
-fn things(kind: &str, (before, after): (&[Value], &[Value]), lines: &mut Vec<String>) {
+fn things(kind: &str, before: &[Value], after: &[Value], lines: &mut Vec<String>) {
     let (old, new) = (by_name(before), by_name(after));
     for name in before.iter().filter_map(name_of).filter(|name| !new.contains_key(name)) {
         lines.push(format!("{kind} {name} removed"));

@@ -255,14 +255,14 @@ impl Operations {
         still(&served)?;
         let after = before.with(&served.file, &served.meant(change)?)?;
         let (config, live) = (after.over(&served.file), self.control.live_with(&after));
-        let changed = between((&served.config, &config), (&served.live, &live));
+        let changed = between(&served.config, &config, &served.live, &live);
         let workers = served.process.loads.len();
         if trial == Trial::Dry {
             let lasts = self.lasts(None);
             return Ok(Outcome { changed, dry_run: true, workers, lasts });
         }
         if changed.iter().all(Changed::is_live) {
-            put(&served, (&config, &live));
+            put(&served, &config, &live);
             self.control.note_applied(&turn, after.clone());
         } else {
             let applied = self.control.apply(&mut turn, after.clone()).await;
@@ -377,7 +377,7 @@ impl Operations {
 
 /// Applies a configuration that differs only in values that the live state takes directly; workers
 /// share that state.
-fn put(served: &Served, (config, live): (&Config, &Config)) {
+fn put(served: &Served, config: &Config, live: &Config) {
     let process = &served.process;
     let now_us = process.balance_clock(Instant::now());
     for (before, after) in served.live.pools.iter().zip(&live.pools) {

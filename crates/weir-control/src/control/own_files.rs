@@ -61,7 +61,8 @@ impl PreparedFiles {
     /// One sentence; nothing has changed then, except that a new state file may hold the runtime
     /// changes.
     pub(crate) fn write(
-        (before, after): (&Config, &Config),
+        before: &Config,
+        after: &Config,
         overrides: &Overrides,
     ) -> Result<Self, String> {
         let state = |path: &Path| {

@@ -72,13 +72,14 @@ impl Agents {
     /// Serves on these sockets.
     pub(crate) fn start(
         sockets: Vec<AgentSocket>,
-        told: (&Arc<Credits>, &Arc<Process>),
+        credits: &Arc<Credits>,
+        process: &Arc<Process>,
         runtime: &Handle,
     ) -> Self {
         let start = |socket: AgentSocket| {
-            let told = (told.0.clone(), told.1.clone());
+            let (credits, process) = (credits.clone(), process.clone());
             let serve = async move {
-                if let Err(error) = serve(socket.socket, told).await {
+                if let Err(error) = serve(socket.socket, credits, process).await {
                     tell(&format!("an agent address is not served: {error}"));
                 }
             };
@@ -103,7 +104,8 @@ pub fn line(credits: &Credits, process: &Process) -> String {
 
 async fn serve(
     socket: BoundSocket,
-    (credits, process): (Arc<Credits>, Arc<Process>),
+    credits: Arc<Credits>,
+    process: Arc<Process>,
 ) -> io::Result<()> {
     let own = socket.socket.try_clone()?;
     let places = Arc::new(Semaphore::new(ASKING));

@@ -71,7 +71,8 @@ impl Credits {
 /// Keeps the books as long as the configuration, which `config` returns, asks for it. `note` gets
 /// the messages for the operator once they are logged.
 pub(crate) async fn keep(
-    (credits, process): (Arc<Credits>, Arc<Process>),
+    credits: Arc<Credits>,
+    process: Arc<Process>,
     config: impl Fn() -> Arc<Config>,
     note: impl Fn(String),
 ) {
@@ -120,10 +121,10 @@ impl Keeping {
             keeper
         } else {
             let before = settings.file.as_deref().and_then(kept::read);
-            Keeper::new(settings, (used, at_us), before)
+            Keeper::new(settings, used, at_us, before)
         };
         let keeper = self.keeper.insert(keeper);
-        let look = keeper.look((used, at_us), self.process.open_connections());
+        let look = keeper.look(used, at_us, self.process.open_connections());
         self.process.connections.squeeze(look.cap);
         self.credits.publish(Some(look.report));
         let told = look.told.map(|(severity, text)| {
@@ -166,7 +167,7 @@ struct Look {
 }
 
 impl Keeper {
-    fn new(settings: CpuCredits, (used, at_us): (Used, u64), before: Option<KeptBooks>) -> Self {
+    fn new(settings: CpuCredits, used: Used, at_us: u64, before: Option<KeptBooks>) -> Self {
         let bucket = bucket(&settings, used.cores);
         let (balance, trust) = match (settings.balance, before) {
             (Some(balance), _) => (balance, Trust::Known),
@@ -202,7 +203,7 @@ impl Keeper {
     }
 
     /// Enters a reading; `open` is the number of open client connections.
-    fn look(&mut self, (used, at_us): (Used, u64), open: usize) -> Look {
+    fn look(&mut self, used: Used, at_us: u64, open: usize) -> Look {
         self.books.enter(reading(used, at_us));
         let seconds = at_us.saturating_sub(self.looked_us) as f64 / 1e6;
         self.looked_us = at_us;
@@ -216,9 +217,9 @@ impl Keeper {
             None
         };
         Look {
-            report: self.report((forecast, rate), cap),
+            report: self.report(forecast, rate, cap),
             cap,
-            told: told.map(|level| (severity(level), self.words(level, (forecast, rate)))),
+            told: told.map(|level| (severity(level), self.words(level, forecast, rate))),
         }
     }
 
@@ -247,11 +248,7 @@ impl Keeper {
         self.admission.follow(self.share, open, seconds)
     }
 
-    fn report(
-        &self,
-        (forecast, rate): (Forecast, Option<Rate>),
-        cap: Option<usize>,
-    ) -> CreditsReport {
+    fn report(&self, forecast: Forecast, rate: Option<Rate>, cap: Option<usize>) -> CreditsReport {
         let seconds = match forecast {
             Forecast::Exhausted { in_us } => Some((in_us / 1e6) as u64),
             Forecast::Empty => Some(0),
@@ -281,7 +278,7 @@ impl Keeper {
     }
 
     /// The message to the operator, with the possible remedies.
-    fn words(&self, level: Level, (forecast, rate): (Forecast, Option<Rate>)) -> String {
+    fn words(&self, level: Level, forecast: Forecast, rate: Option<Rate>) -> String {
         let (left, earned) = (self.books.balance(), self.books.bucket().earned_cores);
         let used = rate.map_or(0.0, |rate| rate.used);
         let wanted = rate.map_or(0.0, Rate::wanted);

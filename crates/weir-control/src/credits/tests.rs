@@ -23,7 +23,7 @@ fn medium() -> CpuCredits {
 impl World {
     fn new(settings: CpuCredits) -> Self {
         let used = Used { busy_us: 0, steal_us: 0, cores: 2, uptime_us: 0 };
-        let keeper = Keeper::new(settings, (used, 0), None);
+        let keeper = Keeper::new(settings, used, 0, None);
         Self { keeper, used, at_us: 0, said: Vec::new(), last: None }
     }
 
@@ -37,7 +37,7 @@ impl World {
             self.used.uptime_us += 1_000_000;
             self.used.busy_us += (used * 1e6).round() as u64;
             self.used.steal_us += ((wanted - used) * 1e6).round() as u64;
-            let look = self.keeper.look((self.used, self.at_us), 1_000);
+            let look = self.keeper.look(self.used, self.at_us, 1_000);
             let minute = self.at_us / 60_000_000;
             self.said.extend(look.told.map(|(severity, text)| (minute, severity, text)));
             self.last = Some(look.report);
@@ -117,7 +117,7 @@ fn books_that_are_refuted_lower_nothing_and_that_is_said() {
     for _ in 0..3_600 {
         world.at_us += 1_000_000;
         world.used.busy_us += 1_600_000;
-        let look = world.keeper.look((world.used, world.at_us), 1_000);
+        let look = world.keeper.look(world.used, world.at_us, 1_000);
         world.said.extend(look.told.map(|(severity, text)| (0, severity, text)));
         world.last = Some(look.report);
     }
@@ -150,12 +150,12 @@ fn a_reload_keeps_what_was_saved_up_unless_it_says_what_that_is() {
 fn without_a_balance_it_begins_with_what_was_kept_or_an_estimate() {
     let settings = || CpuCredits { balance: None, ..medium() };
     let used = Used { busy_us: 1_800_000_000, steal_us: 0, cores: 2, uptime_us: 3_600_000_000 };
-    let guessed = Keeper::new(settings(), (used, 0), None);
+    let guessed = Keeper::new(settings(), used, 0, None);
     assert!((guessed.books.balance() - (60.0 + 24.0 - 30.0)).abs() < 1e-9);
     assert_eq!(guessed.books.trust(), Trust::Estimated);
     let earlier = Used { busy_us: 0, uptime_us: 0, ..used };
     let before = KeptBooks::new(200.0, Trust::Known, earlier);
-    let kept = Keeper::new(settings(), (used, 0), Some(before));
+    let kept = Keeper::new(settings(), used, 0, Some(before));
     assert!((kept.books.balance() - (200.0 + 24.0 - 30.0)).abs() < 1e-9);
     assert_eq!(kept.books.trust(), Trust::Known);
 }

@@ -117,7 +117,8 @@ impl Listeners {
         &mut self,
         Prepared { sockets: mut prepared, made }: Prepared,
         config: &Config,
-        (plane, snapshot): (&DataPlane, &Snapshot),
+        plane: &DataPlane,
+        snapshot: &Snapshot,
     ) -> Vec<String> {
         let mut before = std::mem::take(&mut self.0);
         let mut lines = Vec::new();

@@ -130,7 +130,8 @@ impl Offer {
     /// Makes an offer of a connection; its request bytes follow the message.
     pub(crate) fn new(
         number: u64,
-        (listener, addresses): (&str, &[ListenAddress]),
+        listener: &str,
+        addresses: &[ListenAddress],
         moved: &Moved,
         clock: &MachineClock,
     ) -> Self {
@@ -223,7 +224,7 @@ mod tests {
         let address = ListenAddress::Socket("127.0.0.1:80".parse().unwrap());
         let at = [address, ListenAddress::Unix { path: "/run/a.sock".into(), mode: None }];
         let all = vec![Moved::new(None, 0, (clock.instant, clock.instant)), waiting(clock.instant)];
-        let offer = |(number, moved)| Offer::new(number, (":80", &at), moved, clock);
+        let offer = |(number, moved)| Offer::new(number, ":80", &at, moved, clock);
         (Message::Offer((7..).zip(&all).map(offer).collect()), all)
     }
 

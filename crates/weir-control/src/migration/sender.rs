@@ -192,8 +192,8 @@ impl Sender {
             room = room.saturating_sub(need);
             let number = self.next_number;
             self.next_number += 1;
-            let at = (&*listener.name, listener.addresses.as_slice());
-            offers.push(Offer::new(number, at, &connection.moved, &self.clock));
+            let (name, addresses) = (&listener.name, &listener.addresses);
+            offers.push(Offer::new(number, name, addresses, &connection.moved, &self.clock));
             batch.push((number, connection));
         }
         let sent = self.send(&Message::Offer(offers), &batch).await;

@@ -201,7 +201,7 @@ impl Watch {
                 drop((own, kept));
                 self.become_child();
                 let held = std::mem::take(&mut self.held);
-                supervisor_client::connect((channel, alive.into()), process, held);
+                supervisor_client::connect(channel, alive.into(), process, held);
                 Ok(Forked::Child)
             }
             child => {

@@ -111,7 +111,7 @@ pub(crate) fn confirmation() -> String {
 
 /// Connects this process, which was just forked, to its supervisor, which passes on the sockets
 /// that it held.
-pub(crate) fn connect((channel, alive): (OwnedFd, OwnedFd), process: u32, held: Vec<Held>) {
+pub(crate) fn connect(channel: OwnedFd, alive: OwnedFd, process: u32, held: Vec<Held>) {
     *locked(&SUPERVISOR) = Some(Arc::new(Supervisor { channel, alive, process }));
     *locked(&HELD) = held;
 }

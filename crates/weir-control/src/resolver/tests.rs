@@ -58,7 +58,7 @@ async fn play(script: Script) -> (Vec<u64>, Vec<Answers>) {
         }
     };
     let watching =
-        watch((question("app.test"), Duration::ZERO), ask, names.clone(), Settings::default());
+        watch(question("app.test"), Duration::ZERO, ask, names.clone(), Settings::default());
     let both = async { tokio::join!(watching, listening) };
     assert!(timeout(Duration::from_hours(5), both).await.is_err());
     (seconds.into_inner().unwrap(), told.into_inner().unwrap())
@@ -105,7 +105,7 @@ async fn a_name_that_changes_for_ever_leaves_nothing_behind() {
         async { Ok(Answer { found, ttl: Duration::ZERO }) }
     };
     let settings = Settings { valid: Some(Duration::from_millis(100)), ..Settings::default() };
-    let watching = watch((question("app.test"), Duration::ZERO), ask, names.clone(), settings);
+    let watching = watch(question("app.test"), Duration::ZERO, ask, names.clone(), settings);
     assert!(timeout(Duration::from_hours(1), watching).await.is_err());
     assert!(count.into_inner() > 30_000);
     let config = "listen :80 -> app; pool app { server app.test:80; }";

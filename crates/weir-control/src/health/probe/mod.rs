@@ -65,7 +65,8 @@ impl Probes {
         &mut self,
         config: &Config,
         process: &Arc<Process>,
-        (log, runtime): (&Arc<HealthLog>, &Handle),
+        log: &Arc<HealthLog>,
+        runtime: &Handle,
     ) -> usize {
         let snapshot = process.snapshot();
         let mut before = std::mem::take(&mut self.0);
@@ -87,7 +88,7 @@ impl Probes {
                         .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
                 });
                 let target = settings.check.as_ref();
-                let target = target.and_then(|check| Target::new(check, (settings, own), tls));
+                let target = target.and_then(|check| Target::new(check, settings, own, tls));
                 let Some((target, asks)) = target.zip(asks) else {
                     unprobed(process, pool, index);
                     continue;
@@ -150,7 +151,7 @@ enum Question {
 }
 
 impl Target {
-    fn new(check: &Check, (settings, own): (&Pool, &Endpoint), tls: Option<Tls>) -> Option<Self> {
+    fn new(check: &Check, settings: &Pool, own: &Endpoint, tls: Option<Tls>) -> Option<Self> {
         let place = match &own.check {
             EndpointCheck::Own => Place::Own(check.port),
             EndpointCheck::At(EndpointAddress::Socket(address)) => {

@@ -31,7 +31,7 @@ fn target(check: &str, address: SocketAddr) -> Target {
     let text = format!("pool app {{ server {address}; check {check}; }} listen :80 -> app;");
     let config = weir_config::parse_str("test", &text).unwrap_or_else(|error| panic!("{error}"));
     let pool = &config.config.pools[0];
-    Target::new(pool.check.as_ref().unwrap(), (pool, &pool.endpoints[0]), None).unwrap()
+    Target::new(pool.check.as_ref().unwrap(), pool, &pool.endpoints[0], None).unwrap()
 }
 
 /// Probes a server with this behaviour; returns the request and the result.
