@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use weir_control::admin_port::Operations;
+use weir_control::logs::program_log::tell;
 use weir_stats::exposition::{AdminReport, Report};
 
 use crate::access::caller::{Caller, Right, Visitor};
 use crate::access::seats::{SeatCounts, Standing};
 use crate::status::history::History;
 use crate::status::sources::Sources;
-use weir_control::admin_port::Operations;
-use weir_control::logs::program_log::tell;
 
 /// The most streams at once.
 pub(crate) const STREAMS: usize = 16;

@@ -28,13 +28,12 @@ use std::thread;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
+use weir_control::admin_port::{Accepting, AdminOpening, AdminPort};
+use weir_control::logs::program_log::tell;
 
 use connection::socket;
 use context::Context;
-use status::past::SAMPLE;
-use weir_control::admin_port::AdminOpening;
-use weir_control::admin_port::{Accepting, AdminPort};
-use weir_control::logs::program_log::tell;
+use status::sampler::SAMPLE;
 
 pub use client_tls::{ClientFiles, client_connection};
 

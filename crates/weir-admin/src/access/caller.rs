@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use weir_control::admin_port::{Token, is_owner};
+
 use super::seats::Standing;
 pub(crate) use weir_control::admin_port::Right;
-use weir_control::admin_port::Token;
-use weir_control::admin_port::is_owner;
 
 /// The other end of a connection, before a request shows credentials.
 pub(crate) struct Visitor {

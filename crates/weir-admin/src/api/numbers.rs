@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::header;
 use serde_json::{Map, Value, json};
+use weir_control::admin_port::agent_line;
 use weir_stats::exposition::{Format, Report, expose, lines_by_worker};
 use weir_stats::interchange::{self, Interval, Wanted};
 use weir_stats::numbers::{Distribution, Figures, Phase, PhaseDistributions};
@@ -14,7 +15,6 @@ use crate::http::call::Call;
 use crate::http::error::ApiError;
 use crate::http::reply::Reply;
 use crate::status::collect::host_name;
-use weir_control::admin_port::agent_line;
 
 /// The most lines of metrics with separate workers; some 40 MB.
 const MAX_LINES_BY_WORKER: usize = 250_000;

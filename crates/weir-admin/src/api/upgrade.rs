@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
+use weir_control::admin_port::{NotUpgraded, Successor, UPGRADE_PATIENCE};
 
 use super::write::{object, text, unknown_field, yes};
 use crate::http::call::{Call, Later};
 use crate::http::error::ApiError;
 use crate::http::reply::Reply;
-use weir_control::admin_port::{NotUpgraded, Successor, UPGRADE_PATIENCE};
 
 /// The longest patience that a caller may ask for.
 const LONGEST: Duration = Duration::from_secs(100);

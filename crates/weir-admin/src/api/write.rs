@@ -7,6 +7,7 @@ use hyper::header::{self, HeaderMap};
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal};
+use weir_control::admin_port::{Outcome, Served, Trial};
 
 use crate::http::call::{Call, Later};
 use crate::http::error::ApiError;
@@ -14,8 +15,6 @@ use crate::http::reply::Reply;
 use crate::status::EndpointStatus;
 use crate::status::collect::View;
 use crate::status::sources::Sources;
-use weir_control::admin_port::Served;
-use weir_control::admin_port::{Outcome, Trial};
 
 /// `PATCH` of an endpoint.
 pub(crate) fn patch(call: Call) -> Later {

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_rustls::rustls::ServerConnection;
 use weir_config::model::AdminListener;
+use weir_control::admin_port::{AdminSocket, Keys, LAST_WORDS};
 use weir_proxy::tls::certificate_names;
 
 use super::http;
@@ -21,9 +22,6 @@ use crate::access::seats::{PROOF_PATIENCE, Seats, Standing};
 use crate::context::Context;
 use crate::haproxy;
 use crate::stream::AdminStream;
-use weir_control::admin_port::AdminSocket;
-use weir_control::admin_port::Keys;
-use weir_control::admin_port::LAST_WORDS;
 
 /// The pause after an accept that failed for lack of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

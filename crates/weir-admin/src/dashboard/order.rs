@@ -4,6 +4,7 @@
 use hyper::StatusCode;
 use hyper::header;
 use weir_config::model::{Change, EndpointOverride, Order};
+use weir_control::admin_port::Trial;
 
 use super::response::sorry;
 use crate::http::call::{Call, Later};
@@ -11,7 +12,6 @@ use crate::http::csrf;
 use crate::http::error::ApiError;
 use crate::http::query::query_of;
 use crate::http::reply::Reply;
-use weir_control::admin_port::Trial;
 
 /// Changes the order of an endpoint.
 pub(super) fn take(call: Call) -> Later {

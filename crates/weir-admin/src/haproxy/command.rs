@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal, RefusalKind};
+use weir_control::admin_port::Trial;
 
 use super::errors::errors;
 use super::info;
@@ -16,7 +17,6 @@ use crate::access::caller::{Caller, Right};
 use crate::context::Context;
 use crate::status::EndpointStatus;
 use crate::status::collect::{View, status};
-use weir_control::admin_port::Trial;
 
 /// The effect of a command.
 pub(super) enum Answer {

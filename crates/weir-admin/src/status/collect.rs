@@ -14,6 +14,8 @@ use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{
     self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Overrides, Probe,
 };
+use weir_control::admin_port::{Served, milliseconds, open_files_limit};
+use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
 use weir_proxy::net::PeerAddress;
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
@@ -31,10 +33,6 @@ use crate::status::{
     EndpointStatus, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus, QueueStatus,
     RouteStatus, State, Status, WaitingStatus, WorkerStatus,
 };
-use weir_control::admin_port::Served;
-use weir_control::admin_port::milliseconds;
-use weir_control::admin_port::open_files_limit;
-use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
 
 /// The whole status at this moment.
 pub(crate) fn status(sources: &Sources) -> Status {

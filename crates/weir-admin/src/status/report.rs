@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use weir_balance::EndpointState as LiveState;
 use weir_config::{Config, model};
+use weir_control::admin_port::{restart_us, restarts};
 use weir_proxy::incidents::Incidents;
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
@@ -19,7 +20,6 @@ use weir_stats::exposition::{
 
 use crate::status::live;
 use crate::status::sampler::{Look, Sampler};
-use weir_control::admin_port::{restart_us, restarts};
 
 /// The source of reports about a process.
 pub(crate) struct Reporter {

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_balance::EndpointState;
+use weir_control::admin_port::machine_figures;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_stats::exposition::MachineFigures;
 use weir_stats::numbers::{Figures, Recent, WINDOW_STEPS, Window};
-
-use weir_control::admin_port::machine_figures;
 
 /// The interval between readings.
 pub(crate) const SAMPLE: Duration = Duration::from_secs(1);

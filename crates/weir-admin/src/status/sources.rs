@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use weir_control::admin_port::Operations;
 use weir_stats::exposition::Report;
 
 use super::report::Reporter;
 use super::sampler::Sampler;
-use weir_control::admin_port::Operations;
 
 /// The sources of the status.
 pub(crate) struct Sources {
