@@ -7,7 +7,7 @@
 //!   └───────┴─────────┴───────────────┴──▶ rejected: nothing has changed
 //! ```
 
-mod changed;
+pub(crate) mod changed;
 mod diff;
 pub(crate) mod event;
 pub(crate) mod operations;

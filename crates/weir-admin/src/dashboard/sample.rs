@@ -122,6 +122,18 @@ fn incidents() -> IncidentReport {
     }
 }
 
+fn worker(number: usize) -> WorkerStatus {
+    WorkerStatus {
+        number,
+        connections: 6,
+        requests_running: 2,
+        held: 48 << 10,
+        requests: 6_000,
+        own_us: 700_000,
+        lag: PhaseTimes::default(),
+    }
+}
+
 /// Two endpoints, one of them down.
 pub(crate) fn status() -> Status {
     Status {
@@ -180,17 +192,7 @@ pub(crate) fn status() -> Status {
             traffic: traffic(),
             endpoints: vec![endpoint("app1", "10.0.0.1:80"), endpoint_down()],
         }],
-        workers: (0..2)
-            .map(|number| WorkerStatus {
-                number,
-                connections: 6,
-                requests_running: 2,
-                held: 48 << 10,
-                requests: 6_000,
-                own_us: 700_000,
-                lag: PhaseTimes::default(),
-            })
-            .collect(),
+        workers: (0..2).map(worker).collect(),
         credits: None,
         limits: None,
     }

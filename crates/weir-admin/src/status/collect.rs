@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use weir_balance::{Health, Order, Waiting};
+use weir_balance::{EndpointState, Health, Order, Waiting};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{
@@ -282,10 +282,6 @@ impl<'a> View<'a> {
         let names = names_of(written, own);
         let (since, event) = self.standing(pool, live, &names, state);
         let checked = config.check.is_some() && own.check != EndpointCheck::Off;
-        let ejected_until = counts.is_ejected(now_us).then(|| {
-            let left = Duration::from_micros(counts.ejected_until().saturating_sub(now_us));
-            milliseconds(self.wall + left)
-        });
         let given_up = counted.given_up(&pool.name, Some(&live.name));
         let outages = EndpointName { pool: pool.name.clone(), endpoint: live.name.clone() };
         let outages = self.sources.operations.health().outages(&outages);
@@ -311,7 +307,7 @@ impl<'a> View<'a> {
             reason,
             excerpt,
             probe: self.probe(&pool.name, &live.name, config),
-            ejected_until_ms: ejected_until,
+            ejected_until_ms: self.ejected_until_ms(counts, now_us),
             in_flight: counts.in_flight(),
             most_in_flight: counts.most_in_flight(),
             max_conn: counts.max_conn(),
@@ -336,6 +332,12 @@ impl<'a> View<'a> {
             redispatched: given_up.redispatched,
             overridden: self.overridden(&config.name, written, own),
         })
+    }
+
+    /// The end of an endpoint's ejection, milliseconds since 1970; `None` if it is not ejected.
+    fn ejected_until_ms(&self, live: &EndpointState, now_us: u64) -> Option<u64> {
+        let left = live.ejected_until().saturating_sub(now_us);
+        live.is_ejected(now_us).then(|| milliseconds(self.wall + Duration::from_micros(left)))
     }
 
     fn probe(
