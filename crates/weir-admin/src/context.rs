@@ -14,6 +14,7 @@ use weir_stats::exposition::{AdminReport, Report};
 use crate::access::caller::{Caller, Right, Visitor};
 use crate::access::seats::{SeatCounts, Standing};
 use crate::status::history::History;
+use crate::status::read_model::ReadModel;
 use crate::status::sources::Sources;
 
 /// The most streams at once.
@@ -58,7 +59,7 @@ impl Context {
         let SeatCounts { closed, late, refused } = &*self.seats;
         let admin =
             AdminReport { closed: count(closed), late: count(late), refused: count(refused) };
-        Report { admin, ..self.sources.report() }
+        Report { admin, ..ReadModel::new(&self.sources).report() }
     }
 
     /// Restarts the displayed counters at 0; those of `/metrics` never decrease.

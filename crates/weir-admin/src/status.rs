@@ -4,6 +4,7 @@
 pub(crate) mod collect;
 pub(crate) mod history;
 pub(crate) mod live;
+pub(crate) mod read_model;
 pub(crate) mod report;
 pub(crate) mod sampler;
 pub(crate) mod sources;

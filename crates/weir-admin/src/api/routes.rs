@@ -15,7 +15,8 @@ use crate::http::call::{Answer, Call, Later, Route};
 use crate::http::error::ApiError;
 use crate::http::query::decoded;
 use crate::http::reply::Reply;
-use crate::status::collect::{View, status};
+use crate::status::collect::status;
+use crate::status::read_model::ReadModel;
 
 const fn look(
     path: &'static str,
@@ -61,25 +62,26 @@ pub(crate) const ROUTES: &[Route] = &[
         Ok(Reply::json(&status(&call.context.sources)))
     }),
     look("/v1/info", "The process, with what happened to its workers (`incidents`)", |call| {
-        Ok(Reply::json(&View::new(&call.context.sources).info()))
+        Ok(Reply::json(&ReadModel::new(&call.context.sources).info()))
     }),
     look("/v1/pools", "Every pool with its endpoints", |call| {
-        Ok(Reply::json(&json!({"pools": View::new(&call.context.sources).pools()})))
+        Ok(Reply::json(&json!({"pools": ReadModel::new(&call.context.sources).pools()})))
     }),
     look("/v1/pools/{pool}", "One pool with its endpoints", |call| {
         let name = call.parameter(0);
-        let pool = View::new(&call.context.sources).pool_named(name);
+        let pool = ReadModel::new(&call.context.sources).pool_named(name);
         pool.map(|pool| Reply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
     }),
     look("/v1/pools/{pool}/queue", "Who waits in a pool's queue, the oldest first", |call| {
         let name = call.parameter(0);
-        let queue = View::new(&call.context.sources).queue(name);
+        let queue = ReadModel::new(&call.context.sources).queue(name);
         let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
         Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
     }),
     look("/v1/queues", "Who waits, in every pool", |call| {
-        let view = View::new(&call.context.sources);
-        let queues = view.queues().map(|(pool, waiting)| json!({"pool": pool, "waiting": waiting}));
+        let model = ReadModel::new(&call.context.sources);
+        let queues =
+            model.queues().map(|(pool, waiting)| json!({"pool": pool, "waiting": waiting}));
         Ok(Reply::json(&json!({"queues": queues.collect::<Vec<_>>()})))
     }),
     look(ENDPOINT, "One endpoint; its `ETag` is for `If-Match`", |call| {
@@ -89,13 +91,13 @@ pub(crate) const ROUTES: &[Route] = &[
         Ok(Reply::json(&endpoint).header(header::ETAG, tag))
     }),
     look("/v1/listeners", "Every listener", |call| {
-        Ok(Reply::json(&json!({"listeners": View::new(&call.context.sources).listeners()})))
+        Ok(Reply::json(&json!({"listeners": ReadModel::new(&call.context.sources).listeners()})))
     }),
     look("/v1/limits", "What limits on clients and keys did, and whom they limited most", |call| {
-        Ok(Reply::json(&View::new(&call.context.sources).limits().unwrap_or_default()))
+        Ok(Reply::json(&ReadModel::new(&call.context.sources).limits().unwrap_or_default()))
     }),
     look("/v1/routes", "Every route that had a request", |call| {
-        Ok(Reply::json(&json!({"routes": View::new(&call.context.sources).routes()})))
+        Ok(Reply::json(&json!({"routes": ReadModel::new(&call.context.sources).routes()})))
     }),
     look(
         "/v1/slow",
@@ -104,12 +106,12 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
     look("/v1/why/{id}", "Why one request took as long as it did, by its id", |call| {
         let id = call.parameter(0);
-        let record = View::new(&call.context.sources).why(id);
+        let record = ReadModel::new(&call.context.sources).why(id);
         let record = record.ok_or_else(|| ApiError::unknown("request", id))?;
         Ok(Reply::json(&json!({"explanation": record.explain(), "request": record})))
     }),
     look("/v1/workers", "Every worker", |call| {
-        Ok(Reply::json(&json!({"workers": View::new(&call.context.sources).workers()})))
+        Ok(Reply::json(&json!({"workers": ReadModel::new(&call.context.sources).workers()})))
     }),
     look(
         "/v1/events",
@@ -247,7 +249,7 @@ fn slow(call: &Call) -> Result<Reply, ApiError> {
             .parse()
             .map_err(|_| ApiError::field("limit", format!("`{text}` is not a whole number")))?,
     };
-    let slow = View::new(&call.context.sources).slowest(call.query("route"), limit);
+    let slow = ReadModel::new(&call.context.sources).slowest(call.query("route"), limit);
     let slow: Vec<_> = slow
         .iter()
         .map(|record| json!({"explanation": record.explain(), "request": &**record}))

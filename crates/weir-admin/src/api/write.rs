@@ -13,7 +13,7 @@ use crate::http::call::{Call, Later};
 use crate::http::error::ApiError;
 use crate::http::reply::Reply;
 use crate::status::EndpointStatus;
-use crate::status::collect::View;
+use crate::status::read_model::ReadModel;
 use crate::status::sources::Sources;
 
 /// `PATCH` of an endpoint.
@@ -34,14 +34,14 @@ pub(crate) fn patch(call: Call) -> Later {
 pub(crate) fn add(call: Call) -> Later {
     Box::pin(async move {
         let pool = call.parameter(0).to_owned();
-        if !View::new(&call.context.sources).has_pool(&pool) {
+        if !ReadModel::new(&call.context.sources).has_pool(&pool) {
             return Err(ApiError::unknown("pool", &pool));
         }
         let endpoint = Box::new(new_endpoint(&object(&call.body)?)?);
         let name = endpoint.name.clone();
         let change = Change::Add { pool: pool.clone(), endpoint };
         let outcome = make(&call, &change, None).await?;
-        let now = View::new(&call.context.sources).endpoint_named(&pool, &name);
+        let now = ReadModel::new(&call.context.sources).endpoint_named(&pool, &name);
         Ok(told(&outcome, json!({"endpoint": now})))
     })
 }
@@ -69,7 +69,7 @@ pub(crate) fn patch_process(call: Call) -> Later {
     Box::pin(async move {
         let change = Change::MaxConnections(connections(&call)?);
         let outcome = make(&call, &change, None).await?;
-        Ok(told(&outcome, json!({"info": View::new(&call.context.sources).info()})))
+        Ok(told(&outcome, json!({"info": ReadModel::new(&call.context.sources).info()})))
     })
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn reload(call: Call) -> Later {
 /// Stops the process by sending it the signal.
 pub(crate) fn stop(call: Call) -> Later {
     Box::pin(async move {
-        let running = View::new(&call.context.sources).info().requests_running;
+        let running = ReadModel::new(&call.context.sources).info().requests_running;
         if !yes(&call, "dry_run")? {
             call.context.operations().told_to_stop(&call.caller.who);
             let stop = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
@@ -159,11 +159,11 @@ pub(crate) fn endpoint(
     pool: &str,
     name: &str,
 ) -> Result<EndpointStatus, ApiError> {
-    let view = View::new(sources);
-    if !view.has_pool(pool) {
+    let model = ReadModel::new(sources);
+    if !model.has_pool(pool) {
         return Err(ApiError::unknown("pool", pool));
     }
-    view.endpoint_named(pool, name).ok_or_else(|| ApiError::unknown("endpoint", name))
+    model.endpoint_named(pool, name).ok_or_else(|| ApiError::unknown("endpoint", name))
 }
 
 /// The entity tag of an endpoint's settings.

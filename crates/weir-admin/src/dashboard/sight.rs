@@ -6,8 +6,8 @@ use weir_stats::ExchangeRecord;
 
 use crate::access::caller::Right;
 use crate::context::Context;
-use crate::status::collect::View;
 use crate::status::history::Point;
+use crate::status::read_model::ReadModel;
 use crate::status::{Event, PoolStatus, Status, WaitingStatus};
 
 /// The most events and slow requests on a page.
@@ -32,10 +32,10 @@ pub(super) struct Sight<'a> {
 
 impl<'a> Sight<'a> {
     pub(super) fn of(context: &Context, status: &'a Status, right: Right) -> Self {
-        let view = View::new(&context.sources);
+        let model = ReadModel::new(&context.sources);
         let busy = |pool: &&PoolStatus| pool.queue.is_some_and(|queue| queue.now > 0);
         let queue = |pool: &PoolStatus| {
-            let mut waiting = view.queue(&pool.name)?;
+            let mut waiting = model.queue(&pool.name)?;
             waiting.truncate(WAITING);
             Some((pool.name.clone(), waiting))
         };
@@ -43,7 +43,7 @@ impl<'a> Sight<'a> {
             status,
             point: context.history.latest_point(),
             events: context.operations().events().into_iter().rev().collect(),
-            slowest: view.slowest(None, SLOWEST),
+            slowest: model.slowest(None, SLOWEST),
             queues: status.pools.iter().filter(busy).filter_map(queue).collect(),
             right,
         }

@@ -16,7 +16,8 @@ use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
 use crate::access::caller::{Caller, Right};
 use crate::context::Context;
 use crate::status::EndpointStatus;
-use crate::status::collect::{View, status};
+use crate::status::collect::status;
+use crate::status::read_model::ReadModel;
 
 /// The effect of a command.
 pub(super) enum Answer {
@@ -361,11 +362,12 @@ impl Asked<'_> {
         let place = place.ok_or_else(required)?;
         // Names of servers may contain slashes, those of backends seldom do.
         let (pool, name) = place.split_once('/').ok_or_else(required)?;
-        let view = View::new(&self.context.sources);
-        if !view.has_pool(pool) {
+        let model = ReadModel::new(&self.context.sources);
+        if !model.has_pool(pool) {
             return Err("No such backend.".to_owned());
         }
-        view.endpoint_named(pool, name)
+        model
+            .endpoint_named(pool, name)
             .map(|endpoint| (pool.to_owned(), endpoint))
             .ok_or_else(|| "No such server.".to_owned())
     }

@@ -1,7 +1,6 @@
 //! Reads the live state into the values of `status.rs`. It changes nothing and holds no lock for
 //! longer than the balancer's own counters do.
 
-use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,13 +10,11 @@ use tokio::time::Instant;
 use weir_balance::{EndpointState, Health, Order, Waiting};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
-use weir_config::model::{
-    self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Overrides, Probe,
-};
-use weir_control::admin_port::{Served, milliseconds, open_files_limit};
+use weir_config::model::{self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe};
+use weir_control::admin_port::{milliseconds, open_files_limit};
 use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
 use weir_proxy::net::PeerAddress;
-use weir_proxy::shared::{Listener, Process, Snapshot};
+use weir_proxy::shared::{Listener, Process};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;
@@ -26,8 +23,9 @@ use weir_stats::numbers::RouteFigures;
 
 use super::traffic::{Counted, Of, per_second, phase_times};
 use crate::status::live;
+use crate::status::read_model::ReadModel;
 use crate::status::report;
-use crate::status::sampler::{Look, Marked};
+use crate::status::sampler::Marked;
 use crate::status::sources::Sources;
 use crate::status::{
     EndpointStatus, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus, QueueStatus,
@@ -36,55 +34,21 @@ use crate::status::{
 
 /// The whole status at this moment.
 pub(crate) fn status(sources: &Sources) -> Status {
-    let view = View::new(sources);
+    let model = ReadModel::new(sources);
     Status {
         at_ms: milliseconds(SystemTime::now()),
-        info: view.info(),
-        listeners: view.listeners(),
-        pools: view.pools(),
-        workers: view.workers(),
+        info: model.info(),
+        listeners: model.listeners(),
+        pools: model.pools(),
+        workers: model.workers(),
         credits: sources.operations.credits().report(),
-        limits: view.limits(),
+        limits: model.limits(),
     }
 }
 
-/// One configuration with its live state, taken once so that all figures belong to the same one.
-pub(crate) struct View<'a> {
-    sources: &'a Sources,
-    served: Served,
-    overrides: Overrides,
-    look: OnceCell<Look>,
-    now: Instant,
-    wall: SystemTime,
-}
-
-impl<'a> View<'a> {
-    pub(crate) fn new(sources: &'a Sources) -> Self {
-        Self {
-            sources,
-            served: sources.operations.served(),
-            overrides: sources.operations.overrides(),
-            look: OnceCell::new(),
-            now: Instant::now(),
-            wall: SystemTime::now(),
-        }
-    }
-
-    /// The counted figures, read once when they are first needed.
-    fn look(&self) -> &Look {
-        self.look.get_or_init(|| self.sources.sampler.look())
-    }
-
+impl ReadModel<'_> {
     fn counted(&self) -> Counted<'_> {
         Counted::of(self.look())
-    }
-
-    fn process(&self) -> &Process {
-        &self.served.process
-    }
-
-    fn snapshot(&self) -> &Snapshot {
-        &self.served.snapshot
     }
 
     pub(crate) fn info(&self) -> Info {

@@ -1,16 +1,15 @@
-//! Gathers all figures of the process into one plain [`Report`], of which metrics and JSON are
-//! views. It changes nothing.
+//! All figures of the process as one plain [`Report`], of which metrics and JSON are views. It
+//! changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
-use tokio::time::Instant;
 use weir_balance::EndpointState as LiveState;
-use weir_config::{Config, model};
+use weir_config::model;
 use weir_control::admin_port::{restart_us, restarts};
 use weir_proxy::incidents::Incidents;
-use weir_proxy::shared::{Listener, Process, Snapshot};
+use weir_proxy::shared::{Listener, Process};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::exposition::{
@@ -19,30 +18,21 @@ use weir_stats::exposition::{
 };
 
 use crate::status::live;
-use crate::status::sampler::{Look, Sampler};
+use crate::status::read_model::ReadModel;
+use crate::status::sampler::Look;
 
-/// The source of reports about a process.
-pub(crate) struct Reporter {
-    process: Arc<Process>,
-    started: SystemTime,
-    sampler: Arc<Sampler>,
-}
-
-impl Reporter {
-    pub(crate) fn new(process: Arc<Process>, started: SystemTime, sampler: Arc<Sampler>) -> Self {
-        Self { process, started, sampler }
-    }
-
-    fn now_us(&self) -> u64 {
-        self.process.balance_clock(Instant::now())
-    }
-
-    /// A report of this moment; `config` is the configuration that `snapshot` was made from.
-    pub(crate) fn report(&self, config: &Config, snapshot: &Snapshot) -> Report {
-        let Look { now, recent, .. } = self.sampler.look();
-        let (machine, machine_before) = self.sampler.machine();
-        let process = &self.process;
-        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+impl ReadModel<'_> {
+    /// The report, without the admin interface's own counts.
+    pub(crate) fn report(self) -> Report {
+        let (config, snapshot) = (self.served.live.clone(), self.served.snapshot.clone());
+        let (machine, machine_before) = self.sources.sampler.machine();
+        let process = self.served.process.clone();
+        let started = self.sources.operations.started();
+        let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_us = process.balance_clock(self.now);
+        let limits = live::limits(&snapshot, process.limit_clock(self.now));
+        let credits = self.sources.operations.credits().report();
+        let Look { now, recent, .. } = self.into_look();
         let logs = config.logs.iter().zip(&snapshot.logs);
         Report {
             process: ProcessReport {
@@ -55,14 +45,14 @@ impl Reporter {
                 refused_at_cap: process.refused_at_cap.load(Ordering::Relaxed),
                 given_up_at_cap: process.given_up_at_cap.load(Ordering::Relaxed),
                 incidents: incidents(&process.incidents),
-                memory: memory(process),
+                memory: memory(&process),
             },
             listeners: snapshot.listeners.iter().map(|one| listener(one)).collect(),
             pools: snapshot
                 .pools
                 .iter()
                 .zip(&config.pools)
-                .map(|(pool, settings)| self.pool(pool, settings))
+                .map(|(pool, settings)| pool_report(pool, settings, now_us))
                 .collect(),
             workers: process.loads.iter().map(|load| worker(load)).collect(),
             logs: logs
@@ -70,46 +60,46 @@ impl Reporter {
                 .collect(),
             usage: machine.since(&machine_before, recent.figures.requests()),
             machine,
-            credits: None,
+            credits,
             admin: AdminReport::default(),
-            limits: live::limits(snapshot, process.limit_clock(Instant::now())),
-            slowest: process.numbers.slowest(None, self.now_us()),
+            limits,
+            slowest: process.numbers.slowest(None, now_us),
             figures: now,
             by_worker: Vec::new(),
             recent_us: recent.length_us,
             recent: recent.figures,
         }
     }
+}
 
-    fn pool(&self, pool: &UpstreamPool, settings: &model::Pool) -> PoolReport {
-        let (balancer, now_us) = (&pool.balancer, self.now_us());
-        let counters = balancer.counters();
-        let endpoints = pool.endpoints.iter().enumerate();
-        let endpoint = |(index, place): (usize, &Arc<UpstreamEndpoint>)| {
-            let live = balancer.endpoint(index)?;
-            Some(EndpointReport {
-                name: place.name.to_string(),
-                idle_connections: u64::from(place.idle.now()),
-                connections_opened: place.opened.load(Ordering::Relaxed),
-                idle_elsewhere: place.idle_elsewhere.load(Ordering::Relaxed),
-                ..endpoint(live, now_us)
-            })
-        };
-        let endpoints: Vec<EndpointReport> = endpoints.filter_map(endpoint).collect();
-        let usable = |one: &&EndpointReport| live::is_usable(pool, one.state);
-        PoolReport {
-            name: pool.name.to_string(),
-            usable: endpoints.iter().filter(usable).count() as u64,
-            panicking: balancer.is_panicking(),
-            in_flight: balancer.in_flight(),
-            queue: settings.queue.as_ref().map(|queue| QueueReport {
-                now: counters.waiting,
-                max: u64::from(queue.max),
-                longest: counters.longest_queue,
-            }),
-            counters: live::counters(pool),
-            endpoints,
-        }
+fn pool_report(pool: &UpstreamPool, settings: &model::Pool, now_us: u64) -> PoolReport {
+    let balancer = &pool.balancer;
+    let counters = balancer.counters();
+    let endpoints = pool.endpoints.iter().enumerate();
+    let endpoint = |(index, place): (usize, &Arc<UpstreamEndpoint>)| {
+        let live = balancer.endpoint(index)?;
+        Some(EndpointReport {
+            name: place.name.to_string(),
+            idle_connections: u64::from(place.idle.now()),
+            connections_opened: place.opened.load(Ordering::Relaxed),
+            idle_elsewhere: place.idle_elsewhere.load(Ordering::Relaxed),
+            ..endpoint(live, now_us)
+        })
+    };
+    let endpoints: Vec<EndpointReport> = endpoints.filter_map(endpoint).collect();
+    let usable = |one: &&EndpointReport| live::is_usable(pool, one.state);
+    PoolReport {
+        name: pool.name.to_string(),
+        usable: endpoints.iter().filter(usable).count() as u64,
+        panicking: balancer.is_panicking(),
+        in_flight: balancer.in_flight(),
+        queue: settings.queue.as_ref().map(|queue| QueueReport {
+            now: counters.waiting,
+            max: u64::from(queue.max),
+            longest: counters.longest_queue,
+        }),
+        counters: live::counters(pool),
+        endpoints,
     }
 }
 
