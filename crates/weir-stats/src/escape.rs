@@ -44,8 +44,15 @@ fn append_log(mut value: &[u8], out: &mut Vec<u8>) {
 /// because every byte of every line passes here.
 fn first_special(value: &[u8]) -> Option<usize> {
     let special = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
-    let (eights, _) = value.as_chunks::<8>();
+    let (eights, rest) = value.as_chunks::<8>();
     let plain = eights.iter().take_while(|eight| is_plain(u64::from_le_bytes(**eight))).count();
+    // The last eight bytes overlap with those before, which were plain.
+    let last = value.last_chunk::<8>().filter(|_| plain == eights.len());
+    if rest.is_empty() && plain == eights.len()
+        || last.is_some_and(|last| is_plain(u64::from_le_bytes(*last)))
+    {
+        return None;
+    }
     let start = plain * 8;
     Some(start + value[start..].iter().position(special)?)
 }

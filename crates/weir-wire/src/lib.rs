@@ -8,7 +8,7 @@
 //! Where RFC 9110 and RFC 9112 allow a recipient to guess, this crate refuses: a message that two
 //! programs could frame differently is a fault, never repaired. The refused forms are listed in
 //! `tests/vectors`, one case per line.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod authority;
@@ -24,6 +24,7 @@ mod method;
 mod quick;
 mod request;
 mod response;
+mod scan;
 mod slots;
 mod span;
 mod status;

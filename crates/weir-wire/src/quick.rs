@@ -4,13 +4,9 @@
 
 use crate::header::{Header, is_token_byte};
 use crate::known::Known;
+use crate::scan::{colon_after, control_after, is_plain_name};
 use crate::span::Span;
 use crate::work;
-
-/// Number of bytes that are examined together.
-const WORD: usize = 8;
-const LOW_BITS: u64 = u64::MAX / 0xff;
-const HIGH_BITS: u64 = LOW_BITS * 0x80;
 
 static TOKEN: [bool; 256] = {
     let mut table = [false; 256];
@@ -45,7 +41,10 @@ pub(crate) fn header_lines(
         let name = bytes.get(at..colon)?;
         let known = Known::of(name);
         // A known name is a token: no byte outside of tokens folds into a byte of a known name.
-        if known == Known::Other && (name.is_empty() || token_bytes(name) < name.len()) {
+        let is_token = known != Known::Other
+            || !name.is_empty()
+                && (is_plain_name(bytes, at, name) || token_bytes(name) == name.len());
+        if !is_token {
             return None;
         }
         let mut value_at = colon + 1;
@@ -82,73 +81,6 @@ pub(crate) fn token_bytes(text: &[u8]) -> usize {
     text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len())
 }
 
-/// Position of the first colon, space or control byte from `at` on, or the end.
-#[inline]
-fn colon_after(bytes: &[u8], at: usize) -> usize {
-    let ends = |byte: u8| byte == b':' || byte <= b' ';
-    find(bytes, at, |word| is_byte::<b':'>(word) | is_below::<b'!'>(word), ends)
-}
-
-/// Position of the first control byte (tabs included) from `at` on, or the end.
-#[inline]
-fn control_after(bytes: &[u8], at: usize) -> usize {
-    find(
-        bytes,
-        at,
-        |word| is_below::<b' '>(word) | is_byte::<0x7f>(word),
-        |byte: u8| byte.is_ascii_control(),
-    )
-}
-
-/// Number of leading bytes that are visible ASCII or spaces.
-#[inline]
-pub(crate) fn graphic_or_space_bytes(text: &[u8]) -> usize {
-    let ends = |byte: u8| !(b' '..0x7f).contains(&byte);
-    find(text, 0, |word| is_below::<b' '>(word) | is_byte::<0x7f>(word) | word, ends)
-}
-
-/// Number of leading bytes that are visible ASCII.
-#[inline]
-pub(crate) fn graphic_bytes(text: &[u8]) -> usize {
-    let ends = |byte: u8| !byte.is_ascii_graphic();
-    find(text, 0, |word| is_below::<b'!'>(word) | is_byte::<0x7f>(word) | word, ends)
-}
-
-/// Position of the first byte from `at` on for which `ends` is true, or the end. `marks` sets the
-/// high bit of each such byte of a word; it may also set high bits above the lowest such byte.
-#[inline]
-fn find(
-    bytes: &[u8],
-    mut at: usize,
-    marks: impl Fn(u64) -> u64,
-    ends: impl Fn(u8) -> bool,
-) -> usize {
-    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
-        let found = marks(u64::from_le_bytes(*word)) & HIGH_BITS;
-        if found != 0 {
-            return at + found.trailing_zeros() as usize / WORD;
-        }
-        at += WORD;
-    }
-    while bytes.get(at).is_some_and(|byte| !ends(*byte)) {
-        at += 1;
-    }
-    at
-}
-
-/// Marks bytes below a bound of at most 0x80. The borrow of the subtraction may also mark bytes
-/// above the lowest marked one.
-#[inline]
-fn is_below<const BOUND: u8>(word: u64) -> u64 {
-    word.wrapping_sub(LOW_BITS * u64::from(BOUND)) & !word
-}
-
-/// Marks bytes of one value, with the same inaccuracy.
-#[inline]
-fn is_byte<const BYTE: u8>(word: u64) -> u64 {
-    is_below::<1>(word ^ (LOW_BITS * u64::from(BYTE)))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -159,15 +91,6 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn words_are_searched_as_bytes_are(text in vec(select(b"\0\t\r\n\x1f !a:~\x7e\x7f\x80\x9f\xa0\xba\xff".as_slice()), 0..40)) {
-            let first = |ends: fn(u8) -> bool| text.iter().position(|byte| ends(*byte)).unwrap_or(text.len());
-            prop_assert_eq!(colon_after(&text, 0), first(|byte| byte == b':' || byte <= b' '));
-            prop_assert_eq!(control_after(&text, 0), first(|byte| byte < 0x20 || byte == 0x7f));
-            prop_assert_eq!(graphic_or_space_bytes(&text), first(|byte| !(0x20..0x7f).contains(&byte)));
-            prop_assert_eq!(graphic_bytes(&text), first(|byte| !byte.is_ascii_graphic()));
-        }
 
         /// The quick parser accepts only heads that the tokeniser accepts with the same result, and
         /// nothing that a strict reader would refuse. The input is assembled from parts of heads,

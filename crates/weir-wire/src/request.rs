@@ -12,6 +12,7 @@ use crate::limits::HeadLimits;
 use crate::lines::{self, Scan};
 use crate::method::{Method, Version};
 use crate::quick;
+use crate::scan;
 use crate::slots::with_slots;
 use crate::span::Span;
 use crate::target::{self, TargetForm};
@@ -180,7 +181,7 @@ impl RequestHead {
     fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
         let method = quick::token_bytes(bytes);
         let target_at = method + 1;
-        let target = quick::graphic_bytes(bytes.get(target_at..)?);
+        let target = scan::graphic_bytes(bytes.get(target_at..)?);
         let (version, start) = (bytes.get(target_at + target..)?, target_at + target + 11);
         self.version = match version.first_chunk::<11>()? {
             b" HTTP/1.1\r\n" => Version::Http11,

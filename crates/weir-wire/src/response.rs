@@ -10,6 +10,7 @@ use crate::limits::HeadLimits;
 use crate::lines::{self, Scan};
 use crate::method::{Method, Version};
 use crate::quick;
+use crate::scan;
 use crate::slots::with_slots;
 use crate::span::Span;
 use crate::work;
@@ -135,7 +136,7 @@ impl ResponseHead {
             return None;
         };
         let digit = |byte: u8| u16::from(byte - b'0');
-        let length = quick::graphic_or_space_bytes(text);
+        let length = scan::graphic_or_space_bytes(text);
         if length == 0 || !text.get(length..)?.starts_with(b"\r\n") {
             return None;
         }
