@@ -36,7 +36,7 @@ test-long: ## the same tests with more seeds, more cases and the ignored ones; m
 	$(ALL_THERE) WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored --skip alone_on_the_machine
 	cargo test --release -p weir --test e2e --no-run
-	$(FIRST_IN_LINE) cargo test --release -p weir --test e2e -- --ignored --nocapture alone_on_the_machine
+	$(FIRST_IN_LINE) cargo test --release -p weir --test e2e -- --ignored --nocapture --test-threads=1 alone_on_the_machine
 	cargo test --release -p weir-simnet --test longest_poll -- --ignored --nocapture no_poll_takes_long
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
 

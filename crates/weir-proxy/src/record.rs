@@ -246,7 +246,7 @@ fn local_address<N: Net>(
 
 fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
     let Transport::Server(stream) = &connection.client else { return None };
-    let facts = connection.agreed?;
+    let facts = connection.agreed.as_deref()?;
     Some(TlsFacts {
         protocol: facts.version.unwrap_or_default(),
         cipher: facts.suite.unwrap_or_default(),
