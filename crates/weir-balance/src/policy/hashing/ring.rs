@@ -1,8 +1,8 @@
 //! Consistent hashing on a ring (`balance ring_hash`), as in ketama: each endpoint owns points on a
 //! circle of 2⁶⁴, and a key belongs to the first point at or after it whose endpoint may be picked.
 
-use crate::hash::mix;
-use crate::rendezvous::Rendezvous;
+use crate::policy::hashing::rendezvous::Rendezvous;
+use crate::policy::hashing::xxh64::mix;
 
 /// The points of an endpoint of weight 1.
 const POINTS: u64 = 160;
@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hash::hash_key;
+    use crate::policy::hashing::xxh64::hash_key;
 
     fn members(weights: &[u32]) -> Vec<(u64, u32)> {
         let named = |(number, &weight)| (hash_key(format!("app{number}").as_bytes()), weight);

@@ -3,8 +3,8 @@
 //! percent (Eisenbud and others, "Maglev: A Fast and Reliable Software Network Load Balancer",
 //! section 3.4; weights as in Envoy's `maglev`).
 
-use crate::hash::mix;
-use crate::rendezvous::Rendezvous;
+use crate::policy::hashing::rendezvous::Rendezvous;
+use crate::policy::hashing::xxh64::mix;
 
 /// The table's size, a prime. Shares are exact to endpoints ÷ 65,537.
 const TABLE: u64 = 65_537;
@@ -120,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hash::hash_key;
+    use crate::policy::hashing::xxh64::hash_key;
 
     fn members(weights: &[u32]) -> Vec<(u64, u32)> {
         let named = |(number, &weight)| (hash_key(format!("app{number}").as_bytes()), weight);

@@ -5,10 +5,10 @@ use core::task::{Context, Poll};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::floor::Place;
-use crate::held::Holder;
+use crate::dispatcher::Place;
+use crate::dispatcher::held::Holder;
+use crate::dispatcher::slot::Slot;
 use crate::queue::{Ended, Id, Standing};
-use crate::slot::Slot;
 use crate::{Ahead, Balancer, Rejection};
 
 /// A place in the queue. As a future it resolves to the slot that was handed over, or to the reason

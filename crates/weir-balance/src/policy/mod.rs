@@ -1,5 +1,13 @@
 //! The names of the policies: the values of `balance …;` in a configuration.
 
+pub(crate) mod decision;
+pub(crate) mod fair;
+pub(crate) mod hashing;
+pub(crate) mod pick;
+pub(crate) mod regret;
+pub(crate) mod smooth_wrr;
+pub(crate) mod stall;
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,14 +1,16 @@
 //! The waiting exchanges in order of arrival: one line for the pool and one for each endpoint, in a
-//! slab that keeps its memory. Limits and endpoints' states are unknown here; `floor.rs` decides
+//! slab that keeps its memory. Limits and endpoints' states are unknown here; `dispatcher` decides
 //! which exchange stands in which line.
+
+pub(crate) mod waiter_info;
 
 use core::task::Waker;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::held::Holder;
-use crate::slot::Taken;
+use crate::dispatcher::held::Holder;
+use crate::dispatcher::slot::Taken;
 use crate::{AHEAD, Ahead, Balancer, Described, Rejection, Tried};
 
 /// A waiter's place in the slab, reserved until its ticket is dropped.

@@ -9,7 +9,7 @@
 
 use std::num::NonZeroU64;
 
-use crate::hash::mix;
+use crate::policy::hashing::xxh64::mix;
 
 /// The fraction bits of a logarithm. A distance is at most 64 and a weight below 2¹⁶: their product
 /// fits 64 bits.
@@ -158,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hash::hash_key;
+    use crate::policy::hashing::xxh64::hash_key;
 
     fn members(weights: &[u32]) -> Vec<(u64, u32)> {
         let named = |(number, &weight)| (hash_key(format!("app{number}").as_bytes()), weight);

@@ -10,8 +10,8 @@
 //! after request would all be caught there within milliseconds. The endpoint is *stalled* once the
 //! silence lasts far beyond its own history of answers and another endpoint has answered meanwhile.
 
-use crate::balancer::Balancer;
-use crate::choose::{Query, Stalls};
+use crate::dispatcher::balancer::Balancer;
+use crate::policy::pick::{Query, Stalls};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{EndpointState, Member};
 

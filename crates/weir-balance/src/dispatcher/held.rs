@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::dispatcher::slot::{Choice, Taken};
 use crate::queue::{Ended, Standing};
-use crate::slot::{Choice, Taken};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{Balancer, Decision};
 

@@ -71,7 +71,7 @@ mod tests {
 
     /// The published vectors, and texts around the borders of 4, 8 and 32 bytes from an
     /// implementation in another language (`tests/xxh64.py`).
-    const VECTORS: &str = include_str!("../tests/xxh64.txt");
+    const VECTORS: &str = include_str!("../../../tests/xxh64.txt");
 
     #[test]
     fn the_hash_is_xxh64() {

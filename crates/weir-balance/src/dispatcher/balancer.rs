@@ -1,18 +1,18 @@
 //! A pool: its endpoints, its policy and its queue behind one type, with the operations on it.
-//! `choose.rs` picks endpoints, `floor.rs` decides which waiting exchange is next. Nothing here
-//! does I/O or reads a clock.
+//! `policy/pick.rs` picks endpoints, `dispatcher/mod.rs` decides which waiting exchange is next.
+//! Nothing here does I/O or reads a clock.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::choose::{Query, Stalls, Tier};
-use crate::figures::Counters;
-use crate::floor::Answer;
-use crate::held::{Held, Holder};
-use crate::passive::{AfterFailure, PassiveSettings, Window};
-use crate::slot::Taken;
-use crate::succession::{Common, Succession};
+use crate::dispatcher::Answer;
+use crate::dispatcher::held::{Held, Holder};
+use crate::dispatcher::slot::Taken;
+use crate::dispatcher::succession::{Common, Succession};
+use crate::policy::pick::{Query, Stalls, Tier};
+use crate::state::counters::Counters;
+use crate::state::passive::{AfterFailure, PassiveSettings, Window};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::{
     About, Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot,

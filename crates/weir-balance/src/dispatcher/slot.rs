@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::held::{Change, Holder};
+use crate::dispatcher::held::{Change, Holder};
 use crate::{Balancer, Decision, EndpointState};
 
 /// Permission to have one exchange in flight at an endpoint; dropping it hands the slot to the next

@@ -1,14 +1,20 @@
 //! Picks of the policies that hash: the lookup tables of a tier, and the endpoints that keys lead
 //! to.
 
+pub(crate) mod bounded;
+pub(crate) mod maglev;
+pub(crate) mod rendezvous;
+pub(crate) mod ring;
+pub(crate) mod xxh64;
+
 use std::cell::LazyCell;
 
-use crate::balancer::Balancer;
-use crate::bounded::Bound;
-use crate::choose::{Candidate, Query, Stalls, Tier};
-use crate::maglev::Maglev;
-use crate::rendezvous::Rendezvous;
-use crate::ring::Ring;
+use crate::dispatcher::balancer::Balancer;
+use crate::policy::hashing::bounded::Bound;
+use crate::policy::hashing::maglev::Maglev;
+use crate::policy::hashing::rendezvous::Rendezvous;
+use crate::policy::hashing::ring::Ring;
+use crate::policy::pick::{Candidate, Query, Stalls, Tier};
 use crate::{BalanceFactor, HashSettings, PolicyKind, Tried};
 
 /// The lookup table of a tier.

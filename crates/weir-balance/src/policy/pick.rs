@@ -1,12 +1,12 @@
 //! The policies: the choice among the endpoints that may be picked. The queue is not handled here:
-//! `floor.rs` asks when it is an exchange's turn.
+//! `dispatcher/mod.rs` asks when it is an exchange's turn.
 
-use crate::balancer::{Balancer, Tried};
-use crate::by_key::KeyTable;
-use crate::cycle::Cycle;
-use crate::fair::{Fair, Look};
-use crate::hash::mix;
-use crate::slot::{Choice, Taken};
+use crate::dispatcher::balancer::{Balancer, Tried};
+use crate::dispatcher::slot::{Choice, Taken};
+use crate::policy::fair::{Fair, Look};
+use crate::policy::hashing::KeyTable;
+use crate::policy::hashing::xxh64::mix;
+use crate::policy::smooth_wrr::Cycle;
 use crate::sync::Ordering;
 use crate::{Basis, Decision, Member, PolicyKind, Rejection};
 

@@ -2,14 +2,21 @@
 //! longer wait. After each step the queue is work-conserving: no exchange waits while an endpoint
 //! that it may use has a free slot.
 
+pub(crate) mod audit;
+pub(crate) mod balancer;
+pub(crate) mod held;
+pub(crate) mod slot;
+pub(crate) mod succession;
+pub(crate) mod ticket;
+
 use core::task::Waker;
 
 use smallvec::SmallVec;
 
-use crate::balancer::{Balancer, QueueSettings, Request};
-use crate::choose::{Query, Stalls};
+use crate::dispatcher::balancer::{Balancer, QueueSettings, Request};
+use crate::dispatcher::slot::Taken;
+use crate::policy::pick::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
-use crate::slot::Taken;
 use crate::sync::{MutexGuard, Ordering};
 use crate::{Ahead, Basis, Described, EndpointState, Member, Rejection, WaitsFor};
 

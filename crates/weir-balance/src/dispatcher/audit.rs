@@ -1,7 +1,7 @@
 //! The watchdog: checks the invariants of the pool, counts violations and repairs them. Also the
 //! list of waiting exchanges.
 
-use crate::balancer::Fault;
+use crate::dispatcher::balancer::Fault;
 use crate::queue::Waiter;
 use crate::{Balancer, Described};
 

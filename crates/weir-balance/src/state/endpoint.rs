@@ -2,7 +2,7 @@
 //! and the operator's orders. It decides nothing; `Balancer` changes it and then serves the
 //! exchanges that wait.
 
-use crate::stall::{Pulse, TRIAL_US};
+use crate::policy::stall::{Pulse, TRIAL_US};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Flag: the endpoint's address is not known.

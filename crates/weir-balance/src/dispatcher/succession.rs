@@ -11,11 +11,11 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::balancer::{Balancer, Request, Tried};
-use crate::figures::Figures;
-use crate::floor::{Books, Floor};
+use crate::dispatcher::balancer::{Balancer, Request, Tried};
+use crate::dispatcher::{Books, Floor};
+use crate::policy::regret::Regret;
 use crate::queue::Waiter;
-use crate::regret::Regret;
+use crate::state::counters::Figures;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::{Arrival, EndpointState, Member, Order, Settings};
 

@@ -1,0 +1,6 @@
+//! The state that picks, the queue and the dispatcher share: each endpoint's own and the counters
+//! of a pool. It decides nothing.
+
+pub(crate) mod counters;
+pub(crate) mod endpoint;
+pub(crate) mod passive;
