@@ -29,7 +29,7 @@ pub use policy::hashing::xxh64::hash_key;
 pub use policy::stall::{Stall, StallSettings};
 pub use policy::{HashSettings, PolicyKind, UnknownPolicy};
 pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
-pub use queue::waiter_info::{AHEAD, About, Ahead, Described, Name, WISH_BYTES};
+pub use queue::waiter_info::{AHEAD, About, Ahead, Name, WISH_BYTES, WaiterInfo};
 pub use state::counters::Counters;
 pub use state::endpoint::{Availability, EndpointState, Health, Order};
 pub use state::passive::{AfterFailure, PassiveSettings};

@@ -3,7 +3,7 @@
 
 use crate::dispatcher::balancer::Fault;
 use crate::queue::Waiter;
-use crate::{Balancer, Described};
+use crate::{Balancer, WaiterInfo};
 
 /// The tolerated delay between the end of an ejection and the `tick` that applies it, because
 /// timers are not exact; a longer delay counts as a violation.
@@ -22,7 +22,7 @@ pub struct Waiting {
     /// The endpoint that the exchange waits for, if no other will do.
     pub bound: Option<usize>,
     /// The description that the exchange arrived with.
-    pub about: Described,
+    pub about: WaiterInfo,
     /// The number of exchanges before this one, over all lines.
     pub position: u32,
 }
@@ -56,20 +56,21 @@ impl Balancer {
         if self.fault == Fault::ForgetsPoolQueueUnwatched {
             return 0;
         }
-        self.at_floor(|floor| {
-            let pool = floor.pool;
-            floor.books.clock_us = floor.books.clock_us.max(now_us.saturating_sub(GRACE_US));
+        self.with_dispatcher(|dispatcher| {
+            let pool = dispatcher.pool;
+            dispatcher.books.clock_us =
+                dispatcher.books.clock_us.max(now_us.saturating_sub(GRACE_US));
             let awaited = |index: usize| {
                 let free = pool.members.get(index).is_some_and(|member| member.state.is_free());
-                free && floor.is_awaited(index)
+                free && dispatcher.is_awaited(index)
             };
             let mut found = (0..pool.members.len()).filter(|index| awaited(*index)).count() as u64;
-            found += floor.excesses();
-            found += u64::from(!floor.books.queue.is_sound());
-            found += u64::from(floor.books.slots > pool.in_flight());
-            floor.advance(now_us);
+            found += dispatcher.excesses();
+            found += u64::from(!dispatcher.books.queue.is_sound());
+            found += u64::from(dispatcher.books.slots > pool.in_flight());
+            dispatcher.advance(now_us);
             if found > 0 {
-                floor.settle();
+                dispatcher.settle();
             }
             pool.common.figures.violations.add_many(found);
             found

@@ -370,8 +370,8 @@ impl Balancer {
                 Err(rejection) => return self.rejected(rejection),
             }
         }
-        let answer = match self.floor() {
-            Ok(mut floor) => floor.receive(request),
+        let answer = match self.dispatcher() {
+            Ok(mut dispatcher) => dispatcher.receive(request),
             Err(successor) => return self.arrive_at(&successor, request),
         };
         match answer {
@@ -405,16 +405,16 @@ impl Balancer {
     /// this pool has a successor, nothing happens: the limit is the successor's to set.
     pub fn set_max_conn(&self, index: usize, max_conn: Option<u32>, now_us: u64) {
         let Some(member) = self.members.get(index) else { return };
-        let Ok(mut floor) = self.floor() else { return };
-        floor.advance(now_us);
+        let Ok(mut dispatcher) = self.dispatcher() else { return };
+        dispatcher.advance(now_us);
         if max_conn.is_some() && self.queue.is_some() {
             // Set before the limit: a release that finds the limit set must also see that an
             // exchange may wait.
             self.gated.store(true, Ordering::SeqCst);
         }
         member.state.set_max_conn(limit_of(self.policy, member.weight, max_conn));
-        floor.note_ceiling(index);
-        floor.settle();
+        dispatcher.note_ceiling(index);
+        dispatcher.settle();
     }
 
     /// Notes that a connect failed at `now_us`. Failures of exchanges that were in flight when the
@@ -434,11 +434,11 @@ impl Balancer {
             return AfterFailure::Counted;
         }
         // Under the lock, so that two concurrent ejections cannot exceed the cap.
-        self.at_floor(|floor| {
-            floor.advance(now_us);
-            let outcome = floor.pool.eject(member, now_us, random);
+        self.with_dispatcher(|dispatcher| {
+            dispatcher.advance(now_us);
+            let outcome = dispatcher.pool.eject(member, now_us, random);
             if matches!(outcome, AfterFailure::Ejected { .. }) {
-                floor.settle();
+                dispatcher.settle();
             }
             outcome
         })
@@ -447,10 +447,10 @@ impl Balancer {
     /// Ejects an endpoint until `until_us`, to continue an ejection that began elsewhere.
     pub fn eject_until(&self, index: usize, until_us: u64, now_us: u64) {
         let Some(member) = self.members.get(index).filter(|_| until_us > now_us) else { return };
-        self.at_floor(|floor| {
-            floor.advance(now_us);
+        self.with_dispatcher(|dispatcher| {
+            dispatcher.advance(now_us);
             member.state.eject(until_us);
-            floor.settle();
+            dispatcher.settle();
         });
     }
 
@@ -476,7 +476,7 @@ impl Balancer {
 
     /// Applies changes that were due by `now_us`, such as the end of an ejection.
     pub fn tick(&self, now_us: u64) {
-        self.at_floor(|floor| floor.advance(now_us));
+        self.with_dispatcher(|dispatcher| dispatcher.advance(now_us));
     }
 
     /// The time at which [`Balancer::tick`] is to be called next, µs: the end of the first ejection
@@ -496,16 +496,16 @@ impl Balancer {
         // A waiting exchange may have been served by a successor without limits: its slot is in the
         // books all the same.
         if self.is_gated() || taken.booked {
-            self.at_floor(|floor| {
-                let index = floor.pool.index_from(self, taken.index);
-                let booked = taken.booked && std::ptr::eq(floor.pool, self);
-                floor.release(&member.state, (index, booked));
+            self.with_dispatcher(|dispatcher| {
+                let index = dispatcher.pool.index_from(self, taken.index);
+                let booked = taken.booked && std::ptr::eq(dispatcher.pool, self);
+                dispatcher.release(&member.state, (index, booked));
                 if member.state.is_stalled() && member.state.in_flight() == 0 {
                     // One exchange may try the endpoint now: exchanges whose key leads to it may
                     // wait for it again.
-                    floor.pool.stall_unsettled.store(true, Ordering::Release);
+                    dispatcher.pool.stall_unsettled.store(true, Ordering::Release);
                 }
-                floor.settle_stalls();
+                dispatcher.settle_stalls();
             });
             return;
         }
@@ -514,9 +514,9 @@ impl Balancer {
         // may have queued an exchange for this slot. `leave` and setting the limit change the same
         // word, so either the other thread saw the release, or this one sees the gate.
         if self.is_gated() {
-            self.at_floor(|floor| {
-                if let Some(index) = floor.pool.index_from(self, taken.index) {
-                    floor.hand_on(index);
+            self.with_dispatcher(|dispatcher| {
+                if let Some(index) = dispatcher.pool.index_from(self, taken.index) {
+                    dispatcher.hand_on(index);
                 }
             });
         }
@@ -544,10 +544,10 @@ impl Balancer {
 
     fn change(&self, index: usize, now_us: u64, set: impl FnOnce(&EndpointState) -> bool) {
         let Some(member) = self.members.get(index) else { return };
-        self.at_floor(|floor| {
-            floor.advance(now_us);
+        self.with_dispatcher(|dispatcher| {
+            dispatcher.advance(now_us);
             if set(&member.state) {
-                floor.settle();
+                dispatcher.settle();
             }
         });
     }

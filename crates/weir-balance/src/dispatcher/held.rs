@@ -88,11 +88,11 @@ impl Balancer {
     /// still for good.
     pub fn abandon(self: &Arc<Self>, number: u16) -> Abandoned {
         let mut lost = Abandoned::default();
-        let (waiting, ended) = self.at_floor(|floor| {
-            let ids = floor.books.queue.held_by(number);
-            let mut left = |id: &u32| floor.leave_line(*id, Standing::Vacant).is_some();
+        let (waiting, ended) = self.with_dispatcher(|dispatcher| {
+            let ids = dispatcher.books.queue.held_by(number);
+            let mut left = |id: &u32| dispatcher.leave_line(*id, Standing::Vacant).is_some();
             let waiting = ids.iter().filter(|id| left(id)).count();
-            let queue = &mut floor.books.queue;
+            let queue = &mut dispatcher.books.queue;
             let ended: Vec<Ended> = ids.into_iter().filter_map(|id| queue.vacate(id)).collect();
             (waiting, ended)
         });

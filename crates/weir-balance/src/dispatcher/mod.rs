@@ -18,7 +18,7 @@ use crate::dispatcher::slot::Taken;
 use crate::policy::pick::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
 use crate::sync::{MutexGuard, Ordering};
-use crate::{Ahead, Basis, Described, EndpointState, Member, Rejection, WaitsFor};
+use crate::{Ahead, Basis, EndpointState, Member, Rejection, WaiterInfo, WaitsFor};
 
 /// The data that the lock guards.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ fn ceilings(members: &[Member]) -> Box<[u32]> {
 
 /// The pool's lock while it is held. The tasks of served exchanges are woken when it is released,
 /// not before.
-pub(crate) struct Floor<'a> {
+pub(crate) struct Dispatcher<'a> {
     pub(crate) pool: &'a Balancer,
     // Fields are dropped in this order: first the lock, then the wakers.
     pub(crate) books: MutexGuard<'a, Books>,
@@ -93,7 +93,7 @@ pub(crate) enum Answer {
     Rejected(Rejection),
 }
 
-impl<'a> Floor<'a> {
+impl<'a> Dispatcher<'a> {
     pub(crate) fn new(pool: &'a Balancer, books: MutexGuard<'a, Books>) -> Self {
         Self { pool, books, woken: Woken::default() }
     }
@@ -327,7 +327,7 @@ impl<'a> Floor<'a> {
             bound: request.bound,
             overflowed,
             tried: request.tried.clone(),
-            about: Described::of(&request.about),
+            about: WaiterInfo::of(&request.about),
             ahead: if position == 0 { Ahead::new() } else { queue.ahead(home, number) },
         };
         let waits_for = match home {

@@ -154,15 +154,15 @@ impl Balancer {
     /// Counts in an exchange that runs at an endpoint without having been dispatched by this pool,
     /// regardless of the limit. Returns `None` if the endpoint no longer exists.
     pub fn occupy(self: &Arc<Self>, index: usize) -> Option<Slot> {
-        let mut floor = match self.floor() {
-            Ok(floor) => floor,
+        let mut dispatcher = match self.dispatcher() {
+            Ok(dispatcher) => dispatcher,
             Err(successor) => return successor.occupy(successor.index_from(self, index)?),
         };
         self.members.get(index)?.state.enter_beyond_limit();
-        floor.books.slots += 1;
+        dispatcher.books.slots += 1;
         // From here on the endpoint may be above its limit without a violation.
-        floor.note_ceiling(index);
-        drop(floor);
+        dispatcher.note_ceiling(index);
+        drop(dispatcher);
         Some(Slot::new(
             self,
             Taken { index, choice: Choice::Busy, booked: true, decision: Decision::default() },

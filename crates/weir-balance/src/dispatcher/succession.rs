@@ -12,7 +12,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::dispatcher::balancer::{Balancer, Request, Tried};
-use crate::dispatcher::{Books, Floor};
+use crate::dispatcher::{Books, Dispatcher};
 use crate::policy::regret::Regret;
 use crate::queue::Waiter;
 use crate::state::counters::Figures;
@@ -111,10 +111,10 @@ impl Balancer {
             member.state.set_order(*order);
         }
         books.begin_anew(&self.members);
-        let mut floor = Floor::new(self, books);
-        floor.advance(now_us);
-        floor.settle();
-        if floor.books.queue.waiting() == 0 {
+        let mut dispatcher = Dispatcher::new(self, books);
+        dispatcher.advance(now_us);
+        dispatcher.settle();
+        if dispatcher.books.queue.waiting() == 0 {
             // No exchange waits, so the gate can return to its initial value.
             self.gated.store(is_gated, Ordering::SeqCst);
         }
@@ -163,14 +163,14 @@ impl Balancer {
     }
 
     /// Takes the lock; returns the successor instead if there is one.
-    pub(crate) fn floor(&self) -> Result<Floor<'_>, Arc<Self>> {
+    pub(crate) fn dispatcher(&self) -> Result<Dispatcher<'_>, Arc<Self>> {
         let books = self.common.lock();
         if self.succession.is_former.load(Ordering::Relaxed)
             && let Some(current) = &*self.succession.current()
         {
             return Err(Arc::clone(current));
         }
-        Ok(Floor::new(self, books))
+        Ok(Dispatcher::new(self, books))
     }
 
     /// Takes the pool's lock and never releases it, for tests of a thread that hangs with the lock.
@@ -183,10 +183,10 @@ impl Balancer {
     }
 
     /// Calls `act` under the lock as the current balancer.
-    pub(crate) fn at_floor<R>(&self, act: impl FnOnce(&mut Floor<'_>) -> R) -> R {
-        match self.floor() {
-            Ok(mut floor) => act(&mut floor),
-            Err(current) => current.at_floor(act),
+    pub(crate) fn with_dispatcher<R>(&self, act: impl FnOnce(&mut Dispatcher<'_>) -> R) -> R {
+        match self.dispatcher() {
+            Ok(mut dispatcher) => act(&mut dispatcher),
+            Err(current) => current.with_dispatcher(act),
         }
     }
 

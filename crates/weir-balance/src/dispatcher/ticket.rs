@@ -104,9 +104,9 @@ impl Ticket {
         self.open = false;
         let id = self.id;
         // Dropping a waker may drop tickets of this pool, so it must not happen under the lock.
-        let (left, ended) = self.pool.at_floor(|floor| {
-            let left = floor.leave_line(id, Standing::Vacant);
-            (left, floor.books.queue.vacate(id))
+        let (left, ended) = self.pool.with_dispatcher(|dispatcher| {
+            let left = dispatcher.leave_line(id, Standing::Vacant);
+            (left, dispatcher.books.queue.vacate(id))
         });
         let figures = &self.pool.common.figures;
         match (left, leaving) {

@@ -6,7 +6,7 @@ use crate::dispatcher::slot::{Choice, Taken};
 use crate::policy::fair::{Fair, Look};
 use crate::policy::hashing::KeyTable;
 use crate::policy::hashing::xxh64::mix;
-use crate::policy::smooth_wrr::Cycle;
+use crate::policy::smooth_wrr::SmoothWrr;
 use crate::sync::Ordering;
 use crate::{Basis, Decision, Member, PolicyKind, Rejection};
 
@@ -28,7 +28,7 @@ pub(crate) struct Tier {
     rank: u8,
     /// The endpoints' numbers in the pool, in file order. An index into this list is a position.
     indexes: Box<[usize]>,
-    cycle: Cycle,
+    smooth_wrr: SmoothWrr,
     /// Sums of the weights up to each position, for draws.
     sums: Box<[u64]>,
     /// The table of policies that hash.
@@ -58,7 +58,7 @@ impl Tier {
         Self {
             rank,
             indexes: own.map(|(index, _)| index).collect(),
-            cycle: Cycle::new(&weights),
+            smooth_wrr: SmoothWrr::new(&weights),
             sums: sums(&weights),
             keys: KeyTable::new(policy, &seats),
             fair,
@@ -408,7 +408,7 @@ impl Balancer {
         accept: impl Fn(&Candidate) -> bool,
     ) -> Option<Chosen> {
         for skips in 0..tier.max_skips() {
-            let (position, next) = tier.cycle.next_two()?;
+            let (position, next) = tier.smooth_wrr.next_two()?;
             let index = *tier.indexes.get(position)?;
             if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
                 // The runner-up is not checked for eligibility.

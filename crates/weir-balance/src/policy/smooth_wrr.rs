@@ -13,7 +13,7 @@ const MAX_LEN: u64 = 4096;
 /// same sequence without the ineligible endpoints, so that no endpoint inherits a neighbour's
 /// share.
 #[derive(Debug)]
-pub(crate) struct Cycle {
+pub(crate) struct SmoothWrr {
     order: Box<[u32]>,
     cursor: Cursor,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Cycle {
 #[repr(align(64))]
 struct Cursor(AtomicU64);
 
-impl Cycle {
+impl SmoothWrr {
     /// The cycle of `weights`. Its entries are indices into `weights`.
     pub(crate) fn new(weights: &[u32]) -> Self {
         Self { order: smooth(&reduce(weights)), cursor: Cursor::default() }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn check(weights: &[u32], expected: &str) {
-        let cycle = Cycle::new(weights);
+        let cycle = SmoothWrr::new(weights);
         let names: String =
             (0..expected.len()).map(|_| (b'a' + cycle.next().unwrap() as u8) as char).collect();
         assert_eq!(names, expected, "{weights:?}");
@@ -115,22 +115,22 @@ mod tests {
 
     #[test]
     fn no_weights_have_no_turn() {
-        assert_eq!(Cycle::new(&[]).next(), None);
+        assert_eq!(SmoothWrr::new(&[]).next(), None);
     }
 
     #[test]
     fn a_long_cycle_is_bounded_and_keeps_everybody() {
-        let cycle = Cycle::new(&[65535, 65533, 1]);
+        let cycle = SmoothWrr::new(&[65535, 65533, 1]);
         assert!(cycle.order.len() as u64 <= MAX_LEN + 3);
         assert!((0..3).all(|index| cycle.order.contains(&index)));
-        assert_eq!(Cycle::new(&vec![3; 10_000]).order.len(), 10_000);
+        assert_eq!(SmoothWrr::new(&vec![3; 10_000]).order.len(), 10_000);
     }
 
     proptest! {
         #[test]
         fn shares_over_a_cycle_are_the_weights(weights in proptest::collection::vec(1_u32..50, 1..12)) {
             let divisor = weights.iter().fold(0, |divisor, weight| greatest_common_divisor(divisor, *weight));
-            let cycle = Cycle::new(&weights);
+            let cycle = SmoothWrr::new(&weights);
             let mut counts = vec![0; weights.len()];
             for _ in 0..cycle.order.len() {
                 counts[cycle.next().unwrap()] += divisor;

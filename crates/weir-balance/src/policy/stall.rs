@@ -235,13 +235,13 @@ impl Balancer {
     /// Ends the stall of an endpoint that answered, and serves the exchanges that wait. Returns the
     /// duration of the stall, µs.
     pub(crate) fn end_stall(&self, state: &EndpointState, now_us: u64) -> Option<u64> {
-        self.at_floor(|floor| {
-            floor.advance(now_us);
+        self.with_dispatcher(|dispatcher| {
+            dispatcher.advance(now_us);
             let since_us = state.end_stall()?;
             // A stall that began while this pool took over from another was not counted here.
             let less = |stalled: u32| stalled.checked_sub(1);
-            let _ = floor.pool.stalled.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
-            floor.settle();
+            let _ = dispatcher.pool.stalled.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+            dispatcher.settle();
             Some(now_us.saturating_sub(since_us))
         })
     }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::dispatcher::held::Holder;
 use crate::dispatcher::slot::Taken;
-use crate::{AHEAD, Ahead, Balancer, Described, Rejection, Tried};
+use crate::{AHEAD, Ahead, Balancer, Rejection, Tried, WaiterInfo};
 
 /// A waiter's place in the slab, reserved until its ticket is dropped.
 pub(crate) type Id = u32;
@@ -54,7 +54,7 @@ pub(crate) struct Wish {
     /// then on.
     pub(crate) overflowed: bool,
     pub(crate) tried: Tried,
-    pub(crate) about: Described,
+    pub(crate) about: WaiterInfo,
     /// The names of the exchanges ahead on arrival.
     pub(crate) ahead: Ahead,
 }

@@ -30,7 +30,7 @@ pub struct About<'a> {
 
 /// An owned copy of an [`About`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Described {
+pub struct WaiterInfo {
     /// The exchange's name.
     pub name: Name,
     /// The client.
@@ -41,7 +41,7 @@ pub struct Described {
     pub cut: bool,
 }
 
-impl Described {
+impl WaiterInfo {
     pub(crate) fn of(about: &About<'_>) -> Self {
         let mut wish = SmallVec::new();
         let mut add = |bytes: &[u8]| {
@@ -63,9 +63,9 @@ mod tests {
     fn a_long_wish_is_cut_and_says_so() {
         let target = vec![b'a'; 200];
         let about = About { name: b"id", client: &[1], method: b"GET", target: &target };
-        let kept = Described::of(&about);
+        let kept = WaiterInfo::of(&about);
         assert_eq!((kept.wish.len(), kept.wish.spilled(), kept.cut), (WISH_BYTES, false, true));
-        let kept = Described::of(&About { target: b"/a", ..about });
+        let kept = WaiterInfo::of(&About { target: b"/a", ..about });
         assert_eq!((&kept.wish[..], kept.cut), (&b"GET /a"[..], false));
     }
 }
