@@ -31,5 +31,5 @@ pub use policy::{HashSettings, PolicyKind, UnknownPolicy};
 pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
 pub use queue::waiter_info::{AHEAD, About, Ahead, Name, WISH_BYTES, WaiterInfo};
 pub use state::counters::Counters;
-pub use state::endpoint::{Availability, EndpointState, Health, Order};
+pub use state::endpoint::{AdminState, Availability, EndpointState, Health};
 pub use state::passive::{AfterFailure, PassiveSettings};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_balance::{
-    Arrival, Availability, BalanceFactor, Balancer, HashSettings, Member, Order, PolicyKind,
+    AdminState, Arrival, Availability, BalanceFactor, Balancer, HashSettings, Member, PolicyKind,
     QueueSettings, Rejection, Request, Settings, Slot, Tried, hash_key,
 };
 
@@ -125,7 +125,7 @@ fn a_key_that_waits_goes_elsewhere_when_its_endpoint_goes() {
         let pool = with_queue(policy, None);
         let first = slot(&pool, 7);
         let Arrival::Queued(ticket) = arrive(&pool, 7) else { panic!("{policy}: not queued") };
-        pool.set_order(first.index(), Order::Maintenance, 0);
+        pool.set_admin_state(first.index(), AdminState::Maintenance, 0);
         assert_eq!(pool.in_flight(), 2, "{policy}: who waited was not served by another");
         assert_eq!(pool.audit(0), 0);
         drop((first, ticket));
@@ -212,7 +212,7 @@ fn a_lower_tier_takes_part_only_when_no_higher_one_can() {
         expect(&[1, 3]);
         pool.set_availability(1, Availability::Unavailable, 0);
         expect(&[3]);
-        pool.set_order(3, Order::Draining, 0);
+        pool.set_admin_state(3, AdminState::Draining, 0);
         expect(&[2, 4]);
         pool.set_availability(2, Availability::Unavailable, 0);
         pool.set_availability(4, Availability::Unavailable, 0);

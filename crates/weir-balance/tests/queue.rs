@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use weir_balance::{
-    AfterFailure, Arrival, Availability, Balancer, Health, Member, Order, PassiveSettings,
+    AdminState, AfterFailure, Arrival, Availability, Balancer, Health, Member, PassiveSettings,
     PolicyKind, QueueSettings, Rejection, Request, Seniority, Settings, Slot, Ticket, Tried,
 };
 
@@ -241,8 +241,8 @@ fn who_is_bound_finds_his_line_again_when_the_endpoint_comes_back() {
     let mut clients = Clients::new(&pool);
     let slots = [clients.slot(Some(0)), clients.slot(Some(1))];
     let mut bound = clients.ticket(Some(0));
-    pool.set_order(0, Order::Maintenance, 1);
-    pool.set_order(0, Order::Ready, 2);
+    pool.set_admin_state(0, AdminState::Maintenance, 1);
+    pool.set_admin_state(0, AdminState::Ready, 2);
     assert_eq!(pool.waiting()[0].bound, Some(0));
     let [zero, one] = slots;
     drop(one);
@@ -255,7 +255,7 @@ fn who_is_bound_finds_his_line_again_when_the_endpoint_comes_back() {
 fn draining_takes_who_is_bound_and_nobody_else() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
-    pool.set_order(0, Order::Draining, 0);
+    pool.set_admin_state(0, AdminState::Draining, 0);
     let bound = clients.slot(Some(0));
     let other = clients.slot(None);
     assert_eq!((bound.index(), other.index()), (0, 1));
@@ -272,11 +272,11 @@ fn draining_takes_who_is_bound_and_nobody_else() {
 fn maintenance_takes_nothing_and_coming_back_serves_those_who_wait() {
     let pool = pool(&[2, 1]);
     let mut clients = Clients::new(&pool);
-    pool.set_order(0, Order::Maintenance, 0);
+    pool.set_admin_state(0, AdminState::Maintenance, 0);
     assert_eq!(clients.slot(Some(0)).index(), 1, "bound to it counts as not bound");
     let running = clients.slot(None);
     let mut tickets = [clients.ticket(None), clients.ticket(None), clients.ticket(None)];
-    pool.set_order(0, Order::Ready, 5);
+    pool.set_admin_state(0, AdminState::Ready, 5);
     assert_eq!(served(&mut tickets[0]).index(), 0);
     drop(running);
     assert!(tickets[1..].iter_mut().all(|ticket| poll(ticket).is_ready()));
@@ -440,7 +440,7 @@ fn probes_are_ignored_while_too_few_are_healthy_but_the_operator_is_not() {
     let members = vec![member(9), member(9), member(9), member(9)];
     let pool = Balancer::new(Settings { panic_percent: 50, ..settings() }, members);
     let mut clients = Clients::new(&pool);
-    pool.set_order(3, Order::Maintenance, 0);
+    pool.set_admin_state(3, AdminState::Maintenance, 0);
     pool.set_health(0, Health::Unhealthy, 1);
     assert!(!pool.is_panicking());
     let seen = |clients: &mut Clients| -> Vec<usize> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_balance::{
-    AfterFailure, Arrival, Balancer, EndpointState, Health, Member, Order, PassiveSettings,
+    AdminState, AfterFailure, Arrival, Balancer, EndpointState, Health, Member, PassiveSettings,
     PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
 };
 
@@ -60,7 +60,7 @@ fn served(ticket: &mut Ticket) -> Slot {
 }
 
 fn succeed(before: &Arc<Balancer>, settings: Settings, members: Vec<Member>) -> Arc<Balancer> {
-    let orders = vec![Order::Ready; members.len()];
+    let orders = vec![AdminState::Ready; members.len()];
     let next = Balancer::prepared(before, settings, members);
     next.succeed(before, &orders, 0);
     next
@@ -179,7 +179,7 @@ fn whatever_is_told_to_a_former_pool_is_told_to_the_current_one() {
     let held = slot(&pool);
     assert!(held.is_of(&next));
     let mut waiting = ticket(&pool);
-    pool.set_order(0, Order::Maintenance, 2);
+    pool.set_admin_state(0, AdminState::Maintenance, 2);
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(Rejection::Unavailable))));
     assert_eq!(pool.audit(3), 0);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use weir_balance::{EndpointState, Health, Order, Waiting};
+use weir_balance::{AdminState, EndpointState, Health, Waiting};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe};
@@ -261,7 +261,7 @@ impl ReadModel<'_> {
             resolved: written.and_then(|written| resolved(live, written)),
             state,
             since_ms: milliseconds(since),
-            order: order_word(counts.order()).to_owned(),
+            order: order_word(counts.admin_state()).to_owned(),
             health: match counts.health() {
                 Health::Unhealthy => "down",
                 Health::Healthy if checked => "up",
@@ -468,11 +468,11 @@ fn client_text(octets: &[u8]) -> String {
     v4().or_else(v6).map(|address| address.to_string()).unwrap_or_default()
 }
 
-fn order_word(order: Order) -> &'static str {
+fn order_word(order: AdminState) -> &'static str {
     match order {
-        Order::Ready => "ready",
-        Order::Draining => "draining",
-        Order::Maintenance => "maintenance",
+        AdminState::Ready => "ready",
+        AdminState::Draining => "draining",
+        AdminState::Maintenance => "maintenance",
     }
 }
 

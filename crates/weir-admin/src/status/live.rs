@@ -1,7 +1,7 @@
 //! The state of pools and endpoints in the balancer, as the types that the status and the metrics
 //! share. It changes no state.
 
-use weir_balance::{Availability, EndpointState as LiveState, Health, Order};
+use weir_balance::{AdminState, Availability, EndpointState as LiveState, Health};
 use weir_proxy::limiting::counts::{LimitCounts, LimitedKey};
 use weir_proxy::shared::Snapshot;
 use weir_proxy::upstream::UpstreamPool;
@@ -49,7 +49,7 @@ fn limit(counts: &LimitCounts, now_ns: u64) -> LimitReport {
 /// An endpoint's state. Maintenance takes precedence, then the states in which no request can be
 /// sent to the endpoint, then draining, and last what else was observed.
 pub(crate) fn state(endpoint: &LiveState, now_us: u64) -> EndpointState {
-    if endpoint.order() == Order::Maintenance {
+    if endpoint.admin_state() == AdminState::Maintenance {
         EndpointState::Maintenance
     } else if endpoint.availability() == Availability::Unavailable {
         EndpointState::Unresolved
@@ -57,7 +57,7 @@ pub(crate) fn state(endpoint: &LiveState, now_us: u64) -> EndpointState {
         EndpointState::Down
     } else if endpoint.is_ejected(now_us) {
         EndpointState::Ejected
-    } else if endpoint.order() == Order::Draining {
+    } else if endpoint.admin_state() == AdminState::Draining {
         EndpointState::Draining
     } else if endpoint.is_stalled() {
         EndpointState::Stalled

@@ -15,7 +15,7 @@ use crate::state::counters::Counters;
 use crate::state::passive::{AfterFailure, PassiveSettings, Window};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::{
-    About, Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot,
+    About, AdminState, Availability, EndpointState, FairSettings, Health, PolicyKind, Slot,
     StallSettings, Ticket, WeightMode,
 };
 
@@ -196,8 +196,8 @@ pub enum Arrival {
 /// The reason why an exchange gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// All endpoints are unavailable, unhealthy, ejected, out of service by the operator's order,
-    /// or tried.
+    /// All endpoints are unavailable, unhealthy, ejected, out of service by admin state, or
+    /// tried.
     Unavailable,
     /// The queue has reached its maximum.
     QueueFull,
@@ -396,9 +396,9 @@ impl Balancer {
         self.change(index, now_us, |state| state.set_health(health));
     }
 
-    /// Sets the operator's order for an endpoint.
-    pub fn set_order(&self, index: usize, order: Order, now_us: u64) {
-        self.change(index, now_us, |state| state.set_order(order));
+    /// Sets the operator's admin state of an endpoint.
+    pub fn set_admin_state(&self, index: usize, state: AdminState, now_us: u64) {
+        self.change(index, now_us, |endpoint| endpoint.set_admin_state(state));
     }
 
     /// Sets an endpoint's limit of exchanges in flight. Exchanges above a lower limit finish. If
@@ -522,12 +522,13 @@ impl Balancer {
         }
     }
 
-    /// Decides anew whether probes are ignored, from the current health and orders. They are if too
-    /// few endpoints of the first tier are healthy and none of a later tier is: a healthy endpoint
-    /// of a later tier stands in for the first.
+    /// Decides anew whether probes are ignored, from the current health and admin states. They
+    /// are if too few endpoints of the first tier are healthy and none of a later tier is: a
+    /// healthy endpoint of a later tier stands in for the first.
     pub(crate) fn refresh_panic(&self) {
         let first = self.members.iter().map(|member| member.tier).min();
-        let ready = self.members.iter().filter(|member| member.state.order() == Order::Ready);
+        let ready =
+            self.members.iter().filter(|member| member.state.admin_state() == AdminState::Ready);
         let (mut all, mut healthy, mut spare) = (0, 0, 0);
         for member in ready {
             let own = usize::from(member.state.health() == Health::Healthy);

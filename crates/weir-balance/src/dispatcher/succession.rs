@@ -17,7 +17,7 @@ use crate::policy::regret::Regret;
 use crate::queue::Waiter;
 use crate::state::counters::Figures;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
-use crate::{Arrival, EndpointState, Member, Order, Settings};
+use crate::{AdminState, Arrival, EndpointState, Member, Settings};
 
 /// The state that the balancers of one pool share, from the first to the current one.
 #[derive(Debug)]
@@ -80,10 +80,10 @@ impl Balancer {
     }
 
     /// Takes over from the balancer that this one was [prepared](Balancer::prepared) for, with the
-    /// operator's orders for its endpoints. Exchanges that wait there wait here from now on, in the
+    /// admin states of its endpoints. Exchanges that wait there wait here from now on, in the
     /// same order and with the same numbers, and get a slot of this balancer. Slots released there
     /// serve exchanges that wait here, and exchanges that arrive there arrive here.
-    pub fn succeed(self: &Arc<Self>, before: &Arc<Self>, orders: &[Order], now_us: u64) {
+    pub fn succeed(self: &Arc<Self>, before: &Arc<Self>, states: &[AdminState], now_us: u64) {
         let mut books = self.common.lock();
         let has_its_books = Arc::ptr_eq(&self.common, &before.common);
         debug_assert!(has_its_books, "it was prepared for another one");
@@ -107,8 +107,8 @@ impl Balancer {
             waiter.server = Some(Arc::clone(self));
         });
         self.set_limits();
-        for (member, order) in self.members.iter().zip(orders) {
-            member.state.set_order(*order);
+        for (member, state) in self.members.iter().zip(states) {
+            member.state.set_admin_state(*state);
         }
         books.begin_anew(&self.members);
         let mut dispatcher = Dispatcher::new(self, books);

@@ -1,5 +1,5 @@
 //! The live state of one endpoint, in atomics that all workers share: slots in use, observed health
-//! and the operator's orders. It decides nothing; `Balancer` changes it and then serves the
+//! and the operator's admin state. It decides nothing; `Balancer` changes it and then serves the
 //! exchanges that wait.
 
 use crate::policy::stall::{Pulse, TRIAL_US};
@@ -78,9 +78,9 @@ pub enum Health {
     Unhealthy,
 }
 
-/// The operator's order for an endpoint.
+/// The state in which the operator puts an endpoint (HAProxy's admin state).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum AdminState {
     /// Take every exchange.
     #[default]
     Ready,
@@ -181,15 +181,15 @@ impl EndpointState {
         if self.has(UNHEALTHY) { Health::Unhealthy } else { Health::Healthy }
     }
 
-    /// The operator's order.
-    pub fn order(&self) -> Order {
+    /// The operator's admin state.
+    pub fn admin_state(&self) -> AdminState {
         let flags = self.flags.load(Ordering::Relaxed);
         if flags & MAINTENANCE != 0 {
-            Order::Maintenance
+            AdminState::Maintenance
         } else if flags & DRAINING != 0 {
-            Order::Draining
+            AdminState::Draining
         } else {
-            Order::Ready
+            AdminState::Ready
         }
     }
 
@@ -244,12 +244,12 @@ impl EndpointState {
         self.set(UNHEALTHY, if health == Health::Healthy { 0 } else { UNHEALTHY })
     }
 
-    /// Returns true if the order changed.
-    pub(crate) fn set_order(&self, order: Order) -> bool {
-        let flag = match order {
-            Order::Ready => 0,
-            Order::Draining => DRAINING,
-            Order::Maintenance => MAINTENANCE,
+    /// Returns true if the admin state changed.
+    pub(crate) fn set_admin_state(&self, state: AdminState) -> bool {
+        let flag = match state {
+            AdminState::Ready => 0,
+            AdminState::Draining => DRAINING,
+            AdminState::Maintenance => MAINTENANCE,
         };
         self.set(DRAINING | MAINTENANCE, flag)
     }

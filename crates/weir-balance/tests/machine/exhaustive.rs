@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use weir_balance::{Fault, Order, PolicyKind, QueueSettings};
+use weir_balance::{AdminState, Fault, PolicyKind, QueueSettings};
 
 use crate::world::{Change, Plan, Step, World};
 
@@ -108,10 +108,12 @@ impl Explorer {
 fn other_states(world: &World, index: usize) -> Vec<Step> {
     let now = &world.reference.endpoints[index];
     let limits = [0, 1, 2].into_iter().filter(|limit| now.limit != Some(*limit));
-    let orders = [Order::Ready, Order::Draining, Order::Maintenance].into_iter();
+    let orders = [AdminState::Ready, AdminState::Draining, AdminState::Maintenance].into_iter();
     let mut steps = vec![Step::Healthy(index, !now.healthy)];
     steps.extend(limits.map(|limit| Step::Limit(index, Some(limit))));
-    steps.extend(orders.filter(|order| now.order != *order).map(|order| Step::Order(index, order)));
+    steps.extend(
+        orders.filter(|order| now.order != *order).map(|order| Step::AdminState(index, order)),
+    );
     steps
 }
 

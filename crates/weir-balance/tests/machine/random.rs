@@ -2,7 +2,7 @@
 //! `WEIR_SCHEDULES` says.
 
 use proptest::prelude::*;
-use weir_balance::{BalanceFactor, Fault, HashSettings, Order, PolicyKind, QueueSettings};
+use weir_balance::{AdminState, BalanceFactor, Fault, HashSettings, PolicyKind, QueueSettings};
 
 use crate::world::{Change, Plan, Step, World};
 
@@ -25,11 +25,11 @@ fn run(plan: &Plan, steps: &[Step], seed: u64) -> Result<(), String> {
     world.end().map_err(|wrong| format!("at the end: {wrong}"))
 }
 
-fn order(number: u8) -> Order {
+fn order(number: u8) -> AdminState {
     match number {
-        0..=2 => Order::Ready,
-        3 => Order::Draining,
-        _ => Order::Maintenance,
+        0..=2 => AdminState::Ready,
+        3 => AdminState::Draining,
+        _ => AdminState::Maintenance,
     }
 }
 
@@ -63,7 +63,7 @@ fn step(endpoints: usize) -> impl Strategy<Value = Step> {
         3 => any::<usize>().prop_map(Step::Collect),
         1 => (index(), any::<bool>()).prop_map(|(index, up)| Step::Available(index, up)),
         1 => (index(), any::<bool>()).prop_map(|(index, up)| Step::Healthy(index, up)),
-        1 => (index(), 0_u8..5).prop_map(|(index, number)| Step::Order(index, order(number))),
+        1 => (index(), 0_u8..5).prop_map(|(index, number)| Step::AdminState(index, order(number))),
         1 => (index(), proptest::option::weighted(0.9, 0_u32..4))
             .prop_map(|(index, limit)| Step::Limit(index, limit)),
         1 => index().prop_map(Step::ConnectFails),
@@ -129,7 +129,7 @@ fn drawn_step(random: &mut fastrand::Rng, endpoints: usize) -> Step {
         21..=24 => Step::Collect(random.usize(..)),
         25 => Step::Available(index, random.u8(..3) > 0),
         26 => Step::Healthy(index, random.u8(..3) > 0),
-        27 => Step::Order(index, order(random.u8(..5))),
+        27 => Step::AdminState(index, order(random.u8(..5))),
         28 => Step::Limit(index, Some(random.u32(..4))),
         29 => Step::ConnectFails(index),
         30 => Step::Later(random.u64(..1_500)),

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use weir_balance::{Order, QueueSettings, Rejection};
+use weir_balance::{AdminState, QueueSettings, Rejection};
 
 /// An endpoint as the reference sees it.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Endpoint {
     pub(crate) tier: u8,
     pub(crate) available: bool,
     pub(crate) healthy: bool,
-    pub(crate) order: Order,
+    pub(crate) order: AdminState,
     pub(crate) ejected_until: u64,
     pub(crate) in_flight: u32,
     /// Waiters for this endpoint and no other.
@@ -27,7 +27,7 @@ impl Endpoint {
             tier: 0,
             available: true,
             healthy: true,
-            order: Order::Ready,
+            order: AdminState::Ready,
             ejected_until: 0,
             in_flight: 0,
             queued: 0,
@@ -76,7 +76,7 @@ pub(crate) struct Reference {
 impl Reference {
     fn panics(&self) -> bool {
         let first = self.tiers().next();
-        let ready = self.endpoints.iter().filter(|endpoint| endpoint.order == Order::Ready);
+        let ready = self.endpoints.iter().filter(|endpoint| endpoint.order == AdminState::Ready);
         let (own, later): (Vec<_>, Vec<_>) =
             ready.partition(|endpoint| Some(endpoint.tier) == first);
         let healthy = own.iter().filter(|endpoint| endpoint.healthy).count();
@@ -88,7 +88,7 @@ impl Reference {
         let endpoint = &self.endpoints[index];
         endpoint.available
             && (endpoint.healthy || self.panics())
-            && endpoint.order != Order::Maintenance
+            && endpoint.order != AdminState::Maintenance
             && endpoint.ejected_until <= self.now_us
     }
 
@@ -106,7 +106,7 @@ impl Reference {
         let fits = |index: &usize| {
             let endpoint = &self.endpoints[*index];
             endpoint.tier == tier
-                && endpoint.order == Order::Ready
+                && endpoint.order == AdminState::Ready
                 && self.is_up(*index)
                 && waiter.tried != Some(*index)
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_balance::{
-    About, AfterFailure, Arrival, Availability, Balancer, Fault, Health, Member, Order,
+    About, AdminState, AfterFailure, Arrival, Availability, Balancer, Fault, Health, Member,
     PassiveSettings, PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
 };
 
@@ -31,7 +31,7 @@ pub(crate) enum Step {
     Collect(usize),
     Available(usize, bool),
     Healthy(usize, bool),
-    Order(usize, Order),
+    AdminState(usize, AdminState),
     Limit(usize, Option<u32>),
     ConnectFails(usize),
     Later(u64),
@@ -66,7 +66,7 @@ impl Step {
             }
             Self::Available(index, available) => Self::Available(wrap(index), available),
             Self::Healthy(index, healthy) => Self::Healthy(wrap(index), healthy),
-            Self::Order(index, order) => Self::Order(wrap(index), order),
+            Self::AdminState(index, order) => Self::AdminState(wrap(index), order),
             Self::Limit(index, limit) => Self::Limit(wrap(index), limit),
             Self::ConnectFails(index) => Self::ConnectFails(wrap(index)),
             other => other,
@@ -242,9 +242,9 @@ impl World {
                 let health = if healthy { Health::Healthy } else { Health::Unhealthy };
                 self.pool.set_health(index, health, now_us);
             }
-            Step::Order(index, order) => {
+            Step::AdminState(index, order) => {
                 self.reference.endpoints[index].order = order;
-                self.pool.set_order(index, order, now_us);
+                self.pool.set_admin_state(index, order, now_us);
             }
             Step::Limit(index, limit) => {
                 self.reference.endpoints[index].limit = limit;
@@ -405,7 +405,7 @@ impl World {
             .iter()
             .map(|from| from.map_or(Endpoint { limit, ..Endpoint::up() }, |at| before[at].clone()))
             .collect();
-        let orders: Vec<Order> = endpoints.iter().map(|endpoint| endpoint.order).collect();
+        let orders: Vec<AdminState> = endpoints.iter().map(|endpoint| endpoint.order).collect();
         let members: Vec<Member> = order
             .iter()
             .map(|from| from.map_or_else(|| fresh.clone(), |at| members[at].clone()))

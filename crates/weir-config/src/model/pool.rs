@@ -126,7 +126,7 @@ pub enum Order {
 }
 
 /// Converts to the balancer's type.
-impl From<Order> for weir_balance::Order {
+impl From<Order> for weir_balance::AdminState {
     fn from(order: Order) -> Self {
         match order {
             Order::Ready => Self::Ready,

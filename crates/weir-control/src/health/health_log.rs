@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use weir_balance::{Availability, Health, Order};
+use weir_balance::{AdminState, Availability, Health};
 use weir_config::model::Severity;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::upstream::UpstreamPool;
@@ -234,7 +234,7 @@ impl HealthLog {
         let up = states.filter(|state| {
             state.availability() == Availability::Available
                 && state.health() == Health::Healthy
-                && state.order() == Order::Ready
+                && state.admin_state() == AdminState::Ready
                 && !state.is_ejected(now_us)
                 && !state.is_stalled()
         });

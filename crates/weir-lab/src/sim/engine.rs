@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_balance::{
-    AfterFailure, Arrival, Availability, Balancer, EndpointState, Order, Rejection, Request, Slot,
-    Tried, hash_key,
+    AdminState, AfterFailure, Arrival, Availability, Balancer, EndpointState, Rejection, Request,
+    Slot, Tried, hash_key,
 };
 
 use super::agenda::{Agenda, Event, Token};
@@ -386,7 +386,7 @@ impl<'a> Engine<'a> {
         self.taken.iter().enumerate().any(|(index, taken)| {
             let usable = pool.endpoint(index).is_some_and(|endpoint| {
                 endpoint.availability() == Availability::Available
-                    && endpoint.order() == Order::Ready
+                    && endpoint.admin_state() == AdminState::Ready
                     && !endpoint.is_ejected(micros(self.now))
             });
             let alike = endpoints[index].tier == endpoints[chosen].tier;

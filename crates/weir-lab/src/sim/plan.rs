@@ -5,7 +5,9 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use weir_balance::{FairSettings, Order, PassiveSettings, PolicyKind, StallSettings, WeightMode};
+use weir_balance::{
+    AdminState, FairSettings, PassiveSettings, PolicyKind, StallSettings, WeightMode,
+};
 use weir_config::model::{self, Passive, Retry, Stall, UpstreamTimeouts};
 
 use super::calendar::Pause;
@@ -80,8 +82,8 @@ pub struct Endpoint {
     pub weight: u32,
     /// Priority: endpoints of a higher tier take part only if none of a lower one is available.
     pub tier: u8,
-    /// The operator's order (ready, draining, maintenance).
-    pub order: Order,
+    /// The operator's admin state (ready, draining, maintenance).
+    pub order: AdminState,
     /// Number of requests that it works on at once; the others wait in its own queue. `None`: no
     /// limit.
     pub at_once: Option<u32>,
@@ -96,7 +98,7 @@ impl Default for Endpoint {
             speed: 1.0,
             weight: 1,
             tier: 0,
-            order: Order::Ready,
+            order: AdminState::Ready,
             at_once: Some(1),
             backlog: None,
         }
@@ -389,9 +391,9 @@ impl Plan {
 
     /// Returns true if an endpoint takes part while all are available: it is ready, and no backup.
     pub(crate) fn is_regular(&self, endpoint: &Endpoint) -> bool {
-        let ready = self.endpoints.iter().filter(|other| other.order == Order::Ready);
+        let ready = self.endpoints.iter().filter(|other| other.order == AdminState::Ready);
         let first = ready.map(|other| other.tier).min();
-        endpoint.order == Order::Ready && Some(endpoint.tier) == first
+        endpoint.order == AdminState::Ready && Some(endpoint.tier) == first
     }
 
     fn check_endpoints(&self) -> Result<(), String> {

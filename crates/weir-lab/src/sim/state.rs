@@ -159,7 +159,7 @@ fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
     };
     let pool = Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect());
     for (index, endpoint) in plan.endpoints.iter().enumerate() {
-        pool.set_order(index, endpoint.order, 0);
+        pool.set_admin_state(index, endpoint.order, 0);
     }
     pool
 }

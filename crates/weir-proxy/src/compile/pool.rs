@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use weir_balance::{
-    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, QueueSettings, Settings,
-    StallSettings, hash_key,
+    AdminState, Availability, Balancer, EndpointState, Member, PassiveSettings, QueueSettings,
+    Settings, StallSettings, hash_key,
 };
 use weir_config::model::names::service_domain;
 use weir_config::model::{self, EndpointAddress, SrvName};
@@ -31,7 +31,7 @@ use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 pub(super) struct Change {
     pub(super) before: Arc<Balancer>,
     pub(super) after: Arc<UpstreamPool>,
-    pub(super) orders: Vec<Order>,
+    pub(super) orders: Vec<AdminState>,
 }
 
 /// Tells whether the TLS settings towards endpoints are the same as before, so that connections can
@@ -76,7 +76,7 @@ impl Compiler<'_> {
         files.extend(self.reader.take());
         let members = pool.endpoints.iter().zip(&endpoints);
         let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
-        let orders: Vec<Order> =
+        let orders: Vec<AdminState> =
             pool.endpoints.iter().map(|endpoint| endpoint.order.into()).collect();
         // When a removed pool is configured again, `before` may be an old version of it whose
         // exchanges wait in a later balancer. The new pool succeeds that one.
@@ -222,10 +222,14 @@ impl Compiler<'_> {
 }
 
 /// The balancer of a pool without a predecessor.
-fn first_balancer(pool: &model::Pool, members: Vec<Member>, orders: &[Order]) -> Arc<Balancer> {
+fn first_balancer(
+    pool: &model::Pool,
+    members: Vec<Member>,
+    orders: &[AdminState],
+) -> Arc<Balancer> {
     let balancer = Balancer::new(settings(pool), members);
     for (index, order) in orders.iter().enumerate() {
-        balancer.set_order(index, *order, 0);
+        balancer.set_admin_state(index, *order, 0);
     }
     balancer
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use weir_balance::Order;
+use weir_balance::AdminState;
 
 use crate::origin::Seen;
 use crate::peer::{Message, Peer};
@@ -203,7 +203,7 @@ fn a_drain_ordered_under_way_lets_bound_clients_stay() {
         let seen = origins(world);
         let [bound, ..] = cookies(world).await;
         let balancer = world.pool().balancer.clone();
-        balancer.set_order(0, Order::Draining, 0);
+        balancer.set_admin_state(0, AdminState::Draining, 0);
         let mut client = world.client().await;
         for _ in 0..4 {
             client.send(GET).await;
@@ -211,10 +211,10 @@ fn a_drain_ordered_under_way_lets_bound_clients_stay() {
             assert_eq!(set(&get(&mut client, &bound).await), None);
         }
         assert_eq!(counts(&seen), [5, 3, 3]);
-        balancer.set_order(0, Order::Maintenance, 0);
+        balancer.set_admin_state(0, AdminState::Maintenance, 0);
         let moved = set(&get(&mut client, &bound).await).expect("another cookie");
         assert_ne!(moved, bound);
-        balancer.set_order(0, Order::Ready, 0);
+        balancer.set_admin_state(0, AdminState::Ready, 0);
         assert_eq!(set(&get(&mut client, &bound).await), None);
         assert_eq!(counts(&seen)[0], 6);
     });
@@ -247,7 +247,7 @@ fn the_log_says_what_became_of_affinity() {
     play(&sticky(READY), async |world| {
         origins(world);
         let cookies = cookies(world).await;
-        world.pool().balancer.set_order(0, Order::Maintenance, 0);
+        world.pool().balancer.set_admin_state(0, AdminState::Maintenance, 0);
         let mut client = world.client().await;
         for cookie in ["a=1", "SRV=wrong", &cookies[0], &cookies[1]] {
             get(&mut client, cookie).await;

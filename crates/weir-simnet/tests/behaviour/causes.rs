@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use weir_balance::Order;
+use weir_balance::AdminState;
 use weir_stats::Cause;
 
 use crate::peer::Peer;
@@ -78,7 +78,7 @@ fn answer(request: &str, fault: Fault) -> (u16, Cause) {
                 let pools = &world.snapshot().pools;
                 let now_us = world.process.balance_clock(Instant::now());
                 for pool in pools {
-                    pool.balancer.set_order(0, Order::Maintenance, now_us);
+                    pool.balancer.set_admin_state(0, AdminState::Maintenance, now_us);
                 }
             }
             _ => {}

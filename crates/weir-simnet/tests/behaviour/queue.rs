@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::Instant;
-use weir_balance::{Health, Order};
+use weir_balance::{AdminState, Health};
 
 use crate::origin::Origin;
 use crate::peer::Peer;
@@ -256,7 +256,7 @@ fn when_the_last_server_goes_down_those_who_wait_hear_it_at_once() {
         pass(1_000).await;
         assert_eq!(world.waiting(), 2, "the other may serve them");
         let asked = Instant::now();
-        balancer.set_order(1, Order::Maintenance, now_us());
+        balancer.set_admin_state(1, AdminState::Maintenance, now_us());
         for client in &mut waiting {
             assert_eq!(client.message().await.status(), 503);
         }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use weir_balance::Order;
+use weir_balance::AdminState;
 use weir_stats::{ChosenBy, ExchangeRecord, WaitedFor};
 
 use crate::peer::Peer;
@@ -181,7 +181,7 @@ fn who_shows_the_secret_is_told_in_a_header_and_nobody_else() {
             assert!(own.starts_with("route=") && !own.contains("pool="), "{own}");
             for number in 0..2 {
                 let now_us = world.process.balance_clock(Instant::now());
-                world.pool().balancer.set_order(number, Order::Maintenance, now_us);
+                world.pool().balancer.set_admin_state(number, AdminState::Maintenance, now_us);
             }
             let refused = why(world, "/", secret).await.unwrap();
             assert!(refused.contains("pool=app") && !refused.contains("server="), "{refused}");
