@@ -29,7 +29,7 @@ fn ejected_at(now_us: u64) -> AfterFailure {
 }
 
 fn fail(pool: &Arc<Balancer>, index: usize, times: u32, now_us: u64) -> AfterFailure {
-    (0..times).fold(AfterFailure::Counted, |_, _| pool.connect_failed(index, now_us, 0))
+    (0..times).fold(AfterFailure::Counted, |_, _| pool.endpoint_failed(index, now_us, 0))
 }
 
 fn picked(pool: &Arc<Balancer>, now_us: u64) -> Vec<usize> {
@@ -51,7 +51,7 @@ fn errors_within_the_window_eject_for_the_time_set() {
     assert_eq!(picked(&pool, 44 * SECOND - 1), [1]);
     assert_eq!(picked(&pool, 44 * SECOND), [0, 1]);
     assert_eq!(pool.endpoint(0).unwrap().ejections(), 1);
-    assert_eq!(pool.endpoint(0).unwrap().connect_failures(), 5);
+    assert_eq!(pool.endpoint(0).unwrap().failures(), 5);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_first_failure_after_an_ejection_ejects_again_and_a_success_ends_that() {
     let pool = pool(2, 3, 50);
     assert_eq!(fail(&pool, 0, 3, 0), ejected_at(0));
     assert_eq!(fail(&pool, 0, 1, 100 * SECOND), ejected_at(100 * SECOND));
-    pool.connect_succeeded(0);
+    pool.endpoint_succeeded(0);
     assert_eq!(fail(&pool, 0, 2, 200 * SECOND), AfterFailure::Counted);
     assert_eq!(fail(&pool, 0, 1, 200 * SECOND), ejected_at(200 * SECOND));
 }
@@ -76,7 +76,7 @@ fn the_first_failure_after_an_ejection_ejects_again_and_a_success_ends_that() {
 fn a_success_between_does_not_forget_failures() {
     let pool = pool(2, 3, 50);
     fail(&pool, 0, 2, 0);
-    pool.connect_succeeded(0);
+    pool.endpoint_succeeded(0);
     assert_eq!(fail(&pool, 0, 1, 0), ejected_at(0));
 }
 
@@ -124,9 +124,9 @@ fn uses_of_one_that_flaps(mut random: impl FnMut() -> u64) -> usize {
     for now_us in (0..3_000 * SECOND).step_by(SECOND as usize / 2) {
         let index = pick(&pool, now_us, 0, &Tried::new()).unwrap().index();
         if index == 0 && now_us % (30 * SECOND) < 15 * SECOND {
-            pool.connect_failed(0, now_us, random());
+            pool.endpoint_failed(0, now_us, random());
         } else if index == 0 {
-            pool.connect_succeeded(0);
+            pool.endpoint_succeeded(0);
             uses += 1;
         }
     }
@@ -147,7 +147,7 @@ fn an_endpoint_that_flaps_with_the_period_of_its_ejections_is_used() {
 fn several_balancers_do_not_come_back_at_the_same_instant() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut ends: Vec<AfterFailure> =
-        (0..20).map(|_| pool(2, 1, 50).connect_failed(0, 0, random.u64(..))).collect();
+        (0..20).map(|_| pool(2, 1, 50).endpoint_failed(0, 0, random.u64(..))).collect();
     ends.sort_by_key(|end| match end {
         AfterFailure::Ejected { until_us } => *until_us,
         other => panic!("{other:?}"),

@@ -77,7 +77,7 @@ fn decisions_are_those_worked_out_by_hand() {
                 drop(slots.remove(at.unwrap_or_else(|| panic!("{place}: nobody is there"))));
             }
             "fail" => {
-                pool.connect_failed(numbers[0], now_us, 0);
+                pool.endpoint_failed(numbers[0], now_us, 0);
             }
             "later" => now_us += WINDOW_US + 1,
             _ => panic!("{place}"),
@@ -224,7 +224,7 @@ fn run(settings: FairSettings, errors: u32, weights: &[u32], steps: &[Step]) {
                 model.in_flight[slot.index()] -= 1;
             }
             Step::Fail(index) => {
-                pool.connect_failed(index % len, now_us, 0);
+                pool.endpoint_failed(index % len, now_us, 0);
                 model.failures[index % len].push(now_us);
             }
             Step::Later => now_us += WINDOW_US,

@@ -325,7 +325,7 @@ fn the_end_of_an_ejection_serves_those_who_wait() {
     let pool = Balancer::new(Settings { passive, ..settings() }, vec![member(1), member(1)]);
     let mut clients = Clients::new(&pool);
     let _busy = clients.slot(Some(1));
-    assert_eq!(pool.connect_failed(0, 100, 0), AfterFailure::Ejected { until_us: 1_100 });
+    assert_eq!(pool.endpoint_failed(0, 100, 0), AfterFailure::Ejected { until_us: 1_100 });
     clients.now_us = 101;
     let mut waiting = clients.ticket(None);
     assert_eq!(pool.next_change_us(101), Some(1_100));
@@ -343,7 +343,7 @@ fn an_arrival_after_an_ejection_ended_does_not_overtake() {
     let pool = Balancer::new(Settings { passive, ..settings() }, vec![member(1), member(1)]);
     let mut clients = Clients::new(&pool);
     let _busy = clients.slot(Some(1));
-    pool.connect_failed(0, 0, 0);
+    pool.endpoint_failed(0, 0, 0);
     let mut waiting = clients.ticket(None);
     clients.now_us = 2_000;
     let _later = clients.ticket(None);

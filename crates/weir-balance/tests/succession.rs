@@ -158,11 +158,11 @@ fn health_ejections_and_the_failures_towards_one_are_kept() {
     let states = states(3);
     let pool = Balancer::new(settings, members(&states, None));
     pool.set_health(0, Health::Unhealthy, 0);
-    assert_eq!(pool.connect_failed(1, 10, 0), AfterFailure::Counted);
+    assert_eq!(pool.endpoint_failed(1, 10, 0), AfterFailure::Counted);
     let turned = [states[2].clone(), states[1].clone(), states[0].clone()];
     let next = succeed(&pool, settings, members(&turned, None));
     assert_eq!(next.endpoint(2).unwrap().health(), Health::Unhealthy);
-    assert_eq!(next.connect_failed(1, 20, 0), AfterFailure::Ejected { until_us: 70 });
+    assert_eq!(next.endpoint_failed(1, 20, 0), AfterFailure::Ejected { until_us: 70 });
     let third = succeed(&next, settings, members(&turned, None));
     assert!(third.endpoint(1).unwrap().is_ejected(60));
     assert_eq!(third.next_change_us(20), Some(70));

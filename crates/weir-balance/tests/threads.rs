@@ -65,7 +65,7 @@ fn work(pool: &Arc<Balancer>, seen: &Seen, seed: u64) {
             leave(held.swap_remove(random.usize(..held.len())));
         }
         if random.u8(..) < 8 {
-            pool.connect_failed(random.usize(..3), now_us, random.u64(..));
+            pool.endpoint_failed(random.usize(..3), now_us, random.u64(..));
         }
     }
     held.into_iter().for_each(leave);
@@ -135,7 +135,7 @@ fn threads_that_eject_at_once_never_pass_the_cap() {
         let pool = Balancer::new(settings, (0..4).map(member).collect());
         on_threads(4, |index| {
             for _ in 0..3 {
-                pool.connect_failed(index as usize, 0, 0);
+                pool.endpoint_failed(index as usize, 0, 0);
             }
         });
         let out = (0..4).filter(|index| pool.endpoint(*index).unwrap().is_ejected(0)).count();

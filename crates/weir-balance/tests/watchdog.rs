@@ -63,7 +63,7 @@ fn an_audit_finds_who_was_forgotten_and_serves_him() {
 fn an_ejection_whose_end_nobody_announced_is_found_after_a_moment_of_grace() {
     let pool = pool(PolicyKind::LeastConn, &[Some(1), Some(1)], Fault::None);
     let _busy = slot(&pool, Some(1));
-    pool.connect_failed(0, 0, 0);
+    pool.endpoint_failed(0, 0, 0);
     let mut waiting = ticket(&pool);
     assert_eq!(pool.audit(999_999), 0);
     assert_eq!(pool.audit(1_500_000), 1);
@@ -74,7 +74,7 @@ fn an_ejection_whose_end_nobody_announced_is_found_after_a_moment_of_grace() {
 fn a_timer_that_is_a_little_late_is_no_violation() {
     let pool = pool(PolicyKind::LeastConn, &[Some(1), Some(1)], Fault::None);
     let _busy = slot(&pool, Some(1));
-    pool.connect_failed(0, 0, 0);
+    pool.endpoint_failed(0, 0, 0);
     let mut waiting = ticket(&pool);
     assert_eq!(pool.audit(1_020_000), 0);
     assert!(is_served(&mut waiting), "served all the same");

@@ -40,7 +40,7 @@ impl<N: Net> Scope<'_, N> {
         }
         let now_us = self.worker.balance_clock(Instant::now());
         let random = self.worker.random.borrow_mut().u64(..);
-        let after = pool.balancer.connect_failed(endpoint, now_us, random);
+        let after = pool.balancer.endpoint_failed(endpoint, now_us, random);
         if let AfterFailure::Ejected { until_us } = after {
             let what = Noticed::Ejected { endpoint, cause, until_us };
             self.tell(pool, what);
@@ -95,7 +95,7 @@ impl<N: Net> Scope<'_, N> {
         if matches!(status, 502..=504) && pool.passive_on.contains(&PassiveCause::Status) {
             self.endpoint_failed((pool, endpoint), PassiveCause::Status);
         } else {
-            pool.balancer.connect_succeeded(endpoint);
+            pool.balancer.endpoint_succeeded(endpoint);
         }
     }
 }
@@ -105,7 +105,7 @@ impl UpstreamPool {
     /// count.
     pub(crate) fn endpoint_connected(&self, endpoint: usize) {
         if matches!(*self.passive_on, [PassiveCause::Connect]) {
-            self.balancer.connect_succeeded(endpoint);
+            self.balancer.endpoint_succeeded(endpoint);
         }
     }
 }

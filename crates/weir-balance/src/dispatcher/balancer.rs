@@ -41,7 +41,7 @@ pub struct Member {
 pub struct Settings {
     /// The policy that picks endpoints.
     pub policy: PolicyKind,
-    /// The rules by which failed connects eject an endpoint.
+    /// The rules by which failures seen in traffic eject an endpoint.
     pub passive: PassiveSettings,
     /// The bounds of the queue. With `None` no exchange waits: if all endpoints are full, the
     /// exchange is rejected.
@@ -417,10 +417,12 @@ impl Balancer {
         dispatcher.settle();
     }
 
-    /// Notes that a connect failed at `now_us`. Failures of exchanges that were in flight when the
-    /// endpoint was ejected do not prolong the ejection. After an ejection the first failure ejects
-    /// again. `random` is 64 bits that determine the duration ([`PassiveSettings::ejection_us`]).
-    pub fn connect_failed(&self, index: usize, now_us: u64, random: u64) -> AfterFailure {
+    /// Notes a failure of an endpoint at `now_us`: of any kind that the caller counts, such as a
+    /// failed connect, a reset, a timeout or a gateway error. Failures of exchanges that were in
+    /// flight when the endpoint was ejected do not prolong the ejection. After an ejection the first
+    /// failure ejects again. `random` is 64 bits that determine the duration
+    /// ([`PassiveSettings::ejection_us`]).
+    pub fn endpoint_failed(&self, index: usize, now_us: u64, random: u64) -> AfterFailure {
         let (Some(member), Some(window)) = (self.members.get(index), self.windows.get(index))
         else {
             return AfterFailure::Counted;
@@ -454,9 +456,9 @@ impl Balancer {
         });
     }
 
-    /// Notes that a connect succeeded: an endpoint back from an ejection again gets its full number
-    /// of errors.
-    pub fn connect_succeeded(&self, index: usize) {
+    /// Notes a success of the kind whose failures count: an endpoint back from an ejection again
+    /// gets its full number of errors.
+    pub fn endpoint_succeeded(&self, index: usize) {
         let (Some(member), Some(window)) = (self.members.get(index), self.windows.get(index))
         else {
             return;
@@ -467,7 +469,7 @@ impl Balancer {
         }
     }
 
-    /// The number of failed connects at an endpoint within the window, and the number that ejects.
+    /// The number of failures of an endpoint within the window, and the number that ejects.
     pub(crate) fn recent_failures(&self, index: usize, now_us: u64) -> (u32, u32) {
         let window = self.windows.get(index);
         let recent = window.map_or(0, |window| window.recent(now_us, self.passive.window_us));

@@ -46,10 +46,10 @@ pub struct EndpointState {
     /// µs.
     trial_due: AtomicU64,
     stalls: AtomicU64,
-    /// Set by an ejection, cleared by the first successful connect. While it is set, one failure
+    /// Set by an ejection, cleared by the first success. While it is set, one failure
     /// ejects again.
     on_probation: AtomicBool,
-    connect_failures: AtomicU64,
+    failures: AtomicU64,
     ejections: AtomicU64,
     ejections_refused: AtomicU64,
     /// The highest numbers of exchanges in flight at once and waiting at once. Written only when
@@ -111,7 +111,7 @@ impl EndpointState {
             trial_due: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
             on_probation: AtomicBool::new(false),
-            connect_failures: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
             ejections_refused: AtomicU64::new(0),
             most_in_flight: AtomicU32::new(0),
@@ -156,9 +156,9 @@ impl EndpointState {
         self.picks.load(Ordering::Relaxed)
     }
 
-    /// Number of failed connects.
-    pub fn connect_failures(&self) -> u64 {
-        self.connect_failures.load(Ordering::Relaxed)
+    /// Number of failures that were noted ([`crate::Balancer::endpoint_failed`]).
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Number of ejections.
@@ -323,7 +323,7 @@ impl EndpointState {
     }
 
     pub(crate) fn count_failure(&self) {
-        self.connect_failures.fetch_add(1, Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_on_probation(&self) -> bool {

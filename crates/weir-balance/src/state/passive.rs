@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The maximum number of failures kept; a larger `errors` counts as this.
 const MAX_ERRORS: u32 = 4096;
 
-/// The rules and the duration of ejections for failed connects.
+/// The rules and the duration of ejections for failures seen in traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassiveSettings {
-    /// The number of failed connects within `window_us` that ejects; 0 never ejects.
+    /// The number of failures within `window_us` that ejects; 0 never ejects.
     pub errors: u32,
     /// The window in which they are counted, µs.
     pub window_us: u64,
@@ -32,7 +32,7 @@ impl PassiveSettings {
     }
 }
 
-/// The outcome of a failed connect.
+/// The outcome of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
     /// The failure was counted.

@@ -66,7 +66,7 @@ fn step(endpoints: usize) -> impl Strategy<Value = Step> {
         1 => (index(), 0_u8..5).prop_map(|(index, number)| Step::AdminState(index, order(number))),
         1 => (index(), proptest::option::weighted(0.9, 0_u32..4))
             .prop_map(|(index, limit)| Step::Limit(index, limit)),
-        1 => index().prop_map(Step::ConnectFails),
+        1 => index().prop_map(Step::EndpointFails),
         1 => (0_u64..1_500).prop_map(Step::Later),
         1 => Just(Step::Audit),
         2 => change(endpoints).prop_map(Step::Succeed),
@@ -131,7 +131,7 @@ fn drawn_step(random: &mut fastrand::Rng, endpoints: usize) -> Step {
         26 => Step::Healthy(index, random.u8(..3) > 0),
         27 => Step::AdminState(index, order(random.u8(..5))),
         28 => Step::Limit(index, Some(random.u32(..4))),
-        29 => Step::ConnectFails(index),
+        29 => Step::EndpointFails(index),
         30 => Step::Later(random.u64(..1_500)),
         31..=32 => Step::Succeed(drawn_change(random)),
         _ => Step::Audit,

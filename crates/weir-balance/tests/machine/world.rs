@@ -33,7 +33,7 @@ pub(crate) enum Step {
     Healthy(usize, bool),
     AdminState(usize, AdminState),
     Limit(usize, Option<u32>),
-    ConnectFails(usize),
+    EndpointFails(usize),
     Later(u64),
     Audit,
     Succeed(Change),
@@ -68,7 +68,7 @@ impl Step {
             Self::Healthy(index, healthy) => Self::Healthy(wrap(index), healthy),
             Self::AdminState(index, order) => Self::AdminState(wrap(index), order),
             Self::Limit(index, limit) => Self::Limit(wrap(index), limit),
-            Self::ConnectFails(index) => Self::ConnectFails(wrap(index)),
+            Self::EndpointFails(index) => Self::EndpointFails(wrap(index)),
             other => other,
         }
     }
@@ -250,7 +250,7 @@ impl World {
                 self.reference.endpoints[index].limit = limit;
                 self.pool.set_max_conn(index, limit, now_us);
             }
-            Step::ConnectFails(index) => self.fail(index)?,
+            Step::EndpointFails(index) => self.fail(index)?,
             Step::Later(passed_us) => {
                 self.reference.now_us += passed_us;
                 self.pool.tick(self.reference.now_us);
@@ -432,7 +432,7 @@ impl World {
 
     fn fail(&mut self, index: usize) -> Result<(), String> {
         let now_us = self.reference.now_us;
-        let seen = self.pool.connect_failed(index, now_us, 0);
+        let seen = self.pool.endpoint_failed(index, now_us, 0);
         let endpoints = &mut self.reference.endpoints;
         let out = endpoints.iter().filter(|endpoint| endpoint.ejected_until > now_us).count();
         let expected = if endpoints[index].ejected_until > now_us {
@@ -446,7 +446,7 @@ impl World {
         if seen == expected {
             Ok(())
         } else {
-            Err(format!("a failed connect led to {seen:?}, should be {expected:?}"))
+            Err(format!("a failure led to {seen:?}, should be {expected:?}"))
         }
     }
 

@@ -419,7 +419,7 @@ impl<'a> Engine<'a> {
         if let Some(Exchange { holds: Holds::Slot(slot), .. }) = self.exchange(token) {
             slot.sent(micros(now));
         }
-        self.pools.of(worker).connect_succeeded(index);
+        self.pools.of(worker).endpoint_succeeded(index);
         if entry == Entry::Works {
             self.work(token, index);
         }
@@ -477,7 +477,7 @@ impl<'a> Engine<'a> {
         let index = slot.index();
         let random = self.ejections.bits(self.failures);
         self.failures += 1;
-        let after = self.pools.of(worker).connect_failed(index, micros(self.now), random);
+        let after = self.pools.of(worker).endpoint_failed(index, micros(self.now), random);
         if let AfterFailure::Ejected { until_us } = after {
             self.agenda.plan(until_us.saturating_mul(1_000), Event::Tick);
         }

@@ -21,7 +21,7 @@ fn all_are_in(world: &World) -> bool {
     let balancer = &snapshot.pools[0].balancer;
     (0..balancer.len()).all(|index| {
         balancer.endpoint(index).is_some_and(|state| {
-            !state.is_ejected(now_us) && state.ejections() == 0 && state.connect_failures() == 0
+            !state.is_ejected(now_us) && state.ejections() == 0 && state.failures() == 0
         })
     })
 }
