@@ -22,7 +22,6 @@ pub use dispatcher::balancer::{
 pub use dispatcher::held::{Abandoned, Holder};
 pub use dispatcher::slot::Slot;
 pub use dispatcher::ticket::{Ticket, WaitsFor};
-pub use policy::decision::{Basis, Decision, RunnerUp};
 pub use policy::fair::{FairSettings, WeightMode};
 pub use policy::hashing::bounded::BalanceFactor;
 pub use policy::hashing::xxh64::hash_key;
@@ -31,5 +30,6 @@ pub use policy::{HashSettings, PolicyKind, UnknownPolicy};
 pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
 pub use queue::waiter_info::{AHEAD, About, Ahead, Name, WISH_BYTES, WaiterInfo};
 pub use state::counters::Counters;
+pub use state::decision::{Basis, Decision, RunnerUp};
 pub use state::endpoint::{AdminState, Availability, EndpointState, Health};
 pub use state::passive::{AfterFailure, PassiveSettings};

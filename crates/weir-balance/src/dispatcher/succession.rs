@@ -13,9 +13,9 @@ use std::sync::{Arc, Weak};
 
 use crate::dispatcher::balancer::{Balancer, Request, Tried};
 use crate::dispatcher::{Books, Dispatcher};
-use crate::policy::regret::Regret;
 use crate::queue::Waiter;
 use crate::state::counters::Figures;
+use crate::state::regret::Regret;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::{AdminState, Arrival, EndpointState, Member, Settings};
 

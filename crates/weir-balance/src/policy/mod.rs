@@ -1,10 +1,8 @@
 //! The names of the policies: the values of `balance …;` in a configuration.
 
-pub(crate) mod decision;
 pub(crate) mod fair;
 pub(crate) mod hashing;
 pub(crate) mod pick;
-pub(crate) mod regret;
 pub(crate) mod smooth_wrr;
 pub(crate) mod stall;
 

@@ -2,5 +2,7 @@
 //! of a pool. It decides nothing.
 
 pub(crate) mod counters;
+pub(crate) mod decision;
 pub(crate) mod endpoint;
 pub(crate) mod passive;
+pub(crate) mod regret;
