@@ -1,9 +1,9 @@
 //! The watchdog: checks the invariants of the pool, counts violations and repairs them. Also the
 //! list of waiting exchanges.
 
-use crate::dispatcher::balancer::Fault;
-use crate::queue::Waiter;
-use crate::{Balancer, WaiterInfo};
+use crate::dispatcher::balancer::{Balancer, PoolWaiter};
+use crate::dispatcher::settings::Fault;
+use crate::queue::waiter_info::WaiterInfo;
 
 /// The tolerated delay between the end of an ejection and the `tick` that applies it, because
 /// timers are not exact; a longer delay counts as a violation.
@@ -30,7 +30,7 @@ pub struct Waiting {
 impl Balancer {
     /// The waiting exchanges, the oldest first.
     pub fn waiting(&self) -> Vec<Waiting> {
-        let one = |waiter: &Waiter| Waiting {
+        let one = |waiter: &PoolWaiter| Waiting {
             seq: waiter.seq,
             tag: waiter.wish.tag,
             since_us: waiter.wish.since_us,
@@ -61,10 +61,12 @@ impl Balancer {
             dispatcher.books.clock_us =
                 dispatcher.books.clock_us.max(now_us.saturating_sub(GRACE_US));
             let awaited = |index: usize| {
-                let free = pool.members.get(index).is_some_and(|member| member.state.is_free());
+                let free =
+                    pool.picker.members.get(index).is_some_and(|member| member.state.is_free());
                 free && dispatcher.is_awaited(index)
             };
-            let mut found = (0..pool.members.len()).filter(|index| awaited(*index)).count() as u64;
+            let mut found =
+                (0..pool.picker.members.len()).filter(|index| awaited(*index)).count() as u64;
             found += dispatcher.excesses();
             found += u64::from(!dispatcher.books.queue.is_sound());
             found += u64::from(dispatcher.books.slots > pool.in_flight());
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn more_in_flight_than_the_limit_is_found() {
         let pool = pool();
-        let state = &pool.members[0].state;
+        let state = &pool.picker.members[0].state;
         state.set_max_conn(None);
         assert!((0..3).all(|_| state.enter().is_some()));
         state.set_max_conn(Some(2));
@@ -109,9 +111,9 @@ mod tests {
         let pool = pool();
         let tried = Tried::new();
         let Arrival::Dispatched(slot) = pool.arrive(&Request::new(0, 0, &tried)) else { panic!() };
-        pool.members[0].state.leave();
+        pool.picker.members[0].state.leave();
         assert_eq!(pool.audit(0), 1);
-        assert!(pool.members[0].state.enter().is_some());
+        assert!(pool.picker.members[0].state.enter().is_some());
         assert_eq!(pool.audit(0), 0);
         drop(slot);
     }

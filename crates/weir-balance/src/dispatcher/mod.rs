@@ -2,56 +2,32 @@
 //! longer wait. After each step the queue is work-conserving: no exchange waits while an endpoint
 //! that it may use has a free slot.
 
+pub(crate) mod abandon;
+pub(crate) mod arrival;
 pub(crate) mod audit;
 pub(crate) mod balancer;
-pub(crate) mod held;
+pub(crate) mod changes;
+pub(crate) mod request;
+pub(crate) mod settings;
 pub(crate) mod slot;
 pub(crate) mod succession;
 pub(crate) mod ticket;
 
 use core::task::Waker;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::dispatcher::balancer::{Balancer, QueueSettings, Request};
-use crate::dispatcher::slot::Taken;
-use crate::policy::pick::{Query, Stalls};
-use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
+use crate::dispatcher::balancer::{Balancer, Books, PoolQueue, PoolWaiter};
+use crate::dispatcher::request::Request;
+use crate::dispatcher::settings::QueueSettings;
+use crate::policy::picker::Picker;
+use crate::policy::query::{Query, Stalls};
+use crate::queue::waiter_info::{Ahead, WaiterInfo};
+use crate::queue::{Id, Left, Standing, Wish};
+use crate::state::decision::{Basis, Rejection, Taken};
+use crate::state::endpoint::EndpointState;
 use crate::sync::{MutexGuard, Ordering};
-use crate::{Ahead, Basis, EndpointState, Member, Rejection, WaiterInfo, WaitsFor};
-
-/// The data that the lock guards.
-#[derive(Debug)]
-pub(crate) struct Books {
-    pub(crate) queue: Queue,
-    /// The latest time that any caller gave, µs. It never goes back.
-    pub(crate) clock_us: u64,
-    /// The time of the next timed change, µs.
-    due_us: u64,
-    /// Slots taken under the lock and not given back.
-    pub(crate) slots: u64,
-    /// The number in flight at each endpoint when its limit was last changed. A number above the
-    /// limit is no violation up to this one.
-    pub(crate) ceilings: Box<[u32]>,
-}
-
-impl Books {
-    pub(crate) fn new(members: &[Member]) -> Self {
-        let queue = Queue::new(members.len());
-        Self { queue, clock_us: 0, due_us: u64::MAX, slots: 0, ceilings: ceilings(members) }
-    }
-
-    /// Resets the books for other endpoints. Slots of the former endpoints are not counted out when
-    /// they come back.
-    pub(crate) fn begin_anew(&mut self, members: &[Member]) {
-        self.slots = 0;
-        self.ceilings = ceilings(members);
-    }
-}
-
-fn ceilings(members: &[Member]) -> Box<[u32]> {
-    members.iter().map(|member| member.state.in_flight()).collect()
-}
 
 /// The pool's lock while it is held. The tasks of served exchanges are woken when it is released,
 /// not before.
@@ -74,6 +50,17 @@ impl Drop for Woken {
     }
 }
 
+/// The endpoints that an exchange waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// A free slot at any endpoint.
+    Any,
+    /// A slot at the endpoint that the exchange's affinity names.
+    Bound,
+    /// A slot at the endpoint that the exchange's key leads to.
+    Key,
+}
+
 /// A place in the queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
@@ -84,6 +71,15 @@ pub(crate) struct Place {
     /// The number of exchanges before it.
     pub(crate) position: u32,
     pub(crate) waits_for: WaitsFor,
+}
+
+/// A slot that comes back, as the current balancer sees it.
+pub(crate) struct Released {
+    /// The endpoint's number in this balancer; `None` if the endpoint no longer belongs to the
+    /// pool.
+    pub(crate) index: Option<usize>,
+    /// Set if the slot is counted in the books of this balancer.
+    pub(crate) booked: bool,
 }
 
 /// The outcome of an arrival.
@@ -113,7 +109,7 @@ impl<'a> Dispatcher<'a> {
             Some(queue) => self.arrive(request, queue),
             // Without a queue nothing is enqueued. The exchanges that still wait came before the
             // queue was removed.
-            None => match self.pool.arrive_freely(request) {
+            None => match self.pool.pick_without_waiting(request) {
                 Ok(taken) => Answer::Dispatched(self.book(taken)),
                 Err(rejection) => Answer::Rejected(rejection),
             },
@@ -124,20 +120,11 @@ impl<'a> Dispatcher<'a> {
 
     /// Dispatches, queues or rejects an arriving exchange.
     fn arrive(&mut self, request: &Request<'_>, settings: QueueSettings) -> Answer {
-        let pool = self.pool;
-        let mut query = Query {
-            now_us: self.books.clock_us,
-            random: request.random,
-            key: request.key,
-            bound: request.bound,
-            overflowed: false,
-            tried: request.tried,
-            panic: pool.is_panicking(),
-            stalls: Stalls::Heeded,
-        };
-        query = pool.minding_stalls(query);
-        let mut home = pool.home(query);
-        let taken = home.and_then(|index| pool.take_home(index, query));
+        let picker = &self.pool.picker;
+        let query = request.query(self.books.clock_us, picker.is_panicking(), Stalls::Heeded);
+        let mut query = picker.minding_stalls(query);
+        let mut home = picker.home(query);
+        let taken = home.and_then(|index| picker.take_home(index, query));
         if taken.is_none()
             && home.is_some()
             && settings.max_per_endpoint.is_some_and(|max| self.books.queue.len(home) >= max)
@@ -147,11 +134,11 @@ impl<'a> Dispatcher<'a> {
         }
         // This passes over no waiting exchange: those that wait could use none of the free slots.
         let taken =
-            taken.or_else(|| if home.is_none() { pool.pick_in_active_tier(query) } else { None });
+            taken.or_else(|| if home.is_none() { picker.pick_in_active_tier(query) } else { None });
         if let Some(taken) = taken {
             return Answer::Dispatched(self.book(taken));
         }
-        if home.is_none() && pool.active_tier(query).is_none() {
+        if home.is_none() && picker.active_tier(query).is_none() {
             // The exchange could only wait in its endpoint's line, and that was full.
             let overflowed = query.overflowed;
             return Answer::Rejected(if overflowed {
@@ -167,12 +154,8 @@ impl<'a> Dispatcher<'a> {
         self.enqueue(request, home, query.overflowed)
     }
 
-    /// Releases a slot; `index` is `None` if the endpoint no longer belongs to this pool.
-    pub(crate) fn release(
-        &mut self,
-        state: &EndpointState,
-        (index, booked): (Option<usize>, bool),
-    ) {
+    /// Releases a slot.
+    pub(crate) fn release(&mut self, state: &EndpointState, Released { index, booked }: Released) {
         state.leave();
         if booked {
             self.books.slots = self.books.slots.saturating_sub(1);
@@ -185,17 +168,17 @@ impl<'a> Dispatcher<'a> {
     /// Hands the free slots of an endpoint to the next exchanges in line for it.
     pub(crate) fn hand_on(&mut self, index: usize) {
         while self.books.queue.waiting() > 0
-            && self.pool.members.get(index).is_some_and(|member| member.state.is_free())
+            && self.pool.picker.members.get(index).is_some_and(|member| member.state.is_free())
         {
             let Some((id, home)) = self.next_for(index) else { return };
-            let pool = self.pool;
+            let picker = &self.pool.picker;
             let clock_us = self.books.clock_us;
             let taken = self.books.queue.get(id).and_then(|waiter| {
-                let query = query(pool, waiter, clock_us);
+                let query = query(picker, waiter, clock_us);
                 if home {
-                    pool.take_home(index, query)
+                    picker.take_home(index, query)
                 } else {
-                    pool.take_chosen(index, query, Basis::Freed)
+                    picker.take_chosen(index, query, Basis::Freed)
                 }
             });
             let Some(taken) = taken else { return };
@@ -207,23 +190,23 @@ impl<'a> Dispatcher<'a> {
     /// into the line where it belongs, rejects exchanges that no endpoint may serve, and gives free
     /// slots to the oldest.
     pub(crate) fn settle(&mut self) {
-        let pool = self.pool;
-        pool.refresh_panic();
-        self.books.due_us = pool.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
+        let picker = &self.pool.picker;
+        picker.refresh_panic();
+        self.books.due_us = picker.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
         if self.books.queue.waiting() == 0 {
             return;
         }
         self.form_lines();
         for id in self.books.queue.order() {
             let Some(waiter) = self.books.queue.waiter(id) else { continue };
-            let query = query(pool, waiter, self.books.clock_us);
+            let query = query(picker, waiter, self.books.clock_us);
             let taken = match waiter.home {
-                Some(index) => pool.take_home(index, query),
-                None if pool.active_tier(query).is_none() => {
+                Some(index) => picker.take_home(index, query),
+                None if picker.active_tier(query).is_none() => {
                     self.reject(id, Rejection::Unavailable);
                     continue;
                 }
-                None => pool.pick_in_active_tier(query),
+                None => picker.pick_in_active_tier(query),
             };
             if let Some(taken) = taken {
                 self.hand(id, taken);
@@ -234,7 +217,7 @@ impl<'a> Dispatcher<'a> {
     /// Settles if a stall was found, or if a trial began or may begin: exchanges whose key leads to
     /// that endpoint then wait elsewhere.
     pub(crate) fn settle_stalls(&mut self) {
-        let unsettled = &self.pool.stall_unsettled;
+        let unsettled = &self.pool.picker.stall_unsettled;
         if unsettled.load(Ordering::Relaxed) && unsettled.swap(false, Ordering::AcqRel) {
             self.settle();
         }
@@ -243,7 +226,7 @@ impl<'a> Dispatcher<'a> {
     /// Takes an exchange out of its line; returns `None` if it was in none.
     pub(crate) fn leave_line(&mut self, id: Id, standing: Standing) -> Option<Left> {
         let left = self.books.queue.leave(id, standing)?;
-        if let Some(member) = left.home.and_then(|index| self.pool.members.get(index)) {
+        if let Some(member) = left.home.and_then(|index| self.pool.picker.members.get(index)) {
             member.state.remove_queued();
         }
         Some(left)
@@ -251,7 +234,7 @@ impl<'a> Dispatcher<'a> {
 
     /// Records the number in flight at an endpoint whose limit was just changed.
     pub(crate) fn note_ceiling(&mut self, index: usize) {
-        let in_flight = self.pool.members.get(index).map(|member| member.state.in_flight());
+        let in_flight = self.pool.picker.members.get(index).map(|member| member.state.in_flight());
         if let (Some(in_flight), Some(ceiling)) = (in_flight, self.books.ceilings.get_mut(index)) {
             *ceiling = in_flight;
         }
@@ -261,7 +244,7 @@ impl<'a> Dispatcher<'a> {
     /// lowered limit.
     pub(crate) fn excesses(&mut self) -> u64 {
         let mut found = 0;
-        for (member, ceiling) in self.pool.members.iter().zip(&mut self.books.ceilings) {
+        for (member, ceiling) in self.pool.picker.members.iter().zip(&mut self.books.ceilings) {
             let in_flight = member.state.in_flight();
             let limit = member.state.max_conn().unwrap_or(u32::MAX);
             found += u64::from(in_flight > limit.max(*ceiling));
@@ -294,19 +277,21 @@ impl<'a> Dispatcher<'a> {
     /// The oldest exchange bound to an endpoint, with its number.
     fn own_next(&self, index: usize) -> Option<(Id, i64)> {
         let (id, waiter) = self.books.queue.line(Some(index)).next()?;
-        let query = query(self.pool, waiter, self.books.clock_us);
-        (self.pool.home(query) == Some(index)).then_some((id, waiter.seq))
+        let query = query(&self.pool.picker, waiter, self.books.clock_us);
+        (self.pool.picker.home(query) == Some(index)).then_some((id, waiter.seq))
     }
 
     /// The oldest exchange of the pool's line that may have a slot at an endpoint, with its number.
     fn pool_next(&self, index: usize) -> Option<(Id, i64)> {
-        let member = self.pool.members.get(index)?;
-        if !member.state.is_usable(self.books.clock_us, self.pool.is_panicking()) {
+        let member = self.pool.picker.members.get(index)?;
+        if !member.state.is_usable(self.books.clock_us, self.pool.picker.is_panicking()) {
             return None;
         }
         let mut line = self.books.queue.line(None);
-        let fits = |waiter: &Waiter| {
-            self.pool.is_eligible(index, query(self.pool, waiter, self.books.clock_us))
+        let fits = |waiter: &PoolWaiter| {
+            self.pool
+                .picker
+                .is_eligible(index, query(&self.pool.picker, waiter, self.books.clock_us))
         };
         line.find(|(_, waiter)| fits(waiter)).map(|(id, waiter)| (id, waiter.seq))
     }
@@ -338,7 +323,7 @@ impl<'a> Dispatcher<'a> {
         let id = queue.push(wish, home, number);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
         self.pool.common.figures.longest.raise_to(u64::from(queue.waiting()));
-        if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {
+        if let Some(member) = home.and_then(|index| self.pool.picker.members.get(index)) {
             member.state.add_queued();
         }
         let since_us = self.books.clock_us;
@@ -347,16 +332,16 @@ impl<'a> Dispatcher<'a> {
 
     /// Moves every waiting exchange into the line where it belongs now.
     fn form_lines(&mut self) {
-        let pool = self.pool;
+        let picker = &self.pool.picker;
         let clock_us = self.books.clock_us;
         let queue = &mut self.books.queue;
-        let lens = |queue: &Queue| -> Vec<u32> {
-            (0..pool.members.len()).map(|index| queue.len(Some(index))).collect()
+        let lens = |queue: &PoolQueue| -> Vec<u32> {
+            (0..picker.members.len()).map(|index| queue.len(Some(index))).collect()
         };
         let before = lens(queue);
-        let max = pool.queue.and_then(|settings| settings.max_per_endpoint);
+        let max = self.pool.queue.and_then(|settings| settings.max_per_endpoint);
         queue.form(|waiter, lens| {
-            let home = pool.home(query(pool, waiter, clock_us))?;
+            let home = picker.home(query(picker, waiter, clock_us))?;
             if max.is_some_and(|max| lens.get(home).is_some_and(|len| *len >= max)) {
                 waiter.wish.overflowed = true;
                 return None;
@@ -364,7 +349,7 @@ impl<'a> Dispatcher<'a> {
             Some(home)
         });
         let after = lens(queue);
-        for ((member, before), after) in pool.members.iter().zip(before).zip(after) {
+        for ((member, before), after) in picker.members.iter().zip(before).zip(after) {
             (before..after).for_each(|_| member.state.add_queued());
             (after..before).for_each(|_| member.state.remove_queued());
         }
@@ -394,11 +379,70 @@ impl<'a> Dispatcher<'a> {
     }
 }
 
+impl Balancer {
+    /// Takes a slot for an exchange that does not wait.
+    pub(crate) fn pick_without_waiting(&self, request: &Request<'_>) -> Result<Taken, Rejection> {
+        let panic = self.picker.is_panicking();
+        self.picker.pick_without_waiting(request.query(request.now_us, panic, Stalls::Tried))
+    }
+
+    /// Takes the lock; returns the successor instead if there is one.
+    pub(crate) fn dispatcher(&self) -> Result<Dispatcher<'_>, Arc<Self>> {
+        let books = self.common.lock();
+        if self.succession.is_former.load(Ordering::Relaxed)
+            && let Some(current) = &*self.succession.current()
+        {
+            return Err(Arc::clone(current));
+        }
+        Ok(Dispatcher::new(self, books))
+    }
+
+    /// Calls `act` under the lock as the current balancer.
+    pub(crate) fn with_dispatcher<R>(&self, act: impl FnOnce(&mut Dispatcher<'_>) -> R) -> R {
+        match self.dispatcher() {
+            Ok(mut dispatcher) => act(&mut dispatcher),
+            Err(current) => current.with_dispatcher(act),
+        }
+    }
+
+    /// Releases a slot that was dropped.
+    pub(crate) fn release(&self, taken: Taken) {
+        let Some(member) = self.picker.members.get(taken.index) else { return };
+        // A waiting exchange may have been served by a successor without limits: its slot is in the
+        // books all the same.
+        if self.is_gated() || taken.booked {
+            self.with_dispatcher(|dispatcher| {
+                let index = dispatcher.pool.index_from(self, taken.index);
+                let booked = taken.booked && std::ptr::eq(dispatcher.pool, self);
+                dispatcher.release(&member.state, Released { index, booked });
+                if member.state.is_stalled() && member.state.in_flight() == 0 {
+                    // One exchange may try the endpoint now: exchanges whose key leads to it may
+                    // wait for it again.
+                    dispatcher.pool.picker.stall_unsettled.store(true, Ordering::Release);
+                }
+                dispatcher.settle_stalls();
+            });
+            return;
+        }
+        member.state.leave();
+        // Another thread that set the first limit, or a successor that took over, in the meantime
+        // may have queued an exchange for this slot. `leave` and setting the limit change the same
+        // word, so either the other thread saw the release, or this one sees the gate.
+        if self.is_gated() {
+            self.with_dispatcher(|dispatcher| {
+                if let Some(index) = dispatcher.pool.index_from(self, taken.index) {
+                    dispatcher.hand_on(index);
+                }
+            });
+        }
+    }
+}
+
 /// The query of a waiting exchange at `now_us`.
-fn query<'a>(pool: &Balancer, waiter: &'a Waiter, now_us: u64) -> Query<'a> {
+fn query<'a>(picker: &Picker, waiter: &'a PoolWaiter, now_us: u64) -> Query<'a> {
     let Wish { random, key, bound, overflowed, ref tried, .. } = waiter.wish;
-    let panic = pool.is_panicking();
-    pool.minding_stalls(Query {
+    let panic = picker.is_panicking();
+    picker.minding_stalls(Query {
         now_us,
         random,
         key,

@@ -5,8 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dispatcher::held::{Change, Holder};
-use crate::{Balancer, Decision, EndpointState};
+use crate::dispatcher::balancer::Balancer;
+use crate::state::decision::{Choice, Decision, Taken};
+use crate::state::endpoint::EndpointState;
+use crate::state::held::{Change, Holder};
 
 /// Permission to have one exchange in flight at an endpoint; dropping it hands the slot to the next
 /// exchange in line.
@@ -22,33 +24,9 @@ pub struct Slot {
     holder: Option<Holder>,
 }
 
-/// A slot that was counted in at an endpoint.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
-    /// The endpoint's number in the pool.
-    pub(crate) index: usize,
-    /// The regret meter's class of the choice.
-    pub(crate) choice: Choice,
-    /// Set if the slot was taken under the pool's lock, and so is counted in its books.
-    pub(crate) booked: bool,
-    /// The reason for the choice of this endpoint.
-    pub(crate) decision: Decision,
-}
-
-/// The regret meter's class of a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// The endpoint was idle.
-    Idle,
-    /// The endpoint was busy, and so were all others that could be picked.
-    Busy,
-    /// The endpoint was busy, and another one was idle.
-    Inversion,
-}
-
 impl Slot {
     pub(crate) fn new(pool: &Arc<Balancer>, taken: Taken, holder: Option<Holder>) -> Self {
-        pool.note_held(holder, &taken, Change::Up);
+        pool.held.note_slot(holder, &taken, Change::Up);
         Self { pool: Arc::clone(pool), taken, sent_us: None, holder }
     }
 
@@ -69,9 +47,9 @@ impl Slot {
             // the other.
             let decision = self.taken.decision;
             let decision = decision.renumbered(|rival| pool.index_from(&self.pool, rival));
-            self.pool.note_held(self.holder, &self.taken, Change::Down);
+            self.pool.held.note_slot(self.holder, &self.taken, Change::Down);
             self.taken = Taken { index, booked: false, decision, ..self.taken };
-            pool.note_held(self.holder, &self.taken, Change::Up);
+            pool.held.note_slot(self.holder, &self.taken, Change::Up);
             self.pool = Arc::clone(pool);
         }
         Ok(self)
@@ -95,11 +73,11 @@ impl Slot {
     /// Notes that the exchange waits for an answer from now on. Call it when only the endpoint can
     /// delay the answer; repeated calls change nothing.
     pub fn sent(&mut self, now_us: u64) {
-        if self.pool.stall.is_none() || self.sent_us.is_some() {
+        if self.pool.picker.stall.is_none() || self.sent_us.is_some() {
             return;
         }
         self.sent_us = Some(now_us);
-        self.pool.note_sent(self.holder, self.taken.index, Change::Up);
+        self.pool.held.note_sent(self.holder, self.taken.index, Change::Up);
         if let Some(state) = self.endpoint() {
             state.pulse().sent(now_us, state.in_flight() <= 1);
         }
@@ -110,7 +88,7 @@ impl Slot {
         if self.sent_us.take().is_none() {
             return;
         }
-        self.pool.note_sent(self.holder, self.taken.index, Change::Down);
+        self.pool.held.note_sent(self.holder, self.taken.index, Change::Down);
         if let Some(state) = self.endpoint() {
             state.pulse().gave_up();
         }
@@ -119,10 +97,10 @@ impl Slot {
     /// Notes that the endpoint answered. If it was stalled until now, returns the duration of the
     /// stall, µs.
     pub fn answered(&mut self, now_us: u64) -> Option<u64> {
-        self.pool.stall?;
+        self.pool.picker.stall?;
         let sent_us = self.sent_us.take();
         if sent_us.is_some() {
-            self.pool.note_sent(self.holder, self.taken.index, Change::Down);
+            self.pool.held.note_sent(self.holder, self.taken.index, Change::Down);
         }
         let state = self.endpoint()?;
         state.pulse().answered(now_us, sent_us);
@@ -133,19 +111,19 @@ impl Slot {
     /// dropping tells the meter nothing, which is right if something else than the endpoint ended
     /// the exchange.
     pub fn finish(self, held_us: u64) {
-        self.pool.common.regret.note(self.taken.choice, held_us);
+        self.pool.picker.regret.note(self.taken.choice, held_us);
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.sent_us.is_some() {
-            self.pool.note_sent(self.holder, self.taken.index, Change::Down);
+            self.pool.held.note_sent(self.holder, self.taken.index, Change::Down);
             if let Some(state) = self.endpoint() {
                 state.pulse().gave_up();
             }
         }
-        self.pool.note_held(self.holder, &self.taken, Change::Down);
+        self.pool.held.note_slot(self.holder, &self.taken, Change::Down);
         self.pool.release(self.taken);
     }
 }
@@ -158,7 +136,7 @@ impl Balancer {
             Ok(dispatcher) => dispatcher,
             Err(successor) => return successor.occupy(successor.index_from(self, index)?),
         };
-        self.members.get(index)?.state.enter_beyond_limit();
+        self.picker.members.get(index)?.state.enter_beyond_limit();
         dispatcher.books.slots += 1;
         // From here on the endpoint may be above its limit without a violation.
         dispatcher.note_ceiling(index);

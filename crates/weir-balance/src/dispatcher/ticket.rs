@@ -5,11 +5,13 @@ use core::task::{Context, Poll};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dispatcher::Place;
-use crate::dispatcher::held::Holder;
+use crate::dispatcher::balancer::Balancer;
 use crate::dispatcher::slot::Slot;
+use crate::dispatcher::{Place, WaitsFor};
+use crate::queue::waiter_info::Ahead;
 use crate::queue::{Ended, Id, Standing};
-use crate::{Ahead, Balancer, Rejection};
+use crate::state::decision::Rejection;
+use crate::state::held::Holder;
 
 /// A place in the queue. As a future it resolves to the slot that was handed over, or to the reason
 /// why no endpoint may serve the exchange any more. Dropping it leaves the queue at once; a slot
@@ -26,17 +28,6 @@ pub struct Ticket {
     holder: Option<Holder>,
     /// Set while the place in the slab belongs to this ticket.
     open: bool,
-}
-
-/// The endpoints that an exchange waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitsFor {
-    /// A free slot at any endpoint.
-    Any,
-    /// A slot at the endpoint that the exchange's affinity names.
-    Bound,
-    /// A slot at the endpoint that the exchange's key leads to.
-    Key,
 }
 
 /// The reason why a ticket stopped waiting.
@@ -114,15 +105,15 @@ impl Ticket {
             (Some(_), Leaving::Cancelled) => figures.cancelled.add(),
             (Some(_), Leaving::TimedOut) => figures.timed_out.add(),
         }
-        ended.and_then(|ended| self.outcome(ended)?.ok())
+        ended.and_then(|ended| self.outcome(&ended)?.ok())
     }
 
     /// The outcome of the wait; `None` if there is none.
-    fn outcome(&self, Ended { standing, server, .. }: Ended) -> Option<Result<Slot, Rejection>> {
-        match standing {
+    fn outcome(&self, ended: &Ended<Arc<Balancer>>) -> Option<Result<Slot, Rejection>> {
+        match ended.standing {
             Standing::Waiting | Standing::Vacant => None,
             Standing::Handed(taken) => {
-                let pool = server.as_ref().unwrap_or(&self.pool);
+                let pool = ended.server.as_ref().unwrap_or(&self.pool);
                 Some(Ok(Slot::new(pool, taken, self.holder)))
             }
             Standing::Rejected(rejection) => Some(Err(rejection)),
@@ -151,7 +142,7 @@ impl Future for Ticket {
             }
         };
         drop(waker);
-        let Some(outcome) = ended.and_then(|ended| self.outcome(ended)) else {
+        let Some(outcome) = ended.and_then(|ended| self.outcome(&ended)) else {
             return Poll::Pending;
         };
         self.open = false;

@@ -1,15 +1,21 @@
-//! The names of the policies: the values of `balance …;` in a configuration.
+//! The policies: their names, which are the values of `balance …;` in a configuration, and the
+//! picks among the endpoints of a pool. It uses `state` and knows neither the queue nor the
+//! dispatcher.
 
 pub(crate) mod fair;
 pub(crate) mod hashing;
 pub(crate) mod pick;
+pub(crate) mod picker;
+pub(crate) mod query;
 pub(crate) mod smooth_wrr;
 pub(crate) mod stall;
+pub(crate) mod tier;
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{BalanceFactor, FairSettings, WeightMode};
+use crate::policy::fair::{FairSettings, WeightMode};
+use crate::policy::hashing::bounded::BalanceFactor;
 
 /// The policy by which a pool picks an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,14 +1,15 @@
 //! The policies: the choice among the endpoints that may be picked. The queue is not handled here:
-//! `dispatcher/mod.rs` asks when it is an exchange's turn.
+//! the dispatcher asks when it is an exchange's turn.
 
-use crate::dispatcher::balancer::{Balancer, Tried};
-use crate::dispatcher::slot::{Choice, Taken};
+use crate::policy::PolicyKind;
 use crate::policy::fair::{Fair, Look};
-use crate::policy::hashing::KeyTable;
 use crate::policy::hashing::xxh64::mix;
-use crate::policy::smooth_wrr::SmoothWrr;
+use crate::policy::picker::{Candidate, Picker};
+use crate::policy::query::{Query, Stalls};
+use crate::policy::tier::Tier;
+use crate::state::decision::{Basis, Choice, Decision, Rejection, Taken};
+use crate::state::member::Tried;
 use crate::sync::Ordering;
-use crate::{Basis, Decision, Member, PolicyKind, Rejection};
 
 /// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up between the
 /// choice and the count.
@@ -20,118 +21,6 @@ const DRAWS: usize = 4;
 /// The number of endpoints of a tier that the regret meter checks to find an idle one: a pool of
 /// thousands is sampled.
 const REGRET_SAMPLE: usize = 64;
-
-/// The endpoints of one priority.
-#[derive(Debug)]
-pub(crate) struct Tier {
-    /// The tier's number in the configuration; lower goes first.
-    rank: u8,
-    /// The endpoints' numbers in the pool, in file order. An index into this list is a position.
-    indexes: Box<[usize]>,
-    smooth_wrr: SmoothWrr,
-    /// Sums of the weights up to each position, for draws.
-    sums: Box<[u64]>,
-    /// The table of policies that hash.
-    keys: Option<KeyTable>,
-    /// The state of the policy `fair`.
-    fair: Option<Fair>,
-}
-
-impl Tier {
-    /// The tiers of `members`, the first to be used first.
-    pub(crate) fn all(members: &[Member], policy: PolicyKind) -> Box<[Self]> {
-        let mut ranks: Vec<u8> = members.iter().map(|member| member.tier).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks.into_iter().map(|rank| Self::new(members, rank, policy)).collect()
-    }
-
-    fn new(members: &[Member], rank: u8, policy: PolicyKind) -> Self {
-        let own = members.iter().enumerate().filter(|(_, member)| member.tier == rank);
-        let seats: Vec<(u64, u32)> =
-            own.clone().map(|(_, member)| (member.identity, member.weight)).collect();
-        let weights: Vec<u32> = seats.iter().map(|(_, weight)| *weight).collect();
-        let fair = match policy {
-            PolicyKind::Fair(settings) => Some(Fair::new(settings, &weights)),
-            _ => None,
-        };
-        Self {
-            rank,
-            indexes: own.map(|(index, _)| index).collect(),
-            smooth_wrr: SmoothWrr::new(&weights),
-            sums: sums(&weights),
-            keys: KeyTable::new(policy, &seats),
-            fair,
-        }
-    }
-
-    /// The position of an endpoint in this tier.
-    fn position(&self, index: usize) -> Option<usize> {
-        self.indexes.binary_search(&index).ok()
-    }
-
-    pub(crate) fn index(&self, position: usize) -> Option<usize> {
-        self.indexes.get(position).copied()
-    }
-
-    pub(crate) fn keys(&self) -> Option<&KeyTable> {
-        self.keys.as_ref()
-    }
-
-    pub(crate) fn indexes(&self) -> &[usize] {
-        &self.indexes
-    }
-
-    /// An endpoint drawn by weight, regardless of whether it may be picked.
-    fn drawn(&self, random: u64) -> Option<usize> {
-        let sum = *self.sums.last()?;
-        let at = ((u128::from(random) * u128::from(sum)) >> 64) as u64;
-        self.index(self.sums.partition_point(|sum| *sum <= at))
-    }
-
-    /// The number of cycle entries that a pick may skip before it draws instead. A few ineligible
-    /// endpoints keep the smooth order, and one that is down with a share of a thousand does not
-    /// cost a thousand steps.
-    fn max_skips(&self) -> usize {
-        self.indexes.len() * 4 + 16
-    }
-}
-
-fn sums(weights: &[u32]) -> Box<[u64]> {
-    let add = |sum: &mut u64, weight: &u32| {
-        *sum += u64::from((*weight).max(1));
-        Some(*sum)
-    };
-    weights.iter().scan(0, add).collect()
-}
-
-/// An endpoint that may be picked, with its load at the time of the check.
-#[derive(Clone, Copy)]
-pub(crate) struct Candidate {
-    pub(crate) index: usize,
-    /// Exchanges in flight at the endpoint and waiting for it.
-    pub(crate) load: u64,
-    pub(crate) weight: u64,
-}
-
-impl Candidate {
-    pub(crate) fn new(index: usize, member: &Member) -> Self {
-        Self::with(index, member, member.state.in_flight())
-    }
-
-    fn with(index: usize, member: &Member, in_flight: u32) -> Self {
-        Self {
-            index,
-            load: u64::from(in_flight) + u64::from(member.state.queued()),
-            weight: u64::from(member.weight.max(1)),
-        }
-    }
-
-    /// Compares load relative to weight, without a division.
-    fn is_less_loaded_than(&self, other: &Self) -> bool {
-        self.load * other.weight < other.load * self.weight
-    }
-}
 
 /// A policy's choice.
 #[derive(Clone, Copy)]
@@ -151,37 +40,7 @@ impl Chosen {
     }
 }
 
-/// The parameters of a pick.
-#[derive(Clone, Copy)]
-pub(crate) struct Query<'a> {
-    pub(crate) now_us: u64,
-    pub(crate) random: u64,
-    /// The hashed key, for policies that hash.
-    pub(crate) key: u64,
-    /// The endpoint that affinity names.
-    pub(crate) bound: Option<usize>,
-    /// Set if the exchange waits for any endpoint because the line of its own endpoint was full.
-    pub(crate) overflowed: bool,
-    pub(crate) tried: &'a Tried,
-    /// Set if the verdicts of probes are ignored.
-    pub(crate) panic: bool,
-    /// The treatment of stalled endpoints.
-    pub(crate) stalls: Stalls,
-}
-
-/// The treatment of stalled endpoints in a query. A stalled endpoint with nothing in flight may
-/// always be tried by one exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stalls {
-    /// Stalled endpoints get nothing.
-    Heeded,
-    /// Stalled endpoints get nothing until a trial is due.
-    Tried,
-    /// Stalled endpoints are treated like others, because no other is left.
-    Ignored,
-}
-
-impl Balancer {
+impl Picker {
     /// The one endpoint for which this exchange would wait: the bound one if it may be picked, or
     /// the one that a hashing policy chooses, full or not. `None`: any endpoint will do.
     pub(crate) fn home(&self, query: Query<'_>) -> Option<usize> {
@@ -192,13 +51,28 @@ impl Balancer {
         bound.or_else(|| self.home_of_key(query))
     }
 
-    /// Takes a slot at the exchange's [`Balancer::home`].
+    /// Takes a slot at the exchange's [`Picker::home`].
     pub(crate) fn take_home(&self, index: usize, query: Query<'_>) -> Option<Taken> {
         if query.bound == Some(index) {
             self.take_bound(index)
         } else {
             self.take_chosen(index, query, Basis::Key)
         }
+    }
+
+    /// Takes a slot for an exchange that does not wait. A bound exchange whose endpoint is full
+    /// goes to another one instead of being rejected.
+    pub(crate) fn pick_without_waiting(&self, query: Query<'_>) -> Result<Taken, Rejection> {
+        let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
+        let taken = bound.and_then(|index| self.take_bound(index));
+        let mut taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);
+        if self.stall.is_some() && matches!(taken, Err(Rejection::Unavailable)) {
+            taken = self.pick_in_any_tier(Query { stalls: Stalls::Ignored, ..query });
+        }
+        taken.map_err(|rejection| match bound {
+            Some(_) => Rejection::Full,
+            None => rejection,
+        })
     }
 
     /// Takes a slot at a free endpoint of the active tier: the first tier that has a usable,
@@ -218,37 +92,6 @@ impl Balancer {
             }
         }
         Err(reason)
-    }
-
-    /// The active tier; `None` if no endpoint may serve this exchange.
-    pub(crate) fn active_tier(&self, query: Query<'_>) -> Option<&Tier> {
-        self.tiers
-            .iter()
-            .find(|tier| tier.indexes.iter().any(|index| self.is_usable(*index, query)))
-    }
-
-    /// Returns true if an exchange that any endpoint may serve would be sent to this one if it had
-    /// a free slot.
-    pub(crate) fn is_eligible(&self, index: usize, query: Query<'_>) -> bool {
-        let Some(member) = self.members.get(index) else { return false };
-        self.is_usable(index, query)
-            && self.active_tier(query).is_some_and(|tier| tier.rank == member.tier)
-    }
-
-    pub(crate) fn is_usable(&self, index: usize, query: Query<'_>) -> bool {
-        let usable = self.members.get(index).is_some_and(|member| {
-            member.state.is_usable(query.now_us, query.panic)
-                && !self.is_out_for_stall(index, &member.state, query)
-        });
-        usable && !query.tried.contains(index)
-    }
-
-    pub(crate) fn is_usable_if_bound(&self, index: usize, query: Query<'_>) -> bool {
-        let usable = self
-            .members
-            .get(index)
-            .is_some_and(|member| member.state.is_usable_if_bound(query.now_us, query.panic));
-        usable && !query.tried.contains(index)
     }
 
     /// Takes a slot at this endpoint, for an exchange that takes no other.
@@ -293,16 +136,16 @@ impl Balancer {
         {
             fair.chosen(position);
         }
-        self.common.regret.count(choice);
+        self.regret.count(choice);
         let decision = decision.at_load(before);
         Some(Taken { index, choice, booked: false, decision })
     }
 
     fn has_idle(&self, tier: &Tier, query: Query<'_>) -> bool {
-        let start = if tier.indexes.len() > REGRET_SAMPLE { query.random as usize } else { 0 };
-        let start = start.checked_rem(tier.indexes.len()).unwrap_or(0);
-        let sample = tier.indexes.iter().cycle().skip(start);
-        sample.take(tier.indexes.len().min(REGRET_SAMPLE)).any(|&index| {
+        let start = if tier.indexes().len() > REGRET_SAMPLE { query.random as usize } else { 0 };
+        let start = start.checked_rem(tier.indexes().len()).unwrap_or(0);
+        let sample = tier.indexes().iter().cycle().skip(start);
+        sample.take(tier.indexes().len().min(REGRET_SAMPLE)).any(|&index| {
             let idle = self.members.get(index).is_some_and(|member| {
                 member.state.in_flight() == 0 && member.state.max_conn() != Some(0)
             });
@@ -373,7 +216,7 @@ impl Balancer {
     /// found nothing or lost its races.
     fn take_any(&self, tier: &Tier, query: Query<'_>) -> Result<Taken, Rejection> {
         let mut reason = Rejection::Unavailable;
-        for &index in &tier.indexes {
+        for &index in tier.indexes() {
             if !self.is_usable(index, query) {
                 continue;
             }
@@ -385,21 +228,6 @@ impl Balancer {
         Err(reason)
     }
 
-    /// The endpoint as a candidate, if it may be picked now.
-    pub(crate) fn candidate(&self, index: usize, query: Query<'_>) -> Option<Candidate> {
-        let member = self.members.get(index)?;
-        let in_flight = member.state.in_flight_if_free()?;
-        self.is_usable(index, query).then(|| Candidate::with(index, member, in_flight))
-    }
-
-    fn candidates<'a>(
-        &'a self,
-        tier: &'a Tier,
-        query: Query<'a>,
-    ) -> impl Iterator<Item = Candidate> + 'a {
-        tier.indexes.iter().filter_map(move |&index| self.candidate(index, query))
-    }
-
     /// The next endpoint of the smooth cycle that may be picked and that `accept` takes.
     fn in_turn(
         &self,
@@ -409,7 +237,7 @@ impl Balancer {
     ) -> Option<Chosen> {
         for skips in 0..tier.max_skips() {
             let (position, next) = tier.smooth_wrr.next_two()?;
-            let index = *tier.indexes.get(position)?;
+            let index = tier.index(position)?;
             if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
                 // The runner-up is not checked for eligibility.
                 let next = tier.index(next).filter(|next| *next != index);

@@ -5,13 +5,13 @@
 pub(crate) mod waiter_info;
 
 use core::task::Waker;
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::dispatcher::held::Holder;
-use crate::dispatcher::slot::Taken;
-use crate::{AHEAD, Ahead, Balancer, Rejection, Tried, WaiterInfo};
+use crate::queue::waiter_info::{AHEAD, Ahead, WaiterInfo};
+use crate::state::decision::{Rejection, Taken};
+use crate::state::held::Holder;
+use crate::state::member::Tried;
 
 /// A waiter's place in the slab, reserved until its ticket is dropped.
 pub(crate) type Id = u32;
@@ -21,7 +21,7 @@ const NOBODY: Id = Id::MAX;
 
 /// An exchange that waits, or one that waited and has not been told the outcome yet.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct Waiter<S> {
     /// The number in the order of arrival: from 0, or below 0 if the exchange waited in another
     /// process before.
     pub(crate) seq: i64,
@@ -32,8 +32,8 @@ pub(crate) struct Waiter {
     /// The waker of the task that waits for a change of `standing`.
     pub(crate) waker: Option<Waker>,
     /// The balancer that serves the waiter, if it is a successor of the one at which it arrived.
-    pub(crate) server: Option<Arc<Balancer>>,
-    /// The balancer that handed over a slot, by [`Balancer::identity`].
+    pub(crate) server: Option<S>,
+    /// The balancer that handed over a slot, by its number (`Balancer::identity`).
     pub(crate) made_by: usize,
     /// The line in which the waiter stands.
     pub(crate) home: Option<usize>,
@@ -83,10 +83,10 @@ pub(crate) struct Left {
 
 /// The final state of a waiter whose place in the slab was freed.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct Ended<S> {
     pub(crate) standing: Standing,
     /// As in [`Waiter::server`].
-    pub(crate) server: Option<Arc<Balancer>>,
+    pub(crate) server: Option<S>,
     /// As in [`Waiter::made_by`].
     pub(crate) made_by: usize,
 }
@@ -100,17 +100,18 @@ struct Line {
 
 const EMPTY: Line = Line { first: NOBODY, last: NOBODY, len: 0 };
 
-/// The lines. A home of `None` is the pool's line, `Some(index)` that of an endpoint.
+/// The lines. A home of `None` is the pool's line, `Some(index)` that of an endpoint. `S` is the
+/// dispatcher's reference to a balancer, of which the queue knows nothing.
 #[derive(Debug)]
-pub(crate) struct Queue {
-    waiters: Vec<Waiter>,
+pub(crate) struct Queue<S> {
+    waiters: Vec<Waiter<S>>,
     vacant: Vec<Id>,
     lines: Box<[Line]>,
     waiting: u32,
     next_seq: i64,
 }
 
-impl Queue {
+impl<S> Queue<S> {
     pub(crate) fn new(endpoints: usize) -> Self {
         let lines = vec![EMPTY; endpoints + 1].into();
         Self { waiters: Vec::new(), vacant: Vec::new(), lines, waiting: 0, next_seq: 0 }
@@ -126,21 +127,21 @@ impl Queue {
         self.lines.get(line(home)).map_or(0, |line| line.len)
     }
 
-    pub(crate) fn get(&self, id: Id) -> Option<&Waiter> {
+    pub(crate) fn get(&self, id: Id) -> Option<&Waiter<S>> {
         self.waiters.get(id as usize)
     }
 
-    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Waiter> {
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Waiter<S>> {
         self.waiters.get_mut(id as usize)
     }
 
     /// The waiter with this id, if it is in a line.
-    pub(crate) fn waiter(&self, id: Id) -> Option<&Waiter> {
+    pub(crate) fn waiter(&self, id: Id) -> Option<&Waiter<S>> {
         self.get(id).filter(|waiter| matches!(waiter.standing, Standing::Waiting))
     }
 
     /// The waiters of a line, the oldest first.
-    pub(crate) fn line(&self, home: Option<usize>) -> impl Iterator<Item = (Id, &Waiter)> {
+    pub(crate) fn line(&self, home: Option<usize>) -> impl Iterator<Item = (Id, &Waiter<S>)> {
         let first = self.lines.get(line(home)).map_or(NOBODY, |line| line.first);
         let at = |id: Id| self.get(id).map(|waiter| (id, waiter));
         std::iter::successors(at(first), move |(_, waiter)| at(waiter.next))
@@ -152,7 +153,7 @@ impl Queue {
     pub(crate) fn ahead(&self, home: Option<usize>, number: Option<i64>) -> Ahead {
         let mut first: SmallVec<[(i64, Id); 2 * AHEAD]> = SmallVec::new();
         let mut add = |home| {
-            let before = |waiter: &Waiter| number.is_none_or(|number| waiter.seq < number);
+            let before = |waiter: &Waiter<S>| number.is_none_or(|number| waiter.seq < number);
             for (id, waiter) in self.line(home).take_while(|(_, waiter)| before(waiter)).take(AHEAD)
             {
                 let place = first.partition_point(|(seq, _)| *seq < waiter.seq);
@@ -208,7 +209,7 @@ impl Queue {
     }
 
     /// Frees a place in the slab; its waiter must be in no line.
-    pub(crate) fn vacate(&mut self, id: Id) -> Option<Ended> {
+    pub(crate) fn vacate(&mut self, id: Id) -> Option<Ended<S>> {
         debug_assert!(self.waiter(id).is_none(), "somebody was thrown out while he waited");
         let waiter = self.get_mut(id)?;
         let standing = std::mem::replace(&mut waiter.standing, Standing::Vacant);
@@ -221,7 +222,7 @@ impl Queue {
 
     /// The places of the slab that belong to a holder, in a line or with an outcome not yet told.
     pub(crate) fn held_by(&self, number: u16) -> Vec<Id> {
-        let is_held = |waiter: &Waiter| {
+        let is_held = |waiter: &Waiter<S>| {
             let holder = waiter.wish.holder;
             !matches!(waiter.standing, Standing::Vacant)
                 && holder.is_some_and(|holder| holder.number == number)
@@ -231,11 +232,11 @@ impl Queue {
     }
 
     /// The waiters in all lines, line by line.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Waiter> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Waiter<S>> {
         self.all_with_ids().map(|(_, waiter)| waiter)
     }
 
-    fn all_with_ids(&self) -> impl Iterator<Item = (Id, &Waiter)> {
+    fn all_with_ids(&self) -> impl Iterator<Item = (Id, &Waiter<S>)> {
         (0..self.lines.len()).flat_map(|number| self.line(number.checked_sub(1)))
     }
 
@@ -249,7 +250,7 @@ impl Queue {
 
     /// Forms all lines anew, the oldest waiter first. `home` chooses the line of each, given the
     /// lengths of the lines so far.
-    pub(crate) fn form(&mut self, mut home: impl FnMut(&mut Waiter, &[u32]) -> Option<usize>) {
+    pub(crate) fn form(&mut self, mut home: impl FnMut(&mut Waiter<S>, &[u32]) -> Option<usize>) {
         let order = self.order();
         self.lines.fill(EMPTY);
         let mut lens = vec![0; self.lines.len() - 1];
@@ -266,7 +267,7 @@ impl Queue {
 
     /// Replaces the lines by those of a pool with `endpoints` other endpoints. All waiters stand in
     /// the pool's line until [`Queue::form`]. `change` is called for each of them.
-    pub(crate) fn begin_anew(&mut self, endpoints: usize, mut change: impl FnMut(&mut Waiter)) {
+    pub(crate) fn begin_anew(&mut self, endpoints: usize, mut change: impl FnMut(&mut Waiter<S>)) {
         let order = self.order();
         self.lines = vec![EMPTY; endpoints + 1].into();
         for id in order {
@@ -300,17 +301,17 @@ impl Queue {
         while let Some(other) = self.get(ahead).filter(|other| other.seq > seq) {
             (behind, ahead) = (ahead, other.previous);
         }
-        self.link(id, home, (ahead, behind));
+        self.link(id, home, ahead, behind);
     }
 
     fn append(&mut self, id: Id, home: Option<usize>) {
         let last = self.lines.get(line(home)).map_or(NOBODY, |line| line.last);
-        self.link(id, home, (last, NOBODY));
+        self.link(id, home, last, NOBODY);
     }
 
     /// Links a waiter into a line between two neighbours; `NOBODY` stands for the neighbour ahead
     /// of the first and behind the last.
-    fn link(&mut self, id: Id, home: Option<usize>, (ahead, behind): (Id, Id)) {
+    fn link(&mut self, id: Id, home: Option<usize>, ahead: Id, behind: Id) {
         let Some(line) = self.lines.get_mut(line(home)) else { return };
         line.len += 1;
         if ahead == NOBODY {
@@ -384,7 +385,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_lines_are_those_of_sorted_lists(steps in proptest::collection::vec(step(), 1..120)) {
-            let mut queue = Queue::new(3);
+            let mut queue = Queue::<()>::new(3);
             let mut model: BTreeMap<i64, (Id, Option<usize>)> = BTreeMap::new();
             let (mut seq, mut turn) = (0, 0);
             for step in steps {

@@ -1,5 +1,6 @@
-//! The reason why an exchange got its endpoint: the part of the pick's input that costs nothing to
-//! remember. It is kept in the slot for display; no decision depends on it.
+//! The outcome of a pick: the slot that was taken, with the reason for the choice of its endpoint,
+//! or the reason why there is none. The reason for a choice is the part of the pick's input that
+//! costs nothing to remember; it is kept in the slot for display, and no decision depends on it.
 
 /// The reason for the choice of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,4 +86,40 @@ impl Decision {
         let rival = self.rival.checked_sub(1).and_then(|rival| index(rival as usize));
         Self { rival: rival.map_or(0, |index| index as u32 + 1), ..self }
     }
+}
+
+/// A slot that was counted in at an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// The endpoint's number in the pool.
+    pub(crate) index: usize,
+    /// The regret meter's class of the choice.
+    pub(crate) choice: Choice,
+    /// Set if the slot was taken under the pool's lock, and so is counted in its books.
+    pub(crate) booked: bool,
+    /// The reason for the choice of this endpoint.
+    pub(crate) decision: Decision,
+}
+
+/// The regret meter's class of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The endpoint was idle.
+    Idle,
+    /// The endpoint was busy, and so were all others that could be picked.
+    Busy,
+    /// The endpoint was busy, and another one was idle.
+    Inversion,
+}
+
+/// The reason why an exchange gets no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// All endpoints are unavailable, unhealthy, ejected, out of service by admin state, or
+    /// tried.
+    Unavailable,
+    /// The queue has reached its maximum.
+    QueueFull,
+    /// All endpoints that may be picked are at their limit, and there is no queue.
+    Full,
 }

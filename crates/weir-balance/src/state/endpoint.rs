@@ -2,7 +2,7 @@
 //! and the operator's admin state. It decides nothing; `Balancer` changes it and then serves the
 //! exchanges that wait.
 
-use crate::policy::stall::{Pulse, TRIAL_US};
+use crate::state::pulse::{Pulse, TRIAL_US};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Flag: the endpoint's address is not known.

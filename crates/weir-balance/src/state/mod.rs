@@ -4,5 +4,8 @@
 pub(crate) mod counters;
 pub(crate) mod decision;
 pub(crate) mod endpoint;
+pub(crate) mod held;
+pub(crate) mod member;
 pub(crate) mod passive;
+pub(crate) mod pulse;
 pub(crate) mod regret;

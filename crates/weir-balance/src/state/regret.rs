@@ -1,7 +1,7 @@
 //! The regret meter: counts how often the policy sent an exchange to a busy endpoint while an idle
 //! one could be picked, and measures the time that this cost.
 
-use crate::dispatcher::slot::Choice;
+use crate::state::decision::Choice;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The mean is kept in 1/`PARTS` µs, and each new sample weighs 1/`PARTS`.

@@ -1,56 +1,26 @@
-//! Picks of the policies that hash: the lookup tables of a tier, and the endpoints that keys lead
-//! to.
+//! Picks of the policies that hash: the endpoints that keys lead to.
 
 pub(crate) mod bounded;
 pub(crate) mod maglev;
 pub(crate) mod rendezvous;
 pub(crate) mod ring;
+pub(crate) mod table;
 pub(crate) mod xxh64;
 
 use std::cell::LazyCell;
 
-use crate::dispatcher::balancer::Balancer;
-use crate::policy::hashing::bounded::Bound;
-use crate::policy::hashing::maglev::Maglev;
-use crate::policy::hashing::rendezvous::Rendezvous;
-use crate::policy::hashing::ring::Ring;
-use crate::policy::pick::{Candidate, Query, Stalls, Tier};
-use crate::{BalanceFactor, HashSettings, PolicyKind, Tried};
+use crate::policy::HashSettings;
+use crate::policy::hashing::bounded::{BalanceFactor, Bound};
+use crate::policy::picker::{Candidate, Picker};
+use crate::policy::query::{Query, Stalls};
+use crate::policy::tier::Tier;
+use crate::state::member::Tried;
 
-/// The lookup table of a tier.
-#[derive(Debug)]
-pub(crate) enum KeyTable {
-    Rendezvous(Rendezvous),
-    Ring(Ring),
-    Maglev(Maglev),
-}
-
-impl KeyTable {
-    /// The table for the policy, over identities with their weights.
-    pub(crate) fn new(policy: PolicyKind, seats: &[(u64, u32)]) -> Option<Self> {
-        match policy {
-            PolicyKind::Hash(_) => Some(Self::Rendezvous(Rendezvous::new(seats))),
-            PolicyKind::RingHash(_) => Some(Self::Ring(Ring::new(seats))),
-            PolicyKind::Maglev(_) => Some(Self::Maglev(Maglev::new(seats))),
-            _ => None,
-        }
-    }
-
-    /// The first position for `key` that `accept` takes.
-    fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
-        match self {
-            Self::Rendezvous(table) => table.find(key, accept),
-            Self::Ring(table) => table.find(key, accept),
-            Self::Maglev(table) => table.find(key, accept),
-        }
-    }
-}
-
-impl Balancer {
+impl Picker {
     /// The endpoint that `key` would lead to without endpoint `index`: the hashing policy's second
     /// choice among those usable at `now_us`. `None` if the policy hashes nothing or no other
     /// endpoint is left.
-    pub fn second_choice(&self, index: usize, key: u64, now_us: u64) -> Option<usize> {
+    pub(crate) fn second_choice(&self, index: usize, key: u64, now_us: u64) -> Option<usize> {
         self.policy.hashes()?;
         let mut tried = Tried::new();
         tried.insert(index);

@@ -1,22 +1,10 @@
-//! Counts of the slots that each holder has. A holder is a worker of the caller; if its thread is
-//! lost, another thread gives back its slots and its places in the queue. Only the holder writes
-//! its counts, so that an exchange costs a few plain stores and no cache line moves between cores.
+//! Gives back the slots and places in the queue of a holder whose thread is lost.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::dispatcher::slot::{Choice, Taken};
+use crate::dispatcher::balancer::Balancer;
 use crate::queue::{Ended, Standing};
-use crate::sync::{AtomicU32, Ordering};
-use crate::{Balancer, Decision};
-
-/// A worker of the caller, whose slots and tickets can be given back for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// The worker's number, from 0.
-    pub number: u16,
-    /// The number of holders; the same in all calls.
-    pub of: u16,
-}
+use crate::state::decision::{Choice, Decision, Taken};
 
 /// The numbers of slots and tickets that were given back for a holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,62 +15,7 @@ pub struct Abandoned {
     pub waiting: u64,
 }
 
-/// Slots at one endpoint of one holder. Only the holder changes the counts.
-#[derive(Debug, Default)]
-struct Counts {
-    booked: AtomicU32,
-    unbooked: AtomicU32,
-    /// The slots of both kinds whose exchanges wait for an answer.
-    sent: AtomicU32,
-}
-
-/// Slots of a balancer by holder and endpoint.
-#[derive(Debug, Default)]
-pub(crate) struct Held(OnceLock<Box<[Counts]>>);
-
-/// A change of a count.
-#[derive(Clone, Copy)]
-pub(crate) enum Change {
-    Up,
-    Down,
-}
-
-impl Change {
-    fn make(self, count: &AtomicU32) {
-        let before = count.load(Ordering::Relaxed);
-        let after = match self {
-            Self::Up => before.wrapping_add(1),
-            Self::Down => before.saturating_sub(1),
-        };
-        count.store(after, Ordering::Relaxed);
-    }
-}
-
 impl Balancer {
-    fn counts(&self, holder: Holder, index: usize) -> Option<&Counts> {
-        let members = self.members.len();
-        let all = self.held.0.get_or_init(|| {
-            let counts = usize::from(holder.of) * members;
-            (0..counts).map(|_| Counts::default()).collect()
-        });
-        all.get(usize::from(holder.number) * members + index)
-    }
-
-    /// Counts one slot more or one less of a holder.
-    pub(crate) fn note_held(&self, holder: Option<Holder>, taken: &Taken, change: Change) {
-        let Some(counts) = holder.and_then(|holder| self.counts(holder, taken.index)) else {
-            return;
-        };
-        change.make(if taken.booked { &counts.booked } else { &counts.unbooked });
-    }
-
-    /// Counts one more or one less of a holder's slots that wait for an answer.
-    pub(crate) fn note_sent(&self, holder: Option<Holder>, index: usize, change: Change) {
-        if let Some(counts) = holder.and_then(|holder| self.counts(holder, index)) {
-            change.make(&counts.sent);
-        }
-    }
-
     /// Gives back all slots and places in the queue that a holder has, here and at the balancers
     /// before this one. The holder's guards must never be used or dropped again: its thread stands
     /// still for good.
@@ -93,7 +26,8 @@ impl Balancer {
             let mut left = |id: &u32| dispatcher.leave_line(*id, Standing::Vacant).is_some();
             let waiting = ids.iter().filter(|id| left(id)).count();
             let queue = &mut dispatcher.books.queue;
-            let ended: Vec<Ended> = ids.into_iter().filter_map(|id| queue.vacate(id)).collect();
+            let ended: Vec<Ended<Arc<Self>>> =
+                ids.into_iter().filter_map(|id| queue.vacate(id)).collect();
             (waiting, ended)
         });
         lost.waiting = waiting as u64;
@@ -114,29 +48,21 @@ impl Balancer {
     }
 
     fn give_back(&self, number: u16) -> u64 {
-        let Some(all) = self.held.0.get() else { return 0 };
         let mut given_back = 0;
-        for index in 0..self.members.len() {
-            let place = usize::from(number) * self.members.len() + index;
-            let Some(counts) = all.get(place) else { continue };
-            if let Some(state) = self.endpoint(index) {
-                let sent = counts.sent.swap(0, Ordering::AcqRel);
-                (0..sent).for_each(|_| state.pulse().gave_up());
+        for lost in self.held.take(number) {
+            if let Some(state) = self.endpoint(lost.index) {
+                (0..lost.sent).for_each(|_| state.pulse().gave_up());
             }
-            for (count, booked) in [(&counts.booked, true), (&counts.unbooked, false)] {
-                for _ in 0..count.swap(0, Ordering::AcqRel) {
+            for (count, booked) in [(lost.booked, true), (lost.unbooked, false)] {
+                for _ in 0..count {
                     let decision = Decision::default();
-                    self.release(Taken { index, choice: Choice::Busy, booked, decision });
+                    let choice = Choice::Busy;
+                    self.release(Taken { index: lost.index, choice, booked, decision });
                     given_back += 1;
                 }
             }
         }
         given_back
-    }
-
-    /// A number that distinguishes the balancers of one pool while they live.
-    pub(crate) fn identity(&self) -> usize {
-        std::ptr::from_ref(self).addr()
     }
 }
 
@@ -145,7 +71,7 @@ impl Balancer {
 mod tests {
     use super::*;
     use crate::{
-        Arrival, Member, PolicyKind, QueueSettings, Request, Settings, Slot, Ticket, Tried,
+        Arrival, Holder, Member, PolicyKind, QueueSettings, Request, Settings, Slot, Ticket, Tried,
     };
 
     fn member(state: &Arc<crate::EndpointState>) -> Member {
