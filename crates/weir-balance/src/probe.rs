@@ -52,6 +52,15 @@ pub enum ProbeVerdict {
     },
 }
 
+/// An endpoint's place among those that are probed, by which first probes are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeTurn {
+    /// The endpoint's number among them, from 0.
+    pub position: u64,
+    /// The number of endpoints that are probed.
+    pub count: u64,
+}
+
 /// The probe results of one endpoint, interpreted as HAProxy does: the endpoint is up until proven
 /// otherwise. At the start one failed probe is proof enough, because no result speaks for the
 /// endpoint yet.
@@ -119,15 +128,15 @@ impl ProbeHistory {
         ProbeVerdict::Turned { to: self.health, lasted_us }
     }
 
-    /// The time of the first probe of endpoint number `position` of the `count` probed ones, µs.
-    /// First probes are spread evenly over the interval in the endpoints' order, each delayed at
-    /// random, but never past the time of the next one. `random` holds 64 random bits.
-    pub fn first_probe_us(&self, now_us: u64, (position, count): (u64, u64), random: u64) -> u64 {
+    /// The time of the endpoint's first probe, µs. First probes are spread evenly over the interval
+    /// in the endpoints' order, each delayed at random, but never past the time of the next one.
+    /// `random` holds 64 random bits.
+    pub fn first_probe_us(&self, now_us: u64, turn: ProbeTurn, random: u64) -> u64 {
         let interval = u128::from(self.settings.interval_us);
-        let count = u128::from(count.max(1));
-        let turn = interval * u128::from(position) / count;
+        let count = u128::from(turn.count.max(1));
+        let own = interval * u128::from(turn.position) / count;
         let room = interval / count * u128::from(self.spread()) / 100;
-        let later = turn.saturating_add(drawn(room, random));
+        let later = own.saturating_add(drawn(room, random));
         now_us.saturating_add(u64::try_from(later).unwrap_or(u64::MAX))
     }
 

@@ -1,7 +1,7 @@
 //! Probe results to verdicts, against an obvious model; times of probes, regardless of clock jumps.
 
 use proptest::prelude::*;
-use weir_balance::{Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
+use weir_balance::{Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeTurn, ProbeVerdict};
 
 const SETTINGS: ProbeSettings = ProbeSettings {
     rise: 2,
@@ -80,8 +80,9 @@ fn a_late_probe_is_not_made_up_for() {
 #[test]
 fn first_probes_are_evenly_spread() {
     let history = ProbeHistory::new(SETTINGS, 0);
-    let times: Vec<u64> =
-        (0..4).map(|position| history.first_probe_us(7, (position, 4), u64::MAX)).collect();
+    let times: Vec<u64> = (0..4)
+        .map(|position| history.first_probe_us(7, ProbeTurn { position, count: 4 }, u64::MAX))
+        .collect();
     assert_eq!(times, [7, 500_007, 1_000_007, 1_500_007]);
 }
 
@@ -167,7 +168,10 @@ proptest! {
     ) {
         let history = ProbeHistory::new(settings, 0);
         let times: Vec<u64> = (0..count)
-            .map(|position| history.first_probe_us(0, (position, count), randoms[position as usize % 16]))
+            .map(|position| {
+                let turn = ProbeTurn { position, count };
+                history.first_probe_us(0, turn, randoms[position as usize % 16])
+            })
             .collect();
         prop_assert!(times.is_sorted());
         prop_assert!(times.iter().all(|time| *time < settings.interval_us.max(1)));

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use weir_balance::{
-    EndpointState, Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict,
+    EndpointState, Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeTurn, ProbeVerdict,
 };
 use weir_config::model::{Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe};
 use weir_config::units;
@@ -101,7 +101,7 @@ impl Probes {
             let of = target.of.clone();
             let kept = before.remove(&of).filter(|probing| probing.asks == asks);
             let probing = kept.unwrap_or_else(|| {
-                let turn = (position as u64, count as u64);
+                let turn = ProbeTurn { position: position as u64, count: count as u64 };
                 let task = runtime.spawn(watch(target, turn, process.clone(), log.clone()));
                 Probing { asks, task: task.abort_handle() }
             });
@@ -257,7 +257,7 @@ fn host(own: &Endpoint, encrypted: bool) -> String {
 }
 
 /// Probes an endpoint until the task is aborted.
-async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc<HealthLog>) {
+async fn watch(target: Target, turn: ProbeTurn, process: Arc<Process>, log: Arc<HealthLog>) {
     let clock = || process.balance_clock(Instant::now());
     let mut history = ProbeHistory::new(target.settings, clock());
     if target.is_down(&process) {
