@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
-use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
+use weir_stats::metrics::{GivenUpIdle, Handshake, Yield};
 use weir_stats::{Cause, Micros};
 
 use crate::accept::{Handoff, Kept};

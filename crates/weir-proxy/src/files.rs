@@ -9,7 +9,7 @@ use std::task::{Poll, ready};
 use tokio::task::yield_now;
 use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Pieces, Progress, Root};
 use weir_stats::Cause;
-use weir_stats::numbers::Yield;
+use weir_stats::metrics::Yield;
 use weir_wire::{Method, RequestHead};
 
 use crate::alarm;

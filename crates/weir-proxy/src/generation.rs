@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use rustls::ClientConfig;
 use tokio::time::sleep;
 use weir_stats::LogBatch;
-use weir_stats::numbers::{EndpointSeries, Numbers};
+use weir_stats::metrics::{EndpointSeries, Numbers};
 
 use crate::gate::Gate;
 use crate::limits::LOG_FLUSH;

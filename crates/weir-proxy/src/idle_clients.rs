@@ -19,7 +19,7 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use weir_stats::numbers::GivenUpIdle;
+use weir_stats::metrics::GivenUpIdle;
 
 use crate::client_shares::{ClientBucket, Settlement};
 use crate::gate::{Gate, Room, RoomPlace};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weir_stats::numbers::{Asked, Done, Outcome};
+use weir_stats::metrics::{Asked, Done, Outcome};
 use weir_stats::{
     Affinity, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Times,
 };

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use weir_stats::numbers::{Asked, Done, Keep, Onward, Outcome};
+use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome};
 use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsFacts};
 use weir_wire::{ResponseHead, Span, Version};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use weir_stats::numbers::Yield;
+use weir_stats::metrics::Yield;
 use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
 

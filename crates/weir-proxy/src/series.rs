@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use weir_stats::numbers::{EndpointSeries, ListenerSeries, Numbers, RouteSeries};
+use weir_stats::metrics::{EndpointSeries, ListenerSeries, Numbers, RouteSeries};
 
 use crate::route::{CompiledAction, CompiledRoute};
 use crate::shared::{Listener, Snapshot};

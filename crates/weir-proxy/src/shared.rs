@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use tokio::sync::mpsc;
 use weir_config::model;
 use weir_files::Root;
-use weir_stats::numbers::Numbers;
+use weir_stats::metrics::Numbers;
 use weir_stats::{Line, LogSink};
 
 use crate::capture::Captures;

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{sleep, sleep_until};
 use weir_balance::{Balancer, Holder};
 use weir_stats::Clock;
-use weir_stats::numbers::Yield;
+use weir_stats::metrics::Yield;
 
 use crate::accept::{Handoff, Places};
 use crate::buffers::Buffers;

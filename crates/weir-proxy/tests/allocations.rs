@@ -74,14 +74,14 @@ const WATCHED: u64 = 2_000;
 /// Their own tests check when they do.
 const BY_THE_CLOCK: [&str; 5] = [
     // The slowest requests are kept with all their data.
-    "weir-stats/src/explain.rs",
-    "weir-stats/src/numbers/slow.rs",
+    "weir-stats/src/exchange/explain.rs",
+    "weir-stats/src/metrics/slow.rs",
     // The first time of a new magnitude takes a page of counts.
-    "weir-stats/src/numbers/histogram.rs",
+    "weir-stats/src/metrics/histogram.rs",
     // Lines go to the writer when a timer fires, which a first line starts, or when a buffer is
     // full; the writer returns the buffer.
     "./src/generation.rs",
-    "weir-stats/src/batch.rs",
+    "weir-stats/src/access_log/batch.rs",
 ];
 
 /// Starts an origin that answers every request on every connection from fixed buffers.

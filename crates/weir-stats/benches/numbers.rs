@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_stats::numbers::{Asked, Done, Histogram, Numbers, Outcome, PageBudget, id_number};
+use weir_stats::metrics::{Asked, Done, Histogram, Numbers, Outcome, PageBudget, id_number};
 use weir_stats::{Cause, Micros, Times};
 
 /// Times as on a busy proxy, generated in advance so that generating them is not measured.

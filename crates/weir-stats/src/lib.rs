@@ -4,41 +4,25 @@
 
 #![forbid(unsafe_code)]
 
-mod affinity;
-mod batch;
-mod cause;
-mod clock;
-mod entry;
-mod escape;
-mod explain;
+mod access_log;
+mod exchange;
 pub mod exposition;
-mod haproxy;
 pub mod interchange;
-mod json;
-mod line;
-mod number;
-pub mod numbers;
-mod reasons;
-#[cfg(test)]
-mod sample;
-mod template;
-mod times;
-mod value;
-mod variable;
+pub mod metrics;
 
-pub use affinity::Affinity;
-pub use batch::{
+pub use access_log::batch::{
     BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, LostLines, Message, log_channel,
     log_fan,
 };
-pub use cause::Cause;
-pub use clock::Clock;
-pub use entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsFacts};
-pub use escape::Escape;
-pub use explain::{ExchangeRecord, FailedAttemptRecord, RunnerUpRecord};
-pub use line::Line;
-pub use number::append_address;
-pub use reasons::{ChosenBy, Delays, Reasons, RunnerUp, WaitedFor, append as append_why};
-pub use template::{Template, TemplateError};
-pub use times::{Micros, Times};
-pub use variable::Variable;
+pub use access_log::clock::Clock;
+pub use access_log::escape::Escape;
+pub use access_log::format::append_address;
+pub use access_log::line::Line;
+pub use access_log::template::{Template, TemplateError};
+pub use access_log::variable::Variable;
+pub use exchange::affinity::Affinity;
+pub use exchange::cause::Cause;
+pub use exchange::entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsFacts};
+pub use exchange::explain::{ExchangeRecord, FailedAttemptRecord, RunnerUpRecord};
+pub use exchange::reasons::{ChosenBy, Delays, Reasons, RunnerUp, WaitedFor, append as append_why};
+pub use exchange::times::{Micros, Times};

@@ -11,7 +11,7 @@ use weir_stats::exposition::{
     IncidentReport, ListenerReport, LogReport, MachineFigures, MemoryReport, PoolReport,
     ProcessReport, QueueReport, Report, WorkerReport, expose,
 };
-use weir_stats::numbers::{Asked, Done, Handshake, Numbers, Outcome};
+use weir_stats::metrics::{Asked, Done, Handshake, Numbers, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 const AWKWARD: &str = "a \"quoted\" \\ route\nof two lines";
@@ -47,7 +47,7 @@ fn counted() -> (Arc<Numbers>, Vec<Arc<ExchangeRecord>>) {
         };
         let worker = turn as usize % 2;
         let keep = numbers.record(worker, (&route, Some(&endpoint)), &done);
-        if keep == weir_stats::numbers::Keep::Whole {
+        if keep == weir_stats::metrics::Keep::Whole {
             let record = ExchangeRecord {
                 request_id: id,
                 listener: "web".to_owned(),

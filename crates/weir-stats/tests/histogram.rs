@@ -3,7 +3,7 @@
 
 use hdrhistogram::Histogram as Yardstick;
 use proptest::prelude::*;
-use weir_stats::numbers::{Distribution, HIGHEST_US, Histogram, PageBudget, QUANTILES};
+use weir_stats::metrics::{Distribution, HIGHEST_US, Histogram, PageBudget, QUANTILES};
 
 fn yardstick(times: &[u64]) -> Yardstick<u64> {
     let mut yardstick = Yardstick::new_with_bounds(1, HIGHEST_US, 3).unwrap();
@@ -54,7 +54,7 @@ proptest! {
         prop_assert_eq!(ours.max_us(), theirs.max());
         let counts = theirs.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()));
         let own = ours.counts().iter().map(|(index, count)| {
-            (weir_stats::numbers::highest_us(usize::from(*index)), *count)
+            (weir_stats::metrics::highest_us(usize::from(*index)), *count)
         });
         prop_assert_eq!(own.collect::<Vec<_>>(), counts.collect::<Vec<_>>());
     }

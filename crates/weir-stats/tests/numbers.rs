@@ -1,7 +1,7 @@
 //! Recording and reading: every exchange is counted once, under its names, and found again by its
 //! request id.
 
-use weir_stats::numbers::{Asked, Done, Handshake, Keep, Numbers, Outcome, Phase};
+use weir_stats::metrics::{Asked, Done, Handshake, Keep, Numbers, Outcome, Phase};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 fn times(response_us: i64) -> Times {

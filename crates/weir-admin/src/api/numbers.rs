@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use weir_control::admin_port::agent_line;
 use weir_stats::exposition::{Format, Report, expose, lines_by_worker};
 use weir_stats::interchange::{self, Interval, Wanted};
-use weir_stats::numbers::{Distribution, Figures, Phase, PhaseDistributions};
+use weir_stats::metrics::{Distribution, Figures, Phase, PhaseDistributions};
 
 use super::write::yes;
 use crate::http::call::Call;
@@ -250,7 +250,7 @@ pub(crate) fn weight(call: &Call) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_stats::numbers::Numbers;
+    use weir_stats::metrics::Numbers;
 
     #[test]
     fn metrics_of_each_worker_are_bounded() {

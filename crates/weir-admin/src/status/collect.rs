@@ -19,7 +19,7 @@ use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;
 use weir_stats::exposition::LimitsReport;
-use weir_stats::numbers::RouteFigures;
+use weir_stats::metrics::RouteFigures;
 
 use super::traffic::{Counted, Of, per_second, phase_times};
 use crate::status::live;

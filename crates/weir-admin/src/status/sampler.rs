@@ -12,7 +12,7 @@ use weir_balance::EndpointState;
 use weir_control::admin_port::machine_figures;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_stats::exposition::MachineFigures;
-use weir_stats::numbers::{Figures, Recent, WINDOW_STEPS, Window};
+use weir_stats::metrics::{Figures, Recent, WINDOW_STEPS, Window};
 
 /// The interval between readings.
 pub(crate) const SAMPLE: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use weir_stats::Cause;
-use weir_stats::numbers::{
+use weir_stats::metrics::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUp, PhaseDistributions, TallyFigures,
 };
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_stats::numbers::{EndpointFigures, Phase};
+use weir_stats::metrics::{EndpointFigures, Phase};
 use weir_stats::{Cause, ExchangeRecord};
 
 use crate::world::{Connects, World, app, pass, play, slow_exchange};

@@ -5,7 +5,7 @@
 use super::family::{Exemplar, Exposition, Family, Kind, Labels, Times, Value};
 use super::report::Report;
 use crate::ExchangeRecord;
-use crate::numbers::{
+use crate::metrics::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, ListenerFigures, Phase,
     PhaseDistributions, QUANTILES, RouteFigures, Yield,
 };

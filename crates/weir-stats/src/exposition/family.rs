@@ -4,7 +4,7 @@
 
 use super::protobuf::ProtobufWriter;
 use super::text::TextWriter;
-use crate::numbers::Distribution;
+use crate::metrics::Distribution;
 
 /// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

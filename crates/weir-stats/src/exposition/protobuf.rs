@@ -5,7 +5,7 @@
 use prost::Message;
 
 use super::family::{Exemplar, Family, Kind, Labels, Times, Value};
-use crate::numbers::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
+use crate::metrics::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
 
 /// The longest gap of empty buckets that is written as zero counts, because another span takes as
 /// much space.
@@ -253,7 +253,7 @@ struct Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::Distribution;
+    use crate::metrics::Distribution;
 
     #[test]
     fn counts_are_runs_of_buckets_with_their_gaps() {

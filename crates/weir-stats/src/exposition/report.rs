@@ -9,7 +9,7 @@ use super::family::{Exposition, Family, Kind, Value};
 use super::limits::LimitsReport;
 use super::machine::{MachineFigures, Usage};
 use crate::ExchangeRecord;
-use crate::numbers::Figures;
+use crate::metrics::Figures;
 
 /// The complete state at one instant.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use hdrhistogram::serialization::interval_log::{
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 
 use super::{from_hdr, to_hdr};
-use crate::numbers::{Distribution, Phase, PhaseDistributions, Subject};
+use crate::metrics::{Distribution, Phase, PhaseDistributions, Subject};
 
 /// A subject and a phase.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

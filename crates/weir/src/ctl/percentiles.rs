@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde_json::json;
 use weir_stats::interchange::{Interval, Log, Wanted, read_log, spectrum, to_hdr, write_log};
-use weir_stats::numbers::{Distribution, Phase};
+use weir_stats::metrics::{Distribution, Phase};
 
 use super::client::Place;
 use super::show::{table, time};

@@ -77,7 +77,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::{Asked, Done, Numbers, Outcome, Phase};
+    use crate::metrics::{Asked, Done, Numbers, Outcome, Phase};
     use crate::{Micros, Times};
 
     const SECOND: u64 = 1_000_000;

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::sample::{self, List};
+use crate::exchange::sample::{self, List};
 use crate::{Affinity, Cause, Concurrency, FailedAttempt, Micros, Setback, Times};
 
 fn line(format: &Line, entry: &Entry<'_>) -> String {

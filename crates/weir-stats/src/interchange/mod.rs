@@ -11,7 +11,7 @@ pub use spectrum::{TICKS, spectrum};
 
 use hdrhistogram::Histogram;
 
-use crate::numbers::{Distribution, HIGHEST_US, highest_us, index_of, lowest_us};
+use crate::metrics::{Distribution, HIGHEST_US, highest_us, index_of, lowest_us};
 
 /// The number of significant decimal digits.
 const DIGITS: u8 = 3;

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-use crate::{Affinity, Cause, Escape, Reasons, Times, escape, number};
+use crate::access_log::{escape, format};
+use crate::{Affinity, Cause, Escape, Reasons, Times};
 
 /// Header lines by name, case-insensitively.
 pub trait Headers {
@@ -70,7 +71,7 @@ impl FailedAttempt<'_> {
         out.push(b'=');
         match self.why {
             Setback::Cause(cause) => out.extend_from_slice(cause.as_str().as_bytes()),
-            Setback::Status(status) => number::append(status, out),
+            Setback::Status(status) => format::append(status, out),
         }
     }
 }

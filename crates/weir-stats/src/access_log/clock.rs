@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-use crate::number;
+use crate::access_log::format;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -54,7 +54,7 @@ impl Clock {
         // Everything but the offset, such as ` +0000`, which is always six bytes.
         out.extend_from_slice(&self.common[..self.common.len().saturating_sub(6)]);
         out.push(b'.');
-        number::append_three(u64::from(milliseconds), out);
+        format::append_three(u64::from(milliseconds), out);
     }
 
     /// Appends the time stamp of RFC 3164 section 4.1.2: `Nov 20 19:15:00`, a day below 10 with a
@@ -81,8 +81,8 @@ impl Clock {
         let (second, offset) = self.iso.split_at(self.iso.len().saturating_sub(6));
         out.extend_from_slice(second);
         out.push(b'.');
-        number::append_three(u64::from(microseconds / 1000), out);
-        number::append_three(u64::from(microseconds % 1000), out);
+        format::append_three(u64::from(microseconds / 1000), out);
+        format::append_three(u64::from(microseconds % 1000), out);
         out.extend_from_slice(offset);
     }
 

@@ -4,7 +4,8 @@
 //!
 //! Nothing is captured, so `%CC %CS` are `- -` and `%hr %hs` print nothing, as in HAProxy 2.6.
 
-use crate::{Cause, Clock, Entry, Micros, number, value};
+use crate::access_log::{format, value};
+use crate::{Cause, Clock, Entry, Micros};
 
 pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     append_client(entry, out);
@@ -16,7 +17,7 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.push(b' ');
     append_status(entry, out);
     out.push(b' ');
-    number::append(entry.bytes_sent, out);
+    format::append(entry.bytes_sent, out);
     out.extend_from_slice(b" - - ");
     out.extend_from_slice(&entry.cause.termination(&entry.times, entry.attempts));
     out.extend_from_slice(&entry.affinity.termination(&entry.times));
@@ -24,17 +25,17 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     let counts = entry.concurrency;
     let retries = entry.attempts.saturating_sub(1);
     for count in [counts.process, counts.listener, counts.pool, counts.endpoint] {
-        number::append(count, out);
+        format::append(count, out);
         out.push(b'/');
     }
     // HAProxy marks an exchange that was redispatched to another server with a plus.
     if entry.failed_attempts.iter().any(|attempt| attempt.endpoint != entry.endpoint) {
         out.push(b'+');
     }
-    number::append(retries, out);
+    format::append(retries, out);
     out.extend_from_slice(b" 0/");
     // HAProxy counts the exchanges ahead; `queue_position` counts from one.
-    number::append(entry.queue_position.saturating_sub(1), out);
+    format::append(entry.queue_position.saturating_sub(1), out);
     out.extend_from_slice(b" \"");
     append_request(entry, out);
     out.push(b'"');
@@ -43,12 +44,12 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
 /// Appends `address:port`; for a Unix socket HAProxy's `unix:` and a number.
 fn append_client(entry: &Entry<'_>, out: &mut Vec<u8>) {
     match entry.client.or(entry.peer.map(|peer| peer.ip())) {
-        Some(address) => number::append_address(address, out),
+        Some(address) => format::append_address(address, out),
         None => out.extend_from_slice(b"unix"),
     }
     out.push(b':');
     let missing = u16::from(entry.peer.is_none() && entry.client.is_none());
-    number::append(value::remote_port(entry).unwrap_or(missing), out);
+    format::append(value::remote_port(entry).unwrap_or(missing), out);
 }
 
 /// Appends `listener pool/endpoint `: `~` marks TLS; without a pool HAProxy repeats the frontend.
@@ -70,12 +71,12 @@ fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let refused = is_refused(entry);
     for span in [times.request, times.queue, times.connect, times.response] {
         match span.reached() {
-            Some(microseconds) if !refused => number::append(microseconds / 1000, out),
+            Some(microseconds) if !refused => format::append(microseconds / 1000, out),
             _ => out.extend_from_slice(b"-1"),
         }
         out.push(b'/');
     }
-    number::append(times.elapsed() / 1000, out);
+    format::append(times.elapsed() / 1000, out);
 }
 
 /// Appends the status that was sent, or -1. The 499 for a client that left is nginx's convention:
@@ -85,7 +86,7 @@ fn append_status(entry: &Entry<'_>, out: &mut Vec<u8>) {
     if entry.status == 0 || nothing_sent {
         out.extend_from_slice(b"-1");
     } else {
-        number::append(entry.status, out);
+        format::append(entry.status, out);
     }
 }
 
@@ -106,7 +107,7 @@ fn append_request(entry: &Entry<'_>, out: &mut Vec<u8>) {
     while let Some(at) = line.iter().position(special) {
         out.extend_from_slice(&line[..at]);
         out.push(b'#');
-        number::append_hex(line[at], out);
+        format::append_hex(line[at], out);
         line = &line[at + 1..];
     }
     out.extend_from_slice(line);

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::variable::{Kind, Plain};
-use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Variable, escape, number, reasons};
+use crate::access_log::variable::{Kind, Plain};
+use crate::access_log::{escape, format};
+use crate::exchange::reasons;
+use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Variable};
 
 /// A value before it is formatted.
 pub(crate) enum Value<'a> {
@@ -48,10 +50,10 @@ impl Value<'_> {
                     out[start..].make_ascii_lowercase();
                 }
             }
-            Self::Number(number) => number::append(number, out),
-            Self::Status(status) => number::append_three(status, out),
-            Self::Seconds(milliseconds) => number::append_seconds(milliseconds, out),
-            Self::Address(address) => number::append_address(address, out),
+            Self::Number(number) => format::append(number, out),
+            Self::Status(status) => format::append_three(status, out),
+            Self::Seconds(milliseconds) => format::append_seconds(milliseconds, out),
+            Self::Address(address) => format::append_address(address, out),
             Self::FailedAttempts(attempts) => {
                 for (index, attempt) in attempts.iter().enumerate() {
                     out.extend_from_slice(if index == 0 { b"" } else { b"," });

@@ -1,6 +1,6 @@
 //! Escaping of values for their context: logs, headers and JSON.
 
-use crate::number;
+use crate::access_log::format;
 
 /// The context that a value is escaped for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ fn append_log(mut value: &[u8], out: &mut Vec<u8>) {
         let byte = value[at];
         out.extend_from_slice(&value[..at]);
         out.extend_from_slice(b"\\x");
-        number::append_hex(byte, out);
+        format::append_hex(byte, out);
         value = &value[at + 1..];
     }
     out.extend_from_slice(value);
@@ -82,7 +82,7 @@ fn append_json(value: &[u8], out: &mut Vec<u8>) {
                 b'\t' => out.extend_from_slice(b"\\t"),
                 0..=0x1f | 0x7f => {
                     out.extend_from_slice(b"\\u00");
-                    number::append_hex(byte, out);
+                    format::append_hex(byte, out);
                 }
                 _ => out.push(byte),
             }

@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{Clock, Entry, Escape, Reasons, TlsFacts, escape, number};
+use crate::access_log::{escape, format};
+use crate::{Clock, Entry, Escape, Reasons, TlsFacts};
 
 pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
@@ -149,7 +150,7 @@ fn text(name: &str, value: &str, out: &mut Vec<u8>) {
 
 fn number(name: &str, value: u64, out: &mut Vec<u8>) {
     key(name, out);
-    number::append(value, out);
+    format::append(value, out);
 }
 
 fn optional(name: &str, value: Option<u64>, out: &mut Vec<u8>) {
@@ -163,7 +164,7 @@ fn address(name: &str, value: Option<IpAddr>, out: &mut Vec<u8>) {
     let Some(value) = value else { return bytes(name, b"", out) };
     key(name, out);
     out.push(b'"');
-    number::append_address(value, out);
+    format::append_address(value, out);
     out.push(b'"');
 }
 
@@ -176,8 +177,8 @@ fn socket(name: &str, value: Option<SocketAddr>, out: &mut Vec<u8>) {
     if brackets {
         out.push(b'[');
     }
-    number::append_address(address, out);
+    format::append_address(address, out);
     out.extend_from_slice(if brackets { b"]:" } else { b":" });
-    number::append(value.port(), out);
+    format::append(value.port(), out);
     out.push(b'"');
 }

@@ -1,6 +1,7 @@
 //! The access-log formats: each writes one exchange as one line.
 
-use crate::{Clock, Entry, Escape, Template, haproxy, json};
+use crate::access_log::{haproxy, json};
+use crate::{Clock, Entry, Escape, Template};
 
 const COMBINED: &str = concat!(
     r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "#,

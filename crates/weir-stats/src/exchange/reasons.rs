@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, Escape, Micros, escape, number};
+use crate::access_log::{escape, format};
+use crate::{Entry, Escape, Micros};
 
 /// The kind of slot that an exchange waited for in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +154,7 @@ pub fn append(entry: &Entry<'_>, how: Escape, out: &mut Vec<u8>) {
     for (name, us) in spans {
         if let Some(us) = us.reached() {
             key(name, start, out);
-            number::append(us, out);
+            format::append(us, out);
         }
     }
 }
@@ -166,14 +167,14 @@ fn append_wait(
 ) {
     if let Some(us) = entry.times.queue.reached() {
         key("waited", start, out);
-        number::append(us, out);
+        format::append(us, out);
     }
     if reasons.waited_for != WaitedFor::Nothing {
         key("for", start, out);
         out.extend_from_slice(reasons.waited_for.as_str().as_bytes());
     }
     key("ahead", start, out);
-    number::append(entry.queue_position - 1, out);
+    format::append(entry.queue_position - 1, out);
     for (index, id) in reasons.ahead.iter().enumerate() {
         out.push(if index == 0 { b':' } else { b',' });
         escape::append(id, how, out);
@@ -196,17 +197,17 @@ fn append_choice(
         out.extend_from_slice(value.as_bytes());
     }
     key("load", start, out);
-    number::append(reasons.load, out);
+    format::append(reasons.load, out);
     out.push(b'/');
-    number::append(reasons.weight, out);
+    format::append(reasons.weight, out);
     let Some(other) = reasons.runner_up else { return };
     key("over", start, out);
     escape::append(other.endpoint.as_bytes(), how, out);
     if let Some(load) = other.load {
         out.push(b':');
-        number::append(load, out);
+        format::append(load, out);
         out.push(b'/');
-        number::append(other.weight, out);
+        format::append(other.weight, out);
     }
 }
 
@@ -221,7 +222,7 @@ fn key(name: &str, start: usize, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::entry;
+    use crate::exchange::sample::entry;
 
     fn check(entry: &Entry<'_>, expected: &str) {
         let mut out = b"x".to_vec();

@@ -429,7 +429,7 @@ fn span(us: u64) -> String {
 mod tests {
     use super::*;
     use crate::Micros;
-    use crate::sample::entry;
+    use crate::exchange::sample::entry;
 
     #[test]
     fn the_longest_part_is_told_first_and_small_ones_are_left_out() {

@@ -55,7 +55,7 @@ fn bucket_of(us: u64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::HIGHEST_US;
+    use crate::metrics::HIGHEST_US;
 
     fn upper_s(bucket: i32) -> f64 {
         (f64::from(bucket) / PER_OCTAVE).exp2()

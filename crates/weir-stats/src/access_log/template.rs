@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use crate::{Clock, Entry, Escape, Variable, value};
+use crate::access_log::value;
+use crate::{Clock, Entry, Escape, Variable};
 
 /// Text with `$name` or `${name}`; `$$` is a dollar. Two templates are equal if their sources are.
 #[derive(Clone)]
@@ -172,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sample;
+    use crate::exchange::sample;
 
     fn check(source: &str, expected: &str) {
         let mut out = Vec::new();
