@@ -65,7 +65,7 @@ impl<'a> Teller<'a> {
         let asked = Asked { client, request: lost.line, line_bytes: lost.line.len() };
         let ended_us = self.process.balance_clock(self.now);
         let done = Done { request_id: &[], asked, ended_us, times, outcome };
-        let _ = self.process.numbers.record(self.worker, (counts.route(route), endpoint), &done);
+        let _ = self.process.numbers.record(self.worker, counts.route(route), endpoint, &done);
     }
 
     fn write(

@@ -214,8 +214,8 @@ fn count<N: Net>(
         line_bytes: line.len(),
     };
     let done = Done { request_id, asked, ended_us, times: &facts.times, outcome };
-    let at = (scope.counts.route(route), facts.endpoint.and_then(series));
-    worker.process.numbers.record(worker.number, at, &done)
+    let (route, endpoint) = (scope.counts.route(route), facts.endpoint.and_then(series));
+    worker.process.numbers.record(worker.number, route, endpoint, &done)
 }
 
 /// The numbers of concurrent exchanges besides this one; those of a pool are summed over its

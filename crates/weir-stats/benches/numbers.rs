@@ -66,8 +66,9 @@ fn exchanges(criterion: &mut Criterion) {
                     times: &times[turn % times.len()],
                     outcome: black_box(outcome),
                 };
-                let at = (&*routes[turn % routes.len()], Some(&*endpoints[turn % endpoints.len()]));
-                black_box(numbers.record(0, at, &done))
+                let route = &routes[turn % routes.len()];
+                let endpoint = Some(&*endpoints[turn % endpoints.len()]);
+                black_box(numbers.record(0, route, endpoint, &done))
             });
         });
     }

@@ -46,7 +46,7 @@ fn counted() -> (Arc<Numbers>, Vec<Arc<ExchangeRecord>>) {
             outcome,
         };
         let worker = turn as usize % 2;
-        let keep = numbers.record(worker, (&route, Some(&endpoint)), &done);
+        let keep = numbers.record(worker, &route, Some(&endpoint), &done);
         if keep == weir_stats::metrics::Keep::Whole {
             let record = ExchangeRecord {
                 request_id: id,

@@ -30,7 +30,7 @@ fn counted(seed: u64) -> BTreeMap<Subject, weir_stats::metrics::PhaseDistributio
             times: &times,
             outcome,
         };
-        let _ = numbers.record(turn as usize % 2, (&route, Some(&endpoint)), &done);
+        let _ = numbers.record(turn as usize % 2, &route, Some(&endpoint), &done);
     }
     numbers.read().by_subject()
 }

@@ -46,17 +46,17 @@ fn every_exchange_counts_once_at_every_level() {
             outcome,
         };
         let complete = done(outcome(200, Cause::Complete));
-        let at = match turn % 3 {
+        let (route, endpoint) = match turn % 3 {
             0 => (&*shop, Some(&*one)),
             1 => (&*shop, Some(&*two)),
             _ => (&*static_files, None),
         };
-        let _ = numbers.record(worker, at, &complete);
+        let _ = numbers.record(worker, route, endpoint, &complete);
         if turn % 10 == 0 {
             let refused = done(outcome(503, Cause::QueueFull));
-            let _ = numbers.record(worker, (&shop, None), &refused);
+            let _ = numbers.record(worker, &shop, None, &refused);
             let unknown = done(outcome(404, Cause::NoRoute));
-            let _ = numbers.record(worker, (listener.routeless(), None), &unknown);
+            let _ = numbers.record(worker, listener.routeless(), None, &unknown);
         }
     }
     let figures = numbers.read();
@@ -96,7 +96,7 @@ fn names_find_their_counts_again_and_removed_ones_are_bounded() {
         let outcome = outcome(200, Cause::Complete);
         let done =
             Done { request_id: b"", asked: Asked::default(), ended_us: 0, times: &times, outcome };
-        let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
+        let _ = numbers.record(0, &route, Some(&endpoint), &done);
     };
     record("kept");
     record("kept");
@@ -136,7 +136,7 @@ fn a_slow_exchange_is_asked_for_whole_and_found_by_its_id() {
             times: &times,
             outcome,
         };
-        if numbers.record(worker, (&route, Some(&endpoint)), &done) == Keep::Whole {
+        if numbers.record(worker, &route, Some(&endpoint), &done) == Keep::Whole {
             let record = ExchangeRecord {
                 request_id: id.to_owned(),
                 whole: true,
@@ -175,7 +175,7 @@ fn tunnels_count_and_their_length_is_no_latency() {
     let outcome = outcome(101, Cause::TunnelClosed);
     let done =
         Done { request_id: b"a", asked: Asked::default(), ended_us: 0, times: &times, outcome };
-    assert_eq!(numbers.record(0, (&route, None), &done), Keep::Counted);
+    assert_eq!(numbers.record(0, &route, None, &done), Keep::Counted);
     let figures = numbers.read();
     assert_eq!(figures.tally_of_pool("app").requests(), 1);
     assert_eq!(figures.phases_of_pool("app").of(Phase::Total).count(), 0);
@@ -213,7 +213,7 @@ fn what_came_between_two_readings_is_told_by_name() {
                 times: &times,
                 outcome,
             };
-            let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
+            let _ = numbers.record(0, &route, Some(&endpoint), &done);
         }
     };
     record("b", 3);

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::access_log::{escape, format};
+use crate::access_log::{escape, format, value};
 use crate::{Clock, Entry, Escape, Reasons, TlsFacts};
 
 pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
@@ -62,7 +62,7 @@ fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text("endpoint_address", entry.endpoint_address, out);
     number("attempts", u64::from(entry.attempts), out);
     list("failed_attempts", entry.failed_attempts, out, |attempt, out| {
-        attempt.append(Escape::Json, out);
+        value::append_failed(attempt, Escape::Json, out);
     });
     key("reused", out);
     out.extend_from_slice(if entry.reused { b"true" } else { b"false" });

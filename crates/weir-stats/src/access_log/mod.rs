@@ -11,3 +11,4 @@ pub(crate) mod line;
 pub(crate) mod template;
 pub(crate) mod value;
 pub(crate) mod variable;
+pub(crate) mod why;

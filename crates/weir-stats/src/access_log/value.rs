@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::access_log::variable::{Kind, Plain};
-use crate::access_log::{escape, format};
-use crate::exchange::reasons;
-use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Variable};
+use crate::access_log::{escape, format, why};
+use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Setback, Variable};
 
 /// A value before it is formatted.
 pub(crate) enum Value<'a> {
@@ -57,14 +56,24 @@ impl Value<'_> {
             Self::FailedAttempts(attempts) => {
                 for (index, attempt) in attempts.iter().enumerate() {
                     out.extend_from_slice(if index == 0 { b"" } else { b"," });
-                    attempt.append(how, out);
+                    append_failed(attempt, how, out);
                 }
             }
             Self::BasicUser(encoded) => append_basic_user(encoded, how, out),
             Self::TimeLocal(time) => clock.append_common(time, out),
             Self::TimeIso(time) => clock.append_iso(time, out),
-            Self::Why(entry) => reasons::append(entry, how, out),
+            Self::Why(entry) => why::append(entry, how, out),
         }
+    }
+}
+
+/// Appends `app1=connect_failed` or `app1=503`.
+pub(crate) fn append_failed(attempt: &FailedAttempt<'_>, how: Escape, out: &mut Vec<u8>) {
+    escape::append(attempt.endpoint.as_bytes(), how, out);
+    out.push(b'=');
+    match attempt.why {
+        Setback::Cause(cause) => out.extend_from_slice(cause.as_str().as_bytes()),
+        Setback::Status(status) => format::append(status, out),
     }
 }
 

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-use crate::access_log::{escape, format};
-use crate::{Affinity, Cause, Escape, Reasons, Times};
+use crate::exchange::affinity::Affinity;
+use crate::exchange::cause::Cause;
+use crate::exchange::reasons::Reasons;
+use crate::exchange::times::Times;
 
 /// Header lines by name, case-insensitively.
 pub trait Headers {
@@ -62,18 +64,6 @@ pub struct FailedAttempt<'a> {
     pub endpoint: &'a str,
     /// The reason.
     pub why: Setback,
-}
-
-impl FailedAttempt<'_> {
-    /// Appends `app1=connect_failed` or `app1=503`.
-    pub(crate) fn append(&self, how: Escape, out: &mut Vec<u8>) {
-        escape::append(self.endpoint.as_bytes(), how, out);
-        out.push(b'=');
-        match self.why {
-            Setback::Cause(cause) => out.extend_from_slice(cause.as_str().as_bytes()),
-            Setback::Status(status) => format::append(status, out),
-        }
-    }
 }
 
 /// One exchange, as logs and variables see it.

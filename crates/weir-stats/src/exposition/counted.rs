@@ -2,8 +2,9 @@
 //! Durations are histograms with a fixed set of buckets, to be aggregated elsewhere, and quantiles
 //! to three digits with their number of samples.
 
-use super::family::{Exemplar, Exposition, Family, Kind, Labels, Times, Value};
+use super::family::{Exemplar, Family, Kind, Labels, Times, Value};
 use super::report::Report;
+use super::writer::Exposition;
 use crate::ExchangeRecord;
 use crate::metrics::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, ListenerFigures, Phase,
@@ -173,13 +174,8 @@ fn with<'a>(labels: &[(&'a str, &'a str)], more: (&'a str, &'a str)) -> Vec<(&'a
     labels.iter().copied().chain([more]).collect()
 }
 
-fn histogram(
-    text: &mut Exposition,
-    labels: Labels<'_>,
-    (all, bounds_us): (&Distribution, &[u64]),
-    exemplars: &[Exemplar],
-) {
-    text.histogram(labels, Times { all, bounds_us, exemplars });
+fn times<'a>(all: &'a Distribution, bounds_us: &'a [u64], exemplars: &'a [Exemplar]) -> Times<'a> {
+    Times { all, bounds_us, exemplars }
 }
 
 fn labels_of_route(route: &RouteFigures) -> [(&str, &str); 3] {
@@ -204,7 +200,7 @@ fn write_durations(report: &Report, parts: &[Part<'_>], text: &mut Exposition) {
             })
             .collect();
         let labels = part.labels(&labels_of_route(route));
-        histogram(text, &labels, (route.phases.of(Phase::Total), &BOUNDS_US), &exemplars);
+        text.histogram(&labels, times(route.phases.of(Phase::Total), &BOUNDS_US, &exemplars));
     });
 }
 
@@ -216,14 +212,14 @@ fn write_phases(parts: &[Part<'_>], text: &mut Exposition) {
         for phase in [Phase::Request, Phase::Queue, Phase::Connect, Phase::Response, Phase::Data] {
             let labels = with(&labels_of_route(route), ("phase", phase.as_str()));
             let labels = part.labels(&labels);
-            histogram(text, &labels, (route.phases.of(phase), &BOUNDS_US), &[]);
+            text.histogram(&labels, times(route.phases.of(phase), &BOUNDS_US, &[]));
         }
     });
     let help = "What Weir itself added: the time in which it worked at a request.";
     text.family(Family { name: "weir_own_seconds", kind: Kind::Histogram, help });
     each_route(parts, |part, route| {
         let labels = part.labels(&labels_of_route(route));
-        histogram(text, &labels, (route.phases.of(Phase::Own), &FINE_US), &[]);
+        text.histogram(&labels, times(route.phases.of(Phase::Own), &FINE_US, &[]));
     });
 }
 
@@ -243,7 +239,7 @@ fn write_endpoints(parts: &[Part<'_>], text: &mut Exposition) {
         text.family(Family { name, kind: Kind::Histogram, help });
         each_endpoint(parts, |part, endpoint| {
             let labels = part.labels(&labels_of_endpoint(endpoint));
-            histogram(text, &labels, (endpoint.phases.of(phase), &BOUNDS_US), &[]);
+            text.histogram(&labels, times(endpoint.phases.of(phase), &BOUNDS_US, &[]));
         });
     }
     let columns: [EndpointColumn; 3] = [
@@ -382,7 +378,7 @@ fn write_connections(parts: &[Part<'_>], text: &mut Exposition) {
     text.family(Family { name: "weir_tls_handshake_seconds", kind: Kind::Histogram, help });
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
-        histogram(text, &labels, (&listener.handshake, &BOUNDS_US), &[]);
+        text.histogram(&labels, times(&listener.handshake, &BOUNDS_US, &[]));
     });
 }
 
@@ -408,6 +404,6 @@ fn write_workers(figures: &Figures, text: &mut Exposition) {
     let help = "How much later than asked for a worker's timer came, once a second; below 2 ms says nothing.";
     text.family(Family { name: "weir_worker_lag_seconds", kind: Kind::Histogram, help });
     for (number, worker) in figures.workers.iter().enumerate() {
-        histogram(text, &[("worker", &number.to_string())], (&worker.lag, &BOUNDS_US), &[]);
+        text.histogram(&[("worker", &number.to_string())], times(&worker.lag, &BOUNDS_US, &[]));
     }
 }

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::family::{Exposition, Family, Kind, Value};
+use super::family::{Family, Kind, Value};
+use super::writer::Exposition;
 
 /// The state of the credits by Weir's books.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

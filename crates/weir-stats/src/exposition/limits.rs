@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::family::{Exposition, Family, Kind, Value};
+use super::family::{Family, Kind, Value};
+use super::writer::Exposition;
 
 /// The limits and their table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::family::{Exposition, Family, Kind, Value};
-use super::report::Report;
+use super::family::{Family, Kind, Value};
+use super::writer::Exposition;
 
 /// Processor time, µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,8 +132,7 @@ fn imbalance(workers_us: &[u64]) -> Option<f64> {
     enough.then(|| *most as f64 * count as f64 / sum as f64)
 }
 
-pub(super) fn write(report: &Report, text: &mut Exposition) {
-    let machine = &report.machine;
+pub(super) fn write(machine: &MachineFigures, usage: &Usage, text: &mut Exposition) {
     if let Some(cpu) = machine.cpu {
         // Standard names that Prometheus expects of every process.
         let help = "Processor time of the process.";
@@ -167,7 +166,7 @@ pub(super) fn write(report: &Report, text: &mut Exposition) {
         text.counter("weir_throttled_periods", help, Value::Count(periods));
     }
     write_group(machine.group, text);
-    write_usage(&report.usage, text);
+    write_usage(usage, text);
 }
 
 fn write_group(group: CpuGroup, text: &mut Exposition) {

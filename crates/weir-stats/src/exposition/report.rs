@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::credits::CreditsReport;
-use super::family::{Exposition, Family, Kind, Value};
+use super::family::{Family, Kind, Value};
 use super::limits::LimitsReport;
 use super::machine::{MachineFigures, Usage};
+use super::writer::Exposition;
 use crate::ExchangeRecord;
 use crate::metrics::Figures;
 
@@ -336,11 +337,11 @@ fn write_process(report: &Report, text: &mut Exposition) {
         text.sample(&[("listener", &listener.name)], Value::Count(listener.connections));
     }
     let help = "Client connections that a worker holds.";
-    by_worker(report, text, ("weir_worker_connections", help), |worker| worker.connections);
+    by_worker(report, text, "weir_worker_connections", help, |worker| worker.connections);
     let help = "Requests that run on a worker.";
-    by_worker(report, text, ("weir_worker_requests_running", help), |one| one.requests_running);
+    by_worker(report, text, "weir_worker_requests_running", help, |one| one.requests_running);
     let help = "Bytes that the running requests of a worker hold in buffers.";
-    by_worker(report, text, ("weir_worker_held_bytes", help), |worker| worker.held);
+    by_worker(report, text, "weir_worker_held_bytes", help, |worker| worker.held);
     write_memory(&process.memory, text);
     let help = "Log lines that were not written because the writer could not keep up.";
     text.family(Family { name: "weir_log_lines_dropped", kind: Kind::Counter, help });
@@ -425,7 +426,8 @@ fn write_memory(memory: &MemoryReport, text: &mut Exposition) {
 fn by_worker(
     report: &Report,
     text: &mut Exposition,
-    (name, help): (&'static str, &'static str),
+    name: &'static str,
+    help: &'static str,
     of: impl Fn(&WorkerReport) -> u64,
 ) {
     text.family(Family { name, kind: Kind::Gauge, help });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::phase::PhaseDistributions;
 use super::series::{ListenerFigures, WorkerFigures};
-use super::tally::TallyFigures;
+use super::tally::{GivenUp, TallyFigures};
 
 /// All counts at a reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,37 +63,6 @@ pub struct EndpointFigures {
     pub phases: PhaseDistributions,
     /// Attempts at this endpoint that were given up.
     pub given_up: GivenUp,
-}
-
-/// Attempts that were given up for another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GivenUp {
-    /// All such attempts.
-    pub attempts: u64,
-    /// Attempts followed by another one at the same endpoint: HAProxy's `wretr`.
-    pub repeated: u64,
-    /// Attempts followed by one at another endpoint: HAProxy's `wredis`.
-    pub redispatched: u64,
-}
-
-impl GivenUp {
-    /// The difference to `earlier`, a former reading.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            attempts: self.attempts.saturating_sub(earlier.attempts),
-            repeated: self.repeated.saturating_sub(earlier.repeated),
-            redispatched: self.redispatched.saturating_sub(earlier.redispatched),
-        }
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            attempts: self.attempts + other.attempts,
-            repeated: self.repeated + other.repeated,
-            redispatched: self.redispatched + other.redispatched,
-        }
-    }
 }
 
 /// The subject of a set of times.

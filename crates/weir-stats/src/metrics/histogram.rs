@@ -98,12 +98,8 @@ impl Totals {
 
     /// Adds the counts so far to `sum`.
     pub(crate) fn read_into(&self, pages: &Pages, sum: &mut Distribution) {
-        let mut counts = Vec::new();
-        let zeros = self.zeros.read();
-        if zeros > 0 {
-            counts.push((0, zeros));
-        }
-        pages.read_into((counts, self.sum_us.read()), sum);
+        let (zeros, sum_us) = (self.zeros.read(), self.sum_us.read());
+        pages.read_into(zeros, sum_us, sum);
     }
 }
 
@@ -152,7 +148,12 @@ impl Pages {
         }
     }
 
-    fn read_into(&self, (mut counts, sum_us): (Vec<(u16, u64)>, u64), sum: &mut Distribution) {
+    /// Adds the counts so far to `sum`, with the number of zero times and the sum of all times.
+    fn read_into(&self, zeros: u64, sum_us: u64, sum: &mut Distribution) {
+        let mut counts = Vec::new();
+        if zeros > 0 {
+            counts.push((0, zeros));
+        }
         for (number, page) in self.pages.iter().enumerate() {
             let Some(page) = page.get() else { continue };
             let first = number * PAGE;

@@ -24,7 +24,7 @@ mod tally;
 mod window;
 
 pub use distribution::{Distribution, QUANTILES, Quantile};
-pub use figures::{CellFigures, EndpointFigures, Figures, GivenUp, RouteFigures, Subject};
+pub use figures::{CellFigures, EndpointFigures, Figures, RouteFigures, Subject};
 pub use histogram::{Histogram, PageBudget};
 pub use layout::{HIGHEST_US, INDEXES, highest_us, index_of, lowest_us};
 pub use native::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
@@ -36,5 +36,5 @@ pub use series::{
     WorkerFigures, Yield,
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
-pub use tally::{Outcome, TallyFigures};
+pub use tally::{GivenUp, Outcome, TallyFigures};
 pub use window::{Recent, WINDOW_STEPS, Window};

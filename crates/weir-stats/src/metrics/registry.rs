@@ -120,8 +120,8 @@ impl Numbers {
         let own_place = (*place).min(ROUTES - 1);
         *place += 1;
         registry.number += 1;
-        let numbers = (registry.number, own_place);
-        let series = RouteSeries::new(key.clone(), numbers, self.workers.len(), &self.budget);
+        let (number, workers) = (registry.number, self.workers.len());
+        let series = RouteSeries::new(key.clone(), number, own_place, workers, &self.budget);
         touch(&series.turn, registry.turn);
         let series = Arc::new(series);
         registry.routes.insert(key, Arc::clone(&series));
@@ -137,7 +137,8 @@ impl Numbers {
         let series = registry.endpoints.entry(key.clone()).or_insert_with(|| {
             registry.number += 1;
             let workers = self.workers.len();
-            Arc::new(EndpointSeries::new(key, registry.number, workers, &self.budget))
+            let ((pool, endpoint), number) = (key, registry.number);
+            Arc::new(EndpointSeries::new(pool, endpoint, number, workers, &self.budget))
         });
         touch(&series.turn, registry.turn);
         Arc::clone(series)
@@ -170,7 +171,8 @@ impl Numbers {
     pub fn record(
         &self,
         worker: usize,
-        (route, endpoint): (&RouteSeries, Option<&EndpointSeries>),
+        route: &RouteSeries,
+        endpoint: Option<&EndpointSeries>,
         done: &Done<'_>,
     ) -> Keep {
         let times = done.times;
@@ -321,15 +323,17 @@ impl Numbers {
             .iter()
             .enumerate()
             .filter_map(|(worker, series)| series.recent.find(id).map(|found| (worker, found)));
-        let (worker, found) = found.max_by_key(|(_, (exchange, _))| exchange.ended_us)?;
-        Some(self.record_of(request_id, worker, found))
+        let (worker, (exchange, asked)) =
+            found.max_by_key(|(_, (exchange, _))| exchange.ended_us)?;
+        Some(self.record_of(request_id, worker, exchange, asked))
     }
 
     fn record_of(
         &self,
         request_id: &str,
         worker: usize,
-        (exchange, asked): (RecentExchange, AskedText),
+        exchange: RecentExchange,
+        asked: AskedText,
     ) -> ExchangeRecord {
         let registry = self.registry();
         let mut routes = registry.routes.values();

@@ -7,12 +7,11 @@ use std::sync::{Arc, OnceLock};
 
 use super::counter::Counter;
 use super::distribution::Distribution;
-use super::figures::GivenUp;
 use super::histogram::{Histogram, PageBudget};
 use super::phase::{PhaseDistributions, PhaseHistograms};
 use super::recent::Recent;
 use super::slow::SlowShelf;
-use super::tally::{Tally, TallyFigures};
+use super::tally::{GivenUp, Tally, TallyFigures};
 use crate::{ExchangeRecord, Micros};
 
 /// The number of routes of a pool that its endpoints count apart; the routes beyond count as one.
@@ -89,7 +88,8 @@ pub(crate) struct RouteKey {
 impl RouteSeries {
     pub(crate) fn new(
         key: RouteKey,
-        (number, place): (u32, usize),
+        number: u32,
+        place: usize,
         workers: usize,
         budget: &Arc<PageBudget>,
     ) -> Self {
@@ -178,7 +178,8 @@ impl EndpointShard {
 
 impl EndpointSeries {
     pub(crate) fn new(
-        (pool, endpoint): (Arc<str>, Arc<str>),
+        pool: Arc<str>,
+        endpoint: Arc<str>,
         number: u32,
         workers: usize,
         budget: &Arc<PageBudget>,

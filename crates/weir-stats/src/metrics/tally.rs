@@ -254,6 +254,38 @@ impl TallyFigures {
     }
 }
 
+/// Attempts that were given up for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    /// All such attempts.
+    pub attempts: u64,
+    /// Attempts followed by another one at the same endpoint: HAProxy's `wretr`.
+    pub repeated: u64,
+    /// Attempts followed by one at another endpoint: HAProxy's `wredis`.
+    pub redispatched: u64,
+}
+
+impl GivenUp {
+    /// The difference to `earlier`, a former reading.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            attempts: self.attempts.saturating_sub(earlier.attempts),
+            repeated: self.repeated.saturating_sub(earlier.repeated),
+            redispatched: self.redispatched.saturating_sub(earlier.redispatched),
+        }
+    }
+
+    /// The sum of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            attempts: self.attempts + other.attempts,
+            repeated: self.repeated + other.repeated,
+            redispatched: self.redispatched + other.redispatched,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -89,7 +89,7 @@ mod tests {
         let outcome = Outcome { status: 200, attempts: 1, ..Outcome::default() };
         let done =
             Done { request_id: b"", asked: Asked::default(), ended_us: 0, times: &times, outcome };
-        let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
+        let _ = numbers.record(0, &route, Some(&endpoint), &done);
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! The writer of metrics in the format that a reader asked for.
+
+use super::family::{Family, Format, Kind, Labels, Times, Value};
+use super::protobuf::ProtobufWriter;
+use super::text::TextWriter;
+
+/// A writer of metrics.
+#[derive(Debug)]
+pub struct Exposition(Writer);
+
+#[derive(Debug)]
+enum Writer {
+    Text(TextWriter),
+    Protobuf(ProtobufWriter),
+}
+
+impl Exposition {
+    /// Creates an empty exposition.
+    pub fn new(format: Format) -> Self {
+        Self(match format {
+            Format::Prometheus | Format::OpenMetrics => Writer::Text(TextWriter::new(format)),
+            Format::Protobuf => Writer::Protobuf(ProtobufWriter::default()),
+        })
+    }
+
+    /// Starts a family, to which the following samples belong. A family without samples is left
+    /// out. All samples of a family must follow each other.
+    pub fn family(&mut self, family: Family) {
+        match &mut self.0 {
+            Writer::Text(text) => text.family(family),
+            Writer::Protobuf(messages) => messages.family(family),
+        }
+    }
+
+    /// Writes a sample of a counter or a gauge.
+    pub fn sample(&mut self, labels: Labels<'_>, value: Value) {
+        match &mut self.0 {
+            Writer::Text(text) => text.sample(labels, value),
+            Writer::Protobuf(messages) => messages.sample(labels, value),
+        }
+    }
+
+    /// Writes a gauge with one sample.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str, value: Value) {
+        self.family(Family { name, kind: Kind::Gauge, help });
+        self.sample(&[], value);
+    }
+
+    /// Writes a counter with one sample.
+    pub fn counter(&mut self, name: &'static str, help: &'static str, value: Value) {
+        self.family(Family { name, kind: Kind::Counter, help });
+        self.sample(&[], value);
+    }
+
+    /// Writes a histogram.
+    pub fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
+        match &mut self.0 {
+            Writer::Text(text) => text.histogram(labels, times),
+            Writer::Protobuf(messages) => messages.histogram(labels, times),
+        }
+    }
+
+    /// Returns the complete text or messages.
+    pub fn finish(self) -> Vec<u8> {
+        match self.0 {
+            Writer::Text(text) => text.finish().into_bytes(),
+            Writer::Protobuf(messages) => messages.finish(),
+        }
+    }
+}
