@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::body::{FileBody, Part, Patience, Pieces, Progress};
 use crate::conditions::{Validators, Verdict};
 use crate::ranges::{Selection, Span, select};
-use crate::root::FileRequest;
+use crate::request::FileRequest;
 
 /// Largest body in bytes that is read together with the head.
 const READ_AT_ONCE: u64 = 64 * 1024;

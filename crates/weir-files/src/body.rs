@@ -158,7 +158,7 @@ impl Part {
             }
             Self::Stretch { offset, len } => {
                 let want = usize::try_from(*len).unwrap_or(usize::MAX).min(room);
-                let read = read_at(file, buf, (*offset, want), patience)?;
+                let read = read_at(file, buf, *offset, want, patience)?;
                 *offset += read as u64;
                 *len -= read as u64;
                 Ok(read)
@@ -175,7 +175,8 @@ impl Part {
 fn read_at(
     file: &OwnedFd,
     buf: &mut Vec<u8>,
-    (offset, want): (u64, usize),
+    offset: u64,
+    want: usize,
     patience: Patience,
 ) -> io::Result<usize> {
     let flags = match patience {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::root::FileRequest;
+use crate::request::FileRequest;
 
 /// The values that preconditions are compared with.
 #[derive(Clone, Debug)]

@@ -15,8 +15,10 @@ mod body;
 mod conditions;
 mod path;
 mod ranges;
+mod request;
 mod root;
 
 pub use self::answer::{Answer, FileAnswer, StatusAnswer};
 pub use self::body::{FileBody, Pieces, Progress, Stretch};
-pub use self::root::{FileRequest, Root};
+pub use self::request::FileRequest;
+pub use self::root::Root;
