@@ -9,7 +9,7 @@ use crate::behaviour::Misdeed;
 use crate::http::Broken;
 use crate::ledger::{Answer, Book, Outcome, Record};
 use crate::malformed::{self, MARKER, Wrong};
-use crate::origin::World;
+use crate::world::World;
 
 /// The behaviour that the device under test promises.
 #[derive(Clone, Copy, Debug)]

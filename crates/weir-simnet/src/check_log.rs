@@ -5,8 +5,18 @@ use crate::behaviour::Misdeed;
 use crate::check::answered_early;
 use crate::ledger::{Answer, Outcome, Record};
 use crate::malformed::{self, Wrong};
-use crate::origin::World;
-use crate::run::LogLine;
+use crate::world::World;
+
+/// A line of a device's log.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// The request's id, if its head was parsed.
+    pub id: Option<u64>,
+    /// The status sent; 0 if none was.
+    pub status: u16,
+    /// The cause of the exchange's end.
+    pub cause: String,
+}
 
 /// Checks law 1 from the other side: the device logged each exchange once, with the response that
 /// the client got.

@@ -18,11 +18,12 @@ use crate::faults::Tamper;
 use crate::http::{Framing, Head, Incoming, Outgoing};
 use crate::ledger::{Answer, Outcome};
 use crate::malformed;
-use crate::origin::World;
 use crate::pattern::{Checked, fill, request_tag, response_tag};
-use crate::plan::{BodyPlan, ClientPlan, ConnectionPlan, RequestPlan};
+use crate::plan::{ClientPlan, ConnectionPlan};
+use crate::request_plan::{BodyPlan, RequestPlan};
 use crate::stream::SimStream;
 use crate::trace::Event;
+use crate::world::World;
 
 /// The longest wait for the end of a connection that was announced; longer than any of the proxy's
 /// timeouts.
@@ -330,7 +331,7 @@ async fn receive(
                 world.ledger.violation(format!("request {} got {status}", request.id));
             }
             Ok(101..=199) => {}
-            Ok(status) => break (head, status),
+            Ok(status) => break FinalHead { head, status },
             Err(broken) => {
                 progress.outcome(request, Outcome::Unanswered(Some(broken)));
                 return After::Dead;
@@ -338,27 +339,33 @@ async fn receive(
         }
     };
     if index >= progress.started.get() {
-        if head.1 != 408 {
+        if head.status != 408 {
             world.ledger.violation(format!(
                 "law 1: {} came before request {} was sent",
-                head.1, request.id
+                head.status, request.id
             ));
         }
         return After::Over;
     }
     progress.heads.set(index + 1);
     progress.tell();
-    final_response(world, request, &head.0, head.1, (progress, incoming)).await
+    final_response(world, request, &head, progress, incoming).await
+}
+
+/// The head of a response that is not interim.
+struct FinalHead {
+    head: Head,
+    status: u16,
 }
 
 async fn final_response(
     world: &World,
     request: &RequestPlan,
-    head: &Head,
-    status: u16,
-    (progress, incoming): (&Progress, &mut Incoming<ReadHalf<SimStream>>),
+    FinalHead { head, status }: &FinalHead,
+    progress: &Progress,
+    incoming: &mut Incoming<ReadHalf<SimStream>>,
 ) -> After {
-    let id = request.id;
+    let (id, status) = (request.id, *status);
     let attempt = check_head(world, request, head, status);
     let framing = match head.response_framing(request.method, status) {
         Ok(framing) => framing,

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::behaviour::Behaviour;
 use crate::http::Broken;
-use crate::plan::{Plan, RequestPlan};
+use crate::plan::Plan;
+use crate::request_plan::RequestPlan;
 use crate::stream::LinkWatch;
 
 /// The end of a request at its client.

@@ -19,8 +19,7 @@ use fastrand::Rng;
 use tokio::time::Instant;
 
 use crate::faults::{LinkFaults, happens, log_uniform};
-use crate::net::Side;
-use crate::trace::{End, Event, Trace};
+use crate::trace::{End, Event, Side, Trace};
 
 /// The result of an operation that is not ready: the time at which to try again, unless woken
 /// earlier.

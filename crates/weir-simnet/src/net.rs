@@ -17,16 +17,7 @@ use crate::faults::{Faults, LinkFaults, Tamper, happens};
 use crate::link::Link;
 use crate::memory::{self, simulated};
 use crate::stream::SimStream;
-use crate::trace::{End, Event, Trace};
-
-/// The side of a listener's links: from clients, or from the device to endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// From clients.
-    Downstream,
-    /// To endpoints.
-    Upstream,
-}
+use crate::trace::{End, Event, Side, Trace};
 
 /// A connection between accept and adoption; its stream waits in the network.
 #[derive(Debug)]

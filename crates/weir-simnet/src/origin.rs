@@ -2,46 +2,23 @@
 //! respond as their [`Behaviour`] says, faults included. They share no code with the product's
 //! parser.
 
-use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io;
-use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::{ReadHalf, WriteHalf, split};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::behaviour::{Behaviour, Misdeed, SWITCHES, garbage};
 use crate::faults::Tamper;
 use crate::http::{Broken, Framing, Head, Incoming, Outgoing, Pace};
-use crate::ledger::{Arrival, Ledger};
+use crate::ledger::Arrival;
 use crate::memory::simulated;
-use crate::net::{SimListener, SimNet};
+use crate::net::SimListener;
 use crate::pattern::{Checked, fill, request_tag, response_tag};
-use crate::plan::{Plan, Profile};
-use crate::run::Limits;
 use crate::stream::{LinkWatch, SimStream};
 use crate::trace::Event;
-
-/// The state that origins and clients share.
-#[derive(Clone)]
-pub(crate) struct World {
-    pub(crate) net: SimNet,
-    pub(crate) ledger: Ledger,
-    pub(crate) plan: Rc<Plan>,
-    /// Set if the device passes bytes on unchanged: it adds no headers and refuses nothing.
-    pub(crate) transparent: bool,
-    /// The start of the run.
-    pub(crate) start: Instant,
-    /// The limits that the device promises.
-    pub(crate) limits: Rc<RefCell<Limits>>,
-}
-
-impl World {
-    fn profile(&self) -> &Profile {
-        &self.plan.profile
-    }
-}
+use crate::world::World;
 
 type Reader = Incoming<ReadHalf<SimStream>>;
 type Writer = Outgoing<WriteHalf<SimStream>>;
@@ -403,6 +380,31 @@ async fn send_body(
 ) -> io::Result<Next> {
     let behaviour = &order.behaviour;
     let framing = framing_for(order, old);
+    send_data(world, order, writer, framing).await?;
+    if misbehave(order, writer, framing).await? == Next::Close {
+        return Ok(Next::Close);
+    }
+    if framing == Framing::Chunked {
+        over(world, order);
+        writer
+            .send(if behaviour.trailer { b"0\r\nX-Sim-Trailer: 1\r\n\r\n" } else { b"0\r\n\r\n" })
+            .await?;
+    }
+    Ok(if behaviour.close || old || framing == Framing::UntilClose {
+        Next::Close
+    } else {
+        Next::Keep
+    })
+}
+
+/// Sends the bytes of the body, up to the point where the origin misbehaves.
+async fn send_data(
+    world: &World,
+    order: &Order,
+    writer: &mut Writer,
+    framing: Framing,
+) -> io::Result<()> {
+    let behaviour = &order.behaviour;
     let limit = match behaviour.misdeed {
         Some(
             Misdeed::Truncates(at)
@@ -433,37 +435,24 @@ async fn send_body(
         writer.send(&data).await?;
         sent += count as u64;
     }
-    match behaviour.misdeed {
-        Some(Misdeed::Truncates(_)) => return Ok(Next::Close),
+    Ok(())
+}
+
+/// Does what the origin does wrong in the body; the connection is then over.
+async fn misbehave(order: &Order, writer: &mut Writer, framing: Framing) -> io::Result<Next> {
+    match order.behaviour.misdeed {
+        Some(Misdeed::Truncates(_)) => {}
         // An HTTP/1.0 client would take the invalid chunk for its body.
         Some(Misdeed::BadChunk(_) | Misdeed::ExcessiveFraming(_))
-            if framing != Framing::Chunked =>
-        {
-            return Ok(Next::Close);
-        }
+            if framing != Framing::Chunked => {}
         Some(Misdeed::BadChunk(_)) => {
             writer.send(b"zz\r\nX-Sim-Garbage\r\n0\r\n\r\n").await?;
-            return Ok(Next::Close);
         }
         Some(Misdeed::ExcessiveFraming(_)) => {
             writer.send(excessive_framing(order.id).as_bytes()).await?;
-            return Ok(Next::Close);
         }
-        Some(Misdeed::HangsInBody(_)) => {
-            sleep(Duration::from_mins(5)).await;
-            return Ok(Next::Close);
-        }
-        _ => {}
+        Some(Misdeed::HangsInBody(_)) => sleep(Duration::from_mins(5)).await,
+        _ => return Ok(Next::Keep),
     }
-    if framing == Framing::Chunked {
-        over(world, order);
-        writer
-            .send(if behaviour.trailer { b"0\r\nX-Sim-Trailer: 1\r\n\r\n" } else { b"0\r\n\r\n" })
-            .await?;
-    }
-    Ok(if behaviour.close || old || framing == Framing::UntilClose {
-        Next::Close
-    } else {
-        Next::Keep
-    })
+    Ok(Next::Close)
 }

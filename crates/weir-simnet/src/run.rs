@@ -15,15 +15,16 @@ use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
 use crate::check::{Rules, check};
-use crate::check_log::check_log;
+use crate::check_log::{LogLine, check_log};
 use crate::client;
 use crate::hostile;
 use crate::ledger::{Ledger, Outcome};
 use crate::memory::{self, simulated};
-use crate::net::{Side, SimListener, SimNet};
-use crate::origin::{World, serve};
+use crate::net::{SimListener, SimNet};
+use crate::origin::serve;
 use crate::plan::Plan;
-use crate::trace::Event;
+use crate::trace::{Event, Side};
+use crate::world::{Limits, World};
 
 /// The environment of a device.
 pub struct Site {
@@ -74,33 +75,6 @@ pub trait Running {
     fn log(&self) -> Option<Vec<LogLine>> {
         None
     }
-}
-
-/// The limits that a device promises.
-#[derive(Clone, Debug, Default)]
-pub struct Limits {
-    /// The largest number of requests in flight, by origin.
-    pub max_conn: Vec<Option<u32>>,
-    /// The bytes that it may hold beyond those it held before the first client connected (law 12).
-    pub bytes: Option<isize>,
-}
-
-impl Limits {
-    /// Returns true if a request may have to wait or be refused because of a limit.
-    pub(crate) fn any(&self) -> bool {
-        self.max_conn.iter().any(Option::is_some)
-    }
-}
-
-/// A line of a device's log.
-#[derive(Clone, Debug)]
-pub struct LogLine {
-    /// The request's id, if its head was parsed.
-    pub id: Option<u64>,
-    /// The status sent; 0 if none was.
-    pub status: u16,
-    /// The cause of the exchange's end.
-    pub cause: String,
 }
 
 /// The result of a run.
@@ -156,7 +130,7 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
         spawn_local(simulated(serve(world.clone(), listener, origin)));
     }
     let address = listener_address();
-    let running = device.map(|device| start(&world, device, (address, &endpoints)));
+    let running = device.map(|device| start(&world, device, address, &endpoints));
     let target = PeerAddress::Socket(if running.is_some() { address } else { endpoints[0] });
     memory::begin(running.clone().map(|running| -> Box<dyn Fn() -> isize> {
         let before = running.figures_bytes();
@@ -205,7 +179,8 @@ fn listener_address() -> SocketAddr {
 fn start(
     world: &World,
     device: &dyn Device,
-    (address, endpoints): (SocketAddr, &[SocketAddr]),
+    address: SocketAddr,
+    endpoints: &[SocketAddr],
 ) -> Rc<dyn Running> {
     let net = world.net.clone();
     let listener = net.bind(PeerAddress::Socket(address), Side::Downstream);

@@ -7,7 +7,14 @@ use std::hash::{Hash, Hasher};
 
 use tokio::time::Instant;
 
-use crate::net::Side;
+/// The side of a listener's links: from clients, or from the device to endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// From clients.
+    Downstream,
+    /// To endpoints.
+    Upstream,
+}
 
 /// An end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
