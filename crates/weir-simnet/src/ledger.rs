@@ -8,11 +8,11 @@ use std::rc::Rc;
 
 use tokio::time::Instant;
 
-use crate::behaviour::Behaviour;
-use crate::http::Broken;
+use crate::message::http::Broken;
+use crate::network::stream::LinkWatch;
 use crate::plan::Plan;
-use crate::request_plan::RequestPlan;
-use crate::stream::LinkWatch;
+use crate::plan::behaviour::Behaviour;
+use crate::plan::request::RequestPlan;
 
 /// The end of a request at its client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

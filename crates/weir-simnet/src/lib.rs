@@ -25,34 +25,22 @@
 
 #![forbid(unsafe_code)]
 
-mod behaviour;
-mod check;
-mod check_log;
-mod client;
-mod faults;
-mod hostile;
-mod hostile_plan;
-mod http;
+mod checks;
 mod ledger;
-mod link;
-mod malformed;
 pub mod memory;
-mod net;
-mod origin;
-mod pattern;
+mod message;
+mod network;
+mod peers;
 mod plan;
-mod request_plan;
 mod run;
-mod stream;
-mod trace;
 mod world;
 
-pub use check::Rules;
-pub use check_log::LogLine;
-pub use faults::{Faults, LinkFaults, Tamper};
-pub use net::{SimListener, SimNet, Ticket};
+pub use checks::Rules;
+pub use checks::log::LogLine;
+pub use network::faults::{Faults, LinkFaults, Tamper};
+pub use network::net::{SimListener, SimNet, Ticket};
+pub use network::stream::SimStream;
+pub use network::trace::{End, Event, Side, Trace};
 pub use plan::{Plan, Profile, Scale};
 pub use run::{Device, Report, Running, Site, run_seed, run_seeds, seeds_wanted};
-pub use stream::SimStream;
-pub use trace::{End, Event, Side, Trace};
 pub use world::Limits;

@@ -14,16 +14,16 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
-use crate::check::{Rules, check};
-use crate::check_log::{LogLine, check_log};
-use crate::client;
-use crate::hostile;
+use crate::checks::log::{LogLine, check_log};
+use crate::checks::{Rules, check};
 use crate::ledger::{Ledger, Outcome};
 use crate::memory::{self, simulated};
-use crate::net::{SimListener, SimNet};
-use crate::origin::serve;
+use crate::network::net::{SimListener, SimNet};
+use crate::network::trace::{Event, Side};
+use crate::peers::client;
+use crate::peers::hostile;
+use crate::peers::origin::serve;
 use crate::plan::Plan;
-use crate::trace::{Event, Side};
 use crate::world::{Limits, World};
 
 /// The environment of a device.

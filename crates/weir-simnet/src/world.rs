@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tokio::time::Instant;
 
 use crate::ledger::Ledger;
-use crate::net::SimNet;
+use crate::network::net::SimNet;
 use crate::plan::{Plan, Profile};
 
 /// The state that origins and clients share.

@@ -1,5 +1,5 @@
-//! The access log: `$variables`, the formats of a line, and the batches in which lines go to the log
-//! writer. Writing a line allocates nothing once the buffer has grown.
+//! The access log: `$variables`, the formats of a line, and the batches in which lines go to the
+//! log writer. Writing a line allocates nothing once the buffer has grown.
 
 pub(crate) mod batch;
 pub(crate) mod clock;

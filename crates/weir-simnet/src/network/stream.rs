@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use weir_proxy::net::Socket;
 
-use crate::link::{Link, Wait};
 use crate::memory;
-use crate::trace::End;
+use crate::network::link::{Link, Wait};
+use crate::network::trace::End;
 
 /// A connection of the simulated network.
 pub struct SimStream {

@@ -13,11 +13,11 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 use weir_proxy::net::{Net, PeerAddress};
 
-use crate::faults::{Faults, LinkFaults, Tamper, happens};
-use crate::link::Link;
 use crate::memory::{self, simulated};
-use crate::stream::SimStream;
-use crate::trace::{End, Event, Side, Trace};
+use crate::network::faults::{Faults, LinkFaults, Tamper, happens};
+use crate::network::link::Link;
+use crate::network::stream::SimStream;
+use crate::network::trace::{End, Event, Side, Trace};
 
 /// A connection between accept and adoption; its stream waits in the network.
 #[derive(Debug)]

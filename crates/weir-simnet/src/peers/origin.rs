@@ -9,15 +9,15 @@ use std::time::Duration;
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::time::sleep;
 
-use crate::behaviour::{Behaviour, Misdeed, SWITCHES, garbage};
-use crate::faults::Tamper;
-use crate::http::{Broken, Framing, Head, Incoming, Outgoing, Pace};
 use crate::ledger::Arrival;
 use crate::memory::simulated;
-use crate::net::SimListener;
-use crate::pattern::{Checked, fill, request_tag, response_tag};
-use crate::stream::{LinkWatch, SimStream};
-use crate::trace::Event;
+use crate::message::http::{Broken, Framing, Head, Incoming, Outgoing, Pace};
+use crate::message::pattern::{Checked, fill, request_tag, response_tag};
+use crate::network::faults::Tamper;
+use crate::network::net::SimListener;
+use crate::network::stream::{LinkWatch, SimStream};
+use crate::network::trace::Event;
+use crate::plan::behaviour::{Behaviour, Misdeed, SWITCHES, garbage};
 use crate::world::World;
 
 type Reader = Incoming<ReadHalf<SimStream>>;

@@ -1,13 +1,17 @@
 //! The plan of a seed: the network's faults, the origins' behaviour, each client's connections and
 //! requests. It is drawn before the run starts, so that timing cannot change it.
 
+pub(crate) mod behaviour;
+pub(crate) mod hostile;
+pub(crate) mod request;
+
 use fastrand::Rng;
 
-use crate::faults::{Faults, LinkFaults, Tamper, happens, log_uniform};
-use crate::hostile_plan::HostileClient;
-use crate::http::Pace;
-use crate::malformed;
-use crate::request_plan::{BodyPlan, RequestPlan};
+use crate::message::http::Pace;
+use crate::message::malformed;
+use crate::network::faults::{Faults, LinkFaults, Tamper, happens, log_uniform};
+use crate::plan::hostile::HostileClient;
+use crate::plan::request::{BodyPlan, RequestPlan};
 
 /// The largest numbers of clients, connections and requests of a run.
 #[derive(Clone, Copy, Debug)]

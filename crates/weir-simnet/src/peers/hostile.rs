@@ -1,4 +1,4 @@
-//! Hostile clients, which do what their plans (`hostile_plan.rs`) say. Their requests are recorded
+//! Hostile clients, which do what their plans (`plan/hostile.rs`) say. Their requests are recorded
 //! like all others, so that origins and the log are checked; their responses are not checked.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,13 +9,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, WriteHalf, split};
 use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
-use crate::client::request_head;
-use crate::hostile_plan::{Act, HostileClient, HostileConnection, Reads};
 use crate::ledger::Outcome;
-use crate::pattern::{fill, request_tag};
-use crate::request_plan::{BodyPlan, RequestPlan};
-use crate::stream::SimStream;
-use crate::trace::Event;
+use crate::message::pattern::{fill, request_tag};
+use crate::network::stream::SimStream;
+use crate::network::trace::Event;
+use crate::peers::client::request_head;
+use crate::plan::hostile::{Act, HostileClient, HostileConnection, Reads};
+use crate::plan::request::{BodyPlan, RequestPlan};
 use crate::world::World;
 
 /// The longest duration of a hostile connection; longer than any of the proxy's timeouts.
@@ -92,9 +92,7 @@ async fn perform(
         Act::Part(index, sent) => {
             write(writer, &first_part(world, &plan.requests[*index], *sent, link)).await
         }
-        Act::Rest(index, sent) => {
-            write(writer, &rest(world, &plan.requests[*index], *sent)).await
-        }
+        Act::Rest(index, sent) => write(writer, &rest(world, &plan.requests[*index], *sent)).await,
         Act::Drip(index, every_ms) => {
             for byte in whole_request(world, &plan.requests[*index], link) {
                 if !write(writer, &[byte]).await {

@@ -13,16 +13,16 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
-use crate::behaviour::{Behaviour, GARBAGE_MARKER};
-use crate::faults::Tamper;
-use crate::http::{Framing, Head, Incoming, Outgoing};
 use crate::ledger::{Answer, Outcome};
-use crate::malformed;
-use crate::pattern::{Checked, fill, request_tag, response_tag};
+use crate::message::http::{Framing, Head, Incoming, Outgoing};
+use crate::message::malformed;
+use crate::message::pattern::{Checked, fill, request_tag, response_tag};
+use crate::network::faults::Tamper;
+use crate::network::stream::SimStream;
+use crate::network::trace::Event;
+use crate::plan::behaviour::{Behaviour, GARBAGE_MARKER};
+use crate::plan::request::{BodyPlan, RequestPlan};
 use crate::plan::{ClientPlan, ConnectionPlan};
-use crate::request_plan::{BodyPlan, RequestPlan};
-use crate::stream::SimStream;
-use crate::trace::Event;
 use crate::world::World;
 
 /// The longest wait for the end of a connection that was announced; longer than any of the proxy's

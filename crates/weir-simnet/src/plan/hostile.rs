@@ -1,13 +1,13 @@
-//! The plans of hostile clients: connections that pipeline without end, never read, half-close, send
-//! byte by byte, send less than announced, offer protocols, put forbidden names into trailers, and
-//! reset with unread data.
+//! The plans of hostile clients: connections that pipeline without end, never read, half-close,
+//! send byte by byte, send less than announced, offer protocols, put forbidden names into trailers,
+//! and reset with unread data.
 
 use std::ops::Range;
 
 use fastrand::Rng;
 
-use crate::faults::log_uniform;
-use crate::request_plan::{BodyPlan, RequestPlan};
+use crate::network::faults::log_uniform;
+use crate::plan::request::{BodyPlan, RequestPlan};
 
 /// A hostile client: one connection after the other.
 #[derive(Clone, Debug)]

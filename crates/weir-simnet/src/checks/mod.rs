@@ -2,13 +2,15 @@
 //! lists. A failure needs an excuse in the records: an injected fault of the network, a fault of an
 //! origin, or a client that left.
 
+pub(crate) mod log;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::behaviour::Misdeed;
-use crate::http::Broken;
 use crate::ledger::{Answer, Book, Outcome, Record};
-use crate::malformed::{self, MARKER, Wrong};
+use crate::message::http::Broken;
+use crate::message::malformed::{self, MARKER, Wrong};
+use crate::plan::behaviour::Misdeed;
 use crate::world::World;
 
 /// The behaviour that the device under test promises.
@@ -122,12 +124,12 @@ pub(crate) fn answered_early(record: &Record) -> bool {
 fn stopped(world: &World, rules: &Rules, record: &Record) -> bool {
     let Some(stop_ms) = world.plan.profile.stop_ms else { return false };
     let last = world.start + Duration::from_millis(stop_ms) + rules.stop_grace;
-    let accepted = record.link.as_ref().is_some_and(crate::stream::LinkWatch::accepted);
+    let accepted = record.link.as_ref().is_some_and(crate::network::stream::LinkWatch::accepted);
     !accepted || record.sent_at.is_none_or(|sent_at| sent_at >= last)
 }
 
 fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
-    let link_faulted = record.link.as_ref().is_some_and(crate::stream::LinkWatch::faulted);
+    let link_faulted = record.link.as_ref().is_some_and(crate::network::stream::LinkWatch::faulted);
     match &record.outcome {
         Outcome::Unsent | Outcome::Left | Outcome::AfterClose => None,
         Outcome::Unanswered(Some(Broken::Malformed(what))) => {
@@ -250,7 +252,7 @@ fn connections(world: &World, book: &Book) -> Vec<String> {
                     || record.plan.old
                     || record.plan.expects
                     || answered_early(record)
-                    || record.link.as_ref().is_some_and(crate::stream::LinkWatch::faulted)
+                    || record.link.as_ref().is_some_and(crate::network::stream::LinkWatch::faulted)
             });
         if !trouble {
             wrong.push(format!(

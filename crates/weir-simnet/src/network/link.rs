@@ -18,8 +18,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use crate::faults::{LinkFaults, happens, log_uniform};
-use crate::trace::{End, Event, Side, Trace};
+use crate::network::faults::{LinkFaults, happens, log_uniform};
+use crate::network::trace::{End, Event, Side, Trace};
 
 /// The result of an operation that is not ready: the time at which to try again, unless woken
 /// earlier.

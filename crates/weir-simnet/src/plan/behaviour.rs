@@ -3,8 +3,8 @@
 
 use fastrand::Rng;
 
-use crate::faults::{happens, log_uniform};
-use crate::http::{Framing, Pace};
+use crate::message::http::{Framing, Pace};
+use crate::network::faults::{happens, log_uniform};
 use crate::plan::Profile;
 
 /// A fault of an origin.

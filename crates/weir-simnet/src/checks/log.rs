@@ -1,10 +1,10 @@
 //! Compares the device's log with the records: every exchange has one line, with the status that
 //! its client got and with a cause that the run explains.
 
-use crate::behaviour::Misdeed;
-use crate::check::answered_early;
+use crate::checks::answered_early;
 use crate::ledger::{Answer, Outcome, Record};
-use crate::malformed::{self, Wrong};
+use crate::message::malformed::{self, Wrong};
+use crate::plan::behaviour::Misdeed;
 use crate::world::World;
 
 /// A line of a device's log.
