@@ -11,50 +11,20 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::client_shares::ClientBucket;
-use crate::gate::{Gate, RoomPlace};
-use crate::idle_clients::{Cap, TooMany};
+use crate::gate::Gate;
+use crate::handoff::Handoff;
 use crate::instant::Instant;
 use crate::limiting::client::OverLimit;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};
-use crate::moving::Moved;
+use crate::load::{Place, WorkerLoad};
+use crate::mail::Mail;
+use crate::make_room::{Cap, TooMany};
 use crate::net::{Net, PeerAddress};
-use crate::shared::{Process, Stage};
-use crate::worker::{Mail, WorkerLoad};
-
-/// An accepted connection that is being handed to its worker.
-pub struct Handoff<N: Net> {
-    pub(crate) accepted: N::Accepted,
-    pub(crate) peer: PeerAddress,
-    pub(crate) place: Place,
-    /// The state of a connection that another process served before.
-    pub(crate) moved: Option<Box<Moved>>,
-}
-
-/// A connection's place within the caps and counters; dropping it frees the place.
-pub(crate) struct Place {
-    load: Arc<WorkerLoad>,
-    pub(crate) gate: Arc<Gate>,
-    /// The places under the process's cap and the listener's cap.
-    places: (RoomPlace, RoomPlace),
-    /// The places under the client's own connection limits, if it has any.
-    of_client: Vec<OpenPlace>,
-    /// The client's bucket in the counts under the caps; `None` if the peer speaks for other
-    /// clients (a trusted proxy) or has no IP address.
-    pub(crate) client: Option<ClientBucket>,
-}
+use crate::process::{Process, Stage};
+use crate::room::RoomPlace;
 
 impl Place {
-    fn new(load: &Arc<WorkerLoad>, gate: &Arc<Gate>, places: (RoomPlace, RoomPlace)) -> Self {
-        load.open.fetch_add(1, Ordering::Relaxed);
-        let open = gate.open.fetch_add(1, Ordering::AcqRel) + 1;
-        if open > gate.most_open.load(Ordering::Relaxed) {
-            gate.most_open.fetch_max(open, Ordering::Relaxed);
-        }
-        let (load, gate) = (Arc::clone(load), Arc::clone(gate));
-        Self { load, gate, places, of_client: Vec::new(), client: None }
-    }
-
     /// Counts a connection that another process accepted for its client: under the caps, and among
     /// the connections that the listener's limits bound, even beyond them.
     pub(crate) fn count_client(&mut self, process: &Process, peer: IpAddr) {
@@ -77,96 +47,6 @@ impl Place {
         let places = (process.connections.enter_now(None)?, gate.room.enter_now(None)?);
         let number = least_loaded(&process.loads, process.open_connections());
         Some((number, Self::new(process.loads.get(number)?, gate, places)))
-    }
-}
-
-/// The places of a worker's connections. They are stored here and not with the connections, so that
-/// they can be given back when the worker is lost.
-#[derive(Default)]
-pub(crate) struct Places {
-    places: Vec<Option<Place>>,
-    vacant: Vec<usize>,
-}
-
-impl Places {
-    /// The number of places.
-    pub(crate) fn len(&self) -> usize {
-        self.places.iter().flatten().count()
-    }
-
-    fn add(&mut self, place: Place) -> usize {
-        let vacant = self.vacant.pop().filter(|key| *key < self.places.len());
-        let key = vacant.unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
-        });
-        if let Some(own) = self.places.get_mut(key) {
-            *own = Some(place);
-        }
-        key
-    }
-
-    fn remove(&mut self, key: usize) -> Option<Place> {
-        let place = self.places.get_mut(key)?.take();
-        self.vacant.push(key);
-        if self.vacant.len() == self.places.len() {
-            // Frees the memory of a worker without connections.
-            *self = Self::default();
-        }
-        place
-    }
-}
-
-impl std::fmt::Debug for Places {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Places").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-/// A place stored among those of its worker; dropping it frees the place.
-pub(crate) struct Kept {
-    load: Arc<WorkerLoad>,
-    /// `None` once the place was taken out.
-    key: Option<usize>,
-    pub(crate) gate: Arc<Gate>,
-}
-
-impl Kept {
-    pub(crate) fn new(place: Place) -> Self {
-        let (load, gate) = (Arc::clone(&place.load), Arc::clone(&place.gate));
-        let key = Some(load.places().add(place));
-        Self { load, key, gate }
-    }
-
-    /// Takes the place out, for a connection that leaves its worker.
-    pub(crate) fn take(mut self) -> Option<Place> {
-        let key = self.key.take()?;
-        self.load.places().remove(key)
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let place = self.key.and_then(|key| self.load.places().remove(key));
-        // Dropping a place can wake arbitrary code, so it happens without the lock.
-        drop(place);
-    }
-}
-
-impl<N: Net> Handoff<N> {
-    /// Redirects the connection to another worker.
-    pub(crate) fn reroute(mut self, load: &Arc<WorkerLoad>) -> Self {
-        load.open.fetch_add(1, Ordering::Relaxed);
-        let before = std::mem::replace(&mut self.place.load, Arc::clone(load));
-        before.open.fetch_sub(1, Ordering::Relaxed);
-        self
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.load.open.fetch_sub(1, Ordering::Relaxed);
-        self.gate.open.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -12,10 +12,9 @@ use std::fmt::Write;
 
 use aws_lc_rs::hmac;
 use weir_config::model::{SameSite, Secure, Sticky};
-use weir_wire::{Known, RequestHead};
+use weir_wire::RequestHead;
 
-use crate::client_address::PeerTrust;
-use crate::cookie;
+use crate::cookie::{self, ResponseCookie};
 use crate::limits::STICKY_COOKIES;
 
 /// 128 bits in base64url without padding.
@@ -78,15 +77,6 @@ impl Claim {
             Self::Bound(_) => weir_stats::Affinity::Moved,
         }
     }
-}
-
-/// The sticky cookie as the response handles it.
-#[derive(Clone, Copy)]
-pub struct ResponseCookie<'a> {
-    /// The cookie's name: a cookie of that name set by the endpoint is removed.
-    pub name: &'a [u8],
-    /// The `Set-Cookie` line with its line end; `None` if the client already has the right cookie.
-    pub line: Option<&'a [u8]>,
 }
 
 impl Affinity {
@@ -155,13 +145,6 @@ impl Affinity {
         });
         ResponseCookie { name: &self.name, line }
     }
-}
-
-/// Tells whether a trusted proxy reports that the client connected to it over TLS.
-pub(crate) fn came_over_tls(trust: PeerTrust, head: &RequestHead, bytes: &[u8]) -> bool {
-    let mut lines = head.headers.iter().filter(|header| header.known == Known::XForwardedProto);
-    let proto = lines.next().map(|header| header.value.of(bytes)).unwrap_or_default();
-    trust == PeerTrust::Trusted && proto.eq_ignore_ascii_case(b"https")
 }
 
 /// Computes a cookie value. Names contain no control characters, so two different pairs of names

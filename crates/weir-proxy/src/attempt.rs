@@ -7,25 +7,29 @@ use weir_wire::Framing;
 
 use crate::affinity::{Affinity, Claim};
 use crate::capture::Malformed;
-use crate::connection::{Connection, Scope};
+use crate::client_connection::Connection;
 use crate::conversation::{Conversation, Failure};
-use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::facts::Facts;
 use crate::forward::{self, BodyFraming, UpstreamHead};
 use crate::instant::Instant;
-use crate::limiting::bandwidth::{Toward, throttle};
+use crate::limiting::bandwidth::Toward;
 use crate::limiting::pool::BreakerOpen;
 use crate::net::{Net, Socket};
+use crate::outcome::{Ended, Next};
 use crate::passive;
-use crate::pool_key;
 use crate::pump::Pump;
 use crate::record;
+use crate::request_key;
 use crate::response;
 use crate::retry::Trouble;
 use crate::route::CompiledRoute;
+use crate::scope::Scope;
 use crate::search::Search;
+use crate::throttle::throttle;
 use crate::trailers;
 use crate::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::upstream::UpstreamPool;
+use crate::workspace::Workspace;
 
 /// Sends the request to pool number `number` and relays the response to the client.
 pub(crate) async fn proxy<N: Net>(
@@ -45,7 +49,7 @@ pub(crate) async fn proxy<N: Net>(
     let mut upload = initial_body(scope, work, facts, (pool, throttle));
     prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
     let framing = framing_upstream(work, pool, &upload);
-    let key = pool_key::of(scope, connection, work, (facts, route), pool);
+    let key = request_key::of(scope, connection, work, (facts, route), pool);
     facts.key = key;
     let mut search = Search::new(scope, work, facts, (pool, number, key), &upload);
     loop {

@@ -3,8 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +12,6 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use weir_config::model::ListenAddress;
 
 use crate::inherited::Inherited;
-use crate::shared::BoundAddress;
 
 /// The backlog that is asked for; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -178,6 +176,15 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
         }
         _ => Err(io::ErrorKind::AddrInUse.into()),
     }
+}
+
+/// The actual address of a bound listening socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BoundAddress {
+    /// TCP.
+    Socket(SocketAddr),
+    /// Unix.
+    Unix(std::path::PathBuf),
 }
 
 #[cfg(test)]

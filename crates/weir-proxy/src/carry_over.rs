@@ -7,9 +7,9 @@ use std::sync::Arc;
 use weir_balance::Slot;
 
 use crate::affinity::Claim;
-use crate::connection::Scope;
-use crate::exchange::Facts;
+use crate::facts::Facts;
 use crate::net::Net;
+use crate::scope::Scope;
 use crate::search::Search;
 use crate::upstream::UpstreamPool;
 

@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use weir_config::model::{AccessRule, Verdict, contains};
-use weir_wire::Known;
+use weir_wire::{Known, RequestHead};
 
 use crate::limits::FORWARDED_HOPS;
-use crate::route::RequestView;
+use crate::request_view::RequestView;
 
 /// Tells whether a peer's statements about other clients are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,13 @@ pub fn allowed(rules: &[AccessRule], client: Option<IpAddr>) -> bool {
         rule.clients.is_empty() || client.is_some_and(|address| contains(&rule.clients, address))
     });
     matching.is_none_or(|rule| rule.verdict == Verdict::Allow)
+}
+
+/// Tells whether a trusted proxy reports that the client connected to it over TLS.
+pub(crate) fn came_over_tls(trust: PeerTrust, head: &RequestHead, bytes: &[u8]) -> bool {
+    let mut lines = head.headers.iter().filter(|header| header.known == Known::XForwardedProto);
+    let proto = lines.next().map(|header| header.value.of(bytes)).unwrap_or_default();
+    trust == PeerTrust::Trusted && proto.eq_ignore_ascii_case(b"https")
 }
 
 #[cfg(test)]

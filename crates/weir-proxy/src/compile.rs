@@ -3,36 +3,29 @@
 //! for the operator. A running process does not change until the result is published.
 
 mod pool;
-pub(crate) mod source;
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
-use weir_config::Config;
-use weir_config::model;
+use weir_config::{Config, model};
 use weir_files::Root;
 use weir_stats::{Line, LogSink, Template, Variable};
 
-use self::pool::Change;
-use self::source::{Reader, Source};
+pub(crate) use self::pool::Change;
 use crate::edits::uses_captures;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::Gate;
-use crate::instant::Instant;
-use crate::limiting::Limiter;
 use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::client::ClientLimit;
-use crate::limiting::rate;
+use crate::limiting::{Limiter, rate};
 use crate::route::Router;
-use crate::shared::{AccessLog, Listener, LogCounts, LogReasons, Process, Snapshot};
+use crate::snapshot::{
+    AccessLog, Listener, ListenerModel, LogCounts, LogReasons, Snapshot, keys_of_local_addresses,
+};
+use crate::source::{ReadFile, Reader, Source};
 use crate::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion};
 use crate::upstream::{UpstreamEndpoint, UpstreamPool};
-
-/// Reads a file that the configuration names.
-pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 
 /// The inputs of compilation besides the configuration.
 pub struct Surroundings<'a> {
@@ -51,9 +44,9 @@ pub struct Compiled {
     pub snapshot: Arc<Snapshot>,
     /// Problems that do not prevent the configuration from being used, one sentence each.
     pub warnings: Vec<String>,
-    changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
     /// Endpoints that were removed, or whose connections are now made in another way.
-    retired: Vec<Arc<UpstreamEndpoint>>,
+    pub(crate) retired: Vec<Arc<UpstreamEndpoint>>,
 }
 
 /// Compiles a configuration. A part that is unchanged since `previous`, its files included, is
@@ -118,36 +111,6 @@ pub fn compile(
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })
 }
 
-impl Compiled {
-    /// Makes the snapshot current for new exchanges: limits, queues and caps are those of the new
-    /// configuration when this returns. The caller tells the workers. The snapshot must have been
-    /// compiled from the process's current one.
-    pub fn publish(self, process: &Process) -> Arc<Snapshot> {
-        let Self { snapshot, changes, retired, .. } = self;
-        process.publish(Arc::clone(&snapshot));
-        snapshot.limiter.table.resize(snapshot.limit_table);
-        snapshot.limiter.forget_removed();
-        for endpoint in &retired {
-            endpoint.retired.store(true, Ordering::Release);
-        }
-        for endpoint in snapshot.pools.iter().flat_map(|pool| &pool.endpoints) {
-            if endpoint.retired.load(Ordering::Relaxed) {
-                // The endpoint was configured again before all its exchanges had ended.
-                endpoint.retired.store(false, Ordering::Release);
-            }
-        }
-        for (position, listener) in snapshot.listeners.iter().enumerate() {
-            listener.gate.position.store(position, Ordering::Relaxed);
-            listener.gate.room.resize(listener.max_connections.unwrap_or(usize::MAX));
-        }
-        let now_us = process.balance_clock(Instant::now());
-        for Change { before, after, orders } in changes {
-            after.balancer.succeed(&before, &orders, now_us);
-        }
-        snapshot
-    }
-}
-
 fn by_name(pools: &[Arc<UpstreamPool>]) -> HashMap<&str, &Arc<UpstreamPool>> {
     pools.iter().map(|pool| (&*pool.name, pool)).collect()
 }
@@ -193,30 +156,6 @@ fn gate_before(
     let one = previous.listener(&listener.name);
     let one = one.or_else(|| previous.listeners.iter().find(shares))?;
     Some(Arc::clone(&one.gate))
-}
-
-/// All parts of a configuration that a listener depends on.
-#[derive(Debug, PartialEq)]
-pub(crate) struct ListenerModel {
-    listener: model::Listener,
-    /// The pools' names, by the number that routes use for a pool.
-    pools: Vec<String>,
-    logs: Vec<model::AccessLog>,
-    keys_of_local_addresses: bool,
-    /// The client limit of the whole configuration.
-    client_limit: Option<model::ClientLimit>,
-}
-
-impl ListenerModel {
-    fn new(listener: &model::Listener, config: &Config) -> Self {
-        Self {
-            listener: listener.clone(),
-            pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
-            logs: config.logs.clone(),
-            keys_of_local_addresses: keys_of_local_addresses(config),
-            client_limit: config.client_limit.clone(),
-        }
-    }
 }
 
 /// The name under which the client limits over all listeners are counted; no listener can have it.
@@ -348,12 +287,6 @@ impl Compiler<'_> {
         let key = certificate.key.as_deref().map(|path| self.pem(path)).transpose()?;
         Ok(CertificateMaterial { chain: self.pem(&certificate.chain)?, key })
     }
-}
-
-/// Tells whether a pool hashes the local address of client connections.
-fn keys_of_local_addresses(config: &Config) -> bool {
-    let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
-    keys.any(|key| key.variables().any(Variable::is_local_address))
 }
 
 /// Tells whether a limit of the listener is keyed by that address.

@@ -8,7 +8,7 @@ use weir_config::pattern::{PathGroups, PathPattern, TextPattern};
 
 use crate::cookie::{self, split_pair};
 use crate::percent::{PathBuffer, decode_query, encode};
-use crate::route::RequestView;
+use crate::request_view::RequestView;
 
 /// A compiled rule, ready to be tried on requests.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@
 //! own.
 
 use std::cell::Cell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,180 +20,35 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
-use weir_stats::metrics::{GivenUpIdle, Handshake, Yield};
-use weir_stats::{Cause, Micros};
+use weir_stats::Micros;
+use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
 
-use crate::accept::{Handoff, Kept};
 use crate::alarm::{Alarm, before};
 use crate::buffers::poll_read_into;
-use crate::exchange::{self, Input, Next, Workspace};
+use crate::client_connection::Connection;
+use crate::exchange;
 use crate::gate::Gate;
-use crate::generation::{Generation, Leaving, Seat};
-use crate::idle_clients::{Idle, IdlePlace};
+use crate::handoff::Handoff;
+use crate::idle_board::Idle;
+use crate::idle_clients::IdlePlace;
+use crate::input::Input;
 use crate::instant::Instant;
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
-use crate::moving::{self, Begun, Waiting};
+use crate::load::{Kept, WorkerLoad};
+use crate::moved::Begun;
+use crate::moving;
 use crate::net::{Net, PeerAddress};
+use crate::outcome::Next;
 use crate::overload::Pressure;
-use crate::pace::MinRate;
 use crate::residents::ResidentKey;
-use crate::series::ListenerCounts;
-use crate::sessions::SessionKey;
-use crate::shared::Listener;
-use crate::tls::{self, TlsFacts};
+use crate::scope::{Scope, ScopeParts};
+use crate::snapshot::Listener;
+use crate::tls;
 use crate::transport::Transport;
 use crate::turns::{ByteTurn, end_turn};
 use crate::work_time::Share;
-use crate::worker::{Worker, WorkerLoad};
-
-/// A client connection between and during exchanges.
-pub(crate) struct Connection<N: Net> {
-    pub(crate) client: Transport<N::Stream>,
-    pub(crate) alarm: Alarm,
-    /// The address of the peer; `None` on a Unix socket.
-    pub(crate) peer: Option<SocketAddr>,
-    /// The duration of the handshake, reported by the first exchange.
-    pub(crate) handshake: Micros,
-    /// End of the handshake or of the previous response.
-    pub(crate) since: Instant,
-    /// The time of accepting, for the first exchange's total; later equal to `since`.
-    pub(crate) began: Instant,
-    /// The time at which this worker took the connection.
-    pub(crate) taken: Instant,
-    /// The number of exchanges begun on it.
-    pub(crate) served: u64,
-    /// The session of the latest exchange, to which the memory of its buffers is reported.
-    pub(crate) session: Option<SessionKey>,
-    /// The connection's place among the worker's residents, if its client is counted.
-    pub(crate) resident: Option<ResidentKey>,
-    /// The result of the handshake, looked up once; `None` without TLS.
-    pub(crate) agreed: Option<Box<TlsFacts<'static>>>,
-    /// The queue position of a request that moves between processes: set when it arrives from
-    /// another process, or is to leave to one.
-    pub(crate) waiting: Option<Box<Waiting>>,
-    /// Set if the connection stays in this process, because it was offered to another one and not
-    /// taken.
-    pub(crate) stays: bool,
-}
-
-/// The worker, the configuration and the listener of one exchange. The parts are behind one
-/// reference, because nearly all functions of an exchange pass them on.
-pub(crate) struct Scope<'a, N: Net>(&'a ScopeParts<'a, N>);
-
-/// The parts of a scope.
-pub(crate) struct ScopeParts<'a, N: Net> {
-    pub(crate) worker: &'a Rc<Worker<N>>,
-    pub(crate) generation: &'a Rc<Generation>,
-    pub(crate) listener: &'a Listener,
-    /// The counters of exchanges of this listener.
-    pub(crate) counts: &'a ListenerCounts,
-    /// The listener's number in the generation.
-    pub(crate) number: usize,
-    /// The deadline of the exchange as a whole.
-    deadline: &'a Cell<Option<Instant>>,
-    leaving: Leaving,
-    /// Set if another process may continue the connection.
-    may_part: bool,
-}
-
-impl<'a, N: Net> Deref for Scope<'a, N> {
-    type Target = ScopeParts<'a, N>;
-
-    fn deref(&self) -> &Self::Target {
-        self.0
-    }
-}
-
-impl<'a, N: Net> ScopeParts<'a, N> {
-    fn new(
-        worker: &'a Rc<Worker<N>>,
-        seat: &'a Seat,
-        deadline: &'a Cell<Option<Instant>>,
-        connection: &Connection<N>,
-    ) -> Option<Self> {
-        let Seat { generation, listener, number, .. } = seat;
-        // The listener may have gained or lost TLS in a reload since this connection was accepted.
-        let fits = matches!(connection.client, Transport::Server(_)) == listener.tls.is_some();
-        let leaving = if fits { seat.leaving } else { Leaving::Yes };
-        let may_part = leaving == Leaving::No && connection.may_part();
-        Some(Self {
-            worker,
-            generation,
-            listener,
-            counts: seat.counts()?,
-            number: *number,
-            deadline,
-            leaving,
-            may_part,
-        })
-    }
-}
-
-impl<N: Net> Scope<'_, N> {
-    /// Records the bytes that the exchange running on this connection holds in buffers.
-    #[inline]
-    pub(crate) fn holds(self, connection: &Connection<N>, bytes: usize) {
-        self.holds_for(connection.session, bytes);
-    }
-
-    /// Does the same as [`Scope::holds`] for an exchange by its session.
-    #[inline]
-    pub(crate) fn holds_for(self, session: Option<SessionKey>, bytes: usize) {
-        if let Some(session) = session {
-            self.worker.sessions.holds(session, bytes);
-        }
-    }
-
-    /// The cause for which the running exchange has to end at once, if there is one.
-    #[inline]
-    pub(crate) fn ends_now(self, session: SessionKey) -> Option<Cause> {
-        if self.worker.is_cut() {
-            return Some(Cause::Shutdown);
-        }
-        self.worker.sessions.given_up(session)
-    }
-
-    /// Returns true if the connection closes after this response.
-    pub(crate) fn is_last(self) -> bool {
-        self.leaving == Leaving::Yes || self.worker.is_stopping() && !self.is_parting()
-    }
-
-    /// The deadline of the exchange as a whole, as far as it is known.
-    pub(crate) fn deadline(self) -> Option<Instant> {
-        self.deadline.get()
-    }
-
-    /// Sets the deadline of the exchange as a whole; `None` if it has none.
-    pub(crate) fn set_deadline(self, deadline: Option<Instant>) {
-        self.deadline.set(deadline);
-    }
-
-    /// The minimum rate of a client that sends a body or receives a response; `limited` is set
-    /// while its exchange holds a slot of an endpoint with a limit.
-    pub(crate) fn client_rate(self, limited: bool) -> Option<MinRate> {
-        let timeouts = &self.listener.timeouts;
-        let in_slot = timeouts.slot_min_rate.filter(|_| limited);
-        let bytes = timeouts.min_rate.max(in_slot)?;
-        Some(MinRate { bytes, after: timeouts.after })
-    }
-
-    /// Returns true if the connection is to be handed to another process as soon as possible.
-    pub(crate) fn is_parting(self) -> bool {
-        self.worker.is_parting() && self.may_part
-    }
-}
-
-#[expect(
-    clippy::expl_impl_clone_on_copy,
-    reason = "a derived one would ask `N: Clone` of what is only borrowed"
-)]
-impl<N: Net> Clone for Scope<'_, N> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<N: Net> Copy for Scope<'_, N> {}
+use crate::worker::Worker;
+use crate::workspace::Workspace;
 
 /// Starts serving a connection on this worker.
 pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
@@ -265,8 +120,10 @@ async fn live<N: Net>(
     }
     match hot {
         Hot::Parting(begun) => {
-            if let Some(place) = place.take() {
-                connection.part(worker, place, begun);
+            if let Some(place) = place.take()
+                && let Some(stays) = connection.part(worker, place, begun)
+            {
+                spawn(worker, stays);
             }
         }
         Hot::Idle | Hot::Ended => connection.say_goodbye(),
@@ -426,24 +283,6 @@ enum Arrival {
 }
 
 impl<N: Net> Connection<N> {
-    /// The client's address, before any trusted hop is followed.
-    pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
-        self.peer.map(|peer| peer.ip())
-    }
-
-    /// Tells whether the listener's limits permit another request after one that is answered at
-    /// `now`.
-    pub(crate) fn may_stay(&self, scope: Scope<'_, N>, now: Instant) -> bool {
-        if self.served >= scope.listener.limits.requests || scope.is_last() {
-            return false;
-        }
-        let too_old = scope.listener.timeouts.age.is_some_and(|age| now >= self.taken + age);
-        if too_old {
-            scope.counts.listener.aged(scope.worker.number);
-        }
-        !too_old
-    }
-
     /// The deadline for the beginning of the next request; `None` if the listener was removed.
     fn deadline(&self, worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Instant> {
         let seat = worker.seat(gate)?;
@@ -506,11 +345,6 @@ impl<N: Net> Connection<N> {
             }
         })
         .await
-    }
-
-    /// Tells whether another process can continue it, as far as that depends on the connection.
-    fn may_part(&self) -> bool {
-        matches!(self.client, Transport::Plain(_)) && !self.stays
     }
 
     /// Serves a request that was begun in another process, and those after it.

@@ -10,21 +10,23 @@ use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Scan, Version};
 
 use crate::alarm::{self, Alarm};
 use crate::buffers::{Buffers, poll_read_into};
-use crate::connection::{Connection, Scope};
-use crate::exchange::{Ended, Input, Workspace};
+use crate::client_connection::Connection;
+use crate::client_side::{ClientSide, poll_client_left};
 use crate::forward;
 use crate::idle::UpstreamConnection;
 use crate::instant::Instant;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::local::{Taking, write_paced};
 use crate::net::{Net, Socket};
+use crate::outcome::Ended;
 use crate::pace::{Pace, TooSlow};
 use crate::pump::{Pump, PumpFailure, Waiting};
 use crate::retry::{RetryPolicy, Trouble};
-use crate::transport::Transport;
+use crate::scope::Scope;
 use crate::upload::body_failure;
 use crate::upstream::UpstreamPool;
 use crate::work_time::Turn;
+use crate::workspace::Workspace;
 
 /// The reason why no response head was received.
 #[derive(Clone, Copy, Debug)]
@@ -115,13 +117,6 @@ pub(crate) struct Conversation<'a, S: Socket> {
     attempt_since: Option<Instant>,
     /// The rate of the client's body.
     pub(crate) pace: Pace,
-}
-
-/// The client's side of a conversation.
-pub(crate) struct ClientSide<'a, S> {
-    pub(crate) stream: &'a mut Transport<S>,
-    pub(crate) input: &'a mut Input,
-    pub(crate) buffers: &'a Buffers,
 }
 
 impl<'a, S: Socket> Conversation<'a, S> {
@@ -416,38 +411,4 @@ impl<S: Socket> Conversation<'_, S> {
 
 fn is_interim(response: &ResponseHead) -> bool {
     (100..200).contains(&response.status) && response.status != 101
-}
-
-/// Does the same as [`poll_client_left`] while an incomplete body waits to be sent: bytes that
-/// arrive are kept with the body, as far as there is room.
-pub(crate) fn poll_sender_left<S: Socket>(
-    context: &mut Context<'_>,
-    client: &mut ClientSide<'_, S>,
-    upload: &mut Pump,
-) -> Poll<()> {
-    while upload.has_room() {
-        match upload.poll_fill(context, client.stream, client.buffers) {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(_)) => return Poll::Ready(()),
-            Poll::Pending => return Poll::Pending,
-        }
-    }
-    client.stream.poll_closed(context)
-}
-
-/// Ready when the client closed or reset its connection. What it sends meanwhile, the next
-/// requests, is kept until there are two of them or there is no room; from then on the socket is
-/// watched but not read.
-pub(crate) fn poll_client_left<S: Socket>(
-    context: &mut Context<'_>,
-    client: &mut ClientSide<'_, S>,
-) -> Poll<()> {
-    while client.input.takes_more() {
-        match client.input.poll_fill(client.stream, context, client.buffers) {
-            Poll::Ready(Ok(read)) if read > 0 => {}
-            Poll::Ready(_) => return Poll::Ready(()),
-            Poll::Pending => return Poll::Pending,
-        }
-    }
-    client.stream.poll_closed(context)
 }

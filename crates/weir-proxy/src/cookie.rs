@@ -86,6 +86,15 @@ pub(crate) fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
     )
 }
 
+/// The sticky cookie as the response handles it.
+#[derive(Clone, Copy)]
+pub struct ResponseCookie<'a> {
+    /// The cookie's name: a cookie of that name set by the endpoint is removed.
+    pub name: &'a [u8],
+    /// The `Set-Cookie` line with its line end; `None` if the client already has the right cookie.
+    pub line: Option<&'a [u8]>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

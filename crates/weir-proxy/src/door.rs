@@ -13,10 +13,10 @@ use crate::accept::{GateOrders, accept};
 use crate::bind::BoundSocket;
 use crate::gate::Gate;
 use crate::limits::ANSWER_PATIENCE;
+use crate::mail::Mail;
 use crate::os_net::{OsListener, OsNet};
-use crate::shared::{Process, Stage};
+use crate::process::{Process, Stage};
 use crate::start::panic_text;
-use crate::worker::Mail;
 
 /// A listening socket in use. Dropping it does not change the socket.
 pub struct Door(Arc<Site>);

@@ -1,435 +1,35 @@
 //! One exchange: reads a request head, finds its route, has it answered and records it.
 //! `attempt.rs` and `response.rs` do the work with a pool, `local.rs` writes Weir's own responses.
 
-use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
 
-use memchr::memmem;
-use smallvec::SmallVec;
 use tokio::io::AsyncRead;
 use tokio::task::yield_now;
-use weir_balance::{Decision, Slot};
 use weir_config::model::RequestTimeout;
-use weir_stats::{Cause, Delays, Setback, Times};
-use weir_wire::{HeadLimits, Located, Method, RequestHead, ResponseHead, Scan, Version};
+use weir_stats::Cause;
+use weir_wire::{HeadLimits, Located, Method, Scan, Version};
 
-use crate::affinity::Claim;
 use crate::alarm::{Alarm, Elapsed, before};
 use crate::attempt;
-use crate::buffers::{Buffers, poll_read_into};
 use crate::capture::Malformed;
 use crate::client_address::{PeerTrust, allowed, client_address};
-use crate::connection::{Connection, Scope};
-use crate::explain::Wait;
+use crate::client_connection::Connection;
+use crate::facts::Facts;
 use crate::files;
 use crate::instant::Instant;
-use crate::limiting::Told;
-use crate::limiting::rate;
-use crate::limiting::table::OpenPlace;
-use crate::limits::{LONG_HEAD, SMALL_BUFFER};
+use crate::limits::LONG_HEAD;
 use crate::local;
-use crate::moving::Waiting;
 use crate::net::Net;
+use crate::outcome::{Ended, Next, Refusal};
 use crate::path;
 use crate::record;
-use crate::request_id::RequestId;
-use crate::route::{CompiledAction, CompiledRoute, RequestView};
-use crate::sessions::{Begun, SessionKey};
-use crate::trailers::TrailerRules;
+use crate::request_limits;
+use crate::request_view::RequestView;
+use crate::route::{CompiledAction, CompiledRoute};
+use crate::scope::Scope;
+use crate::sessions::Begun;
 use crate::work_time::WorkTime;
-
-/// The fate of the connection after an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The connection stays open for the next request.
-    KeepAlive,
-    /// The connection ends, and no byte is unread.
-    Close,
-    /// The connection ends, but the client may still be sending.
-    Linger,
-    /// Another process is to serve the request that was begun.
-    Part,
-}
-
-/// Bytes from the client, starting with the head being served; later requests may follow it.
-///
-/// Its size is bounded: reads stop at the limit of a head or one small buffer, whichever is more,
-/// and a body pump returns at most [`SMALL_BUFFER`] bytes that it read beyond its body. Consumed
-/// bytes make room before the buffer grows.
-pub(crate) struct Input {
-    bytes: Vec<u8>,
-    start: usize,
-    /// The maximum of unconsumed bytes up to which reads fill it.
-    read_limit: usize,
-    /// Bytes of the request being served, from `start` on.
-    own: usize,
-}
-
-impl Default for Input {
-    fn default() -> Self {
-        Self::of(Vec::new())
-    }
-}
-
-impl Input {
-    pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, start: 0, read_limit: SMALL_BUFFER, own: 0 }
-    }
-
-    /// The most bytes that it holds for a listener whose heads may have `head_bytes`, apart from
-    /// bytes that came from another process.
-    pub(crate) fn limit(head_bytes: usize) -> usize {
-        (head_bytes + 1).max(SMALL_BUFFER) + SMALL_BUFFER
-    }
-
-    /// The bytes of memory that it holds.
-    pub(crate) fn held(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Sets the maximum size of a head.
-    pub(crate) fn set_head_limit(&mut self, head_bytes: usize) {
-        self.read_limit = (head_bytes + 1).max(SMALL_BUFFER);
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.bytes.get(self.start..).unwrap_or_default()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.bytes.len()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.start = 0;
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.bytes.get_mut(self.start..).unwrap_or_default()
-    }
-
-    /// Marks bytes as consumed.
-    pub(crate) fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.bytes.len());
-        self.own = 0;
-        if self.is_empty() {
-            self.clear();
-        }
-    }
-
-    /// Appends the bytes that a body pump read beyond its body: at most [`SMALL_BUFFER`] bytes, a
-    /// limit that pumps keep ([`crate::pump::Bounds::surplus`]).
-    pub(crate) fn append(&mut self, surplus: &[u8]) {
-        if surplus.is_empty() {
-            return;
-        }
-        debug_assert!(surplus.len() <= SMALL_BUFFER, "{} bytes beyond a body", surplus.len());
-        if self.bytes.capacity() - self.bytes.len() < surplus.len() {
-            self.compact();
-            self.bytes.reserve_exact(surplus.len());
-        }
-        self.bytes.extend_from_slice(surplus);
-    }
-
-    /// Moves the unconsumed bytes to the front of the buffer.
-    fn compact(&mut self) {
-        if self.start > 0 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-    }
-
-    /// Replaces `count` bytes from offset `at` on by other bytes.
-    pub(crate) fn replace(&mut self, at: usize, count: usize, by: &[u8]) {
-        let start = (self.start + at).min(self.bytes.len());
-        let end = (start + count).min(self.bytes.len());
-        self.bytes.splice(start..end, by.iter().copied());
-    }
-
-    /// Returns true if a read has room without growing the buffer, and within its limit.
-    pub(crate) fn has_room(&self) -> bool {
-        self.bytes.capacity() == 0 || self.room() > 0
-    }
-
-    /// The number of bytes that a read may add.
-    fn room(&self) -> usize {
-        let unused = self.bytes.len() - self.start;
-        let spare = self.bytes.capacity() - self.bytes.len();
-        spare.min(self.read_limit.saturating_sub(unused))
-    }
-
-    /// Sets how many of the bytes belong to the request being served.
-    pub(crate) fn set_own(&mut self, own: usize) {
-        self.own = own;
-    }
-
-    /// Returns true if more may be read while a request is served: not once two more requests are
-    /// buffered.
-    pub(crate) fn takes_more(&self) -> bool {
-        self.has_room() && !self.has_two_waiting()
-    }
-
-    /// Tells whether two heads end after the request being served. The end of a chunked body looks
-    /// like one.
-    fn has_two_waiting(&self) -> bool {
-        let behind = self.bytes().get(self.own..).unwrap_or_default();
-        !behind.is_empty() && memmem::find_iter(behind, b"\r\n\r\n").nth(1).is_some()
-    }
-
-    /// Makes room for a head of up to `limit` bytes.
-    fn make_room(&mut self, limit: usize) {
-        self.compact();
-        if self.bytes.len() == self.bytes.capacity() && self.bytes.len() <= limit {
-            self.bytes.reserve_exact(limit + 1 - self.bytes.len());
-        }
-    }
-
-    /// Reads once. The caller makes sure that there is room.
-    pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
-        &mut self,
-        source: &mut R,
-        context: &mut Context<'_>,
-        buffers: &Buffers,
-    ) -> Poll<io::Result<usize>> {
-        if self.bytes.capacity() == 0 {
-            self.bytes = buffers.small();
-        }
-        let room = self.room();
-        let outcome = poll_read_into(source, context, &mut self.bytes, room);
-        if outcome.is_pending() && self.bytes.is_empty() {
-            self.start = 0;
-            buffers.give_back(std::mem::take(&mut self.bytes));
-        }
-        outcome
-    }
-}
-
-/// Buffers and parsed heads that are reused from one exchange to the next.
-#[derive(Default)]
-pub(crate) struct Workspace {
-    pub(crate) input: Input,
-    pub(crate) request: RequestHead,
-    pub(crate) response: ResponseHead,
-    /// The request head as it is sent upstream.
-    pub(crate) request_out: Vec<u8>,
-    /// The response head as it is sent downstream.
-    pub(crate) response_out: Vec<u8>,
-    /// The response head as received, if a log needs it.
-    pub(crate) response_bytes: Vec<u8>,
-    /// The text of the key that the pool's policy hashes.
-    pub(crate) key: Vec<u8>,
-    /// The request line as received, if the path was normalised; else empty.
-    pub(crate) original_line: Vec<u8>,
-}
-
-impl Workspace {
-    /// The request line as received.
-    pub(crate) fn request_line(&self) -> &[u8] {
-        match self.original_line.as_slice() {
-            b"" => self.request.request_line.of(self.input.bytes()),
-            line => line,
-        }
-    }
-
-    /// The request target as received.
-    pub(crate) fn target(&self) -> &[u8] {
-        match self.original_line.as_slice() {
-            b"" => self.request.target.of(self.input.bytes()),
-            // The target lies between method and version, with a space on either side.
-            line => line
-                .get(self.request.method_span.len() + 1..line.len().saturating_sub(9))
-                .unwrap_or_default(),
-        }
-    }
-
-    /// The bytes of memory that the running exchange holds in it.
-    pub(crate) fn held(&self) -> usize {
-        self.input.held() + self.request_out.capacity() + self.response_out.capacity()
-    }
-
-    /// Prepares it for another connection.
-    pub(crate) fn reset(&mut self, buffers: &Buffers) {
-        buffers.give_back(std::mem::take(&mut self.input.bytes));
-        self.input.start = 0;
-        self.request_out.clear();
-        self.response_out.clear();
-        self.response_bytes.clear();
-        self.original_line.clear();
-    }
-}
-
-/// The data of an exchange, as far as it is known.
-pub(crate) struct Facts {
-    pub(crate) first_byte: Instant,
-    /// The same on the wall clock.
-    pub(crate) started: SystemTime,
-    /// End of the request head.
-    pub(crate) head_end: Instant,
-    /// The time at which the response was sent completely, once that is known.
-    pub(crate) ended: Option<Instant>,
-    pub(crate) times: Times,
-    pub(crate) cause: Cause,
-    /// The status sent to the client; 0 before that.
-    pub(crate) status: u16,
-    /// Set if `Workspace::request` holds this exchange's head.
-    pub(crate) has_head: bool,
-    pub(crate) client: Option<IpAddr>,
-    /// Tells whether the peer's forwarding headers are trusted.
-    pub(crate) trust: PeerTrust,
-    pub(crate) request_id: RequestId,
-    /// The exchange's places in the counts of its client's exchanges in flight.
-    pub(crate) places: Vec<OpenPlace>,
-    /// The exchange's place in the pool's count of exchanges in flight, and the one in its count of
-    /// retries.
-    pub(crate) pool_place: Option<OpenPlace>,
-    pub(crate) retry_place: Option<OpenPlace>,
-    /// The limit headers of its response.
-    pub(crate) told: Option<Box<Told>>,
-    /// The queue position that it had in another process.
-    pub(crate) waiting: Option<Box<Waiting>>,
-    /// The session under which the worker lists it as running.
-    pub(crate) session: Option<SessionKey>,
-    /// The rules for trailers of the request; `None` if there are none.
-    pub(crate) trailers: Option<Arc<TrailerRules>>,
-    /// The index of the pool.
-    pub(crate) pool: Option<usize>,
-    /// The result of evaluating the client's sticky cookie.
-    pub(crate) claim: Claim,
-    pub(crate) slot: Option<Slot>,
-    /// The time at which the slot was obtained.
-    pub(crate) slot_since: Instant,
-    /// The position in the queue at the first arrival there, from 1; 0 if it did not have to wait.
-    pub(crate) queue_position: u32,
-    /// The state of the queue at that arrival; `None` without one.
-    pub(crate) wait: Option<Box<Wait>>,
-    /// The basis of the latest choice of an endpoint.
-    pub(crate) decision: Decision,
-    /// The hashed key of that choice.
-    pub(crate) key: u64,
-    /// Waits inside the phases.
-    pub(crate) delays: Delays,
-    pub(crate) endpoint: Option<usize>,
-    pub(crate) attempts: u32,
-    /// Failed attempts that were followed by another one: the endpoint and the reason.
-    pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
-    pub(crate) reused: bool,
-    /// Bytes of `Workspace::input` behind the head that belong to this request's body.
-    pub(crate) body_in_input: usize,
-    /// Set once the body was read completely, so that the bytes after it in the input are the next
-    /// request.
-    pub(crate) body_read: bool,
-    pub(crate) bytes_received: u64,
-    pub(crate) bytes_sent: u64,
-    pub(crate) body_bytes_sent: u64,
-}
-
-impl Facts {
-    fn new(first_byte: Instant, started: SystemTime) -> Self {
-        Self {
-            first_byte,
-            started,
-            head_end: first_byte,
-            ended: None,
-            times: Times::default(),
-            cause: Cause::Complete,
-            status: 0,
-            has_head: false,
-            client: None,
-            trust: PeerTrust::Untrusted,
-            request_id: RequestId::default(),
-            places: Vec::new(),
-            pool_place: None,
-            retry_place: None,
-            told: None,
-            waiting: None,
-            session: None,
-            trailers: None,
-            pool: None,
-            claim: Claim::None,
-            slot: None,
-            slot_since: first_byte,
-            queue_position: 0,
-            wait: None,
-            decision: Decision::default(),
-            key: 0,
-            delays: Delays::default(),
-            endpoint: None,
-            attempts: 0,
-            failed: SmallVec::new(),
-            reused: false,
-            body_in_input: 0,
-            body_read: false,
-            bytes_received: 0,
-            bytes_sent: 0,
-            body_bytes_sent: 0,
-        }
-    }
-}
-
-impl Facts {
-    /// Assigns the exchange to a pool.
-    pub(crate) fn lead_to<N: Net>(&mut self, scope: Scope<'_, N>, pool: usize) {
-        self.pool = Some(pool);
-        self.session.inspect(|session| scope.worker.sessions.leads_to(*session, pool));
-    }
-
-    /// Assigns the exchange to an endpoint of its pool.
-    pub(crate) fn be_at<N: Net>(&mut self, scope: Scope<'_, N>, endpoint: usize) {
-        self.endpoint = Some(endpoint);
-        self.session.inspect(|session| scope.worker.sessions.is_at(*session, Some(endpoint)));
-    }
-
-    /// Records the status of the response that is sent to the client.
-    pub(crate) fn respond_with<N: Net>(&mut self, scope: Scope<'_, N>, status: u16) {
-        self.status = status;
-        self.session.inspect(|session| scope.worker.sessions.responds(*session, status));
-    }
-
-    /// Gives the slot back, because the endpoint has done its part. The time that it took is
-    /// reported to the regret meter.
-    pub(crate) fn finish_slot(&mut self, now: Instant) {
-        (self.pool_place, self.retry_place) = (None, None);
-        if let Some(slot) = self.slot.take() {
-            slot.finish(now.micros_since(self.slot_since));
-        }
-    }
-}
-
-/// An exchange that ends with a response of Weir's own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) cause: Cause,
-    pub(crate) status: u16,
-}
-
-impl From<Cause> for Refusal {
-    fn from(cause: Cause) -> Self {
-        Self { cause, status: cause.status().unwrap_or(500) }
-    }
-}
-
-/// The reason why an exchange did not complete normally.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ended {
-    /// No byte was sent to the client yet: it gets this response.
-    Refused(Refusal),
-    /// The connection cannot be used any more: it is closed without a response.
-    Broken(Cause),
-    /// The client closed an idle connection without sending a request.
-    Silent,
-    /// Another process is to serve the exchange.
-    Parted,
-}
-
-impl From<Cause> for Ended {
-    fn from(cause: Cause) -> Self {
-        Self::Refused(cause.into())
-    }
-}
+use crate::workspace::Workspace;
 
 /// Serves the request whose first bytes are in `work.input`.
 pub(crate) async fn run<N: Net>(
@@ -603,10 +203,10 @@ async fn serve<'a, N: Net>(
         yield_now().await;
     }
     bound(scope, facts, found);
-    if rate::is_limited(scope, found) {
+    if request_limits::is_limited(scope, found) {
         // In an allocation of its own, so that exchanges without limits do not reserve space for
         // it.
-        Box::pin(rate::admit(scope, connection, work, facts, found)).await?;
+        Box::pin(request_limits::admit(scope, connection, work, facts, found)).await?;
     }
     answer(scope, connection, work, facts, found).await
 }
@@ -642,7 +242,7 @@ async fn read_head<N: Net>(
                     position: at,
                     bytes,
                 });
-                rate::admit_client(scope, facts, connection.peer_ip())?;
+                request_limits::admit_client(scope, facts, connection.peer_ip())?;
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
                     status: fault.status(),
@@ -726,7 +326,7 @@ fn find_route<'a, N: Net>(
         Some(waiting) => waiting.request_id.clone(),
         None => scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view),
     };
-    rate::admit_client(scope, facts, view.client)?;
+    request_limits::admit_client(scope, facts, view.client)?;
     if listener.limits.hops.is_some_and(|most| work.request.hops > most) {
         return Err(Cause::LoopDetected.into());
     }

@@ -13,17 +13,21 @@ use weir_stats::metrics::Yield;
 use weir_wire::{Method, RequestHead};
 
 use crate::alarm;
-use crate::connection::{Connection, Scope};
-use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::client_connection::Connection;
+use crate::facts::Facts;
 use crate::instant::Instant;
-use crate::limiting::bandwidth::{Throttle, Toward, throttle};
+use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::local::{Taking, send, write_paced};
 use crate::net::Net;
+use crate::outcome::{Ended, Next};
 use crate::reply::Reply;
 use crate::route::CompiledRoute;
+use crate::scope::Scope;
+use crate::throttle::throttle;
 use crate::transport::Transport;
 use crate::turns::ByteTurn;
+use crate::workspace::Workspace;
 
 /// Answers a request from directory number `number` of the listener.
 pub(crate) async fn serve<N: Net>(

@@ -11,10 +11,9 @@ use weir_config::model::{Forwarded, RequestId};
 use weir_stats::Entry;
 use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, encode};
 
-use crate::affinity::ResponseCookie;
 use crate::client_address::PeerTrust;
 use crate::client_headers;
-use crate::cookie;
+use crate::cookie::{self, ResponseCookie};
 use crate::edits::{Edits, same_name};
 use crate::upgrade::Protocols;
 

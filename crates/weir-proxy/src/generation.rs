@@ -15,7 +15,7 @@ use weir_stats::metrics::{EndpointSeries, Numbers};
 use crate::gate::Gate;
 use crate::limits::LOG_FLUSH;
 use crate::series::{ListenerCounts, SnapshotSeries};
-use crate::shared::{Listener, Snapshot};
+use crate::snapshot::{Listener, Snapshot};
 use crate::tls::ClientTls;
 use crate::upstream::UpstreamPool;
 

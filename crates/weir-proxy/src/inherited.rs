@@ -10,8 +10,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use socket2::{SockRef, Type};
 use weir_config::model::ListenAddress;
 
-use crate::bind::BoundSocket;
-use crate::shared::BoundAddress;
+use crate::bind::{BoundAddress, BoundSocket};
 
 /// Inherited sockets that no listener has asked for yet.
 #[derive(Default)]

@@ -11,17 +11,20 @@ use weir_wire::{Framing, Method, Version};
 
 use crate::alarm;
 use crate::client_address::PeerTrust;
-use crate::connection::{Connection, Scope};
-use crate::exchange::{Ended, Facts, Next, Refusal, Workspace};
+use crate::client_connection::Connection;
 use crate::explain;
+use crate::facts::Facts;
 use crate::forward::ConnectionLine;
 use crate::instant::Instant;
 use crate::net::Net;
+use crate::outcome::{Ended, Next, Refusal};
 use crate::pace::{MinRate, Pace, TooSlow};
 use crate::record;
 use crate::reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
-use crate::shared::Listener;
+use crate::scope::Scope;
+use crate::snapshot::Listener;
+use crate::workspace::Workspace;
 
 /// The pace at which a client receives one of Weir's own responses or a file, over all its writes.
 pub(crate) struct Taking {

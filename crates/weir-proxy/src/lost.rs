@@ -2,6 +2,7 @@
 //! worker counts them with their cause and writes them to the access logs, as far as `sessions.rs`
 //! knows them. Sizes, headers and the time split are not known.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,9 +11,11 @@ use weir_stats::{
     Affinity, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Times,
 };
 
+use crate::generation::Generation;
 use crate::instant::Instant;
-use crate::sessions::LostExchange;
-use crate::shared::{AccessLog, Listener, Process, Snapshot};
+use crate::process::Process;
+use crate::route::CompiledRoute;
+use crate::snapshot::{AccessLog, Listener, Snapshot};
 
 /// Records exchanges of one worker that does not count any more.
 pub(crate) struct Teller<'a> {
@@ -152,4 +155,33 @@ fn parts(line: &[u8]) -> (&[u8], &[u8], &'static str) {
 fn split(text: &[u8]) -> (&[u8], &[u8]) {
     let space = memchr::memchr(b' ', text).unwrap_or(text.len());
     (text.get(..space).unwrap_or(text), text.get(space + 1..).unwrap_or_default())
+}
+
+/// An exchange that ended with its worker, as far as its data is known.
+pub(crate) struct LostExchange<'a> {
+    pub(crate) began: Instant,
+    pub(crate) head_end: Option<Instant>,
+    pub(crate) peer: Option<SocketAddr>,
+    client: Option<IpAddr>,
+    pub(crate) exchanges: u64,
+    pub(crate) generation: &'a Generation,
+    /// The listener's number in the generation.
+    pub(crate) listener: usize,
+    route: Option<usize>,
+    pub(crate) pool: Option<usize>,
+    pub(crate) endpoint: Option<usize>,
+    pub(crate) status: u16,
+    /// The beginning of the request line; empty without a head.
+    pub(crate) line: &'a [u8],
+}
+
+impl LostExchange<'_> {
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.client.or_else(|| self.peer.map(|peer| peer.ip()))
+    }
+
+    pub(crate) fn route_of<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s CompiledRoute> {
+        let mut routes = snapshot.listeners.get(self.listener)?.router.routes();
+        routes.find(|route| Some(route.number) == self.route)
+    }
 }

@@ -7,11 +7,11 @@ use weir_balance::{AfterFailure, Slot};
 use weir_config::model::PassiveCause;
 
 use crate::connect_trouble::{Announce, ConnectFailure};
-use crate::connection::Scope;
 use crate::conversation::Failure;
 use crate::instant::Instant;
 use crate::net::Net;
 use crate::notice::{Notice, Noticed, Told};
+use crate::scope::Scope;
 use crate::upstream::UpstreamPool;
 
 /// An endpoint: its pool, and its index there.

@@ -1,69 +1,20 @@
-//! The key that `hash`, `ring_hash` and `maglev` hash: the pool's template filled in for one
-//! request. It picks no endpoint.
+//! The text by which a policy that hashes picks an endpoint, or a limit distinguishes requests, as
+//! configured. It picks no endpoint.
 
-use weir_balance::hash_key;
-use weir_stats::{Concurrency, Escape, Template};
+use weir_stats::Template;
 
-use crate::connection::{Connection, Scope};
 use crate::edits::uses_captures;
-use crate::exchange::{Facts, Workspace};
 use crate::net::Net;
-use crate::record;
-use crate::route::CompiledRoute;
-use crate::upstream::UpstreamPool;
 
 /// The text by which a pool's policy picks, or a limit distinguishes requests.
 pub struct PoolKey {
-    template: Template,
+    pub(crate) template: Template,
     /// Set if it uses a group of the route's path regex.
-    shows_groups: bool,
+    pub(crate) shows_groups: bool,
 }
 
 impl PoolKey {
     pub(crate) fn new(template: Template) -> Self {
         Self { shows_groups: uses_captures(&template), template }
     }
-}
-
-/// The hashed key of a request, the same for all its attempts; 0 if the pool's policy uses none. An
-/// empty key, for example of a cookie that the client does not have, is replaced by a random one:
-/// otherwise all such requests together would be one hot key.
-pub(crate) fn of<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &mut Workspace,
-    (facts, route): (&Facts, &CompiledRoute),
-    pool: &UpstreamPool,
-) -> u64 {
-    let Some(key) = &pool.key else { return 0 };
-    let mut text = std::mem::take(&mut work.key);
-    fill(scope, connection, work, (facts, route), (key, &mut text));
-    let key =
-        if text.is_empty() { scope.worker.random.borrow_mut().u64(..) } else { hash_key(&text) };
-    work.key = text;
-    key
-}
-
-/// Replaces `text` by the key of a request.
-pub(crate) fn fill<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    (facts, route): (&Facts, &CompiledRoute),
-    (key, text): (&PoolKey, &mut Vec<u8>),
-) {
-    let PoolKey { template, shows_groups } = key;
-    text.clear();
-    let groups = if *shows_groups { record::captures(work, facts, Some(route)) } else { None };
-    record::with_captures(
-        scope,
-        connection,
-        work,
-        (facts, Some(route)),
-        (groups.as_ref(), Concurrency::default()),
-        |entry| {
-            let clock = &mut *scope.worker.clock.borrow_mut();
-            template.append_at(entry, clock, Escape::None, text);
-        },
-    );
 }

@@ -8,14 +8,17 @@ use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome};
 use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsFacts};
 use weir_wire::{ResponseHead, Span, Version};
 
-use crate::connection::{Connection, Scope};
-use crate::exchange::{Facts, Workspace};
-use crate::explain::{Depth, with_reasons};
+use crate::client_connection::Connection;
+use crate::facts::Facts;
 use crate::instant::Instant;
 use crate::net::Net;
-use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
-use crate::shared::{LogCounts, LogReasons};
+use crate::reasons::{Depth, with_reasons};
+use crate::request_view::{RequestView, bare_host};
+use crate::route::{Captures, CompiledRoute};
+use crate::scope::Scope;
+use crate::snapshot::{LogCounts, LogReasons};
 use crate::transport::Transport;
+use crate::workspace::Workspace;
 
 /// The response headers for `$sent_http_…`, as the endpoint sent them.
 pub(crate) struct ResponseView<'a> {

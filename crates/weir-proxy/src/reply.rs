@@ -12,7 +12,6 @@ use weir_wire::{encode, reason_phrase};
 
 use crate::edits::Edits;
 use crate::forward::ConnectionLine;
-pub use crate::http_date::HttpDate;
 
 const HTML: &str = "text/html; charset=utf-8";
 

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use crate::client_address::PeerTrust;
-use crate::route::RequestView;
+use crate::request_view::RequestView;
 
 /// The longest id that is taken over, bytes.
 const LONGEST: usize = 128;

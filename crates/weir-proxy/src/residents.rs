@@ -7,14 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::task::Waker;
 
-use weir_stats::Cause;
-
 use crate::client_shares::ClientBucket;
-use crate::gate::{Gate, Room};
+use crate::gate::Gate;
 use crate::instant::Instant;
 use crate::net::Net;
-use crate::sessions::SessionKey;
-use crate::worker::Worker;
 
 /// The connections of a worker whose clients are counted.
 #[derive(Default)]
@@ -49,9 +45,6 @@ pub(crate) struct ResidentPlace<'a> {
     of: &'a Residents,
     pub(crate) key: ResidentKey,
 }
-
-/// Something that can be ended, with the time of its beginning.
-type Candidate = (Instant, ResidentKey, Option<SessionKey>);
 
 impl Residents {
     /// Adds a connection of this client and gate.
@@ -92,12 +85,12 @@ impl Residents {
             && matches!(self.table.borrow().all.get(key), Some(Some(own)) if own.given_up)
     }
 
-    fn client(&self, ResidentKey(key): ResidentKey) -> Option<ClientBucket> {
+    pub(crate) fn client(&self, ResidentKey(key): ResidentKey) -> Option<ClientBucket> {
         Some(self.table.borrow().all.get(key)?.as_ref()?.client)
     }
 
     /// Tells whether the connection belongs to this client, and to this listener if one is given.
-    fn belongs(
+    pub(crate) fn belongs(
         &self,
         ResidentKey(key): ResidentKey,
         client: ClientBucket,
@@ -109,22 +102,22 @@ impl Residents {
     }
 
     /// The connections that neither have a request nor wait for one.
-    fn between(&self) -> Vec<Candidate> {
+    pub(crate) fn between(&self) -> Vec<(Instant, ResidentKey)> {
         let table = self.table.borrow();
         let all = table.all.iter().enumerate();
         all.filter_map(|(key, resident)| {
             let resident = resident.as_ref().filter(|resident| !resident.given_up)?;
-            Some((resident.between?, ResidentKey(key), None))
+            Some((resident.between?, ResidentKey(key)))
         })
         .collect()
     }
 
-    fn give_up(&self, key: ResidentKey) {
+    pub(crate) fn give_up(&self, key: ResidentKey) {
         self.change(key, |resident| resident.given_up = true);
         self.leaving.set(self.leaving.get() + 1);
     }
 
-    fn wake(&self, ResidentKey(key): ResidentKey) {
+    pub(crate) fn wake(&self, ResidentKey(key): ResidentKey) {
         let table = self.table.borrow();
         let waker = table.all.get(key).and_then(|own| own.as_ref()?.waker.clone());
         drop(table);
@@ -144,47 +137,5 @@ impl Drop for ResidentPlace<'_> {
         }
         drop(table);
         self.of.leaving.set(self.of.leaving.get() - usize::from(resident.given_up));
-    }
-}
-
-impl<N: Net> Worker<N> {
-    /// The excess of the client of a connection through this gate over an ordinary client's share
-    /// of connections, in doublings.
-    pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>, now_us: u64) -> u32 {
-        let client = resident.and_then(|key| self.residents.client(key));
-        let of = |room: &Room, client| room.excess(client, now_us);
-        client.map_or(0, |client| of(&self.process.connections, client).max(of(&gate.room, client)))
-    }
-
-    /// Returns true if places are short and the client of a connection has more than its share of
-    /// them.
-    pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: Option<ResidentKey>) -> bool {
-        let is_short = self.process.connections.is_short() || gate.room.is_short();
-        is_short && self.excess(gate, resident, self.balance_clock(Instant::now())) > 0
-    }
-
-    /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest
-    /// running first, at one listener or at all; returns how many.
-    pub(crate) fn give_up_of_client(
-        &self,
-        client: ClientBucket,
-        gate: Option<&Arc<Gate>>,
-        count: usize,
-    ) -> usize {
-        let mut all: Vec<Candidate> = self.residents.between();
-        all.extend(self.sessions.running().map(|(at, key, session)| (at, key, Some(session))));
-        all.retain(|(_, key, _)| self.residents.belongs(*key, client, gate));
-        if all.len() > count {
-            all.select_nth_unstable_by_key(count, |(since, ..)| *since);
-            all.truncate(count);
-        }
-        for &(_, key, session) in &all {
-            match session {
-                Some(session) => self.sessions.give_up(session, Cause::ConnectionCap),
-                None => self.residents.give_up(key),
-            }
-            self.residents.wake(key);
-        }
-        all.len()
     }
 }

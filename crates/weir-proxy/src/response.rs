@@ -10,25 +10,31 @@ use weir_stats::metrics::Yield;
 use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
 
-use crate::affinity::{ResponseCookie, came_over_tls};
 use crate::alarm;
-use crate::connection::{Connection, Scope};
-use crate::conversation::{ClientSide, Conversation};
-use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::client_address::came_over_tls;
+use crate::client_connection::Connection;
+use crate::client_side::ClientSide;
+use crate::conversation::Conversation;
+use crate::cookie::ResponseCookie;
 use crate::explain;
+use crate::facts::Facts;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
 use crate::instant::Instant;
-use crate::limiting::bandwidth::{Toward, throttle};
+use crate::limiting::bandwidth::Toward;
 use crate::net::{Net, Socket};
+use crate::outcome::{Ended, Next};
 use crate::pace::{MinRate, Pace, TooSlow};
 use crate::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
 use crate::route::CompiledRoute;
+use crate::scope::Scope;
+use crate::throttle::throttle;
 use crate::trailers;
 use crate::transport::Transport;
 use crate::tunnel;
 use crate::upload::leave_body;
 use crate::upstream::UpstreamPool;
+use crate::workspace::Workspace;
 
 /// The framing of the body towards the client, and the persistence of the connection that follows
 /// from it.

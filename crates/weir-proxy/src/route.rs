@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +13,6 @@ use weir_config::model::{
 };
 use weir_config::pattern::HostPattern;
 use weir_stats::{Entry, Escape, Headers, Template};
-use weir_wire::RequestHead;
 
 pub use crate::condition::Captures;
 use crate::condition::{Condition, Subject};
@@ -24,25 +22,9 @@ use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::rate::{self, RateLimit};
 use crate::percent::{PathBuffer, PathForm};
 use crate::reply::ErrorPages;
+use crate::request_view::{RequestView, bare_host};
 use crate::trailers::TrailerRules;
 use crate::upgrade::Protocols;
-
-/// A request as routing and variables use it.
-#[derive(Clone, Copy)]
-pub struct RequestView<'a> {
-    /// The parsed head.
-    pub head: &'a RequestHead,
-    /// The bytes that its spans refer to.
-    pub bytes: &'a [u8],
-    /// The client's address behind trusted hops; `None` on a Unix socket.
-    pub client: Option<IpAddr>,
-}
-
-impl Headers for RequestView<'_> {
-    fn value(&self, name: &str) -> Option<&[u8]> {
-        self.head.header(self.bytes, name)
-    }
-}
 
 /// A compiled route.
 #[derive(Clone, Debug)]
@@ -375,16 +357,6 @@ fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
 fn plain_name(pattern: &HostPattern) -> Option<Box<[u8]>> {
     let text = pattern.as_str();
     (!text.starts_with(['*', '~'])).then(|| bare_host(text.as_bytes()).to_ascii_lowercase().into())
-}
-
-/// A host without its port and its trailing dot; an IPv6 literal keeps its brackets.
-pub fn bare_host(host: &[u8]) -> &[u8] {
-    let end = match host.first() {
-        Some(b'[') => memchr::memchr(b']', host).map_or(host.len(), |at| at + 1),
-        _ => memchr::memchr(b':', host).unwrap_or(host.len()),
-    };
-    let name = host.get(..end).unwrap_or(host);
-    name.strip_suffix(b".").unwrap_or(name)
 }
 
 #[cfg(test)]

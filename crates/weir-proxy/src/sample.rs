@@ -11,7 +11,7 @@ use weir_stats::{Cause, Entry, Headers, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
 
 use crate::path;
-use crate::route::{RequestView, bare_host};
+use crate::request_view::{RequestView, bare_host};
 
 /// Rules that refuse no path.
 pub(crate) const KEEP: PathRules = PathRules {

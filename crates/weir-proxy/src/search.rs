@@ -14,21 +14,25 @@ use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
 use crate::alarm::{Elapsed, before};
+use crate::client_connection::Connection;
+use crate::client_side::{ClientSide, poll_client_left, poll_sender_left};
 use crate::connect_trouble::ConnectFailure;
-use crate::connection::{Connection, Scope};
-use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
-use crate::exchange::{Ended, Facts, Refusal, Workspace};
-use crate::explain::{Wait, about, octets};
+use crate::facts::{Facts, Wait};
 use crate::idle::UpstreamConnection;
 use crate::instant::Instant;
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
-use crate::moving::{self, Seniority};
+use crate::moved::{Seniority, Waiting};
 use crate::net::{Net, Socket};
+use crate::outcome::{Ended, Refusal};
 use crate::pump::Pump;
+use crate::reasons::{about, octets};
 use crate::retry::Trouble;
+use crate::scope::Scope;
+use crate::upload::{is_movable, put_back};
 use crate::upstream::{Opened, UpstreamPool};
+use crate::workspace::Workspace;
 
 /// The search of an exchange, over all its attempts.
 pub(crate) struct Search<'a> {
@@ -470,7 +474,7 @@ impl<'a> Search<'a> {
 
     /// Tells whether another process can continue the request.
     fn is_movable(&self, work: &Workspace, facts: &Facts, upload: &Pump) -> bool {
-        facts.attempts == 0 && moving::is_movable(work, (self.pool, upload), self.chunks_read)
+        facts.attempts == 0 && is_movable(work, (self.pool, upload), self.chunks_read)
     }
 
     /// Leaves the queue so that another process can continue the request; returns a slot if one was
@@ -494,10 +498,10 @@ impl<'a> Search<'a> {
         if slot.is_none() {
             let since = self.now - self.waited;
             let (id, times) = (facts.request_id.clone(), (facts.head_end, since));
-            let mut waiting = moving::Waiting::new(id, times, facts.queue_position, seniority);
+            let mut waiting = Waiting::new(id, times, facts.queue_position, seniority);
             waiting.number = Some(number);
             connection.waiting = Some(Box::new(waiting));
-            moving::put_back(work, facts, self.pool, &upload.take_raw());
+            put_back(work, facts, self.pool, &upload.take_raw());
         }
         slot
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_stats::metrics::{EndpointSeries, ListenerSeries, Numbers, RouteSeries};
 
 use crate::route::{CompiledAction, CompiledRoute};
-use crate::shared::{Listener, Snapshot};
+use crate::snapshot::{Listener, Snapshot};
 
 /// The series of a snapshot.
 #[derive(Debug)]

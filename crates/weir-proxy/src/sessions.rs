@@ -19,11 +19,10 @@ use weir_stats::Cause;
 use crate::generation::Generation;
 use crate::instant::Instant;
 use crate::limits::{SESSIONS_TOLD, SMALL_BUFFER};
-use crate::lost::Teller;
+use crate::load::WorkerLoad;
+use crate::lost::{LostExchange, Teller};
+use crate::process::Process;
 use crate::residents::ResidentKey;
-use crate::route::CompiledRoute;
-use crate::shared::{Process, Snapshot};
-use crate::worker::WorkerLoad;
 
 /// A running exchange, as shown to an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,35 +100,6 @@ const LINE: usize = 120;
 struct RequestLine {
     bytes: [u8; LINE],
     length: usize,
-}
-
-/// An exchange that ended with its worker, as far as its data is known.
-pub(crate) struct LostExchange<'a> {
-    pub(crate) began: Instant,
-    pub(crate) head_end: Option<Instant>,
-    pub(crate) peer: Option<SocketAddr>,
-    client: Option<IpAddr>,
-    pub(crate) exchanges: u64,
-    pub(crate) generation: &'a Generation,
-    /// The listener's number in the generation.
-    pub(crate) listener: usize,
-    route: Option<usize>,
-    pub(crate) pool: Option<usize>,
-    pub(crate) endpoint: Option<usize>,
-    pub(crate) status: u16,
-    /// The beginning of the request line; empty without a head.
-    pub(crate) line: &'a [u8],
-}
-
-impl LostExchange<'_> {
-    pub(crate) fn client(&self) -> Option<IpAddr> {
-        self.client.or_else(|| self.peer.map(|peer| peer.ip()))
-    }
-
-    pub(crate) fn route_of<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s CompiledRoute> {
-        let mut routes = snapshot.listeners.get(self.listener)?.router.routes();
-        routes.find(|route| Some(route.number) == self.route)
-    }
 }
 
 /// The data of an exchange at its beginning.

@@ -13,18 +13,21 @@ use rustix::thread::CpuSet;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{timeout, timeout_at};
 
-use crate::accept::Place;
 use crate::bind::BoundSocket;
 use crate::door::{AcceptJob, Door, Site};
 use crate::gate::Gate;
+use crate::handoff::{Departures, Handoff, Parting, handoff};
 use crate::instant::Instant;
 use crate::limits::{ANSWER_PATIENCE, TURN_PATIENCE};
-use crate::moving::{Departures, Moved, Parting, handoff};
+use crate::load::Place;
+use crate::mail::{Mail, Mailbox};
+use crate::moved::Moved;
 use crate::os_net::{OsAccepted, OsNet};
+use crate::process::{Process, Stage};
 use crate::sessions::RunningExchange;
-use crate::shared::{Process, Snapshot, Stage};
+use crate::snapshot::Snapshot;
 use crate::watchdog;
-use crate::worker::{Mail, Mailbox, WorkerParts};
+use crate::worker_loop::WorkerParts;
 use crate::worker_thread;
 
 /// A running data plane.
@@ -291,8 +294,8 @@ impl DataPlane {
     /// It returns like [`DataPlane::enter`].
     pub async fn take_back(&self, mut parting: Parting<OsNet>) {
         parting.moved.stays = true;
-        let (worker, mail, arrived) = parting.returned();
-        self.hand_to(worker, mail, arrived).await;
+        let (worker, handoff, arrived) = parting.returned();
+        self.hand_to(worker, handoff, arrived).await;
     }
 
     /// Reserves a place for a connection that another process accepted, if there is room now.
@@ -310,17 +313,17 @@ impl DataPlane {
             place.count_client(&self.process, peer.ip());
         }
         let arrived = moved.turn();
-        self.hand_to(worker, Mail::Connection(handoff(socket, place, moved)), arrived).await;
+        self.hand_to(worker, handoff(socket, place, moved), arrived).await;
     }
 
     async fn hand_to(
         &self,
         worker: usize,
-        mail: Mail<OsNet>,
+        handoff: Handoff<OsNet>,
         arrived: Option<oneshot::Receiver<()>>,
     ) {
         if let Some(mailbox) = self.mailboxes.get(worker) {
-            let _ = mailbox.send(mail);
+            let _ = mailbox.send(Mail::Connection(handoff));
         }
         if let Some(arrived) = arrived {
             // The sender is dropped without a message when the request has its place. A request
@@ -469,10 +472,10 @@ pub(crate) mod tests {
     use weir_stats::{LogSink, log_channel};
 
     use super::*;
+    use crate::bind::BoundAddress;
     use crate::bind::bind;
     use crate::compile::{Surroundings, compile};
     use crate::inherited::Inherited;
-    use crate::shared::BoundAddress;
 
     pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 

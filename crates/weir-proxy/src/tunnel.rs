@@ -9,16 +9,19 @@ use weir_stats::Cause;
 use weir_wire::Framing;
 
 use crate::alarm::poll_either;
-use crate::connection::{Connection, Scope};
-use crate::exchange::{Facts, Next, Workspace};
+use crate::client_connection::Connection;
+use crate::facts::Facts;
 use crate::idle::UpstreamConnection;
 use crate::instant::Instant;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
 use crate::net::{Net, Socket};
+use crate::outcome::Next;
 use crate::pump::{Bounds, Encoder, Pump, Waiting};
+use crate::scope::Scope;
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
+use crate::workspace::Workspace;
 
 /// One direction: a body that ends when its source does, followed by a shutdown of the sink.
 struct Direction {

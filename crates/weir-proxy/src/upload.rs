@@ -9,17 +9,20 @@ use weir_stats::Cause;
 use weir_wire::{ChunkedDecoder, Framing, Step, Version};
 
 use crate::alarm::{Elapsed, before};
-use crate::connection::{Connection, Scope};
-use crate::exchange::{Ended, Facts, Workspace};
+use crate::client_connection::Connection;
+use crate::facts::Facts;
 use crate::instant::Instant;
 use crate::limiting::bandwidth::Throttle;
-use crate::limits::{LONG_HEAD, SMALL_BUFFER};
+use crate::limits::{LONG_HEAD, MOVED_BYTES, SMALL_BUFFER};
 use crate::local::write_all;
 use crate::net::Net;
+use crate::outcome::Ended;
 use crate::overload::Pressure;
 use crate::pace::Pace;
 use crate::pump::{Bounds, Encoder, Pump, PumpFailure};
+use crate::scope::Scope;
 use crate::upstream::UpstreamPool;
+use crate::workspace::Workspace;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -234,4 +237,42 @@ pub(crate) fn rewind<N: Net>(
         Some(_) => Pump::whole(upload.take_buffers().1, throttle),
         None => initial_body(scope, work, facts, (pool, throttle)),
     };
+}
+
+/// Tells whether the part of a request that was read is still available as received, and small
+/// enough to be moved. Decoded chunks are not available as received.
+pub(crate) fn is_movable(
+    work: &Workspace,
+    (pool, upload): (&UpstreamPool, &Pump),
+    chunks_read: bool,
+) -> bool {
+    let bytes = work.input.bytes().len() + upload.raw_bytes();
+    bytes <= MOVED_BYTES && (pool.buffer_request.is_some() || !chunks_read)
+}
+
+/// Puts the part of the body that was read behind its head again, as received or in an equivalent
+/// form.
+pub(crate) fn put_back(work: &mut Workspace, facts: &Facts, pool: &UpstreamPool, raw: &[u8]) {
+    let framing = work.request.framing;
+    let (head, in_input) = (work.request.head_bytes, facts.body_in_input);
+    match (framing, pool.buffer_request) {
+        (Framing::None | Framing::UntilClose, _) => {}
+        (Framing::Chunked, Some(_)) => {
+            let mut body = Vec::new();
+            if !raw.is_empty() {
+                weir_wire::encode::chunk_header(raw.len(), &mut body);
+                body.extend_from_slice(raw);
+                body.extend_from_slice(weir_wire::encode::CHUNK_END);
+            }
+            body.extend_from_slice(weir_wire::encode::LAST_CHUNK);
+            body.extend_from_slice(b"\r\n");
+            work.input.replace(head, in_input, &body);
+        }
+        (Framing::Length(_), _) => work.input.replace(head, in_input, raw),
+        // The bytes that came with the head are still there.
+        (Framing::Chunked, None) => {
+            let later = raw.get(in_input..).unwrap_or_default();
+            work.input.replace(head + in_input, 0, later);
+        }
+    }
 }

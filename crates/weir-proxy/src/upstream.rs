@@ -16,7 +16,6 @@ use weir_balance::{Availability, Balancer, EndpointState};
 use weir_config::model;
 
 use crate::affinity::Affinity;
-use crate::compile::source::Source;
 use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::endpoint_number::EndpointNumber;
 use crate::idle_count::IdleCount;
@@ -26,6 +25,7 @@ use crate::net::{Net, PeerAddress};
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
 use crate::retry::RetryPolicy;
+use crate::source::Source;
 use crate::tls::ClientTls;
 use crate::transport::Transport;
 

@@ -1,139 +1,41 @@
-//! A worker: one thread's runtime with its buffers, idle endpoint connections and log batches, and
-//! the loop that takes connections from its mailbox. It does not accept connections (`accept.rs`)
-//! and implements no protocol (`connection.rs`).
+//! The state that the tasks of one worker share: buffers, idle endpoint connections, running
+//! exchanges, the current configuration. It accepts nothing and implements no protocol.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 use weir_balance::{Balancer, Holder};
 use weir_stats::Clock;
 use weir_stats::metrics::Yield;
 
-use crate::accept::{Handoff, Places};
 use crate::buffers::Buffers;
-use crate::connection;
-use crate::exchange::Workspace;
 use crate::gate::Gate;
 use crate::generation::{Generation, Seat};
+use crate::handoff::{Departures, Parting};
+use crate::http_date::HttpDate;
 use crate::idle::IdleConnections;
-use crate::idle_clients::{self, IdleClients};
 use crate::idle_count::OfWorker;
+use crate::idle_list::IdleClients;
 use crate::instant::Instant;
-use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
-use crate::moving::{Departures, Parting};
+use crate::limits::POOLED_WORKSPACES;
+pub use crate::load::WorkerLoad;
+pub use crate::mail::Mail;
 use crate::net::Net;
-use crate::overload::{self, Pressure};
-use crate::reply::HttpDate;
+use crate::overload::Pressure;
+use crate::process::Process;
 use crate::request_id::RequestIdSource;
 use crate::residents::Residents;
-use crate::sessions::{RunningExchange, Sessions};
-use crate::shared::{Process, Snapshot, Stage};
+use crate::sessions::Sessions;
+use crate::snapshot::Snapshot;
 use crate::turns::HandshakeTurns;
 use crate::work_time::Turn;
-
-/// The state of a worker that other threads see.
-#[derive(Debug, Default)]
-pub struct WorkerLoad {
-    /// The number of its client connections, including those in its mailbox.
-    pub open: AtomicUsize,
-    /// The number of its client connections with a running exchange.
-    pub busy: AtomicUsize,
-    /// The bytes that running exchanges hold in buffers.
-    pub held: AtomicUsize,
-    /// Incremented by the worker's own thread a few times a second: the watchdog considers a worker
-    /// late if this number does not change.
-    pub(crate) beats: AtomicU64,
-    /// Set by the watchdog while the worker does not run its tasks. New connections go to others.
-    pub(crate) late: AtomicBool,
-    /// The kernel's id of its thread.
-    pub(crate) thread: AtomicI32,
-    /// The places of its connections within the caps.
-    places: Mutex<Places>,
-    /// The table of its exchanges; null while there is none.
-    pub(crate) sessions: AtomicPtr<Sessions>,
-}
-
-impl WorkerLoad {
-    /// Returns true if the worker does not run its tasks at the moment.
-    pub fn is_late(&self) -> bool {
-        self.late.load(Ordering::Relaxed)
-    }
-
-    /// Locked by its worker when a connection begins and when it ends, and by another thread only
-    /// once the worker is lost.
-    pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives back the places of all its connections, and returns their number.
-    pub(crate) fn seize_places(&self) -> usize {
-        let places = std::mem::take(&mut *self.places());
-        places.len()
-    }
-}
-
-/// The receiving end of a worker's mail. The worker's thread reads it; the watchdog takes
-/// connections out of it while that thread is late, and a thread that replaces it continues to read
-/// it.
-pub struct Mailbox<N: Net>(Arc<Mutex<mpsc::UnboundedReceiver<Mail<N>>>>);
-
-impl<N: Net> Clone for Mailbox<N> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<N: Net> From<mpsc::UnboundedReceiver<Mail<N>>> for Mailbox<N> {
-    fn from(receiver: mpsc::UnboundedReceiver<Mail<N>>) -> Self {
-        Self(Arc::new(Mutex::new(receiver)))
-    }
-}
-
-impl<N: Net> Mailbox<N> {
-    /// Uncontended, except while the watchdog empties it.
-    fn receiver(&self) -> MutexGuard<'_, mpsc::UnboundedReceiver<Mail<N>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn recv(&self) -> Option<Mail<N>> {
-        std::future::poll_fn(|context| self.receiver().poll_recv(context)).await
-    }
-
-    /// Closes the mailbox: the mail in it is dropped, and later mail is refused.
-    pub(crate) fn shut(&self) {
-        let mut receiver = self.receiver();
-        receiver.close();
-        while receiver.try_recv().is_ok() {}
-    }
-
-    /// Takes all mail, the oldest first, unless the worker is reading at this moment.
-    pub(crate) fn take_all(&self) -> Vec<Mail<N>> {
-        let Ok(mut receiver) = self.0.try_lock() else { return Vec::new() };
-        std::iter::from_fn(|| receiver.try_recv().ok()).collect()
-    }
-}
-
-/// A message to a worker.
-pub enum Mail<N: Net> {
-    /// A connection to serve.
-    Connection(Handoff<N>),
-    /// The snapshot for new exchanges; the sender is answered when it is in place.
-    Snapshot(Arc<Snapshot>, oneshot::Sender<()>),
-    /// Plain connections leave to this channel from now on, as soon as none of their requests is
-    /// with an endpoint; with `None` they stay. The sender is answered when the connections that
-    /// could leave at once have left.
-    Part(Option<Departures<N>>, oneshot::Sender<()>),
-    /// The sender gets the running exchanges.
-    Sessions(oneshot::Sender<Vec<RunningExchange>>),
-    /// A function to call on its thread, within its runtime.
-    Work(Box<dyn FnOnce() + Send>),
-}
+use crate::workspace::Workspace;
 
 /// The state that the tasks of one worker share.
 pub(crate) struct Worker<N: Net> {
@@ -183,165 +85,49 @@ pub(crate) struct Worker<N: Net> {
     workspaces: RefCell<Vec<Box<Workspace>>>,
 }
 
-/// The parts that a worker is built from.
-pub struct WorkerParts<N: Net> {
-    /// Its number, from 0.
-    pub number: usize,
-    /// Its network.
-    pub net: N,
-    /// The state that all workers share.
-    pub process: Arc<Process>,
-    /// The worker's mail.
-    pub mailbox: Mailbox<N>,
-    /// The seed of its random choices.
-    pub seed: u64,
-    /// Notified when the process stops.
-    pub stage: watch::Receiver<Stage>,
-}
-
-/// Runs a worker on the current thread's `LocalRuntime` until it is told to stop and its
-/// connections have ended.
-pub async fn run<N: Net>(parts: WorkerParts<N>) {
-    let WorkerParts { number, net, process, mailbox, seed, mut stage } = parts;
-    let Some(load) = process.loads.get(number).cloned() else { return };
-    let snapshot = process.snapshot();
-    let worker = Rc::new(Worker {
-        number,
-        net,
-        sessions: Sessions::new(Arc::clone(&load), Arc::clone(&process), number),
-        pressure: Cell::default(),
-        load,
-        buffers: Buffers::default(),
-        idle_clients: IdleClients::default(),
-        residents: Residents::default(),
-        idle: IdleConnections::new(OfWorker { number, of: process.loads.len() }),
-        generation: Cell::new(snapshot.generation),
-        leaving: RefCell::default(),
-        current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),
-        date: RefCell::default(),
-        clock: RefCell::new(Clock::new()),
-        request_ids: RefCell::new(RequestIdSource::new(seed)),
-        random: RefCell::new(fastrand::Rng::with_seed(seed)),
-        cut: Cell::new(false),
-        parting: Cell::new(false),
-        departures: RefCell::default(),
-        calls: Notify::new(),
-        called: Cell::new(0),
-        wall: Cell::new((Instant::now(), SystemTime::now())),
-        turn: Turn::new(Instant::now()),
-        handshakes: Rc::default(),
-        workspaces: RefCell::default(),
-        process,
-    });
-    worker.sessions.run_on(&worker.current());
-    worker.sessions.show();
-    tokio::task::spawn_local(sweep(Rc::downgrade(&worker)));
-    let process = Arc::clone(&worker.process);
-    let attending = idle_clients::attend(Rc::downgrade(&worker), process, number);
-    let attending = tokio::task::spawn_local(attending);
-    let process = Arc::clone(&worker.process);
-    let relieving = tokio::task::spawn_local(overload::attend(Rc::downgrade(&worker), process));
-    loop {
-        tokio::select! {
-            biased;
-            mail = mailbox.recv() => match mail {
-                Some(mail) => worker.take(mail),
-                None => break,
-            },
-            _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => break,
-        }
-    }
-    drain(&worker, &mailbox, &mut stage).await;
-    cut_off(&worker).await;
-    mailbox.shut();
-    worker.current().flush_logs();
-    // These tasks wait for calls that no longer concern this worker.
-    attending.abort();
-    relieving.abort();
-}
-
-/// Serves connections that were accepted before the listeners closed; ends when nothing runs any
-/// more or the deadline has passed.
-async fn drain<N: Net>(
-    worker: &Rc<Worker<N>>,
-    mailbox: &Mailbox<N>,
-    stage: &mut watch::Receiver<Stage>,
-) {
-    let (deadline, grace) = match *stage.borrow() {
-        Stage::Draining { deadline, idle_until } => (deadline, idle_until),
-        Stage::Running | Stage::Stopped => return,
-    };
-    loop {
-        for mail in mailbox.take_all() {
-            worker.take(mail);
-        }
-        let now = Instant::now();
-        let open = worker.load.open.load(Ordering::Relaxed);
-        let busy = worker.load.busy.load(Ordering::Relaxed);
-        if open == 0 || now >= deadline || (busy == 0 && now >= grace) {
-            return;
-        }
-        tokio::select! {
-            biased;
-            _ = stage.wait_for(|stage| matches!(stage, Stage::Stopped)) => return,
-            Some(mail) = mailbox.recv() => worker.take(mail),
-            () = sleep_until((now + Duration::from_millis(10)).min(deadline).into()) => {}
-        }
-    }
-}
-
-/// Ends what is still open: clients without a response get one, every exchange is logged with its
-/// cause, and idle connections are closed properly.
-async fn cut_off<N: Net>(worker: &Worker<N>) {
-    let running = worker.load.busy.load(Ordering::Relaxed);
-    worker.process.cut_off.fetch_add(running, Ordering::Relaxed);
-    worker.cut.set(true);
-    worker.call();
-    let deadline = Instant::now() + CUT_PATIENCE;
-    while worker.load.open.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
-        sleep(Duration::from_millis(1)).await;
-    }
-}
-
-async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
-    let mut seen = 0;
-    loop {
-        let due = Instant::now() + IDLE_SWEEP;
-        sleep_until(due.into()).await;
-        let now = Instant::now();
-        let Some(worker) = worker.upgrade() else { return };
-        let lag = now.saturating_duration_since(due);
-        worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
-        worker.idle.sweep(&worker.current().snapshot.pools, now);
-        let given_up = worker.process.idle_given_up.load(Ordering::Relaxed);
-        if std::mem::replace(&mut seen, given_up) != given_up {
-            // An exchange on another worker needs the descriptors.
-            worker.idle.close_half(&worker.current().snapshot.pools);
-        }
-        worker.process.memory.look();
-        worker.leaving.borrow_mut().retain(Seat::is_needed);
-    }
-}
-
 impl<N: Net> Worker<N> {
-    fn take(self: &Rc<Self>, mail: Mail<N>) {
-        match mail {
-            Mail::Connection(handoff) => connection::spawn(self, handoff),
-            Mail::Snapshot(snapshot, adopted) => {
-                self.adopt(snapshot);
-                // The receiver is gone if the reload was abandoned.
-                let _ = adopted.send(());
-            }
-            Mail::Part(to, left) => self.let_part(to, left),
-            Mail::Sessions(asked) => {
-                // The receiver may be gone.
-                let _ = asked.send(self.sessions.view(self.number, Instant::now()));
-            }
-            Mail::Work(work) => work(),
+    /// Creates worker number `number`, which runs on the process's current snapshot. `seed` is that
+    /// of its random choices.
+    pub(crate) fn new(
+        number: usize,
+        net: N,
+        process: Arc<Process>,
+        load: Arc<WorkerLoad>,
+        seed: u64,
+    ) -> Self {
+        let snapshot = process.snapshot();
+        Self {
+            number,
+            net,
+            sessions: Sessions::new(Arc::clone(&load), Arc::clone(&process), number),
+            pressure: Cell::default(),
+            load,
+            buffers: Buffers::default(),
+            idle_clients: IdleClients::default(),
+            residents: Residents::default(),
+            idle: IdleConnections::new(OfWorker { number, of: process.loads.len() }),
+            generation: Cell::new(snapshot.generation),
+            leaving: RefCell::default(),
+            current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),
+            date: RefCell::default(),
+            clock: RefCell::new(Clock::new()),
+            request_ids: RefCell::new(RequestIdSource::new(seed)),
+            random: RefCell::new(fastrand::Rng::with_seed(seed)),
+            cut: Cell::new(false),
+            parting: Cell::new(false),
+            departures: RefCell::default(),
+            calls: Notify::new(),
+            called: Cell::new(0),
+            wall: Cell::new((Instant::now(), SystemTime::now())),
+            turn: Turn::new(Instant::now()),
+            handshakes: Rc::default(),
+            workspaces: RefCell::default(),
+            process,
         }
     }
 
-    fn adopt(&self, snapshot: Arc<Snapshot>) {
+    /// Runs new exchanges on a snapshot.
+    pub(crate) fn adopt(&self, snapshot: Arc<Snapshot>) {
         self.generation.set(snapshot.generation);
         let before = self.current();
         let next = Generation::new(snapshot, &self.process.numbers, Some(&before));
@@ -443,29 +229,31 @@ impl<N: Net> Worker<N> {
         self.parting.get()
     }
 
-    fn let_part(self: &Rc<Self>, to: Option<Departures<N>>, left: oneshot::Sender<()>) {
+    /// Makes plain connections leave to this channel; with `None` they stay.
+    pub(crate) fn let_part(&self, to: Option<Departures<N>>) {
         self.parting.set(to.is_some());
         *self.departures.borrow_mut() = to;
         self.call();
-        // This task runs after all tasks that were just woken.
-        tokio::task::spawn_local(async move {
-            let _ = left.send(());
-        });
     }
 
-    /// Sends a connection to the channel for leaving connections; takes it back if there is none
-    /// any more.
-    pub(crate) fn depart(self: &Rc<Self>, parting: Parting<N>) {
-        let departures = self.departures.borrow();
-        let kept = match &*departures {
+    /// Sends a connection to the channel for leaving connections; returns it if there is none any
+    /// more.
+    pub(crate) fn depart(&self, parting: Parting<N>) -> Option<Parting<N>> {
+        match &*self.departures.borrow() {
             Some(departures) => departures.send(parting).err().map(|kept| kept.0),
             None => Some(parting),
-        };
-        drop(departures);
-        if let Some(mut parting) = kept {
-            parting.moved.stays = true;
-            self.take(parting.returned().1);
         }
+    }
+
+    /// Makes all open connections end now.
+    pub(crate) fn cut(&self) {
+        self.cut.set(true);
+        self.call();
+    }
+
+    /// Forgets removed listeners that have no connections any more.
+    pub(crate) fn forget_left_listeners(&self) {
+        self.leaving.borrow_mut().retain(Seat::is_needed);
     }
 
     /// Wakes all connections: [`Worker::is_cut`], [`Worker::is_parting`] or the measures against a

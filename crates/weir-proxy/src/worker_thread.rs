@@ -16,12 +16,13 @@ use tokio::time::sleep;
 
 use crate::descriptors;
 use crate::limits::HEARTBEAT;
+use crate::load::WorkerLoad;
 use crate::os_net::OsNet;
 use crate::sandbox;
 use crate::sessions::tell_lost;
 use crate::start::{DataPlane, panic_text};
 use crate::watchdog::stack::this_thread;
-use crate::worker::{self, WorkerLoad, WorkerParts};
+use crate::worker_loop::{self, WorkerParts};
 
 /// A worker that panics `OFTEN` times in a row within this time of its start is not started again.
 const SOON: Duration = Duration::from_secs(1);
@@ -91,13 +92,13 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     let _ended = Ended { process: parts.process.clone(), load: load.clone(), number: parts.number };
     runtime.block_on(async {
         tokio::task::spawn_local(beat(Arc::downgrade(&load)));
-        worker::run(parts).await;
+        worker_loop::run(parts).await;
     });
 }
 
 /// Counts and records the exchanges and connections that end with a worker that panics.
 struct Ended {
-    process: Arc<crate::shared::Process>,
+    process: Arc<crate::process::Process>,
     load: Arc<WorkerLoad>,
     number: usize,
 }

@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use weir_proxy::bind::BoundAddress;
 use weir_proxy::bind::bind;
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
-use weir_proxy::shared::{BoundAddress, Process};
+use weir_proxy::process::Process;
 use weir_proxy::start::start;
 use weir_stats::{Message, log_channel};
 

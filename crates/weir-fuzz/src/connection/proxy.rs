@@ -12,9 +12,10 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::mail::Mail;
 use weir_proxy::net::PeerAddress;
-use weir_proxy::shared::{Process, Stage};
-use weir_proxy::worker::{self, Mail, WorkerParts};
+use weir_proxy::process::{Process, Stage};
+use weir_proxy::worker_loop::{self, WorkerParts};
 use weir_simnet::memory::{simulated, simulation};
 use weir_simnet::{Side, SimNet};
 use weir_stats::{LogReceiver, Message, log_channel};
@@ -73,7 +74,7 @@ impl Proxy {
             stages.push(sender);
             receiver
         };
-        let worker = spawn_local(worker::run(WorkerParts {
+        let worker = spawn_local(worker_loop::run(WorkerParts {
             number: 0,
             net: net.clone(),
             process: process.clone(),

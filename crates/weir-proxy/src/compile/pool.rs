@@ -15,7 +15,6 @@ use weir_config::model::names::service_domain;
 use weir_config::model::{self, EndpointAddress, SrvName};
 
 use super::Compiler;
-use super::source::Source;
 use crate::affinity::Affinity;
 use crate::connect_trouble::ConnectTrouble;
 use crate::idle_count::IdleCount;
@@ -24,14 +23,15 @@ use crate::net::PeerAddress;
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
 use crate::retry::RetryPolicy;
+use crate::source::Source;
 use crate::tls::{ClientSettings, ClientTls, PemFile, server_name};
 use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 
 /// The succession of one pool to another.
-pub(super) struct Change {
-    pub(super) before: Arc<Balancer>,
-    pub(super) after: Arc<UpstreamPool>,
-    pub(super) orders: Vec<AdminState>,
+pub(crate) struct Change {
+    pub(crate) before: Arc<Balancer>,
+    pub(crate) after: Arc<UpstreamPool>,
+    pub(crate) orders: Vec<Order>,
 }
 
 /// Tells whether the TLS settings towards endpoints are the same as before, so that connections can

@@ -14,12 +14,8 @@ use weir_config::model;
 use super::Limiter;
 use super::counts::{LimitCounts, Limited};
 use super::table::TableKey;
-use crate::connection::{Connection, Scope};
-use crate::exchange::{Facts, Workspace};
 use crate::instant::Instant;
-use crate::net::Net;
-use crate::pool_key::{self, PoolKey};
-use crate::route::CompiledRoute;
+use crate::pool_key::PoolKey;
 
 /// The time by which a body may be ahead of its rate; it is sent in pieces of about this duration.
 const AHEAD_NS: u64 = 50_000_000;
@@ -77,44 +73,50 @@ impl Bandwidth {
             limiter: Arc::clone(limiter),
         }))
     }
-}
 
-/// The throttle of a body, from the route's limit or else the listener's.
-pub(crate) fn throttle<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &mut Workspace,
-    (facts, route): (&Facts, &CompiledRoute),
-    toward: Toward,
-) -> Option<Box<Throttle>> {
-    // A route's limit replaces that of its listener.
-    let limit = route.bandwidth.as_ref().or(scope.listener.bandwidth.as_ref())?;
-    let way = match toward {
-        Toward::Client => limit.down.clone(),
-        Toward::Endpoint => limit.up.clone(),
-    }?;
-    let mut shared = None;
-    let mut text = std::mem::take(&mut work.key);
-    if let Some(key) = &limit.key {
-        pool_key::fill(scope, connection, work, (facts, route), (key, &mut text));
-        shared = Some(limit.limiter.table.key(way.number, &text));
+    fn way(&self, toward: Toward) -> Option<&Way> {
+        match toward {
+            Toward::Client => self.down.as_ref(),
+            Toward::Endpoint => self.up.as_ref(),
+        }
     }
-    let unlimited = limit.key.is_some() && text.is_empty();
-    work.key = text;
-    (!unlimited).then(|| {
-        Box::new(Throttle {
-            bucket: match shared {
-                Some(key) => Bucket::Shared(Arc::clone(&limit.limiter), key),
-                None => Bucket::Own(0),
-            },
+
+    /// Tells whether it bounds bodies in this direction.
+    pub(crate) fn bounds(&self, toward: Toward) -> bool {
+        self.way(toward).is_some()
+    }
+
+    /// The key by which bodies share the rate; `None` if each has a rate of its own.
+    pub(crate) fn key(&self) -> Option<&PoolKey> {
+        self.key.as_ref()
+    }
+
+    /// The throttle of a body whose key has this text; `None` if it is not limited. `epoch` is the
+    /// start of the table's clock.
+    pub(crate) fn throttle(
+        &self,
+        toward: Toward,
+        text: &[u8],
+        epoch: Instant,
+    ) -> Option<Box<Throttle>> {
+        let way = self.way(toward)?.clone();
+        let bucket = match &self.key {
+            Some(_) if text.is_empty() => return None,
+            Some(_) => {
+                Bucket::Shared(Arc::clone(&self.limiter), self.limiter.table.key(way.number, text))
+            }
+            None => Bucket::Own(0),
+        };
+        Some(Box::new(Throttle {
+            bucket,
             way,
-            epoch: scope.worker.process.epoch,
-            free: limit.after,
+            epoch,
+            free: self.after,
             allowed: 0,
             granted: 0,
             sleep: None,
-        })
-    })
+        }))
+    }
 }
 
 /// Keeps a body at its rate.

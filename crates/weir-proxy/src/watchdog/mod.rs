@@ -29,10 +29,10 @@ use std::time::Duration;
 use crate::accept::least_loaded;
 use crate::descriptors;
 use crate::limits::{HEARTBEAT, LATE_TICKS, QUEUE_AUDIT, STACK_TICKS};
+use crate::mail::Mail;
+use crate::process::Process;
 use crate::sessions::tell_lost;
-use crate::shared::Process;
 use crate::start::DataPlane;
-use crate::worker::Mail;
 use stack::Stopped;
 
 /// The stack size of the threads, which resolve names of functions.

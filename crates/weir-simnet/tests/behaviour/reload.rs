@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_balance::Health;
-use weir_proxy::shared::Snapshot;
+use weir_proxy::snapshot::Snapshot;
 
 use crate::origin::Origin;
 use crate::peer::Peer;

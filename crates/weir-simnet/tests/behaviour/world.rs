@@ -20,10 +20,12 @@ use weir_config::model::{AccessLog, Config, ListenAddress, LogFormat, LogTarget,
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::gate::Gate;
+use weir_proxy::mail::Mail;
 use weir_proxy::net::{Net, PeerAddress};
-use weir_proxy::shared::{Process, Snapshot, Stage};
+use weir_proxy::process::{Process, Stage};
+use weir_proxy::snapshot::Snapshot;
 use weir_proxy::upstream::UpstreamPool;
-use weir_proxy::worker::{self, Mail, WorkerParts};
+use weir_proxy::worker_loop::{self, WorkerParts};
 use weir_simnet::{Faults, Side, SimListener, SimNet, SimStream, Ticket};
 use weir_stats::{LogReceiver, LogSink, Message as LogMessage, log_channel};
 
@@ -445,7 +447,7 @@ fn start_workers(
         let parts = WorkerParts { number, net, process, mailbox: mailbox.into(), seed, stage };
         // A `LocalSet` of its own, as a worker's thread has: tasks that still run when the worker
         // ends are dropped with it.
-        spawn_local(async move { LocalSet::new().run_until(worker::run(parts)).await })
+        spawn_local(async move { LocalSet::new().run_until(worker_loop::run(parts)).await })
     });
     (workers.collect(), mailboxes.into())
 }

@@ -24,8 +24,10 @@ use weir_config::model::{
 };
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
-use weir_proxy::shared::{Process, Snapshot, Stage};
-use weir_proxy::worker::{self, Mail, WorkerParts};
+use weir_proxy::mail::Mail;
+use weir_proxy::process::{Process, Stage};
+use weir_proxy::snapshot::Snapshot;
+use weir_proxy::worker_loop::{self, WorkerParts};
 use weir_simnet::memory::simulated;
 use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
@@ -131,7 +133,7 @@ pub(crate) fn launch_with(
     for (number, mailbox) in receivers.into_iter().enumerate() {
         let (process, stage) = (process.clone(), stage());
         let seed = site.seed.wrapping_mul(31).wrapping_add(number as u64);
-        spawn_local(worker::run(WorkerParts {
+        spawn_local(worker_loop::run(WorkerParts {
             number,
             net: site.net.clone(),
             process,

@@ -10,9 +10,9 @@ use fastrand::Rng;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::sleep;
-use weir_proxy::moving::{Departures, Parting};
-use weir_proxy::shared::Process;
-use weir_proxy::worker::Mail;
+use weir_proxy::handoff::{Departures, Parting};
+use weir_proxy::mail::Mail;
+use weir_proxy::process::Process;
 use weir_simnet::SimNet;
 
 use super::queue_watch::QueueWatch;
@@ -72,8 +72,8 @@ async fn return_all(mailboxes: &Mailboxes, left: &mut mpsc::UnboundedReceiver<Pa
     for parting in all {
         MOVED.fetch_add(1, Ordering::Relaxed);
         WAITED.fetch_add(usize::from(parting.seniority().is_some()), Ordering::Relaxed);
-        let (worker, mail, arrived) = parting.returned();
-        if mailboxes[worker].send(mail).is_ok()
+        let (worker, handoff, arrived) = parting.returned();
+        if mailboxes[worker].send(Mail::Connection(handoff)).is_ok()
             && let Some(arrived) = arrived
         {
             let _ = arrived.await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 use weir_balance::Waiting;
-use weir_proxy::shared::Process;
+use weir_proxy::process::Process;
 
 /// The number of pairs of waiting requests whose order was compared, over all runs of this process.
 pub(crate) static COMPARED: AtomicUsize = AtomicUsize::new(0);

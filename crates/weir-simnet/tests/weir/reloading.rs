@@ -12,8 +12,8 @@ use tokio::task::spawn_local;
 use tokio::time::sleep;
 use weir_config::Config;
 use weir_proxy::compile::{Surroundings, compile};
-use weir_proxy::shared::Process;
-use weir_proxy::worker::Mail;
+use weir_proxy::mail::Mail;
+use weir_proxy::process::Process;
 use weir_simnet::SimNet;
 use weir_stats::LogSink;
 

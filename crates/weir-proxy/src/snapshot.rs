@@ -1,184 +1,27 @@
-//! The state that all workers share: the process, whose counters and caps live as long as it does,
-//! and the snapshot, one compiled configuration that is replaced as a whole. Both only hold state;
-//! `compile.rs` makes snapshots, workers run on them.
+//! One compiled configuration, which is replaced as a whole. It only holds state: `compile.rs`
+//! makes it, and workers run on it.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use tokio::sync::mpsc;
-use weir_config::model;
+use weir_config::{Config, model};
 use weir_files::Root;
-use weir_stats::metrics::Numbers;
-use weir_stats::{Line, LogSink};
+use weir_stats::numbers::Numbers;
+use weir_stats::{Line, LogSink, Variable};
 
-use crate::capture::Captures;
-use crate::client_shares::ClientHasher;
-use crate::compile::ListenerModel;
-use crate::compile::source::Source;
 use crate::endpoint_number::EndpointNumbers;
-use crate::gate::{Gate, Room};
-use crate::idle_clients::IdleSignals;
-use crate::incidents::Incidents;
-use crate::instant::Instant;
+use crate::gate::Gate;
 use crate::limiting::Limiter;
 use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::client::ClientLimit;
 use crate::limiting::rate::RateLimit;
-use crate::limits::STOP_IDLE_GRACE;
-use crate::notice::{Notice, Noticed, Notices};
-use crate::overload::MemoryBudget;
 use crate::route::Router;
 use crate::series::SnapshotSeries;
+use crate::source::Source;
 use crate::tls::Tickets;
 use crate::upstream::UpstreamPool;
-use crate::worker::WorkerLoad;
-
-/// The stage of the process's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Serving.
-    Running,
-    /// Accepting no new connections, finishing running exchanges.
-    Draining {
-        /// The time at which running exchanges are cut off.
-        deadline: Instant,
-        /// The time until which connections without a running request are kept.
-        idle_until: Instant,
-    },
-    /// Ending now.
-    Stopped,
-}
-
-impl Stage {
-    /// Starts a graceful stop now.
-    pub fn draining(patience: Duration) -> Self {
-        let now = Instant::now();
-        let deadline = now + patience;
-        Self::Draining { deadline, idle_until: deadline.min(now + STOP_IDLE_GRACE) }
-    }
-}
-
-/// The state that lives as long as the process, across configurations.
-pub struct Process {
-    current: ArcSwap<Snapshot>,
-    /// One per worker.
-    pub loads: Vec<Arc<WorkerLoad>>,
-    /// Room for client connections over all listeners.
-    pub connections: Arc<Room>,
-    /// The signals between threads about idle client connections.
-    pub idle_clients: IdleSignals,
-    /// Maps clients to the buckets of their counts.
-    pub(crate) client_hasher: ClientHasher,
-    /// The number of connections that were closed on arrival, because their clients already had a
-    /// large part of the cap.
-    pub refused_at_cap: AtomicU64,
-    /// The number of requests and handshakes of such clients that were ended in favour of other
-    /// clients.
-    pub given_up_at_cap: AtomicU64,
-    /// The memory budget.
-    pub memory: MemoryBudget,
-    /// The workers' notices about pools and endpoints for the operator.
-    pub notices: Notices,
-    /// The counters of all exchanges.
-    pub numbers: Arc<Numbers>,
-    /// The latest malformed messages.
-    pub captures: Captures,
-    /// The start of the balancers' clock.
-    pub epoch: Instant,
-    /// The watchdog's settings and counts.
-    pub incidents: Incidents,
-    /// The number of exchanges that were running when their worker ended.
-    pub cut_off: AtomicUsize,
-    /// The number of connects to endpoints that failed for lack of descriptors, ports or memory.
-    pub shortages: AtomicU64,
-    /// The number of times that a worker was so short of descriptors or memory that all workers
-    /// have to close idle connections to endpoints.
-    pub(crate) idle_given_up: AtomicU64,
-    /// Set when the process begins to stop: responses from then on close their connections.
-    pub stopping: AtomicBool,
-}
-
-impl Process {
-    /// Creates a process with `workers` workers and at most `connection_cap` client connections
-    /// that starts with `snapshot`; also returns the receiver of its workers' notices.
-    pub fn new(
-        snapshot: Arc<Snapshot>,
-        workers: usize,
-        connection_cap: usize,
-    ) -> (Arc<Self>, mpsc::Receiver<Notice>) {
-        let (notices, heard) = Notices::new();
-        let numbers = Numbers::new(workers);
-        snapshot.series(&numbers);
-        let process = Self {
-            numbers,
-            current: ArcSwap::new(snapshot),
-            loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
-            connections: Arc::new(Room::new(connection_cap)),
-            idle_clients: IdleSignals::new(workers),
-            client_hasher: ClientHasher::default(),
-            refused_at_cap: AtomicU64::new(0),
-            given_up_at_cap: AtomicU64::new(0),
-            memory: MemoryBudget::default(),
-            notices,
-            captures: Captures::default(),
-            epoch: Instant::now(),
-            incidents: Incidents::default(),
-            cut_off: AtomicUsize::new(0),
-            shortages: AtomicU64::new(0),
-            idle_given_up: AtomicU64::new(0),
-            stopping: AtomicBool::new(false),
-        };
-        (Arc::new(process), heard)
-    }
-
-    /// The configuration that new exchanges run on. A worker that has not adopted it yet runs on
-    /// the previous one for a moment longer.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.current.load_full()
-    }
-
-    pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {
-        snapshot.series(&self.numbers);
-        self.current.store(snapshot);
-    }
-
-    /// The number of open client connections.
-    pub fn open_connections(&self) -> usize {
-        self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Audits the queues of all pools: a request that waits although a place is free for it is
-    /// served now, and the operator is notified. It is to be called about once a second.
-    pub fn watch_queues(&self) {
-        let now_us = self.balance_clock(Instant::now());
-        for pool in &self.snapshot().pools {
-            let found = pool.balancer.audit(now_us);
-            if found > 0 {
-                self.notices
-                    .tell(Notice { pool: Arc::clone(pool), what: Noticed::LawBroken { found } });
-            }
-        }
-    }
-
-    /// Converts an instant to the balancers' clock, in microseconds since the process started.
-    pub fn balance_clock(&self, now: impl Into<Instant>) -> u64 {
-        now.into().micros_since(self.epoch)
-    }
-
-    /// Converts an instant to the clock of limits, in nanoseconds since the process started.
-    pub fn limit_clock(&self, now: impl Into<Instant>) -> u64 {
-        now.into().nanos_since(self.epoch)
-    }
-
-    /// Converts a time of the balancers' clock to an instant.
-    pub fn instant(&self, at_us: u64) -> Instant {
-        self.epoch + Duration::from_micros(at_us)
-    }
-}
 
 /// One compiled configuration. It never changes; its live state (places, health, counters) is
 /// behind the `Arc`s that its successor takes over.
@@ -351,11 +194,32 @@ impl Listener {
     }
 }
 
-/// The actual address of a bound listening socket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BoundAddress {
-    /// TCP.
-    Socket(SocketAddr),
-    /// Unix.
-    Unix(std::path::PathBuf),
+/// All parts of a configuration that a listener depends on.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ListenerModel {
+    listener: model::Listener,
+    /// The pools' names, by the number that routes use for a pool.
+    pools: Vec<String>,
+    logs: Vec<model::AccessLog>,
+    keys_of_local_addresses: bool,
+    /// The client limit of the whole configuration.
+    client_limit: Option<model::ClientLimit>,
+}
+
+impl ListenerModel {
+    fn new(listener: &model::Listener, config: &Config) -> Self {
+        Self {
+            listener: listener.clone(),
+            pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            logs: config.logs.clone(),
+            keys_of_local_addresses: keys_of_local_addresses(config),
+            client_limit: config.client_limit.clone(),
+        }
+    }
+}
+
+/// Tells whether a pool hashes the local address of client connections.
+pub(crate) fn keys_of_local_addresses(config: &Config) -> bool {
+    let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
+    keys.any(|key| key.variables().any(Variable::is_local_address))
 }

@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::ReadFile;
-
 /// A model with the files that were read for it.
 #[derive(Debug)]
 pub(crate) struct Source<M> {
@@ -108,3 +106,6 @@ fn hash_of(bytes: &[u8]) -> u64 {
     bytes.hash(&mut hasher);
     hasher.finish()
 }
+
+/// Reads a file that the configuration names.
+pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;

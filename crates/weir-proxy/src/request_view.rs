@@ -1,0 +1,33 @@
+//! A request as rules, limits and header templates look at it. It parses nothing.
+
+use std::net::IpAddr;
+
+use weir_stats::Headers;
+use weir_wire::RequestHead;
+
+/// A request as routing and variables use it.
+#[derive(Clone, Copy)]
+pub struct RequestView<'a> {
+    /// The parsed head.
+    pub head: &'a RequestHead,
+    /// The bytes that its spans refer to.
+    pub bytes: &'a [u8],
+    /// The client's address behind trusted hops; `None` on a Unix socket.
+    pub client: Option<IpAddr>,
+}
+
+impl Headers for RequestView<'_> {
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.head.header(self.bytes, name)
+    }
+}
+
+/// A host without its port and its trailing dot; an IPv6 literal keeps its brackets.
+pub fn bare_host(host: &[u8]) -> &[u8] {
+    let end = match host.first() {
+        Some(b'[') => memchr::memchr(b']', host).map_or(host.len(), |at| at + 1),
+        _ => memchr::memchr(b':', host).unwrap_or(host.len()),
+    };
+    let name = host.get(..end).unwrap_or(host);
+    name.strip_suffix(b".").unwrap_or(name)
+}
