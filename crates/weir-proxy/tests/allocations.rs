@@ -194,7 +194,7 @@ fn what_a_connection_allocates_is_seen() {
         exchange(&mut client, &mut buffer);
     });
     drop(running);
-    let of_its_task = made.iter().any(|made| place(made).starts_with("./src/connection.rs"));
+    let of_its_task = made.iter().any(|made| place(made).starts_with("./src/connection/mod.rs"));
     assert!(of_its_task, "{} allocations were seen", made.len());
 }
 

@@ -14,8 +14,8 @@ use weir_config::model;
 use super::Limiter;
 use super::counts::{LimitCounts, Limited};
 use super::table::TableKey;
-use crate::instant::Instant;
-use crate::pool_key::PoolKey;
+use crate::http::pool_key::PoolKey;
+use crate::time::instant::Instant;
 
 /// The time by which a body may be ahead of its rate; it is sent in pieces of about this duration.
 const AHEAD_NS: u64 = 50_000_000;

@@ -5,17 +5,22 @@
 
 pub mod bandwidth;
 pub mod client;
+pub(crate) mod client_shares;
 pub mod counts;
+pub mod gate;
+pub mod idle_board;
 pub mod pool;
 pub mod rate;
+pub mod room;
 pub mod table;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use weir_stats::Cause;
+
 use counts::{LimitCounts, LimitKey};
 use table::LimitTable;
-use weir_stats::Cause;
 
 /// The state that limits of all configurations share.
 #[derive(Debug)]

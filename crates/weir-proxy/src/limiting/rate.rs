@@ -9,7 +9,7 @@ use super::client::{rate_of, told};
 use super::counts::{LimitCounts, Limited};
 use super::table::{Rate, Taken};
 use super::{Limiter, Refused, Told, seconds};
-use crate::pool_key::PoolKey;
+use crate::http::pool_key::PoolKey;
 
 /// Twice the most bytes that are shown of a key that may be a secret; of a shorter key, half is
 /// shown.

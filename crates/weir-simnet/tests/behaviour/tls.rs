@@ -1,5 +1,5 @@
 //! TLS handshakes with unusual `ClientHello` messages. Successful handshakes are tested in
-//! `weir-proxy/src/tls` and in e2e `tls.rs`.
+//! `weir-proxy/src/net/tls` and in e2e `tls.rs`.
 
 use std::time::Duration;
 

@@ -1,0 +1,520 @@
+//! The life of one client connection: TLS handshake, waiting for requests, one exchange after the
+//! other, the end. `exchange.rs` handles the requests.
+//!
+//! ```text
+//!  handshake ─▶ cold ──first byte──▶ hot: exchange ─▶ wait ─▶ exchange …
+//!                ▲                        │ nothing for HOT_LINGER
+//!                └────────────────────────┘
+//! ```
+//! A cold connection holds a task, a socket and no buffer; the hot part has an allocation of its
+//! own.
+
+pub mod moving;
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::task::yield_now;
+use weir_stats::Micros;
+use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
+
+use crate::exchange;
+use crate::exchange::client_connection::Connection;
+use crate::exchange::outcome::Next;
+use crate::exchange::scope::{Scope, ScopeParts};
+use crate::limiting::gate::Gate;
+use crate::limiting::idle_board::Idle;
+use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
+use crate::net::buffers::poll_read_into;
+use crate::net::input::Input;
+use crate::net::transport::Transport;
+use crate::net::{Net, PeerAddress, tls};
+use crate::snapshot::Listener;
+use crate::time::alarm::{Alarm, before};
+use crate::time::instant::Instant;
+use crate::time::turns::{ByteTurn, end_turn};
+use crate::time::work_time::Share;
+use crate::worker::Worker;
+use crate::worker::handoff::Handoff;
+use crate::worker::idle_clients::IdlePlace;
+use crate::worker::load::{Kept, WorkerLoad};
+use crate::worker::moved::Begun;
+use crate::worker::overload::Pressure;
+use crate::worker::residents::ResidentKey;
+use crate::worker::workspace::Workspace;
+
+/// Starts serving a connection on this worker.
+pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
+    tokio::task::spawn_local(serve(worker.clone(), Box::new(handoff)));
+}
+
+/// Serves a connection as a task. The handoff has an allocation of its own, because the future
+/// reserves room for its arguments as long as it lives, and twice.
+async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
+    // Renewed and polled once after each call to the worker's connections, so that the next call
+    // wakes this task, which then checks the flags that the call announces.
+    let mut call = std::pin::pin!(worker.next_call());
+    let mut called = None;
+    let client = handoff.place.client;
+    let resident = client.map(|client| worker.residents.enter(client, &handoff.place.gate));
+    let resident = resident.as_ref().map(|place| place.key);
+    let begin = Box::pin(begin(&worker, *handoff, resident));
+    let mut life = std::pin::pin!(live(&worker, begin));
+    std::future::poll_fn(|context| {
+        if let Some(resident) = resident {
+            if called.is_none() {
+                worker.residents.set_waker(resident, context.waker());
+            } else if worker.residents.is_given_up(resident) {
+                return Poll::Ready(());
+            }
+        }
+        if called != Some(worker.called()) {
+            called = Some(worker.called());
+            call.set(worker.next_call());
+            let _ = call.as_mut().poll(context);
+        }
+        worker.turn.begin_task();
+        take_turn(life.as_mut(), context)
+    })
+    .await;
+}
+
+/// Polls a connection's future once. It is a function by itself, so that its instructions can be
+/// counted by its name (`longest_poll.rs` of the simulation's tests).
+#[inline(never)]
+fn take_turn<F: Future>(life: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+    life.poll(context)
+}
+
+/// Serves a connection from its beginning to its end. Parts that are not needed all the time have
+/// allocations of their own: there are many idle connections, and each one keeps this future.
+async fn live<N: Net>(
+    worker: &Rc<Worker<N>>,
+    begin: Pin<Box<impl Future<Output = Option<(Connection<N>, Kept, Hot)>>>>,
+) {
+    let Some((mut connection, place, mut hot)) = begin.await else { return };
+    while let Hot::Idle = hot {
+        let deadline = connection.deadline(worker, &place.gate);
+        hot = match connection.wait_cold(worker, &place.gate, deadline).await {
+            Cold::Woken(bytes, first_byte) => {
+                Box::pin(connection.serve_hot(worker, &place.gate, bytes, first_byte)).await
+            }
+            Cold::Ended => Hot::Ended,
+            Cold::GivenUp(why) => {
+                if let Some(seat) = worker.seat(&place.gate)
+                    && let Some(counts) = seat.counts()
+                {
+                    counts.listener.given_up_idle(worker.number, why);
+                }
+                Hot::Ended
+            }
+            Cold::Parting => Hot::Parting(None),
+        };
+    }
+    match hot {
+        Hot::Parting(begun) => {
+            if let Some(place) = place.take()
+                && let Some(stays) = connection.part(worker, place, begun)
+            {
+                spawn(worker, stays);
+            }
+        }
+        Hot::Idle | Hot::Ended => connection.say_goodbye(),
+    }
+}
+
+/// Opens a connection, or continues the exchange that another process began on it.
+async fn begin<N: Net>(
+    worker: &Rc<Worker<N>>,
+    handoff: Handoff<N>,
+    resident: Option<ResidentKey>,
+) -> Option<(Connection<N>, Kept, Hot)> {
+    let Handoff { accepted, peer, place, moved } = handoff;
+    let place = Kept::new(place);
+    let stream = worker.net.adopt(accepted).ok()?;
+    let (mut connection, begun) = match moved {
+        Some(moved) => Connection::of_moved(stream, *moved),
+        None => (open(worker, &place.gate, stream, (peer, resident)).await?, None),
+    };
+    connection.resident = resident;
+    let hot = match begun {
+        Some(begun) => Box::pin(connection.go_on(worker, &place.gate, *begun)).await,
+        None => Hot::Idle,
+    };
+    Some((connection, place, hot))
+}
+
+/// Completes the TLS handshake if the listener uses TLS.
+async fn open<N: Net>(
+    worker: &Rc<Worker<N>>,
+    gate: &Arc<Gate>,
+    stream: N::Stream,
+    (peer, resident): (PeerAddress, Option<ResidentKey>),
+) -> Option<Connection<N>> {
+    let began = Instant::now();
+    let between = |since| {
+        resident.inspect(|resident| worker.residents.set_between(*resident, since));
+    };
+    let peer = match peer {
+        PeerAddress::Socket(address) => Some(address),
+        PeerAddress::Unix(_) => None,
+    };
+    let mut alarm = Alarm::default();
+    let (listener, counts) = {
+        let seat = worker.seat(gate)?;
+        (Arc::clone(&seat.listener), Arc::clone(&seat.counts()?.listener))
+    };
+    counts.accepted(worker.number);
+    let client = match &listener.tls {
+        None => Transport::Plain(stream),
+        Some(config) => {
+            if !may_shake_hands(worker, &listener, peer.map(|peer| peer.ip()), began) {
+                return None;
+            }
+            between(Some(began));
+            let handshake = Box::pin(tls::accept(config, stream));
+            let handshake =
+                worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
+            let done = before(&mut alarm, began + listener.timeouts.handshake, handshake).await;
+            let Ok(Ok(mut stream)) = done else {
+                counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
+                return None;
+            };
+            between(None);
+            stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
+            Transport::Server(Box::new(stream))
+        }
+    };
+    let since = Instant::now();
+    let handshake = if listener.tls.is_some() { Micros::from(since - began) } else { Micros::ZERO };
+    let agreed = match &client {
+        Transport::Server(stream) => Some(Box::new(tls::facts(stream.get_ref().1).without_name())),
+        Transport::Plain(_) | Transport::Client(_) => None,
+    };
+    if let Some(agreed) = &agreed {
+        let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
+        counts.handshake(worker.number, kind, handshake);
+    }
+    let (waiting, stays) = (None, false);
+    Some(Connection {
+        client,
+        alarm,
+        peer,
+        handshake,
+        since,
+        began,
+        taken: began,
+        served: 0,
+        session: None,
+        resident,
+        agreed,
+        waiting,
+        stays,
+    })
+}
+
+/// Tells whether the client's limits permit this peer to begin a handshake now.
+fn may_shake_hands<N: Net>(
+    worker: &Worker<N>,
+    listener: &Listener,
+    peer: Option<IpAddr>,
+    now: Instant,
+) -> bool {
+    let mut limits = listener.client_limits.iter().filter(|limit| limit.bounds_handshakes());
+    let now_ns = worker.process.limit_clock(now);
+    let Some(peer) = peer.filter(|peer| !listener.trusts(*peer)) else { return true };
+    limits.all(|limit| limit.begin_handshake(peer, now_ns).is_ok())
+}
+
+/// Counts an exchange as running; the count is also corrected when the exchange ends by a panic or
+/// with its worker. Only its own worker writes the number, so no atomic read-modify-write is
+/// needed.
+struct Busy<'a>(&'a WorkerLoad);
+
+impl<'a> Busy<'a> {
+    fn new(load: &'a WorkerLoad) -> Self {
+        load.busy.store(load.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Self(load)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let busy = self.0.busy.load(Ordering::Relaxed);
+        self.0.busy.store(busy.saturating_sub(1), Ordering::Relaxed);
+    }
+}
+
+/// The reason why the hot part of a connection's life ended.
+enum Hot {
+    /// No byte arrived for a while.
+    Idle,
+    /// The connection ended.
+    Ended,
+    /// Another process is to continue the connection, with the bytes that were read of a request.
+    Parting(Option<Box<Begun>>),
+}
+
+/// The event that ended a wait without a buffer.
+enum Cold {
+    /// A request begins.
+    Woken(Vec<u8>, Instant),
+    /// The client closed the connection or stayed silent too long, or its listener was removed.
+    Ended,
+    /// The connection is closed to make room for others.
+    GivenUp(GivenUpIdle),
+    /// Another process is to continue the connection.
+    Parting,
+}
+
+/// The result of waiting for bytes.
+enum Arrival {
+    Bytes,
+    Closed,
+    Elapsed,
+    Parting,
+}
+
+impl<N: Net> Connection<N> {
+    /// The deadline for the beginning of the next request; `None` if the listener was removed.
+    fn deadline(&self, worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Instant> {
+        let seat = worker.seat(gate)?;
+        let timeouts = &seat.listener.timeouts;
+        Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
+    }
+
+    /// Waits without holding a buffer or a configuration. Without a deadline the listener is gone,
+    /// and the connection ends. While it waits, the connection may be closed to make room for
+    /// others; one that has not carried a request yet only after a grace period, unless its client
+    /// has more than its share of connections.
+    async fn wait_cold(
+        &mut self,
+        worker: &Worker<N>,
+        gate: &Arc<Gate>,
+        deadline: Option<Instant>,
+    ) -> Cold {
+        let Some(deadline) = deadline else { return Cold::Ended };
+        let since_us = worker.balance_clock(self.since);
+        let excess = worker.excess(gate, self.resident, since_us);
+        let about = Idle { since_us, served: self.served, excess };
+        let has_grace = self.served == 0 && excess == 0;
+        let mut grace = has_grace.then(|| deadline.min(self.since + SILENT_GRACE));
+        let mut idle = None;
+        std::future::poll_fn(|context| {
+            let mut buffer = worker.buffers.small();
+            let read = if worker.pressure.get() == Pressure::Refuse {
+                self.client.poll_closed(context).map(|()| Ok(0))
+            } else {
+                poll_read_into(&mut self.client, context, &mut buffer, usize::MAX)
+            };
+            match read {
+                Poll::Ready(Ok(read)) if read > 0 => {
+                    idle.take().into_iter().for_each(IdlePlace::stay);
+                    Poll::Ready(Cold::Woken(buffer, Instant::now()))
+                }
+                Poll::Ready(_) => {
+                    worker.buffers.give_back(buffer);
+                    Poll::Ready(Cold::Ended)
+                }
+                Poll::Pending => {
+                    worker.buffers.give_back(buffer);
+                    if worker.is_cut() {
+                        return Poll::Ready(Cold::Ended);
+                    }
+                    if worker.is_parting() && self.may_part() {
+                        return Poll::Ready(Cold::Parting);
+                    }
+                    if let Some(end) = grace {
+                        ready!(self.alarm.poll(context, end));
+                        grace = None;
+                    }
+                    let waker = context.waker();
+                    let idle = idle.get_or_insert_with(|| worker.list_idle(gate, about, waker));
+                    if let Some(why) = idle.given_up(waker) {
+                        return Poll::Ready(Cold::GivenUp(why));
+                    }
+                    self.alarm.poll(context, deadline).map(|()| Cold::Ended)
+                }
+            }
+        })
+        .await
+    }
+
+    /// Serves a request that was begun in another process, and those after it.
+    async fn go_on(&mut self, worker: &Rc<Worker<N>>, gate: &Arc<Gate>, begun: Begun) -> Hot {
+        let Begun { bytes, first_byte, waiting } = begun;
+        self.waiting = waiting;
+        let bytes = moving::buffer_of(worker, &bytes);
+        self.serve_hot(worker, gate, bytes, first_byte).await
+    }
+
+    /// Serves requests until none comes for a while.
+    async fn serve_hot(
+        &mut self,
+        worker: &Rc<Worker<N>>,
+        gate: &Arc<Gate>,
+        bytes: Vec<u8>,
+        first_byte: Instant,
+    ) -> Hot {
+        let mut work = worker.workspace();
+        work.input = Input::of(bytes);
+        let hot = self.serve_requests(worker, gate, &mut work, first_byte).await;
+        worker.give_back_workspace(work);
+        hot.unwrap_or(Hot::Ended)
+    }
+
+    /// Serves requests until the connection is idle or over; `None` when the listener was removed.
+    async fn serve_requests(
+        &mut self,
+        worker: &Rc<Worker<N>>,
+        gate: &Arc<Gate>,
+        work: &mut Workspace,
+        mut first_byte: Instant,
+    ) -> Option<Hot> {
+        let mut seat = worker.seat(gate)?;
+        let deadline = Cell::new(None);
+        let mut share = Share::Left;
+        loop {
+            if share == Share::UsedUp {
+                worker.note_yield(Yield::Requests);
+                yield_now().await;
+                worker.turn.resume_task(Instant::now());
+            }
+            // An exchange checks the configuration only here.
+            if seat.as_of != worker.generation() {
+                seat = worker.seat(gate)?;
+            }
+            let parts = ScopeParts::new(worker, &seat, &deadline, self)?;
+            let scope = Scope(&parts);
+            self.served += 1;
+            let busy = Busy::new(&scope.worker.load);
+            worker.process.memory.look();
+            let next = exchange::run(scope, self, work, first_byte).await;
+            drop(busy);
+            match next {
+                Next::KeepAlive => {}
+                Next::Close => return Some(Hot::Ended),
+                Next::Linger => {
+                    self.linger(scope, work).await;
+                    return Some(Hot::Ended);
+                }
+                Next::Part => {
+                    self.served -= 1;
+                    return Some(Hot::Parting(Some(Box::new(self.begun(work, first_byte)))));
+                }
+            }
+            share = worker.turn.end_exchange(self.since);
+            self.handshake = Micros::ZERO;
+            self.began = self.since;
+            if scope.is_parting() {
+                let begun = (!work.input.is_empty()).then(|| self.begun(work, self.since));
+                let begun = begun.map(Box::new);
+                return Some(Hot::Parting(begun));
+            }
+            if !work.input.is_empty() {
+                first_byte = self.since;
+                continue;
+            }
+            let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
+            match self.read_more((scope, gate), (&mut work.input, &mut share), deadline).await {
+                Arrival::Bytes => first_byte = Instant::now(),
+                Arrival::Closed => return Some(Hot::Ended),
+                Arrival::Elapsed => return Some(Hot::Idle),
+                Arrival::Parting => return Some(Hot::Parting(None)),
+            }
+        }
+    }
+
+    async fn read_more(
+        &mut self,
+        (scope, gate): (Scope<'_, N>, &Arc<Gate>),
+        (input, share): (&mut Input, &mut Share),
+        deadline: Instant,
+    ) -> Arrival {
+        std::future::poll_fn(|context| {
+            match input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
+                Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Arrival::Bytes),
+                Poll::Ready(_) => Poll::Ready(Arrival::Closed),
+                Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
+                Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
+                Poll::Pending if scope.worker.is_crowded_by(gate, self.resident) => {
+                    Poll::Ready(Arrival::Elapsed)
+                }
+                Poll::Pending => {
+                    *share = Share::Left;
+                    self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed)
+                }
+            }
+        })
+        .await
+    }
+
+    /// Closes our side, then discards what the client still sends, for a bounded time: a close with
+    /// unread bytes would reset the connection and could destroy our response on its way.
+    async fn linger(&mut self, scope: Scope<'_, N>, work: &mut Workspace) {
+        let now = Instant::now();
+        let deadline = now + LINGERING_CLOSE;
+        if let Some(resident) = self.resident {
+            scope.worker.residents.set_between(resident, Some(now));
+        }
+        let mut thrown_away = 0;
+        let mut shut = false;
+        work.input.clear();
+        std::future::poll_fn(|context| {
+            if !shut {
+                shut = Pin::new(&mut self.client).poll_shutdown(context).is_ready();
+            }
+            let mut turn = ByteTurn::new();
+            loop {
+                match work.input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
+                    Poll::Ready(Ok(read)) if read > 0 && thrown_away < LINGERING_BYTES => {
+                        thrown_away += read;
+                        work.input.clear();
+                        if turn.is_over_after(read) {
+                            end_turn(context);
+                            return self.alarm.poll(context, deadline);
+                        }
+                    }
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => return self.alarm.poll(context, deadline),
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Sends a TLS client the close alert, if its socket takes it at once.
+    fn say_goodbye(&mut self) {
+        if matches!(self.client, Transport::Server(_)) {
+            let mut context = Context::from_waker(Waker::noop());
+            let _ = Pin::new(&mut self.client).poll_shutdown(&mut context);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::os_net::OsNet;
+
+    /// The size of the future that an asynchronous function returns, in bytes.
+    fn future_bytes<A, B, F>(_function: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_keeps_less_than_700_bytes() {
+        let bytes = future_bytes(serve::<OsNet>);
+        assert!(
+            bytes <= 700,
+            "{bytes} bytes: is something in it that only a beginning or a request needs?"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Moves client connections to another process: when a successor replaces this process, plain
+//! connections leave their workers as soon as no request of theirs was sent to an endpoint.
+//! `worker/moved.rs` has the state that moves with the socket; the caller of `DataPlane::part`
+//! carries the connection to the other process and decides what happens if that process does not
+//! take it.
+//!
+//! ```text
+//!  idle, reading a head, waiting in a queue ─▶ Parting
+//!    Parting ──taken──▶ another process: Moved, continues where it was
+//!    Parting ──not taken──▶ back to its worker: one more response, then closed
+//! ```
+//! A TLS connection stays: its keys and sequence numbers are internal to rustls.
+
+use weir_stats::Micros;
+
+use crate::exchange::client_connection::Connection;
+use crate::limits::SMALL_BUFFER;
+use crate::net::Net;
+use crate::net::transport::Transport;
+use crate::time::alarm::Alarm;
+use crate::time::instant::Instant;
+use crate::worker::Worker;
+use crate::worker::handoff::Handoff;
+pub use crate::worker::handoff::{Departures, Parting};
+use crate::worker::load::Place;
+pub use crate::worker::moved::{Begun, Moved, Seniority, Waiting};
+use crate::worker::workspace::Workspace;
+
+impl<N: Net> Connection<N> {
+    /// Creates a connection that continues on this worker, and returns the request that came with
+    /// it.
+    pub(crate) fn of_moved(stream: N::Stream, moved: Moved) -> (Self, Option<Box<Begun>>) {
+        let Moved { peer, served, since, began, begun, stays } = moved;
+        let connection = Self {
+            client: Transport::Plain(stream),
+            alarm: Alarm::default(),
+            peer,
+            handshake: Micros::ZERO,
+            since,
+            began,
+            taken: began,
+            served,
+            session: None,
+            resident: None,
+            agreed: None,
+            waiting: None,
+            stays,
+        };
+        (connection, begun)
+    }
+
+    /// The bytes that were read of a request that moves to another process.
+    pub(crate) fn begun(&mut self, work: &Workspace, first_byte: Instant) -> Begun {
+        let bytes = work.input.bytes().to_vec();
+        Begun { bytes, first_byte, waiting: self.waiting.take() }
+    }
+
+    /// Leaves this worker; returns the connection if it has to stay. If that fails, the connection
+    /// is closed, as it is when it cannot be registered with a worker.
+    #[cold]
+    pub(crate) fn part(
+        self,
+        worker: &Worker<N>,
+        place: Place,
+        begun: Option<Box<Begun>>,
+    ) -> Option<Handoff<N>> {
+        let Self { client, peer, since, began, served, .. } = self;
+        let Transport::Plain(stream) = client else { return None };
+        let listener = worker.seat(&place.gate)?.listener;
+        let accepted = worker.net.detach(stream).ok()?;
+        let moved = Moved { begun, ..Moved::new(peer, served, (since, began)) };
+        let parting = Parting { accepted, moved, listener, worker: worker.number, place };
+        let mut kept = worker.depart(parting)?;
+        kept.moved.stays = true;
+        Some(kept.returned().1)
+    }
+}
+
+/// A buffer that holds the bytes that came with a connection, with room for a read.
+pub(crate) fn buffer_of<N: Net>(worker: &Worker<N>, bytes: &[u8]) -> Vec<u8> {
+    let mut buffer = if bytes.len() < SMALL_BUFFER {
+        worker.buffers.small()
+    } else {
+        Vec::with_capacity(bytes.len() + SMALL_BUFFER)
+    };
+    buffer.extend_from_slice(bytes);
+    buffer
+}

@@ -1,0 +1,255 @@
+//! Proxies a request to a pool: prepares the body, gets an endpoint and a connection, sends the
+//! request and reads the response head. It makes another attempt if the pool's `retry` permits it,
+//! and uses another connection after a stale one. `response.rs` sends the response to the client.
+
+use weir_stats::{Cause, Entry};
+use weir_wire::Framing;
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::conversation::{Conversation, Failure};
+use crate::exchange::facts::Facts;
+use crate::exchange::outcome::{Ended, Next};
+use crate::exchange::passive;
+use crate::exchange::pump::Pump;
+use crate::exchange::record;
+use crate::exchange::request_key;
+use crate::exchange::response;
+use crate::exchange::scope::Scope;
+use crate::exchange::search::Search;
+use crate::exchange::throttle::throttle;
+use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
+use crate::http::forward::{self, BodyFraming, UpstreamHead};
+use crate::http::trailers;
+use crate::limiting::bandwidth::Toward;
+use crate::limiting::pool::BreakerOpen;
+use crate::net::{Net, Socket};
+use crate::routing::route::CompiledRoute;
+use crate::time::instant::Instant;
+use crate::upstream::UpstreamPool;
+use crate::upstream::affinity::{Affinity, Claim};
+use crate::upstream::retry::Trouble;
+use crate::worker::capture::Malformed;
+use crate::worker::workspace::Workspace;
+
+/// Sends the request to pool number `number` and relays the response to the client.
+pub(crate) async fn proxy<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, number): (&CompiledRoute, usize),
+) -> Result<Next, Ended> {
+    let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
+    lead_to(scope, facts, (pool, number))?;
+    let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
+    facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
+    facts.trailers = trailers::of_request(&route.trailers.0, &work.request, work.input.bytes());
+    // The beginning of the body is subject to the bandwidth limit too.
+    let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Endpoint);
+    let mut upload = initial_body(scope, work, facts, (pool, throttle));
+    prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
+    let framing = framing_upstream(work, pool, &upload);
+    let key = request_key::of(scope, connection, work, (facts, route), pool);
+    facts.key = key;
+    let mut search = Search::new(scope, work, facts, (pool, number, key), &upload);
+    loop {
+        let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
+        let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
+        // A reload may have moved the search to another pool.
+        let pool = search.pool;
+        write_head(scope, connection, work, facts, (route, pool, framing));
+        upload.prepend(std::mem::take(&mut work.request_out));
+        let times = (facts.slot_since, search.now);
+        let mut conversation = Conversation::new(upstream, &mut upload, times);
+        let place = (pool, facts.endpoint.unwrap_or_default());
+        let heard = conversation.hear(scope, connection, work, (pool, place.1)).await;
+        let heard = heard.and_then(|()| check_switch(work, &mut conversation, route));
+        let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
+        let trouble = match heard {
+            Ok(()) => {
+                let status = work.response.status;
+                scope.endpoint_answered(place, status);
+                scope.slot_answered(facts.slot.as_mut(), place, conversation.heard);
+                pool.retry.minds_status(status).then_some(Trouble::Status(status))
+            }
+            // The endpoint closed an idle connection while the request was on its way to it.
+            Err(Failure::Silent) if repeatable && conversation.upstream.reused => {
+                search.pass_over_idle(scope);
+                rewind(scope, work, facts, (pool, conversation.upload));
+                continue;
+            }
+            Err(failure) => {
+                if let Failure::BadResponse = failure {
+                    capture(scope, connection, (pool, facts), &conversation);
+                }
+                if let Some(cause) = passive::cause_of(failure) {
+                    scope.endpoint_failed(place, cause);
+                }
+                failure.trouble()
+            }
+        };
+        let trouble =
+            trouble.filter(|trouble| repeatable && search.may_go_on(scope, facts, *trouble));
+        match (trouble, heard) {
+            (Some(trouble), _) => {
+                give_up(scope, work, facts, (pool, conversation), trouble);
+                let body = (&mut *work, &mut upload);
+                let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
+                gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
+            }
+            (None, Ok(())) => {
+                facts.times.response = conversation.response_time();
+                // Pinned in place, because the future is large.
+                let relay =
+                    response::relay(scope, connection, work, facts, (route, pool), conversation);
+                return std::pin::pin!(relay).await;
+            }
+            (None, Err(failure)) => {
+                leave_body(work, facts, conversation.upload);
+                return Err(failure.ended());
+            }
+        }
+    }
+}
+
+/// The framing of the request's body towards the endpoint: a body that was read whole has a length.
+fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Framing {
+    match (work.request.framing, pool.buffer_request) {
+        (Framing::None, _) => Framing::None,
+        (_, Some(_)) => Framing::Length(upload.body_bytes),
+        (framing, None) => framing,
+    }
+}
+
+/// Refuses a 101 that the client did not ask for, that switches to a protocol that was not offered,
+/// or that comes before the end of the request.
+fn check_switch<S: Socket>(
+    work: &Workspace,
+    conversation: &mut Conversation<'_, S>,
+    route: &CompiledRoute,
+) -> Result<(), Failure> {
+    if work.response.status != 101 {
+        return Ok(());
+    }
+    let request = (&work.request, work.input.bytes());
+    let response = (&work.response, conversation.raw.as_slice());
+    let reason = if !conversation.upload.is_finished() {
+        "a 101 before the end of the request"
+    } else if !route.protocols.may_switch(request, response) {
+        "a 101 to a protocol that was not offered"
+    } else {
+        return Ok(());
+    };
+    conversation.wrong = Some((reason, 0));
+    Err(Failure::BadResponse)
+}
+
+/// Assigns the exchange to a pool, if the pool's limits have room for it.
+fn lead_to<N: Net>(
+    scope: Scope<'_, N>,
+    facts: &mut Facts,
+    (pool, number): (&UpstreamPool, usize),
+) -> Result<(), Cause> {
+    facts.lead_to(scope, number);
+    if let Some(limits) = &pool.limits {
+        let now_ns = scope.worker.process.limit_clock(facts.head_end);
+        let place = limits.enter((scope.worker.number, now_ns));
+        facts.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
+    }
+    Ok(())
+}
+
+/// Keeps a malformed response for the operator.
+fn capture<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    (pool, facts): (&UpstreamPool, &Facts),
+    conversation: &Conversation<'_, N::Stream>,
+) {
+    let Some((reason, position)) = conversation.wrong else { return };
+    let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
+    scope.worker.process.captures.keep(&Malformed {
+        listener: &scope.listener.name,
+        endpoint: endpoint.map(|own| (&pool.name, &own.name)),
+        peer: connection.peer,
+        at: scope.worker.wall(Instant::now()),
+        reason,
+        position,
+        bytes: &conversation.raw,
+    });
+}
+
+impl Ended {
+    /// Calls [`leave_body`], except for a request that moves to another process, which has put its
+    /// body back.
+    fn leave_body(self, work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
+        if !matches!(self, Self::Parted) {
+            leave_body(work, facts, upload);
+        }
+    }
+}
+
+/// Ends an attempt that is followed by another one: its response is discarded, and its connection
+/// is kept if no part of the response is still to come.
+fn give_up<N: Net>(
+    scope: Scope<'_, N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (pool, conversation): (&UpstreamPool, Conversation<'_, N::Stream>),
+    trouble: Trouble,
+) {
+    // An attempt without a response leaves `work.response` of an earlier attempt in place.
+    let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
+    let Conversation { upstream, upload, raw, .. } = conversation;
+    if clean && let Some(endpoint) = facts.endpoint {
+        let limits = work.response.keep_alive_limits;
+        scope.worker.idle.keep(pool, endpoint, upstream, (limits, Instant::now()));
+    }
+    scope.worker.buffers.give_back(raw);
+    rewind(scope, work, facts, (pool, upload));
+}
+
+fn write_head<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &Facts,
+    (route, pool, framing): (&CompiledRoute, &UpstreamPool, Framing),
+) {
+    let mut out = std::mem::take(&mut work.request_out);
+    out.clear();
+    let affinity = pool.affinity.as_ref();
+    let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
+    let mut write = |entry: Option<&Entry<'_>>| {
+        let head = UpstreamHead {
+            head: &work.request,
+            bytes: work.input.bytes(),
+            peer: connection.peer,
+            tls: connection.agreed.is_some(),
+            request_id_value: facts.request_id.as_bytes(),
+            endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
+            entry,
+            forwarded: &scope.listener.forwarded,
+            request_id: &scope.listener.request_id,
+            edits: &route.request_edits,
+            trust: facts.trust,
+            hidden_cookie: affinity.map(Affinity::name),
+            framing: match framing {
+                Framing::None | Framing::UntilClose => BodyFraming::None,
+                Framing::Length(length) => BodyFraming::Length(length),
+                Framing::Chunked => BodyFraming::Chunked,
+            },
+            upgrade: Some(&route.protocols)
+                .filter(|protocols| protocols.are_offered(&work.request, work.input.bytes())),
+            counts_hops: scope.listener.limits.hops.is_some(),
+        };
+        forward::write_request_head(&head, &mut out);
+    };
+    if route.request_edits.has_variables() {
+        let about = (facts, Some(route));
+        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+    } else {
+        write(None);
+    }
+    work.request_out = out;
+}

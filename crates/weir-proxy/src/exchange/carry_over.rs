@@ -1,0 +1,62 @@
+//! Moves an exchange to another pool when a reload happens during its search: the exchange's pool
+//! has a successor, and the exchange was given a slot of the successor. The exchange goes on in the
+//! successor, which its generation adds to its annex.
+
+use std::sync::Arc;
+
+use weir_balance::Slot;
+
+use crate::exchange::facts::Facts;
+use crate::exchange::scope::Scope;
+use crate::exchange::search::Search;
+use crate::net::Net;
+use crate::upstream::UpstreamPool;
+use crate::upstream::affinity::Claim;
+
+impl<'a> Search<'a> {
+    /// Returns the slot as one of the pool that the search continues in; `None` when its endpoint
+    /// was removed again.
+    #[cold]
+    pub(crate) fn carry_over<N: Net>(
+        &mut self,
+        scope: Scope<'a, N>,
+        facts: &mut Facts,
+        slot: Slot,
+    ) -> Option<Slot> {
+        let own = Arc::clone(self.pool);
+        let Some(latest) = scope.worker.process.snapshot().line_of(&own.name).next() else {
+            return slot.moved_to(&own.balancer).ok();
+        };
+        match slot.moved_to(&latest.balancer) {
+            Ok(slot) => {
+                self.go_over(scope, facts, latest)?;
+                Some(slot)
+            }
+            Err(slot) => slot.moved_to(&own.balancer).ok(),
+        }
+    }
+
+    /// Translates all endpoint numbers of the exchange to those of the other pool.
+    fn go_over<N: Net>(
+        &mut self,
+        scope: Scope<'a, N>,
+        facts: &mut Facts,
+        pool: Arc<UpstreamPool>,
+    ) -> Option<()> {
+        let number = scope.generation.annex(pool, &scope.worker.process.numbers);
+        let pool = scope.generation.pool(number)?;
+        let before = &self.pool.balancer;
+        let index = |index| pool.balancer.index_from(before, index);
+        self.tried = pool.balancer.tried_from(before, &self.tried);
+        for (endpoint, _) in &mut facts.failed {
+            // An endpoint that is gone has no name in the log.
+            *endpoint = index(*endpoint).unwrap_or(usize::MAX);
+        }
+        if let Claim::Bound(bound) = facts.claim {
+            facts.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
+        }
+        facts.lead_to(scope, number);
+        (self.pool, self.number) = (pool, number);
+        Some(())
+    }
+}

@@ -1,0 +1,414 @@
+//! One attempt's communication with an endpoint over one connection: sends the request while it
+//! waits for the response head, and watches for the client closing its connection. It does not
+//! decide about retries (`attempt.rs`), and sends the client nothing but interim responses.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use weir_stats::{Cause, Micros};
+use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Scan, Version};
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::client_side::{ClientSide, poll_client_left};
+use crate::exchange::local::{Taking, write_paced};
+use crate::exchange::outcome::Ended;
+use crate::exchange::pump::{Pump, PumpFailure, Waiting};
+use crate::exchange::scope::Scope;
+use crate::exchange::upload::body_failure;
+use crate::http::forward;
+use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
+use crate::net::buffers::{Buffers, poll_read_into};
+use crate::net::{Net, Socket};
+use crate::time::alarm::{self, Alarm};
+use crate::time::instant::Instant;
+use crate::time::pace::{Pace, TooSlow};
+use crate::time::work_time::Turn;
+use crate::upstream::UpstreamPool;
+use crate::upstream::idle::UpstreamConnection;
+use crate::upstream::retry::{RetryPolicy, Trouble};
+use crate::worker::workspace::Workspace;
+
+/// The reason why no response head was received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failure {
+    /// The connection ended before the first byte of a response.
+    Silent,
+    /// The connection ended inside the response head.
+    Cut,
+    /// The response is not valid HTTP, or breaks one of our limits.
+    BadResponse,
+    /// The client's body failed.
+    Body(PumpFailure),
+    /// The client's body did not arrive in time.
+    BodyTimeout,
+    /// The client's body arrived too slowly.
+    BodyTooSlow,
+    /// The endpoint did not take the request in time.
+    SendTimeout,
+    /// No response head arrived in time.
+    ResponseTimeout,
+    /// The attempt as a whole took too long.
+    TryTimeout,
+    /// The client closed its connection.
+    ClientGone,
+}
+
+impl Failure {
+    /// The end of the exchange that the failure leads to.
+    pub(crate) fn ended(self) -> Ended {
+        match self {
+            Self::Body(failure) => body_failure(failure),
+            Self::BodyTimeout => Cause::BodyTimeout.into(),
+            Self::BodyTooSlow => Cause::BodyTooSlow.into(),
+            Self::Silent
+            | Self::Cut
+            | Self::BadResponse
+            | Self::SendTimeout
+            | Self::ResponseTimeout
+            | Self::TryTimeout
+            | Self::ClientGone => match self.trouble() {
+                Some(trouble) => trouble.cause().into(),
+                None => Ended::Broken(Cause::ClientGone),
+            },
+        }
+    }
+
+    /// The failure as the pool's retry policy sees it; `None` when the client is at fault.
+    pub(crate) fn trouble(self) -> Option<Trouble> {
+        Some(Trouble::Cause(match self {
+            Self::Silent | Self::Cut => Cause::UpstreamReset,
+            Self::BadResponse => Cause::BadResponse,
+            Self::SendTimeout => Cause::UpstreamSendTimeout,
+            Self::ResponseTimeout => Cause::ResponseTimeout,
+            Self::TryTimeout => Cause::TryTimeout,
+            Self::Body(_) | Self::BodyTimeout | Self::BodyTooSlow | Self::ClientGone => {
+                return None;
+            }
+        }))
+    }
+}
+
+/// A conversation in progress.
+pub(crate) struct Conversation<'a, S: Socket> {
+    pub(crate) upstream: Box<UpstreamConnection<S>>,
+    /// The request on its way to the endpoint.
+    pub(crate) upload: &'a mut Pump,
+    /// Set once the endpoint stopped reading the request; it may have answered all the same.
+    pub(crate) upload_failed: bool,
+    /// Set if the endpoint was found silent in this same turn and its bytes wake the task: an
+    /// attempt to read would gain nothing.
+    is_awaited: bool,
+    /// Bytes from the endpoint, the response head first.
+    pub(crate) raw: Vec<u8>,
+    scan: Scan,
+    /// The fault of a refused response, and its offset.
+    pub(crate) wrong: Option<(&'static str, usize)>,
+    interim: u32,
+    /// The time at which the request was sent completely, or last made progress, in the turns
+    /// before this one.
+    progressed: Instant,
+    progress: u64,
+    /// Set if it made progress in this turn.
+    moved: bool,
+    /// The time at which the response head was complete.
+    pub(crate) heard: Instant,
+    /// The time at which the attempt began, or continued after waiting for the client's body;
+    /// `None` during such a wait.
+    attempt_since: Option<Instant>,
+    /// The rate of the client's body.
+    pub(crate) pace: Pace,
+}
+
+impl<'a, S: Socket> Conversation<'a, S> {
+    /// A conversation whose attempt `began` when the slot was obtained; `now` the connection is
+    /// established.
+    pub(crate) fn new(
+        upstream: Box<UpstreamConnection<S>>,
+        upload: &'a mut Pump,
+        (began, now): (Instant, Instant),
+    ) -> Self {
+        Self {
+            is_awaited: upstream.reused,
+            upstream,
+            upload,
+            upload_failed: false,
+            raw: Vec::new(),
+            scan: Scan::default(),
+            wrong: None,
+            interim: 0,
+            progressed: now,
+            progress: 0,
+            moved: false,
+            heard: now,
+            attempt_since: Some(began),
+            pace: Pace::default(),
+        }
+    }
+
+    /// The bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.upload.held() + self.raw.capacity()
+    }
+
+    /// The time from the sent request to the response head.
+    pub(crate) fn response_time(&self) -> Micros {
+        self.heard.span_since(self.progressed)
+    }
+
+    /// Tells whether the same request may be sent again (law 7 of the simulation's checkers). All
+    /// of it must still be available, and a request of which bytes went upstream is not sent twice
+    /// if it may have had an effect, unless the configuration allows that.
+    pub(crate) fn may_repeat(&self, method: Method, policy: &RetryPolicy) -> bool {
+        !self.upload.has_read && (self.upload.written == 0 || policy.may_resend(method))
+    }
+
+    /// Returns true if the response with the head `response` was received completely, with no byte
+    /// after it, so that the connection can be reused.
+    pub(crate) fn is_over(&self, response: &ResponseHead) -> bool {
+        let body = self.raw.len().saturating_sub(response.head_bytes) as u64;
+        let whole = match response.framing {
+            Framing::None => body == 0,
+            Framing::Length(length) => body == length,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        whole && response.keep_alive && self.upload.is_finished()
+    }
+}
+
+impl<S: Socket> Conversation<'_, S> {
+    /// Sends the request and waits for the final response head, which `work.response` then holds.
+    pub(crate) async fn hear<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        work: &mut Workspace,
+        (pool, endpoint): (&UpstreamPool, usize),
+    ) -> Result<(), Failure> {
+        loop {
+            let session = connection.session;
+            let others = work.held() - work.input.held();
+            let Connection { client, alarm, .. } = connection;
+            let Workspace { input, request, response, .. } = work;
+            let method = request.method;
+            std::future::poll_fn(|context| {
+                let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
+                let turn = &scope.worker.turn;
+                let heard = self.poll_head(context, &mut side, (response, method));
+                scope.holds_for(session, side.input.held() + self.held() + others);
+                if heard.is_ready() {
+                    self.note_heard(turn);
+                    return heard;
+                }
+                if std::mem::take(&mut self.moved) {
+                    self.progressed = turn.look_at_end();
+                }
+                let late = self.poll_deadline(scope, context, alarm, (pool, endpoint));
+                if late.is_ready() {
+                    turn.goes_on();
+                }
+                late
+            })
+            .await?;
+            if !is_interim(&work.response) {
+                return Ok(());
+            }
+            let mut taking = Taking::new(scope.client_rate(pool.has_limit(endpoint)));
+            self.pass_interim(scope, connection, work, &mut taking).await?;
+        }
+    }
+
+    /// Notes when the response head arrived: at the beginning of this turn, or now if the request
+    /// still made progress in this turn.
+    fn note_heard(&mut self, turn: &Turn) {
+        if std::mem::take(&mut self.moved) {
+            self.progressed = Instant::now();
+            self.heard = self.progressed;
+        } else {
+            self.heard = turn.began().max(self.progressed);
+        }
+    }
+
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+        (response, method): (&mut ResponseHead, Method),
+    ) -> Poll<Result<(), Failure>> {
+        if let Err(failure) = self.poll_upload(context, client) {
+            return Poll::Ready(Err(Failure::Body(failure)));
+        }
+        if !std::mem::take(&mut self.is_awaited)
+            && let Poll::Ready(heard) =
+                self.poll_response(context, client.buffers, (response, method))
+        {
+            return Poll::Ready(heard);
+        }
+        self.poll_client_left(context, client).map(|()| Err(Failure::ClientGone))
+    }
+
+    /// Ready when the client has closed its connection. It checks only while the upload would not
+    /// notice: because the body was sent, or the endpoint does not read it.
+    pub(crate) fn poll_client_left(
+        &self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+    ) -> Poll<()> {
+        if self.upload.is_finished() {
+            return poll_client_left(context, client);
+        }
+        if self.upload_failed || self.upload.waiting == Waiting::Write {
+            return client.stream.poll_closed(context);
+        }
+        Poll::Pending
+    }
+
+    /// Returns true while the rest of the request is awaited from the client.
+    pub(crate) fn awaits_client(&self) -> bool {
+        !self.upload.is_finished() && !self.upload_failed && self.upload.waiting == Waiting::Read
+    }
+
+    /// Sends more of the request, if any is left and the endpoint reads it. Fails when the client's
+    /// body is at fault.
+    pub(crate) fn poll_upload(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+    ) -> Result<(), PumpFailure> {
+        if self.upload.is_finished() || self.upload_failed {
+            return Ok(());
+        }
+        match self.upload.poll(context, client.stream, &mut self.upstream.transport, client.buffers)
+        {
+            Poll::Ready(Ok(())) => {
+                self.moved = true;
+                client.input.append(self.upload.surplus());
+            }
+            Poll::Ready(Err(PumpFailure::Write)) => self.upload_failed = true,
+            Poll::Ready(Err(failure)) => return Err(failure),
+            Poll::Pending if self.progress != self.upload.progress() => {
+                self.progress = self.upload.progress();
+                self.moved = true;
+            }
+            Poll::Pending => {}
+        }
+        self.upstream.sends = !self.upload.is_finished();
+        Ok(())
+    }
+
+    fn poll_response(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &Buffers,
+        (response, method): (&mut ResponseHead, Method),
+    ) -> Poll<Result<(), Failure>> {
+        let limits = HeadLimits {
+            head_bytes: RESPONSE_HEAD_BYTES,
+            headers: RESPONSE_HEADERS,
+            ..HeadLimits::default()
+        };
+        loop {
+            if !self.raw.is_empty() {
+                match response.parse(&self.raw, &mut self.scan, &limits, method) {
+                    Ok(Some(_)) => return Poll::Ready(Ok(())),
+                    Ok(None) => {}
+                    Err(found) => {
+                        self.wrong = Some((found.fault.reason(), found.at));
+                        return Poll::Ready(Err(Failure::BadResponse));
+                    }
+                }
+            }
+            if self.raw.capacity() == 0 {
+                self.raw = buffers.large();
+            }
+            match poll_read_into(&mut self.upstream.transport, context, &mut self.raw, usize::MAX) {
+                Poll::Ready(Ok(read)) if read > 0 => {}
+                Poll::Ready(_) if self.raw.is_empty() => return Poll::Ready(Err(Failure::Silent)),
+                Poll::Ready(_) => return Poll::Ready(Err(Failure::Cut)),
+                Poll::Pending => {
+                    if self.raw.is_empty() {
+                        buffers.give_back(std::mem::take(&mut self.raw));
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn poll_deadline<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
+        context: &mut Context<'_>,
+        alarm: &mut Alarm,
+        (pool, endpoint): (&UpstreamPool, usize),
+    ) -> Poll<Result<(), Failure>> {
+        let is_sent = self.upload.is_finished() || self.upload_failed;
+        let is_awaited = !is_sent && self.upload.waiting == Waiting::Read;
+        let (patience, mut failure) = if is_sent {
+            (pool.timeouts.response, Failure::ResponseTimeout)
+        } else if is_awaited {
+            (scope.listener.timeouts.body, Failure::BodyTimeout)
+        } else {
+            (pool.timeouts.send, Failure::SendTimeout)
+        };
+        let mut deadline = self.progressed + patience;
+        if let Some(attempt) =
+            pool.timeouts.attempt.and_then(|wait| self.attempt_ends(is_awaited, wait))
+            && attempt < deadline
+        {
+            (deadline, failure) = (attempt, Failure::TryTimeout);
+        }
+        let mut look = None;
+        if is_awaited || self.pace.is_waiting() {
+            let limited = pool.has_limit(endpoint);
+            let began = scope.worker.turn.began();
+            let from = is_awaited.then(|| self.progressed.max(began));
+            let moved = || self.upload.body_bytes;
+            let looked =
+                scope.client_rate(limited).map(|rate| self.pace.look(rate, (began, from), moved));
+            match looked.transpose() {
+                Ok(at) => look = at.flatten(),
+                Err(TooSlow) => return Poll::Ready(Err(Failure::BodyTooSlow)),
+            }
+        }
+        alarm::poll_either(alarm, context, (deadline, look)).map(|()| Err(failure))
+    }
+
+    /// The deadline of the attempt; none while the client's body is awaited.
+    fn attempt_ends(&mut self, is_awaited: bool, wait: Duration) -> Option<Instant> {
+        if is_awaited {
+            self.attempt_since = None;
+            return None;
+        }
+        Some(*self.attempt_since.get_or_insert(self.progressed) + wait)
+    }
+
+    /// Passes an interim response such as 103 on to the client; a 100 is dropped, because Weir has
+    /// sent its own.
+    async fn pass_interim<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        work: &mut Workspace,
+        taking: &mut Taking,
+    ) -> Result<(), Failure> {
+        self.interim += 1;
+        if self.interim > INTERIM_RESPONSES {
+            self.wrong = Some(("more interim responses than the limit", 0));
+            return Err(Failure::BadResponse);
+        }
+        if work.response.status != 100 && work.request.version == Version::Http11 {
+            work.response_out.clear();
+            forward::write_interim_head(&work.response, &self.raw, &mut work.response_out);
+            let sent = write_paced(scope, connection, &work.response_out, taking).await;
+            work.response_out.clear();
+            sent.map_err(|_| Failure::ClientGone)?;
+        }
+        self.raw.drain(..work.response.head_bytes.min(self.raw.len()));
+        self.scan = Scan::default();
+        Ok(())
+    }
+}
+
+fn is_interim(response: &ResponseHead) -> bool {
+    (100..200).contains(&response.status) && response.status != 101
+}

@@ -1,0 +1,74 @@
+//! The response header that explains, on request, how a request was handled.
+
+use weir_config::model::ExplainHeader;
+use weir_stats::{Entry, Escape, append_why};
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::facts::Facts;
+use crate::exchange::reasons::{Depth, with_reasons};
+use crate::exchange::record;
+use crate::exchange::scope::Scope;
+use crate::http::client_address::PeerTrust;
+use crate::net::Net;
+use crate::routing::route::CompiledRoute;
+use crate::worker::workspace::Workspace;
+
+/// The name and value of the header that explains how the request was handled, if the client asks
+/// for it and may see it.
+pub(crate) fn on_demand<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    (facts, route): (&Facts, Option<&CompiledRoute>),
+) -> Option<(&'a str, Vec<u8>)> {
+    let explain = scope.listener.explain_header.as_ref()?;
+    if !facts.has_head || !may_know(explain, scope, connection, work) {
+        return None;
+    }
+    let mut text = Vec::new();
+    record::with_entry(scope, connection, work, (facts, route), |entry| {
+        with_reasons(scope, facts, Depth::LookedUp, |reasons| {
+            append_why(&Entry { reasons: Some(reasons), ..*entry }, Escape::Header, &mut text);
+        });
+    });
+    Some((&explain.header, text))
+}
+
+fn may_know<N: Net>(
+    explain: &ExplainHeader,
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+) -> bool {
+    let trust = || PeerTrust::of(connection.peer_ip(), &scope.listener.forwarded.trusted);
+    if explain.trusted && trust() != PeerTrust::Trusted {
+        return false;
+    }
+    let Some(when) = &explain.when else { return true };
+    let Some(shown) = work.request.header(work.input.bytes(), &when.header) else { return false };
+    when.value.as_ref().is_none_or(|secret| is_same(secret.as_bytes(), shown))
+}
+
+/// Compares in constant time, regardless of where the first difference is.
+fn is_same(secret: &[u8], shown: &[u8]) -> bool {
+    let different = secret.iter().zip(shown).fold(0, |all, (one, other)| all | (one ^ other));
+    secret.len() == shown.len() && std::hint::black_box(different) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        for (secret, shown, same) in [
+            ("abc", "abc", true),
+            ("abc", "abd", false),
+            ("abc", "ab", false),
+            ("abc", "abcd", false),
+            ("", "", true),
+        ] {
+            assert_eq!(is_same(secret.as_bytes(), shown.as_bytes()), same, "{secret} {shown}");
+        }
+    }
+}

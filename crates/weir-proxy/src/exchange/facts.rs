@@ -1,0 +1,177 @@
+//! The data of an exchange, as far as it is known. The stages of an exchange write it; `record.rs`
+//! reads it at the end.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use smallvec::SmallVec;
+use weir_balance::{Ahead, Decision, Slot, WaitsFor};
+use weir_stats::{Cause, Delays, Setback, Times, WaitedFor};
+
+use crate::exchange::scope::Scope;
+use crate::http::client_address::PeerTrust;
+use crate::http::request_id::RequestId;
+use crate::http::trailers::TrailerRules;
+use crate::limiting::Told;
+use crate::limiting::table::OpenPlace;
+use crate::net::Net;
+use crate::time::instant::Instant;
+use crate::upstream::affinity::Claim;
+use crate::worker::moved::Waiting;
+use crate::worker::sessions::SessionKey;
+
+/// The state of the queue at an exchange's arrival.
+pub(crate) struct Wait {
+    pub(crate) waited_for: WaitedFor,
+    /// The ids of the first exchanges ahead of it.
+    pub(crate) ahead: Ahead,
+}
+
+impl Wait {
+    pub(crate) fn new(waits_for: WaitsFor, ahead: Ahead) -> Self {
+        let waited_for = match waits_for {
+            WaitsFor::Any => WaitedFor::AnyEndpoint,
+            WaitsFor::Bound => WaitedFor::Sticky,
+            WaitsFor::Key => WaitedFor::Key,
+        };
+        Self { waited_for, ahead }
+    }
+}
+
+/// The data of an exchange, as far as it is known.
+pub(crate) struct Facts {
+    pub(crate) first_byte: Instant,
+    /// The same on the wall clock.
+    pub(crate) started: SystemTime,
+    /// End of the request head.
+    pub(crate) head_end: Instant,
+    /// The time at which the response was sent completely, once that is known.
+    pub(crate) ended: Option<Instant>,
+    pub(crate) times: Times,
+    pub(crate) cause: Cause,
+    /// The status sent to the client; 0 before that.
+    pub(crate) status: u16,
+    /// Set if `Workspace::request` holds this exchange's head.
+    pub(crate) has_head: bool,
+    pub(crate) client: Option<IpAddr>,
+    /// Tells whether the peer's forwarding headers are trusted.
+    pub(crate) trust: PeerTrust,
+    pub(crate) request_id: RequestId,
+    /// The exchange's places in the counts of its client's exchanges in flight.
+    pub(crate) places: Vec<OpenPlace>,
+    /// The exchange's place in the pool's count of exchanges in flight, and the one in its count of
+    /// retries.
+    pub(crate) pool_place: Option<OpenPlace>,
+    pub(crate) retry_place: Option<OpenPlace>,
+    /// The limit headers of its response.
+    pub(crate) told: Option<Box<Told>>,
+    /// The queue position that it had in another process.
+    pub(crate) waiting: Option<Box<Waiting>>,
+    /// The session under which the worker lists it as running.
+    pub(crate) session: Option<SessionKey>,
+    /// The rules for trailers of the request; `None` if there are none.
+    pub(crate) trailers: Option<Arc<TrailerRules>>,
+    /// The index of the pool.
+    pub(crate) pool: Option<usize>,
+    /// The result of evaluating the client's sticky cookie.
+    pub(crate) claim: Claim,
+    pub(crate) slot: Option<Slot>,
+    /// The time at which the slot was obtained.
+    pub(crate) slot_since: Instant,
+    /// The position in the queue at the first arrival there, from 1; 0 if it did not have to wait.
+    pub(crate) queue_position: u32,
+    /// The state of the queue at that arrival; `None` without one.
+    pub(crate) wait: Option<Box<Wait>>,
+    /// The basis of the latest choice of an endpoint.
+    pub(crate) decision: Decision,
+    /// The hashed key of that choice.
+    pub(crate) key: u64,
+    /// Waits inside the phases.
+    pub(crate) delays: Delays,
+    pub(crate) endpoint: Option<usize>,
+    pub(crate) attempts: u32,
+    /// Failed attempts that were followed by another one: the endpoint and the reason.
+    pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
+    pub(crate) reused: bool,
+    /// Bytes of `Workspace::input` behind the head that belong to this request's body.
+    pub(crate) body_in_input: usize,
+    /// Set once the body was read completely, so that the bytes after it in the input are the next
+    /// request.
+    pub(crate) body_read: bool,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) body_bytes_sent: u64,
+}
+
+impl Facts {
+    pub(crate) fn new(first_byte: Instant, started: SystemTime) -> Self {
+        Self {
+            first_byte,
+            started,
+            head_end: first_byte,
+            ended: None,
+            times: Times::default(),
+            cause: Cause::Complete,
+            status: 0,
+            has_head: false,
+            client: None,
+            trust: PeerTrust::Untrusted,
+            request_id: RequestId::default(),
+            places: Vec::new(),
+            pool_place: None,
+            retry_place: None,
+            told: None,
+            waiting: None,
+            session: None,
+            trailers: None,
+            pool: None,
+            claim: Claim::None,
+            slot: None,
+            slot_since: first_byte,
+            queue_position: 0,
+            wait: None,
+            decision: Decision::default(),
+            key: 0,
+            delays: Delays::default(),
+            endpoint: None,
+            attempts: 0,
+            failed: SmallVec::new(),
+            reused: false,
+            body_in_input: 0,
+            body_read: false,
+            bytes_received: 0,
+            bytes_sent: 0,
+            body_bytes_sent: 0,
+        }
+    }
+}
+
+impl Facts {
+    /// Assigns the exchange to a pool.
+    pub(crate) fn lead_to<N: Net>(&mut self, scope: Scope<'_, N>, pool: usize) {
+        self.pool = Some(pool);
+        self.session.inspect(|session| scope.worker.sessions.leads_to(*session, pool));
+    }
+
+    /// Assigns the exchange to an endpoint of its pool.
+    pub(crate) fn be_at<N: Net>(&mut self, scope: Scope<'_, N>, endpoint: usize) {
+        self.endpoint = Some(endpoint);
+        self.session.inspect(|session| scope.worker.sessions.is_at(*session, Some(endpoint)));
+    }
+
+    /// Records the status of the response that is sent to the client.
+    pub(crate) fn respond_with<N: Net>(&mut self, scope: Scope<'_, N>, status: u16) {
+        self.status = status;
+        self.session.inspect(|session| scope.worker.sessions.responds(*session, status));
+    }
+
+    /// Gives the slot back, because the endpoint has done its part. The time that it took is
+    /// reported to the regret meter.
+    pub(crate) fn finish_slot(&mut self, now: Instant) {
+        (self.pool_place, self.retry_place) = (None, None);
+        if let Some(slot) = self.slot.take() {
+            slot.finish(now.micros_since(self.slot_since));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Sends files without blocking the worker: data in the kernel's page cache is read here, or sent
+//! by the kernel directly where the transport permits that; everything else is read on the
+//! runtime's blocking threads. `weir-files` interprets paths and conditional requests.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use tokio::task::yield_now;
+use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Pieces, Progress, Root};
+use weir_stats::Cause;
+use weir_stats::metrics::Yield;
+use weir_wire::{Method, RequestHead};
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::facts::Facts;
+use crate::exchange::local::{Taking, send, write_paced};
+use crate::exchange::outcome::{Ended, Next};
+use crate::exchange::scope::Scope;
+use crate::exchange::throttle::throttle;
+use crate::http::reply::Reply;
+use crate::limiting::bandwidth::{Throttle, Toward};
+use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
+use crate::net::Net;
+use crate::net::transport::Transport;
+use crate::routing::route::CompiledRoute;
+use crate::time::alarm;
+use crate::time::instant::Instant;
+use crate::time::turns::ByteTurn;
+use crate::worker::workspace::Workspace;
+
+/// Answers a request from directory number `number` of the listener.
+pub(crate) async fn serve<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, number): (&CompiledRoute, usize),
+) -> Result<Next, Ended> {
+    if !matches!(work.request.method, Method::Get | Method::Head) {
+        let reply = Reply::of(405).with_allow("GET, HEAD");
+        return send(scope, connection, work, facts, (reply, 405, Some(route))).await;
+    }
+    let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
+    let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
+    if let Some(location) = with_slash(&work.request, work.input.bytes(), strip) {
+        let reply = Reply::of(301).with_location(&location);
+        return send(scope, connection, work, facts, (reply, 301, Some(route))).await;
+    }
+    let answer = find(root, &work.request, work.input.bytes(), strip).await;
+    match answer.map_err(|_| Ended::from(Cause::Internal))? {
+        Answer::Status(status) => {
+            let reply = Reply::of(status.code).with_headers(&status.headers);
+            send(scope, connection, work, facts, (reply, status.code, Some(route))).await
+        }
+        Answer::File(file) => send_file(scope, connection, work, facts, (route, file)).await,
+    }
+}
+
+/// The redirect target for a request whose path is exactly the stripped prefix: `/static/*` also
+/// matches `/static`, which is a directory without its slash.
+fn with_slash(head: &RequestHead, bytes: &[u8], strip: Option<&str>) -> Option<Vec<u8>> {
+    let path = head.path_text(bytes);
+    strip.filter(|prefix| prefix.as_bytes() == path && !prefix.ends_with('/'))?;
+    let mut location = [path, b"/"].concat();
+    if let Some(query) = head.query {
+        location.push(b'?');
+        location.extend_from_slice(query.of(bytes));
+    }
+    Some(location)
+}
+
+async fn find(
+    root: &Arc<Root>,
+    head: &RequestHead,
+    bytes: &[u8],
+    strip: Option<&str>,
+) -> io::Result<Answer> {
+    match root.answer_cached(&question(head, bytes, strip)) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        answer => return answer,
+    }
+    // The blocking thread gets a copy of the request.
+    let (root, head, strip) = (root.clone(), head.clone(), strip.map(str::to_owned));
+    let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
+    let waiting = tokio::task::spawn_blocking(move || {
+        root.answer(&question(&head, &bytes, strip.as_deref()))
+    });
+    waiting.await.map_err(io::Error::other)?
+}
+
+fn question<'a>(head: &RequestHead, bytes: &'a [u8], strip: Option<&str>) -> FileRequest<'a> {
+    let path = head.path_text(bytes);
+    let value = |name| head.header(bytes, name);
+    FileRequest {
+        path: strip.and_then(|prefix| path.strip_prefix(prefix.as_bytes())).unwrap_or(path),
+        target: head.target.of(bytes),
+        method_is_head: head.method == Method::Head,
+        if_none_match: value("if-none-match"),
+        if_match: value("if-match"),
+        if_modified_since: value("if-modified-since"),
+        if_unmodified_since: value("if-unmodified-since"),
+        range: value("range"),
+        if_range: value("if-range"),
+    }
+}
+
+async fn send_file<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, file): (&CompiledRoute, FileAnswer),
+) -> Result<Next, Ended> {
+    let mut headers = vec![("ETag", file.etag), ("Accept-Ranges", "bytes".to_owned())];
+    headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
+    headers.extend(file.content_range.map(|range| ("Content-Range", range)));
+    let reply = Reply::of(file.status).with_headers(&headers);
+    let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Client);
+    let reply = match &file.body {
+        FileBody::Whole(body) if throttle.is_none() && body.len() as u64 == file.content_length => {
+            reply.with_body(&file.content_type, body)
+        }
+        // A streamed body follows the head, or, for HEAD, no body.
+        _ => reply.with_streamed_body(&file.content_type, file.content_length),
+    };
+    let next = send(scope, connection, work, facts, (reply, file.status, Some(route))).await?;
+    let outcome = match (file.body, throttle) {
+        (FileBody::Pieces(pieces), throttle) => {
+            send_pieces(scope, connection, facts, (pieces, throttle)).await
+        }
+        (FileBody::Whole(body), Some(throttle)) => {
+            send_throttled(scope, connection, facts, (&body, throttle)).await
+        }
+        (FileBody::Whole(_), None) => return Ok(next),
+    };
+    facts.times.data = Instant::now().span_since(facts.head_end);
+    outcome.map_err(Ended::Broken)?;
+    Ok(next)
+}
+
+/// Waits until some of `wanted` bytes may be sent, and returns how many.
+async fn allowance(throttle: &mut Option<Box<Throttle>>, wanted: usize) -> usize {
+    match throttle {
+        None => wanted,
+        Some(throttle) => std::future::poll_fn(|context| throttle.poll(context, wanted)).await,
+    }
+}
+
+/// Sends a body from memory at its limited rate.
+async fn send_throttled<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    facts: &mut Facts,
+    (mut body, throttle): (&[u8], Box<Throttle>),
+) -> Result<(), Cause> {
+    let mut taking = Taking::new(scope.client_rate(false));
+    let mut throttle = Some(throttle);
+    while !body.is_empty() {
+        let (now, later) = body.split_at(allowance(&mut throttle, body.len()).await);
+        write_paced(scope, connection, now, &mut taking).await?;
+        note_sent(&mut throttle, now.len());
+        count(facts, now.len());
+        body = later;
+    }
+    Ok(())
+}
+
+fn note_sent(throttle: &mut Option<Box<Throttle>>, bytes: usize) {
+    if let Some(throttle) = throttle {
+        throttle.sent(bytes);
+    }
+}
+
+/// Sends a body piece by piece. If the file cannot be read to the promised end, the connection is
+/// closed.
+async fn send_pieces<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    facts: &mut Facts,
+    (mut pieces, mut throttle): (Pieces, Option<Box<Throttle>>),
+) -> Result<(), Cause> {
+    let mut turn = ByteTurn::new();
+    let mut taking = Taking::new(scope.client_rate(false));
+    loop {
+        let before = facts.bytes_sent;
+        let most = allowance(&mut throttle, SENDFILE_BYTES).await;
+        let progress;
+        let stretch = (&pieces, most);
+        if let Some(sent) = send_from_file(scope, connection, stretch, &mut taking).await? {
+            count(facts, sent);
+            progress = pieces.skip(sent);
+        } else {
+            (progress, pieces) =
+                read_and_send(scope, connection, facts, (pieces, most, &mut taking)).await?;
+        }
+        if progress == Progress::Done {
+            return Ok(());
+        }
+        let sent = usize::try_from(facts.bytes_sent - before).unwrap_or(usize::MAX);
+        note_sent(&mut throttle, sent);
+        if turn.is_over_after(sent) {
+            scope.worker.note_yield(Yield::Body);
+            yield_now().await;
+            turn = ByteTurn::new();
+        }
+    }
+}
+
+async fn read_and_send<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    facts: &mut Facts,
+    (mut pieces, most, taking): (Pieces, usize, &mut Taking),
+) -> Result<(Progress, Pieces), Cause> {
+    let most = most.min(LARGE_BUFFER);
+    let mut buffer = scope.worker.buffers.large();
+    let progress = match pieces.read_cached(&mut buffer, most) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let read = tokio::task::spawn_blocking(move || {
+                let progress = pieces.read(&mut buffer, most);
+                (progress, pieces, buffer)
+            });
+            let progress;
+            (progress, pieces, buffer) = read.await.map_err(|_| Cause::Internal)?;
+            progress
+        }
+        progress => progress,
+    };
+    let progress = progress.map_err(|_| Cause::Internal)?;
+    write_paced(scope, connection, &buffer, taking).await?;
+    count(facts, buffer.len());
+    scope.worker.buffers.give_back(buffer);
+    Ok((progress, pieces))
+}
+
+fn count(facts: &mut Facts, bytes: usize) {
+    facts.bytes_sent += bytes as u64;
+    facts.body_bytes_sent += bytes as u64;
+}
+
+/// Lets the kernel send the next bytes directly from the file, and returns the number of bytes
+/// sent; `None` when the file has to be read.
+async fn send_from_file<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    (pieces, most): (&Pieces, usize),
+    taking: &mut Taking,
+) -> Result<Option<usize>, Cause> {
+    let Connection { client: Transport::Plain(stream), alarm, .. } = connection else {
+        return Ok(None);
+    };
+    let Some(stretch) = pieces.next_stretch(most) else { return Ok(None) };
+    let deadline = Instant::now() + scope.listener.timeouts.send;
+    std::future::poll_fn(|context| {
+        taking.look(scope, &*stream, None)?;
+        let Some(step) = scope.worker.net.poll_send_file(stream, context, stretch) else {
+            return Poll::Ready(Ok(None));
+        };
+        Poll::Ready(match step {
+            // The file has become shorter than the length that its head promised.
+            Poll::Ready(Ok(0)) => Err(Cause::Internal),
+            Poll::Ready(Ok(sent)) => {
+                taking.wrote(sent);
+                Ok(Some(sent))
+            }
+            Poll::Ready(Err(_)) => Err(Cause::ClientGone),
+            Poll::Pending => {
+                let look = taking.look(scope, &*stream, Some(Instant::now()))?;
+                ready!(alarm::poll_either(alarm, context, (deadline, look)));
+                Err(Cause::ClientSendTimeout)
+            }
+        })
+    })
+    .await
+}

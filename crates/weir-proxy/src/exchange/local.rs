@@ -1,0 +1,286 @@
+//! Weir's own responses: refusals, fixed responses, redirects. `files.rs` serves files.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+
+use tokio::io::AsyncWrite;
+use weir_config::model::CauseHeader;
+use weir_stats::Cause;
+use weir_wire::{Framing, Method, Version};
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::explain;
+use crate::exchange::facts::Facts;
+use crate::exchange::outcome::{Ended, Next, Refusal};
+use crate::exchange::record;
+use crate::exchange::scope::Scope;
+use crate::http::client_address::PeerTrust;
+use crate::http::forward::ConnectionLine;
+use crate::http::reply::{BodyWanted, Reply, ReplySurroundings};
+use crate::net::Net;
+use crate::routing::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
+use crate::snapshot::Listener;
+use crate::time::alarm;
+use crate::time::instant::Instant;
+use crate::time::pace::{MinRate, Pace, TooSlow};
+use crate::worker::workspace::Workspace;
+
+/// The pace at which a client receives one of Weir's own responses or a file, over all its writes.
+pub(crate) struct Taking {
+    rate: Option<MinRate>,
+    pace: Pace,
+    /// The number of bytes that were handed to the socket.
+    written: u64,
+}
+
+impl Taking {
+    /// Starts with a new response; `rate` is the minimum.
+    pub(crate) fn new(rate: Option<MinRate>) -> Self {
+        Self { rate, pace: Pace::default(), written: 0 }
+    }
+
+    /// Notes that the socket took `bytes`.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+    }
+
+    /// Ends the current wait for the client, if there is one; with `waits_from`, a new wait begins
+    /// at that time. Returns the time of the next check.
+    pub(crate) fn look<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        socket: &N::Stream,
+        waits_from: Option<Instant>,
+    ) -> Result<Option<Instant>, Cause> {
+        let is_asked = waits_from.is_some() || self.pace.is_waiting();
+        let Some(rate) = self.rate.filter(|_| is_asked) else { return Ok(None) };
+        let taken = || self.written.saturating_sub(scope.worker.net.unacknowledged(socket));
+        let wait = (scope.worker.turn.began(), waits_from);
+        self.pace.look(rate, wait, taken).map_err(|TooSlow| Cause::ClientTooSlow)
+    }
+}
+
+/// Writes all of `bytes` to the client, as long as it takes some within every send timeout and
+/// keeps to the listener's minimum rate.
+pub(crate) async fn write_all<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    bytes: &[u8],
+) -> Result<(), Cause> {
+    write_paced(scope, connection, bytes, &mut Taking::new(scope.client_rate(false))).await
+}
+
+/// Writes `bytes` as a part of a response whose pace `taking` measures.
+pub(crate) async fn write_paced<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    bytes: &[u8],
+    taking: &mut Taking,
+) -> Result<(), Cause> {
+    let patience = scope.listener.timeouts.send;
+    let Connection { client, alarm, .. } = connection;
+    let mut sent = 0;
+    let mut deadline = Instant::now() + patience;
+    std::future::poll_fn(|context| {
+        taking.look(scope, client.socket(), None)?;
+        loop {
+            let rest = bytes.get(sent..).unwrap_or_default();
+            let step = if rest.is_empty() {
+                Pin::new(&mut *client).poll_flush(context).map_ok(|()| 0)
+            } else {
+                Pin::new(&mut *client).poll_write(context, rest)
+            };
+            match step {
+                Poll::Ready(Ok(_)) if rest.is_empty() => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Cause::ClientGone)),
+                Poll::Ready(Ok(count)) => {
+                    sent += count;
+                    taking.wrote(count);
+                    deadline = Instant::now() + patience;
+                }
+                Poll::Pending => {
+                    let look = taking.look(scope, client.socket(), Some(Instant::now()))?;
+                    ready!(alarm::poll_either(alarm, context, (deadline, look)));
+                    return Poll::Ready(Err(Cause::ClientSendTimeout));
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Sends the client a response that refuses its request.
+pub(crate) async fn refuse<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (refusal, route): (Refusal, Option<&CompiledRoute>),
+) -> Next {
+    facts.cause = refusal.cause;
+    let reply = refusal_reply(scope, facts, refusal);
+    match send(scope, connection, work, facts, (reply, refusal.status, route)).await {
+        Ok(next) => next,
+        Err(_) => Next::Close,
+    }
+}
+
+/// The reply to a refused request; if the pool's queue was the cause, its settings apply.
+fn refusal_reply<'a, N: Net>(scope: Scope<'a, N>, facts: &Facts, refusal: Refusal) -> Reply<'a> {
+    let reply = Reply::of(refusal.status);
+    let limited = facts.told.as_ref().and_then(|told| told.retry_after_seconds);
+    let reply = limited.map_or(reply, |seconds| reply.with_retry_after(seconds));
+    let queue = match refusal.cause {
+        Cause::QueueFull | Cause::QueueTimeout => facts.pool,
+        _ => None,
+    };
+    let queue = queue.and_then(|number| scope.generation.pool(number)?.queue.as_ref());
+    let Some(queue) = queue else { return reply };
+    let reply = queue.page.as_ref().map_or(reply, |page| reply.with_page(page));
+    queue.retry_after_seconds.map_or(reply, |seconds| reply.with_retry_after(seconds))
+}
+
+/// Sends a fixed response.
+pub(crate) async fn respond<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, respond): (&CompiledRoute, &CompiledRespond),
+) -> Result<Next, Ended> {
+    let mut scratch = Vec::new();
+    let about = (&*facts, Some(route));
+    let body = record::with_entry(scope, connection, work, about, |entry| {
+        respond.body(entry, &mut scratch)
+    });
+    let reply = match body {
+        Some(body) => Reply::of(respond.status).with_body(&respond.content_type, body),
+        None => Reply::of(respond.status),
+    };
+    send(scope, connection, work, facts, (reply, respond.status, Some(route))).await
+}
+
+/// Sends a redirect.
+pub(crate) async fn redirect<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, redirect): (&CompiledRoute, &CompiledRedirect),
+) -> Result<Next, Ended> {
+    let mut scratch = Vec::new();
+    let about = (&*facts, Some(route));
+    let location = record::with_entry(scope, connection, work, about, |entry| {
+        redirect.location(entry, &mut scratch)
+    });
+    let location = location.ok_or(Cause::BadRequest)?;
+    let reply = Reply::of(redirect.status).with_location(location);
+    send(scope, connection, work, facts, (reply, redirect.status, Some(route))).await
+}
+
+/// Writes a reply of this status and returns the fate of the connection.
+pub(crate) async fn send<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (reply, status, route): (Reply<'_>, u16, Option<&CompiledRoute>),
+) -> Result<Next, Ended> {
+    let next = next_after(scope, connection, work, facts);
+    facts.respond_with(scope, status);
+    let mut out = std::mem::take(&mut work.response_out);
+    out.clear();
+    let body_bytes = write_reply(scope, connection, work, facts, (reply, route, next), &mut out);
+    scope.holds(connection, work.held() + out.capacity());
+    let sent = write_all(scope, connection, &out).await;
+    if sent.is_ok() {
+        facts.bytes_sent += out.len() as u64;
+        facts.body_bytes_sent = body_bytes as u64;
+    }
+    work.response_out = out;
+    work.response_out.clear();
+    sent.map_err(Ended::Broken)?;
+    Ok(next)
+}
+
+fn write_reply<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &Facts,
+    (reply, route, next): (Reply<'_>, Option<&CompiledRoute>, Next),
+    out: &mut Vec<u8>,
+) -> usize {
+    let router = &scope.listener.router;
+    let head_only = facts.has_head && work.request.method == Method::Head;
+    let http10 = facts.has_head && work.request.version == Version::Http10;
+    let reply = reply
+        .with_body_wanted(if head_only { BodyWanted::HeadOnly } else { BodyWanted::Yes })
+        .with_connection(match next {
+            Next::KeepAlive if http10 => ConnectionLine::KeepAlive,
+            Next::KeepAlive => ConnectionLine::None,
+            Next::Close | Next::Linger | Next::Part => ConnectionLine::Close,
+        });
+    let limits = facts.told.as_ref().map_or(&[][..], |told| &told.headers);
+    let respond = scope.listener.request_id.respond;
+    let date = scope.worker.date(facts.head_end);
+    let cause_header = cause_header(scope.listener, connection.peer_ip());
+    let why = explain::on_demand(scope, connection, work, (facts, route));
+    record::with_entry(scope, connection, work, (facts, route), |entry| {
+        let surroundings = ReplySurroundings {
+            pages: router.pages(),
+            edits: route.map_or(router.response_edits(), |route| &route.response_edits),
+            entry,
+            request_id_header: if respond {
+                scope.listener.request_id.header.as_deref()
+            } else {
+                None
+            },
+            cause_header,
+            limits,
+            why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
+            date: &date,
+        };
+        reply.write(&surroundings, out)
+    })
+}
+
+/// The header that tells this peer the cause of a response.
+fn cause_header(listener: &Listener, peer: Option<IpAddr>) -> Option<&str> {
+    let CauseHeader { header, trusted } = listener.cause_header.as_ref()?;
+    let knows = || PeerTrust::of(peer, &listener.forwarded.trusted) == PeerTrust::Trusted;
+    (!trusted || knows()).then_some(header)
+}
+
+/// The fate of the connection after one of Weir's own responses: it stays open if the beginning of
+/// the next request can be found, that is, if this request's body is absent or was read.
+fn next_after<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &mut Facts,
+) -> Next {
+    if facts.cause == Cause::ConnectionCap {
+        return Next::Close;
+    }
+    if !facts.has_head {
+        return Next::Linger;
+    }
+    let behind = work.input.bytes().len() - work.request.head_bytes;
+    match work.request.framing {
+        Framing::None => {}
+        _ if facts.body_read => {}
+        Framing::Length(length) if facts.pool.is_none() && length <= behind as u64 => {
+            facts.body_in_input = length as usize;
+        }
+        _ => return Next::Linger,
+    }
+    let stays = work.request.keep_alive && connection.may_stay(scope, facts.head_end);
+    match (stays, work.request.keep_alive) {
+        (true, _) => Next::KeepAlive,
+        (false, false) => Next::Close,
+        // The client does not expect the close and may have sent its next request already.
+        (false, true) => Next::Linger,
+    }
+}

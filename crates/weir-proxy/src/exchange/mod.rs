@@ -1,0 +1,407 @@
+//! One exchange: reads a request head, finds its route, has it answered and records it.
+//! `attempt.rs` and `response.rs` do the work with a pool, `local.rs` writes Weir's own responses.
+
+pub(crate) mod attempt;
+pub(crate) mod carry_over;
+pub(crate) mod client_connection;
+pub(crate) mod client_side;
+pub(crate) mod conversation;
+pub(crate) mod explain;
+pub(crate) mod facts;
+pub(crate) mod files;
+pub(crate) mod local;
+pub(crate) mod outcome;
+pub(crate) mod passive;
+pub(crate) mod pump;
+pub(crate) mod reasons;
+pub(crate) mod record;
+pub(crate) mod request_key;
+pub(crate) mod request_limits;
+pub(crate) mod response;
+pub(crate) mod scope;
+pub(crate) mod search;
+pub(crate) mod throttle;
+pub(crate) mod tunnel;
+pub(crate) mod upload;
+
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncRead;
+use tokio::task::yield_now;
+use weir_config::model::RequestTimeout;
+use weir_stats::Cause;
+use weir_wire::{HeadLimits, Located, Method, Scan, Version};
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::facts::Facts;
+use crate::exchange::outcome::{Ended, Next, Refusal};
+use crate::exchange::scope::Scope;
+use crate::http::client_address::{PeerTrust, allowed, client_address};
+use crate::http::path;
+use crate::http::request_view::RequestView;
+use crate::limits::LONG_HEAD;
+use crate::net::Net;
+use crate::routing::route::{CompiledAction, CompiledRoute};
+use crate::time::alarm::{Alarm, Elapsed, before};
+use crate::time::instant::Instant;
+use crate::time::work_time::WorkTime;
+use crate::worker::capture::Malformed;
+use crate::worker::sessions::Begun;
+use crate::worker::workspace::Workspace;
+
+/// Serves the request whose first bytes are in `work.input`.
+pub(crate) async fn run<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    first_byte: Instant,
+) -> Next {
+    let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
+    work.original_line.clear();
+    work.input.set_head_limit(scope.listener.limits.head_bytes);
+    let session = scope.worker.sessions.begin(&Begun {
+        at: first_byte,
+        peer: connection.peer,
+        resident: connection.resident,
+        exchanges: connection.served,
+        generation: scope.generation,
+        listener: scope.number,
+    });
+    (facts.session, connection.session) = (Some(session.key), Some(session.key));
+    facts.times.handshake = connection.handshake;
+    facts.times.idle = first_byte.span_since(connection.since);
+    let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
+    if let Some(waiting) = connection.waiting.take() {
+        // Work that another process did for the exchange is not counted as ours.
+        own = WorkTime::begun(Instant::now());
+        facts.queue_position = waiting.queue_position;
+        facts.waiting = Some(waiting);
+    }
+    let mut route = None;
+    let served = {
+        // Pinned in place: it is large, and moving it would copy it for every request.
+        let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
+        let mut total = Alarm::default();
+        std::future::poll_fn(|context| {
+            if let Some(cause) = scope.ends_now(session.key) {
+                return Poll::Ready(Err(cause));
+            }
+            if let Poll::Ready(outcome) = own.poll(&scope.worker.turn, serving.as_mut(), context) {
+                return Poll::Ready(Ok(outcome));
+            }
+            poll_deadline(scope, context, &mut total).map(|()| Err(Cause::TotalTimeout))
+        })
+        .await
+    };
+    let outcome = served.unwrap_or_else(|cause| Err(cut_short(cause, &facts)));
+    let next = match outcome {
+        Ok(next) => next,
+        Err(Ended::Refused(refusal)) => {
+            let about = (&mut facts, &mut own);
+            refuse_in_time(scope, connection, work, about, (refusal, route)).await
+        }
+        Err(Ended::Broken(cause)) => {
+            facts.cause = cause;
+            if cause == Cause::ClientGone && facts.status == 0 {
+                facts.status = 499;
+            }
+            after_break(work.request.version, cause)
+        }
+        Err(Ended::Silent) => return Next::Close,
+        Err(Ended::Parted) => {
+            let Workspace { input, request, original_line, .. } = work;
+            path::restore(request, input.bytes_mut(), original_line);
+            original_line.clear();
+            return Next::Part;
+        }
+    };
+    drop(session);
+    let now = facts.ended.unwrap_or_else(Instant::now);
+    facts.times.own = own.until(now);
+    record::write(scope, connection, work, &mut facts, (route, now));
+    connection.since = now;
+    if facts.has_head {
+        work.input.consume(work.request.head_bytes + facts.body_in_input);
+    }
+    next
+}
+
+/// Sends a refusal within the rest of the exchange's total time, or the send timeout if that is
+/// longer.
+async fn refuse_in_time<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    (facts, own): (&mut Facts, &mut WorkTime),
+    refusal: (Refusal, Option<&CompiledRoute>),
+) -> Next {
+    // An endpoint's slot is not held while the client reads our response.
+    facts.slot = None;
+    let least = scope.listener.timeouts.send;
+    scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
+    let scarce = matches!(refusal.0.cause, Cause::Memory | Cause::ConnectionCap);
+    let mut refusing = std::pin::pin!(local::refuse(scope, connection, work, facts, refusal));
+    let mut total = Alarm::default();
+    std::future::poll_fn(|context| {
+        let refused = own.poll(&scope.worker.turn, refusing.as_mut(), context);
+        if refused.is_ready() {
+            return refused;
+        }
+        if scarce {
+            // Other exchanges need its memory or its place: the client gets the response only if
+            // its socket takes it at once.
+            return Poll::Ready(Next::Close);
+        }
+        poll_deadline(scope, context, &mut total).map(|()| Next::Close)
+    })
+    .await
+}
+
+/// Ready when the exchange has reached its total time limit.
+fn poll_deadline<N: Net>(
+    scope: Scope<'_, N>,
+    context: &mut Context<'_>,
+    alarm: &mut Alarm,
+) -> Poll<()> {
+    scope.deadline().map_or(Poll::Pending, |deadline| alarm.poll(context, deadline))
+}
+
+/// The end of an exchange that was ended from outside: if no byte was sent to the client, it still
+/// gets a response.
+fn cut_short(cause: Cause, facts: &Facts) -> Ended {
+    match cause {
+        Cause::TotalTimeout if !facts.has_head => Cause::RequestTimeout.into(),
+        _ if facts.status == 0 => cause.into(),
+        _ => Ended::Broken(cause),
+    }
+}
+
+/// Decides how to close after an exchange that broke off. If bytes of the client are unread,
+/// closing at once resets the connection and would lose earlier responses still on their way. The
+/// framing tells an HTTP/1.1 client that this response is incomplete.
+fn after_break(version: Version, cause: Cause) -> Next {
+    match (version, cause) {
+        (
+            _,
+            Cause::ClientGone
+            | Cause::ClientSendTimeout
+            | Cause::ClientTooSlow
+            | Cause::Shutdown
+            | Cause::Memory
+            | Cause::ConnectionCap
+            | Cause::RateLimited
+            | Cause::InFlightLimited,
+        )
+        | (Version::Http10, _) => Next::Close,
+        (Version::Http11, _) => Next::Linger,
+    }
+}
+
+async fn serve<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    route: &mut Option<&'a CompiledRoute>,
+) -> Result<Next, Ended> {
+    let total = scope.listener.timeouts.request;
+    scope.set_deadline(total.map(|wait| facts.first_byte + wait));
+    read_head(scope, connection, work, facts).await?;
+    let is_long = work.request.head_bytes > LONG_HEAD;
+    if is_long {
+        yield_now().await;
+    }
+    normalise_path(scope, connection, work, facts).map_err(Ended::Refused)?;
+    if is_long {
+        yield_now().await;
+    }
+    let found = find_route(scope, connection, work, facts)?;
+    *route = Some(found);
+    if is_long {
+        yield_now().await;
+    }
+    bound(scope, facts, found);
+    if request_limits::is_limited(scope, found) {
+        // In an allocation of its own, so that exchanges without limits do not reserve space for
+        // it.
+        Box::pin(request_limits::admit(scope, connection, work, facts, found)).await?;
+    }
+    answer(scope, connection, work, facts, found).await
+}
+
+/// Reads until the head is complete and valid.
+async fn read_head<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+) -> Result<(), Ended> {
+    let limits = HeadLimits {
+        head_bytes: scope.listener.limits.head_bytes,
+        request_line_bytes: scope.listener.limits.request_line_bytes,
+        headers: scope.listener.limits.headers,
+    };
+    let deadline = facts.first_byte + scope.listener.timeouts.head;
+    let mut scan = Scan::default();
+    loop {
+        match work.request.parse(work.input.bytes(), &mut scan, &limits) {
+            Ok(Some(_)) => break,
+            Ok(None) => {}
+            Err(Located { fault, at }) => {
+                let bytes = work.input.bytes();
+                facts.bytes_received = bytes.len() as u64;
+                let captures = &scope.worker.process.captures;
+                captures.keep(&Malformed {
+                    listener: &scope.listener.name,
+                    endpoint: None,
+                    peer: connection.peer,
+                    at: scope.worker.wall(facts.head_end),
+                    reason: fault.reason(),
+                    position: at,
+                    bytes,
+                });
+                request_limits::admit_client(scope, facts, connection.peer_ip())?;
+                return Err(Ended::Refused(Refusal {
+                    cause: Cause::BadRequest,
+                    status: fault.status(),
+                }));
+            }
+        }
+        work.input.make_room(limits.head_bytes);
+        scope.holds(connection, work.held());
+        let Connection { client, alarm, .. } = connection;
+        let input = &mut work.input;
+        let fill = std::future::poll_fn(|context| {
+            match input.poll_fill(client, context, &scope.worker.buffers) {
+                Poll::Pending if scope.is_parting() => Poll::Ready(None),
+                filled => filled.map(Some),
+            }
+        });
+        match before(alarm, deadline, fill).await {
+            Ok(None) => return Err(Ended::Parted),
+            Ok(Some(Ok(read))) if read > 0 => facts.head_end = Instant::now(),
+            // A lone line end before the close is no request.
+            Ok(_) if work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
+                return Err(Ended::Silent);
+            }
+            Ok(_) => return Err(Ended::Broken(Cause::ClientGone)),
+            Err(Elapsed) => return Err(Cause::RequestTimeout.into()),
+        }
+    }
+    if let Some(waiting) = &facts.waiting {
+        facts.head_end = waiting.head_end;
+        // The client was told to continue (100) before the request began to wait.
+        work.request.expect_continue = false;
+    }
+    facts.has_head = true;
+    facts.bytes_received = work.request.head_bytes as u64;
+    facts.times.request = facts.head_end.span_since(facts.first_byte);
+    if let Some(session) = facts.session {
+        let line = work.request.request_line.of(work.input.bytes());
+        scope.worker.sessions.asks(session, facts.head_end, line);
+    }
+    Ok(())
+}
+
+/// Normalises the path into the form that rules and endpoints see.
+fn normalise_path<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &Facts,
+) -> Result<(), Refusal> {
+    let Workspace { input, request, original_line, .. } = work;
+    let rules = &scope.listener.path;
+    path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
+        scope.worker.process.captures.keep(&Malformed {
+            listener: &scope.listener.name,
+            endpoint: None,
+            peer: connection.peer,
+            at: scope.worker.wall(facts.head_end),
+            reason: fault.reason(),
+            position: request.request_line.start as usize,
+            bytes: input.bytes(),
+        });
+        Cause::BadRequest.into()
+    })
+}
+
+/// Applies the limits on clients and the access rules, and finds the route.
+fn find_route<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &mut Facts,
+) -> Result<&'a CompiledRoute, Ended> {
+    let listener = scope.listener;
+    let peer = connection.peer_ip();
+    let mut view = RequestView { head: &work.request, bytes: work.input.bytes(), client: peer };
+    view.client = client_address(peer, &listener.forwarded.trusted, &view);
+    facts.client = view.client;
+    facts.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
+    let header = listener.request_id.header.as_deref();
+    facts.request_id = match &facts.waiting {
+        Some(waiting) => waiting.request_id.clone(),
+        None => scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view),
+    };
+    request_limits::admit_client(scope, facts, view.client)?;
+    if listener.limits.hops.is_some_and(|most| work.request.hops > most) {
+        return Err(Cause::LoopDetected.into());
+    }
+    if !allowed(&listener.access, view.client) {
+        return Err(Cause::Denied.into());
+    }
+    let route = listener.router.route(&view).ok_or(Cause::NoRoute)?;
+    if !allowed(&route.access, view.client) {
+        return Err(Cause::Denied.into());
+    }
+    Ok(route)
+}
+
+/// Sets the exchange's total time limit: the route's, else the shorter one of the listener's and
+/// the pool's.
+fn bound<N: Net>(scope: Scope<'_, N>, facts: &Facts, route: &CompiledRoute) {
+    let wait = match (route.request_timeout, &route.action) {
+        (RequestTimeout::After(wait), _) => Some(wait),
+        (RequestTimeout::Off, _) => None,
+        (RequestTimeout::Inherited, CompiledAction::Pool(pool)) => {
+            let of_pool = scope.generation.pool(*pool).and_then(|pool| pool.timeouts.request);
+            let Some(of_pool) = of_pool else { return };
+            let of_listener = scope.listener.timeouts.request;
+            Some(of_listener.map_or(of_pool, |own| own.min(of_pool)))
+        }
+        (RequestTimeout::Inherited, _) => return,
+    };
+    scope.set_deadline(wait.map(|wait| facts.first_byte + wait));
+}
+
+async fn answer<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    route: &CompiledRoute,
+) -> Result<Next, Ended> {
+    if work.request.method == Method::Connect {
+        // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action would tell
+        // the client that one is open.
+        return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
+    }
+    if let Some(session) = facts.session {
+        scope.worker.sessions.takes(session, route.number, facts.client);
+    }
+    match &route.action {
+        CompiledAction::Pool(pool) => {
+            attempt::proxy(scope, connection, work, facts, (route, *pool)).await
+        }
+        CompiledAction::Respond(respond) => {
+            local::respond(scope, connection, work, facts, (route, respond)).await
+        }
+        CompiledAction::Redirect(redirect) => {
+            local::redirect(scope, connection, work, facts, (route, redirect)).await
+        }
+        CompiledAction::Files(root) => {
+            files::serve(scope, connection, work, facts, (route, *root)).await
+        }
+    }
+}

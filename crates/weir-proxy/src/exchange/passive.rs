@@ -1,0 +1,111 @@
+//! Passive health: failures in traffic that count by the pool's `passive`, responses that clear
+//! them, and stalls that picks found. `weir-balance` decides the consequences.
+
+use std::sync::Arc;
+
+use weir_balance::{AfterFailure, Slot};
+use weir_config::model::PassiveCause;
+
+use crate::exchange::conversation::Failure;
+use crate::exchange::scope::Scope;
+use crate::net::Net;
+use crate::time::instant::Instant;
+use crate::upstream::UpstreamPool;
+use crate::upstream::connect_trouble::{Announce, ConnectFailure};
+use crate::upstream::notice::{Notice, Noticed, Told};
+
+/// An endpoint: its pool, and its index there.
+type PlaceOf<'a> = (&'a Arc<UpstreamPool>, usize);
+
+/// The passive cause of an attempt without a response; `None` when the endpoint was not, or
+/// possibly not, at fault.
+pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
+    match failure {
+        Failure::Silent | Failure::Cut => Some(PassiveCause::Reset),
+        Failure::ResponseTimeout | Failure::TryTimeout => Some(PassiveCause::Timeout),
+        Failure::BadResponse
+        | Failure::Body(_)
+        | Failure::BodyTimeout
+        | Failure::BodyTooSlow
+        | Failure::SendTimeout
+        | Failure::ClientGone => None,
+    }
+}
+
+impl<N: Net> Scope<'_, N> {
+    /// Records a failure of an endpoint.
+    pub(crate) fn endpoint_failed(self, (pool, endpoint): PlaceOf<'_>, cause: PassiveCause) {
+        if !pool.passive_on.contains(&cause) {
+            return;
+        }
+        let now_us = self.worker.balance_clock(Instant::now());
+        let random = self.worker.random.borrow_mut().u64(..);
+        let after = pool.balancer.endpoint_failed(endpoint, now_us, random);
+        if let AfterFailure::Ejected { until_us } = after {
+            let what = Noticed::Ejected { endpoint, cause, until_us };
+            self.tell(pool, what);
+            self.worker.tick_at(&pool.balancer, until_us);
+        }
+    }
+
+    /// Sends notices about endpoints of a pool that a pick has found stalled.
+    pub(crate) fn tell_stalls(self, pool: &Arc<UpstreamPool>, now_us: u64) {
+        for stall in pool.balancer.take_stalls() {
+            let what = Noticed::Stalled {
+                endpoint: stall.index,
+                silent_us: now_us.saturating_sub(stall.silent_since_us),
+                unanswered: stall.unanswered,
+            };
+            self.tell(pool, what);
+        }
+    }
+
+    /// Records that the endpoint of a slot has answered; if it was stalled, sends a notice.
+    pub(crate) fn slot_answered(
+        self,
+        slot: Option<&mut Slot>,
+        (pool, endpoint): PlaceOf<'_>,
+        heard: Instant,
+    ) {
+        let heard_us = self.worker.balance_clock(heard);
+        if slot.is_some_and(|slot| slot.answered(heard_us).is_some()) {
+            self.tell(pool, Noticed::Answers { endpoint });
+        }
+    }
+
+    /// Records a failed connect.
+    pub(crate) fn connect_failed(self, (pool, endpoint): PlaceOf<'_>, failure: ConnectFailure) {
+        let Some(one) = pool.endpoints.get(endpoint) else { return };
+        if one.trouble.note(failure) == Announce::Yes
+            && self.tell(pool, Noticed::ConnectFailed { endpoint }) == Told::No
+        {
+            one.trouble.was_not_announced();
+        }
+    }
+
+    fn tell(self, pool: &Arc<UpstreamPool>, what: Noticed) -> Told {
+        self.worker.process.notices.tell(Notice { pool: Arc::clone(pool), what })
+    }
+
+    /// Records the head of a response.
+    pub(crate) fn endpoint_answered(self, (pool, endpoint): PlaceOf<'_>, status: u16) {
+        if matches!(*pool.passive_on, [PassiveCause::Connect]) {
+            return;
+        }
+        if matches!(status, 502..=504) && pool.passive_on.contains(&PassiveCause::Status) {
+            self.endpoint_failed((pool, endpoint), PassiveCause::Status);
+        } else {
+            pool.balancer.endpoint_succeeded(endpoint);
+        }
+    }
+}
+
+impl UpstreamPool {
+    /// Records an established connection; it clears the endpoint's failures if only failed connects
+    /// count.
+    pub(crate) fn endpoint_connected(&self, endpoint: usize) {
+        if matches!(*self.passive_on, [PassiveCause::Connect]) {
+            self.balancer.endpoint_succeeded(endpoint);
+        }
+    }
+}

@@ -1,0 +1,667 @@
+//! Moves one body from a source to a sink: decodes its framing, encodes it anew, holds at most one
+//! buffer, and never waits to fill it. The caller sets deadlines and interprets failures.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite};
+use weir_wire::{ChunkedDecoder, Framing, Step, encode};
+
+use crate::http::trailers::TrailerRules;
+use crate::limiting::bandwidth::Throttle;
+use crate::limits::{DECODE_FRAMING, SMALL_BUFFER, TURN_FRAMING_COST};
+use crate::net::buffers::{Buffers, poll_read_into};
+use crate::time::turns::{ByteTurn, end_turn};
+
+/// Bodies up to this size are copied behind the head, so that one plain write sends both.
+const COALESCE_BYTES: usize = 4096;
+
+/// The source's framing of the body.
+enum Decoder {
+    /// No byte is left to read.
+    Done,
+    /// This many bytes are left to read.
+    Length(u64),
+    Chunked(ChunkedDecoder),
+    UntilClose,
+}
+
+/// The framing of the body towards the sink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Encoder {
+    /// By a length or by closing: the bytes are not changed.
+    Plain,
+    /// By chunks.
+    Chunked,
+}
+
+/// The event that a pending pump waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// Bytes from the source.
+    Read,
+    /// Room in the sink.
+    Write,
+    /// The task's next turn: both sides could continue.
+    Turn,
+}
+
+/// The reason why a body was not transferred completely.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PumpFailure {
+    /// The source ended before its body did.
+    Truncated,
+    /// The source failed.
+    Read,
+    /// The sink failed.
+    Write,
+    /// The source's framing is invalid.
+    Malformed,
+    /// The body exceeds its limit.
+    TooLarge,
+}
+
+/// A body in transfer.
+///
+/// ```text
+///  source ─▶ raw[at..] ─decode─▶ out ++ raw[direct] ++ tail ─▶ sink
+/// ```
+pub(crate) struct Pump {
+    decoder: Decoder,
+    encoder: Encoder,
+    /// The bytes read; those before `at` are decoded.
+    raw: Vec<u8>,
+    at: usize,
+    /// The bytes to send first (a head, a chunk header), from `out_at`.
+    out: Vec<u8>,
+    out_at: usize,
+    /// The range of `raw` with the body bytes to send next.
+    direct: std::ops::Range<usize>,
+    /// The bytes to send after them.
+    tail: SmallVec<[u8; 16]>,
+    tail_at: usize,
+    /// The rules for trailers; `None` drops trailers.
+    trailers: Option<Arc<TrailerRules>>,
+    /// The maximum number of body bytes.
+    limit: u64,
+    /// The throttle that limits the rate, if there is one.
+    throttle: Option<Box<Throttle>>,
+    /// The maximum number of bytes that are read beyond the body.
+    surplus_limit: usize,
+    /// The number of body bytes decoded so far.
+    pub(crate) body_bytes: u64,
+    /// The number of bytes handed to the sink so far, including framing.
+    pub(crate) written: u64,
+    /// The number of bytes that this pump read from the source, including framing.
+    read: u64,
+    /// The number of bytes of chunk framing decoded so far.
+    framing: u64,
+    /// Set once it has read from the source, so that its bytes cannot be obtained again.
+    pub(crate) has_read: bool,
+    /// The event that a pending poll waits for.
+    pub(crate) waiting: Waiting,
+    finished: bool,
+}
+
+/// The limits of a body, and the rules for its trailers.
+pub(crate) struct Bounds {
+    /// The maximum number of body bytes.
+    pub(crate) bytes: u64,
+    /// The maximum number of bytes that are read beyond the body.
+    pub(crate) surplus: usize,
+    /// The throttle that limits the rate, if there is one.
+    pub(crate) throttle: Option<Box<Throttle>>,
+    /// The rules for trailers; `None` drops trailers.
+    pub(crate) trailers: Option<Arc<TrailerRules>>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { bytes: u64::MAX, surplus: usize::MAX, throttle: None, trailers: None }
+    }
+}
+
+impl Pump {
+    /// Creates a pump that sends `head`, then the body that `framing` describes, of which
+    /// `raw[at..]` was already read.
+    pub(crate) fn new(
+        head: Vec<u8>,
+        (framing, encoder): (Framing, Encoder),
+        (raw, at): (Vec<u8>, usize),
+        bounds: Bounds,
+    ) -> Self {
+        let decoder = match framing {
+            Framing::None | Framing::Length(0) => Decoder::Done,
+            Framing::Length(length) => Decoder::Length(length),
+            Framing::Chunked => Decoder::Chunked(ChunkedDecoder::new()),
+            Framing::UntilClose => Decoder::UntilClose,
+        };
+        let mut tail = SmallVec::new();
+        if matches!(decoder, Decoder::Done) && encoder == Encoder::Chunked {
+            end_chunks(None, &mut tail);
+        }
+        Self {
+            decoder,
+            encoder,
+            raw,
+            at,
+            out: head,
+            out_at: 0,
+            direct: 0..0,
+            tail,
+            tail_at: 0,
+            trailers: bounds.trailers,
+            limit: bounds.bytes,
+            throttle: bounds.throttle,
+            surplus_limit: bounds.surplus,
+            body_bytes: 0,
+            written: 0,
+            read: 0,
+            framing: 0,
+            has_read: false,
+            waiting: Waiting::Write,
+            finished: false,
+        }
+    }
+
+    /// Creates a pump for a body that was completely read and decoded, at the rate of the pump that
+    /// read it.
+    pub(crate) fn whole(body: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
+        let length = body.len();
+        let framing = (Framing::None, Encoder::Plain);
+        let pump = Self::new(
+            Vec::new(),
+            framing,
+            (body, length),
+            Bounds { throttle, ..Bounds::default() },
+        );
+        Self { direct: 0..length, body_bytes: length as u64, ..pump }
+    }
+
+    /// The number of body bytes received from the source, without decoded framing.
+    pub(crate) fn received(&self) -> u64 {
+        let waiting = (self.raw.len() - self.at) as u64;
+        let undecoded = match &self.decoder {
+            Decoder::Done => 0,
+            Decoder::Length(left) => waiting.min(*left),
+            Decoder::Chunked(_) | Decoder::UntilClose => waiting,
+        };
+        self.body_bytes + undecoded
+    }
+
+    /// The number of bytes in the buffer, decoded or not.
+    pub(crate) fn raw_bytes(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Takes the bytes out of a pump that has sent nothing and is not used any more.
+    pub(crate) fn take_raw(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.raw)
+    }
+
+    /// The maximum number of body bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Puts a head in front of the bytes to send; nothing may have been sent yet.
+    pub(crate) fn prepend(&mut self, mut head: Vec<u8>) {
+        head.extend_from_slice(&self.out);
+        self.out = head;
+    }
+
+    /// Takes the throttle, for a pump that replaces this one.
+    pub(crate) fn take_throttle(&mut self) -> Option<Box<Throttle>> {
+        self.throttle.take()
+    }
+
+    /// The bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.raw.capacity() + self.out.capacity() + self.tail.capacity()
+    }
+
+    /// The maximum that a read may take now: the known rest of the body, and the permitted surplus.
+    fn readable(&self) -> usize {
+        let undecoded = self.raw.len().saturating_sub(self.at);
+        let left = match self.decoder {
+            Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        left.saturating_add(self.surplus_limit).saturating_sub(undecoded)
+    }
+
+    /// Returns true if everything was read, sent and flushed.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The work done so far, in bytes copied: decoding of framing costs more per byte.
+    fn work(&self) -> u64 {
+        self.written + self.read + self.framing * TURN_FRAMING_COST
+    }
+
+    /// A number that grows whenever a byte is transferred.
+    pub(crate) fn progress(&self) -> u64 {
+        self.written + self.body_bytes
+    }
+
+    /// Bytes read beyond the end of the body.
+    pub(crate) fn surplus(&self) -> &[u8] {
+        match self.decoder {
+            Decoder::Done => self.raw.get(self.at..).unwrap_or_default(),
+            Decoder::Length(left) => {
+                let own = usize::try_from(left).unwrap_or(usize::MAX);
+                self.raw.get(self.at.saturating_add(own)..).unwrap_or_default()
+            }
+            Decoder::Chunked(_) | Decoder::UntilClose => &[],
+        }
+    }
+
+    /// Returns true if no more bytes of the body have to be read from the source.
+    pub(crate) fn is_read(&self) -> bool {
+        match self.decoder {
+            Decoder::Done => true,
+            Decoder::Length(left) => self.raw.len().saturating_sub(self.at) as u64 >= left,
+            Decoder::Chunked(_) | Decoder::UntilClose => false,
+        }
+    }
+
+    /// Reads on while the sink takes nothing, as far as the buffer has room, so that the source can
+    /// finish before the sink does. An end or a failure of the source is found again by the next
+    /// regular read.
+    pub(crate) fn read_ahead<R: AsyncRead + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+    ) {
+        while self.raw.len() < self.raw.capacity() && !self.is_read() {
+            match poll_read_into(source, context, &mut self.raw, usize::MAX) {
+                Poll::Ready(Ok(read)) if read > 0 => self.has_read = true,
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes its head buffer and its body buffer.
+    pub(crate) fn take_buffers(&mut self) -> (Vec<u8>, Vec<u8>) {
+        (std::mem::take(&mut self.out), std::mem::take(&mut self.raw))
+    }
+
+    /// Transfers bytes until the body is complete, or neither side can continue.
+    pub(crate) fn poll<R, W>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), PumpFailure>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        if self.finished {
+            return Poll::Ready(Ok(()));
+        }
+        let mut turn = ByteTurn::new();
+        loop {
+            let before = self.work();
+            // Body bytes that came with the head are sent with it.
+            if self.direct.is_empty() && self.tail.is_empty() {
+                self.decode()?;
+            }
+            self.waiting = Waiting::Write;
+            ready!(self.poll_write_pending(context, sink)).map_err(|_| PumpFailure::Write)?;
+            if matches!(self.decoder, Decoder::Done) {
+                ready!(Pin::new(&mut *sink).poll_flush(context)).map_err(|_| PumpFailure::Write)?;
+                self.finished = true;
+                return Poll::Ready(Ok(()));
+            }
+            if !self.has_undecoded() {
+                self.waiting = Waiting::Read;
+                match self.poll_fill(context, source, buffers) {
+                    Poll::Ready(outcome) => outcome?,
+                    Poll::Pending => {
+                        let flushed = Pin::new(&mut *sink).poll_flush(context);
+                        let _ = flushed.map_err(|_| PumpFailure::Write)?;
+                        return Poll::Pending;
+                    }
+                }
+            }
+            let moved = usize::try_from(self.work() - before).unwrap_or(usize::MAX);
+            if turn.is_over_after(moved) {
+                self.waiting = Waiting::Turn;
+                end_turn(context);
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Decodes the buffered part of the body without sending anything, so that malformed framing is
+    /// found before an endpoint is involved.
+    pub(crate) fn decode_ahead(&mut self) -> Result<(), PumpFailure> {
+        if self.has_data() {
+            return Ok(());
+        }
+        self.decode()
+    }
+
+    /// Returns true if buffered bytes have to be decoded before more are read.
+    pub(crate) fn has_undecoded(&self) -> bool {
+        self.at < self.raw.len()
+    }
+
+    /// Returns true if decoded bytes wait to be sent.
+    pub(crate) fn has_data(&self) -> bool {
+        !self.direct.is_empty()
+    }
+
+    /// Returns true if the whole body was decoded.
+    pub(crate) fn is_decoded(&self) -> bool {
+        matches!(self.decoder, Decoder::Done)
+    }
+
+    /// Returns true if the framing at the beginning of the body is known to be valid.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_data() || matches!(self.decoder, Decoder::Done | Decoder::Length(_))
+    }
+
+    /// Returns true if there is no buffer yet, or the buffer has room for a read.
+    pub(crate) fn has_room(&self) -> bool {
+        self.raw.capacity() == 0 || self.raw.len() < self.raw.capacity() && self.readable() > 0
+    }
+
+    /// Appends the decoded bytes to `body` instead of sending them.
+    pub(crate) fn take_decoded(&mut self, body: &mut Vec<u8>) {
+        body.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
+        self.direct = 0..0;
+        self.out.clear();
+        self.tail.clear();
+    }
+
+    /// Reads more from the source without sending anything.
+    pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), PumpFailure>> {
+        // The read may take more than the rest of the body: a read that does not fill its buffer
+        // tells the reactor that the socket is empty, and bytes beyond the body are kept as
+        // surplus.
+        let expected = match self.decoder {
+            Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        if self.at == self.raw.len() && self.direct.is_empty() {
+            self.raw.clear();
+            self.at = 0;
+        }
+        if self.raw.capacity() == 0 {
+            self.raw = if expected > SMALL_BUFFER { buffers.large() } else { buffers.small() };
+        } else if self.raw.len() == self.raw.capacity() {
+            // Reached only if a first chunk line fills a whole buffer.
+            return Poll::Ready(Err(PumpFailure::Malformed));
+        }
+        let readable = self.readable();
+        let read = match poll_read_into(source, context, &mut self.raw, readable) {
+            Poll::Pending => {
+                if self.raw.is_empty() {
+                    buffers.give_back(std::mem::take(&mut self.raw));
+                }
+                return Poll::Pending;
+            }
+            Poll::Ready(read) => read.map_err(|_| PumpFailure::Read)?,
+        };
+        self.has_read = true;
+        self.read += read as u64;
+        if read == 0 {
+            return Poll::Ready(self.source_ended());
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn source_ended(&mut self) -> Result<(), PumpFailure> {
+        if !matches!(self.decoder, Decoder::UntilClose) {
+            return Err(PumpFailure::Truncated);
+        }
+        self.decoder = Decoder::Done;
+        if self.encoder == Encoder::Chunked {
+            end_chunks(None, &mut self.tail);
+        }
+        Ok(())
+    }
+
+    /// Decodes the bytes read into `out`, `direct` and `tail`.
+    fn decode(&mut self) -> Result<(), PumpFailure> {
+        let start = self.at;
+        let available = self.raw.len() - start;
+        if available == 0 {
+            return Ok(());
+        }
+        let mut end = start;
+        let mut trailers = None;
+        match &mut self.decoder {
+            Decoder::Done => return Ok(()),
+            Decoder::UntilClose => {
+                end = self.raw.len();
+                self.at = end;
+            }
+            Decoder::Length(left) => {
+                let take = usize::try_from(*left).unwrap_or(usize::MAX).min(available);
+                *left -= take as u64;
+                end += take;
+                self.at = end;
+                if *left == 0 {
+                    trailers = Some(Vec::new());
+                }
+            }
+            Decoder::Chunked(decoder) => {
+                (end, self.at, trailers) = decode_chunks(decoder, &mut self.raw, start)?;
+                self.framing += (self.at - end) as u64;
+            }
+        }
+        self.body_bytes += (end - start) as u64;
+        if self.body_bytes > self.limit {
+            return Err(PumpFailure::TooLarge);
+        }
+        self.direct = start..end;
+        self.encode(trailers);
+        Ok(())
+    }
+
+    /// Writes the framing of `direct`; `trailers` is set when the body ends with it.
+    fn encode(&mut self, trailers: Option<Vec<u8>>) {
+        if self.encoder == Encoder::Chunked && !self.direct.is_empty() {
+            encode::chunk_header(self.direct.len(), &mut self.out);
+            self.tail.extend_from_slice(encode::CHUNK_END);
+        }
+        if let Some(trailers) = trailers {
+            self.decoder = Decoder::Done;
+            if self.encoder == Encoder::Chunked {
+                let rules = self.trailers.as_deref();
+                end_chunks(rules.map(|rules| (rules, trailers.as_slice())), &mut self.tail);
+            }
+        }
+    }
+
+    fn poll_write_pending<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        let mut most = usize::MAX;
+        if let Some(throttle) = self.throttle.as_mut().filter(|_| !self.direct.is_empty()) {
+            most = ready!(throttle.poll(context, self.direct.len()));
+        }
+        let little = self.direct.len() + self.tail.len() <= COALESCE_BYTES.min(most);
+        if !self.out.is_empty() && little {
+            if let Some(throttle) = &mut self.throttle {
+                throttle.sent(self.direct.len());
+            }
+            self.out.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
+            self.out.extend_from_slice(self.tail.get(self.tail_at..).unwrap_or_default());
+            self.tail.clear();
+            self.tail_at = 0;
+            self.direct = 0..0;
+        }
+        while !self.is_sent() {
+            let out = self.out.get(self.out_at..).unwrap_or_default();
+            if self.direct.is_empty() && self.tail_at == self.tail.len() {
+                let sent = some(ready!(Pin::new(&mut *sink).poll_write(context, out))?)?;
+                self.written += sent as u64;
+                self.out_at = (self.out_at + sent).min(self.out.len());
+                continue;
+            }
+            if let Some(throttle) = self.throttle.as_mut().filter(|_| !self.direct.is_empty()) {
+                most = ready!(throttle.poll(context, self.direct.len()));
+            }
+            let mut direct = self.raw.get(self.direct.clone()).unwrap_or_default();
+            let mut tail = self.tail.get(self.tail_at..).unwrap_or_default();
+            if let Some((now, _)) = direct.split_at_checked(most) {
+                (direct, tail) = (now, if now.len() < direct.len() { &[] } else { tail });
+            }
+            let mut sink = Pin::new(&mut *sink);
+            let sent = if out.is_empty() && tail.is_empty() {
+                ready!(sink.as_mut().poll_write(context, direct))?
+            } else {
+                let slices = [IoSlice::new(out), IoSlice::new(direct), IoSlice::new(tail)];
+                ready!(sink.as_mut().poll_write_vectored(context, &slices))?
+            };
+            self.sent(some(sent)?);
+        }
+        self.out.clear();
+        self.out_at = 0;
+        self.tail.clear();
+        self.tail_at = 0;
+        self.direct = 0..0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Returns true if all prepared bytes were sent.
+    fn is_sent(&self) -> bool {
+        self.out_at == self.out.len() && self.direct.is_empty() && self.tail_at == self.tail.len()
+    }
+
+    fn sent(&mut self, mut sent: usize) {
+        self.written += sent as u64;
+        let from_out = sent.min(self.out.len() - self.out_at);
+        self.out_at += from_out;
+        sent -= from_out;
+        let from_direct = sent.min(self.direct.len());
+        self.direct.start += from_direct;
+        if let Some(throttle) = &mut self.throttle {
+            throttle.sent(from_direct);
+        }
+        sent -= from_direct;
+        self.tail_at += sent;
+    }
+}
+
+/// The number of bytes that a sink took; 0 is an error, because such a sink never takes more.
+fn some(sent: usize) -> io::Result<usize> {
+    if sent == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
+}
+
+/// Ends a chunked body, with the trailers that the rules permit.
+fn end_chunks(trailers: Option<(&TrailerRules, &[u8])>, tail: &mut SmallVec<[u8; 16]>) {
+    tail.extend_from_slice(encode::LAST_CHUNK);
+    if let Some((rules, lines)) = trailers {
+        rules.append(lines, tail);
+    }
+    tail.extend_from_slice(b"\r\n");
+}
+
+/// The result of [`decode_chunks`]: the end of the data, the position at which decoding stopped,
+/// and the trailers if the body ended.
+type Decoded = (usize, usize, Option<Vec<u8>>);
+
+/// Decodes the buffered chunks, up to a limit on their framing, and moves the data together at
+/// `start`.
+fn decode_chunks(
+    decoder: &mut ChunkedDecoder,
+    raw: &mut [u8],
+    start: usize,
+) -> Result<Decoded, PumpFailure> {
+    let mut read_at = start;
+    let mut data_end = start;
+    loop {
+        let rest = raw.get(read_at..).unwrap_or_default();
+        let (used, step) = decoder.step(rest).map_err(|_| PumpFailure::Malformed)?;
+        match step {
+            Step::Data(range) => {
+                let length = range.len();
+                raw.copy_within(read_at + range.start..read_at + range.end, data_end);
+                data_end += length;
+                read_at += used;
+                if read_at - data_end > DECODE_FRAMING {
+                    return Ok((data_end, read_at, None));
+                }
+            }
+            Step::More => return Ok((data_end, read_at + used, None)),
+            Step::End => return Ok((data_end, read_at + used, Some(decoder.trailers().to_vec()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::limits::TURN_BYTES;
+
+    /// A source of endless one-byte chunks, all written in the same way.
+    struct TinyChunks(&'static [u8]);
+
+    impl AsyncRead for TinyChunks {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            while buffer.remaining() >= self.0.len() {
+                buffer.put_slice(self.0);
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn framing_uses_a_turn_up_sooner_than_data() {
+        let context = &mut Context::from_waker(Waker::noop());
+        for chunk in ["1\r\nx\r\n".as_bytes(), b"1;extension=of-some-length\r\nx\r\n"] {
+            let (mut source, mut sink) = (TinyChunks(chunk), tokio::io::sink());
+            let buffers = Buffers::default();
+            let framing = (Framing::Chunked, Encoder::Chunked);
+            let mut pump = Pump::new(Vec::new(), framing, (Vec::new(), 0), Bounds::default());
+            for turn in 1..=3 {
+                assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
+                assert_eq!(pump.waiting, Waiting::Turn);
+                // The last read of a turn may exceed its limit.
+                let most = turn * (TURN_BYTES as u64 / TURN_FRAMING_COST + 2 * SMALL_BUFFER as u64);
+                assert!(pump.read <= most, "{} bytes read in {turn} turns", pump.read);
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_whose_both_sides_can_always_go_on_ends_its_turn() {
+        let context = &mut Context::from_waker(Waker::noop());
+        for encoder in [Encoder::Plain, Encoder::Chunked] {
+            let (mut source, mut sink) = (tokio::io::repeat(b'x'), tokio::io::sink());
+            let buffers = Buffers::default();
+            let framing = (Framing::UntilClose, encoder);
+            let mut pump = Pump::new(Vec::new(), framing, (Vec::new(), 0), Bounds::default());
+            for turn in 1..=3 {
+                assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
+                assert_eq!(pump.waiting, Waiting::Turn);
+                let moved = pump.read + pump.written;
+                let most = turn * (TURN_BYTES + 3 * SMALL_BUFFER) as u64;
+                assert!((most / 2..=most).contains(&moved), "{moved} bytes in {turn} turns");
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Collects the reasons for an exchange's handling: the basis on which its endpoint was chosen, and
+//! the exchanges that it waited for. The recorder of slow requests, logs with `$why`, and a
+//! response header on request show them. For an exchange that does not wait, only a few numbers are
+//! stored.
+
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+use weir_balance::{About, Basis};
+use weir_stats::{ChosenBy, Reasons, RunnerUp, WaitedFor};
+
+use crate::exchange::facts::Facts;
+use crate::exchange::scope::Scope;
+use crate::net::Net;
+use crate::worker::workspace::Workspace;
+
+/// The amount of detail that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The stored reasons: for every request.
+    Remembered,
+    /// Also reasons that have to be looked up: the second choice of a key.
+    LookedUp,
+}
+
+/// The octets of an address.
+pub(crate) fn octets(address: Option<IpAddr>) -> SmallVec<[u8; 16]> {
+    match address {
+        None => SmallVec::new(),
+        Some(IpAddr::V4(address)) => SmallVec::from_slice(&address.octets()),
+        Some(IpAddr::V6(address)) => SmallVec::from_slice(&address.octets()),
+    }
+}
+
+/// The description of an exchange that has to wait, for the balancer.
+pub(crate) fn about<'a>(work: &'a Workspace, facts: &'a Facts, client: &'a [u8]) -> About<'a> {
+    let bytes = work.input.bytes();
+    About {
+        name: facts.request_id.as_bytes(),
+        client,
+        method: work.request.method_span.of(bytes),
+        target: work.target(),
+    }
+}
+
+/// Passes the reasons of an exchange to `then`.
+pub(crate) fn with_reasons<N: Net, R>(
+    scope: Scope<'_, N>,
+    facts: &Facts,
+    depth: Depth,
+    then: impl FnOnce(&Reasons<'_>) -> R,
+) -> R {
+    let wait = facts.wait.as_deref();
+    let ahead: SmallVec<[&[u8]; 4]> =
+        wait.map(|wait| wait.ahead.iter().map(|name| &name[..]).collect()).unwrap_or_default();
+    let mut reasons = Reasons {
+        waited_for: wait.map_or(WaitedFor::Nothing, |wait| wait.waited_for),
+        ahead: &ahead,
+        delays: facts.delays,
+        ..Reasons::default()
+    };
+    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
+    let Some((pool, index)) = pool.zip(facts.endpoint) else { return then(&reasons) };
+    let balancer = &pool.balancer;
+    let decision = facts.decision;
+    reasons.policy = balancer.policy().as_str();
+    reasons.chosen_by = match decision.basis {
+        Basis::Left => ChosenBy::Left,
+        Basis::Bound => ChosenBy::Sticky,
+        Basis::Freed => ChosenBy::Freed,
+        Basis::Better => ChosenBy::Better,
+        Basis::Turn => ChosenBy::Turn,
+        Basis::Drawn => ChosenBy::Drawn,
+        Basis::Key => ChosenBy::Key,
+        Basis::First => ChosenBy::First,
+    };
+    reasons.load = decision.load;
+    let weight = |index| balancer.weight(index).unwrap_or(1);
+    reasons.weight = weight(index);
+    let seen = decision.runner_up().map(|other| (other.index as usize, other.load));
+    let second = || {
+        let wanted = depth == Depth::LookedUp && decision.basis == Basis::Key;
+        let now_us = scope.worker.balance_clock(facts.slot_since);
+        let second = wanted.then(|| balancer.second_choice(index, facts.key, now_us));
+        second.flatten().map(|second| (second, None))
+    };
+    reasons.runner_up = seen.or_else(second).and_then(|(index, load)| {
+        let endpoint = &*pool.endpoints.get(index)?.name;
+        Some(RunnerUp { endpoint, load, weight: weight(index) })
+    });
+    then(&reasons)
+}

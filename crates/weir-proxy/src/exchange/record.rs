@@ -1,0 +1,260 @@
+//! The record of an exchange: its [`Entry`], used by header templates while it runs and by the
+//! access logs when it ends. It formats no log line.
+
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome};
+use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsFacts};
+use weir_wire::{ResponseHead, Span, Version};
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::facts::Facts;
+use crate::exchange::reasons::{Depth, with_reasons};
+use crate::exchange::scope::Scope;
+use crate::http::request_view::{RequestView, bare_host};
+use crate::net::Net;
+use crate::net::transport::Transport;
+use crate::routing::route::{Captures, CompiledRoute};
+use crate::snapshot::{LogCounts, LogReasons};
+use crate::time::instant::Instant;
+use crate::worker::workspace::Workspace;
+
+/// The response headers for `$sent_http_…`, as the endpoint sent them.
+pub(crate) struct ResponseView<'a> {
+    pub(crate) head: &'a ResponseHead,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Headers for ResponseView<'_> {
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.head.header(self.bytes, name)
+    }
+}
+
+/// Builds the entry of the exchange in its current state and passes it to `then`.
+pub(crate) fn with_entry<N: Net, R>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    (facts, route): (&Facts, Option<&CompiledRoute>),
+    then: impl FnOnce(&Entry<'_>) -> R,
+) -> R {
+    let captures = captures(work, facts, route.filter(|route| route.uses_captures));
+    let told = route.is_some_and(|route| route.tells_why);
+    let extra = (captures.as_ref(), Concurrency::default());
+    with_captures(scope, connection, work, (facts, route), extra, |entry| {
+        if !told {
+            return then(entry);
+        }
+        with_reasons(scope, facts, Depth::Remembered, |reasons| {
+            then(&Entry { reasons: Some(reasons), ..*entry })
+        })
+    })
+}
+
+/// The groups of the route's path regex. Only texts that use them ask for them: they cost more than
+/// the rest of an entry.
+pub(crate) fn captures(
+    work: &Workspace,
+    facts: &Facts,
+    route: Option<&CompiledRoute>,
+) -> Option<Captures> {
+    let route = route.filter(|route| facts.has_head && route.has_captures())?;
+    let bytes = work.input.bytes();
+    route.captures(&RequestView { head: &work.request, bytes, client: facts.client })
+}
+
+pub(crate) fn with_captures<N: Net, R>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    (facts, route): (&Facts, Option<&CompiledRoute>),
+    (captures, concurrency): (Option<&Captures>, Concurrency),
+    then: impl FnOnce(&Entry<'_>) -> R,
+) -> R {
+    let bytes = work.input.bytes();
+    let head = &work.request;
+    let request = RequestView { head, bytes, client: facts.client };
+    let response = ResponseView { head: &work.response, bytes: &work.response_bytes };
+    let part = |span: weir_wire::Span| if facts.has_head { span.of(bytes) } else { &[] };
+    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
+    let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let name =
+        |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
+    let failed =
+        facts.failed.iter().map(|(index, why)| FailedAttempt { endpoint: name(*index), why: *why });
+    let failed: SmallVec<[FailedAttempt<'_>; 2]> = failed.collect();
+    let captures = captures.map(Captures::groups).unwrap_or_default();
+    let entry = Entry {
+        started: facts.started,
+        times: facts.times,
+        cause: facts.cause,
+        status: facts.status,
+        peer: connection.peer,
+        client: facts.client.or_else(|| connection.peer_ip()),
+        local: local_address(scope, connection),
+        request_line: if facts.has_head { work.request_line() } else { &[] },
+        method: part(head.method_span),
+        target: if facts.has_head { work.target() } else { &[] },
+        path: if head.path.is_empty() { &[] } else { part(head.path) },
+        protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+        host: bare_host(part(head.host)),
+        request_headers: if facts.has_head { &request } else { &() },
+        response_headers: if work.response_bytes.is_empty() { &() } else { &response },
+        bytes_received: facts.bytes_received,
+        bytes_sent: facts.bytes_sent,
+        body_bytes_sent: facts.body_bytes_sent,
+        listener: &scope.listener.name,
+        route: route.map_or("", |route| &route.name),
+        pool: pool.map_or("", |pool| &pool.name),
+        endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
+        endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
+        attempts: facts.attempts,
+        failed_attempts: &failed,
+        reused: facts.reused,
+        affinity: facts.claim.outcome(facts.endpoint),
+        queue_position: facts.queue_position,
+        reasons: None,
+        request_id: facts.request_id.as_bytes(),
+        tls: tls_facts(connection),
+        concurrency,
+        worker: scope.worker.number,
+        connection_requests: connection.served,
+        captures: &captures,
+    };
+    then(&entry)
+}
+
+/// Counts an exchange that has ended, writes its access-log lines, and keeps its full record if it
+/// is among the slowest.
+pub(crate) fn write<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &mut Facts,
+    (route, now): (Option<&CompiledRoute>, Instant),
+) {
+    facts.times.total = now.span_since(connection.began);
+    if facts.pool.is_none() {
+        facts.cause = facts.cause.of_our_own();
+    }
+    let facts = &*facts;
+    let ended_us = scope.worker.balance_clock(now);
+    let keep = count(scope, connection, work, facts, (route, ended_us));
+    if scope.listener.logs.is_empty() && keep == Keep::Counted {
+        return;
+    }
+    let captures = captures(work, facts, route.filter(|_| scope.listener.logs_captures));
+    let counted = keep == Keep::Whole || scope.listener.concurrency == LogCounts::Shown;
+    let concurrency = if counted { concurrency(scope, facts) } else { Concurrency::default() };
+    let extra = (captures.as_ref(), concurrency);
+    with_captures(scope, connection, work, (facts, route), extra, |entry| {
+        let depth = match keep {
+            Keep::Whole => Depth::LookedUp,
+            Keep::Counted if scope.listener.reasons == LogReasons::Told => Depth::Remembered,
+            Keep::Counted => return write_lines(scope, entry),
+        };
+        with_reasons(scope, facts, depth, |reasons| {
+            let entry = Entry { reasons: Some(reasons), ..*entry };
+            write_lines(scope, &entry);
+            if keep == Keep::Whole {
+                let record = ExchangeRecord::of(&entry, ended_us);
+                scope.counts.route(route).keep(scope.worker.number, record);
+            }
+        });
+    });
+}
+
+fn write_lines<N: Net>(scope: Scope<'_, N>, entry: &Entry<'_>) {
+    for &number in &scope.listener.logs {
+        let Some(log) = scope.generation.snapshot.logs.get(number) else { continue };
+        let clock = &mut *scope.worker.clock.borrow_mut();
+        scope.generation.log(number, |out| log.line.write_line(entry, clock, out));
+    }
+}
+
+/// Counts an exchange for its route, its endpoint and its worker.
+fn count<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &Facts,
+    (route, ended_us): (Option<&CompiledRoute>, u64),
+) -> Keep {
+    let worker = &scope.worker;
+    let series = |index: usize| scope.generation.endpoint_series(facts.pool?, index);
+    for (turn, (index, _)) in facts.failed.iter().enumerate() {
+        let next = facts.failed.get(turn + 1).map(|(next, _)| *next).or(facts.endpoint);
+        let onward = match next {
+            // The last one may have been abandoned for an attempt that never began.
+            _ if turn + 1 >= facts.attempts as usize => Onward::Nowhere,
+            Some(next) if next == *index => Onward::Again,
+            _ => Onward::Elsewhere,
+        };
+        if let Some(endpoint) = series(*index) {
+            endpoint.attempt_failed(worker.number, onward);
+        }
+    }
+    let outcome = Outcome {
+        status: facts.status,
+        cause: facts.cause,
+        bytes_received: facts.bytes_received,
+        bytes_sent: facts.bytes_sent,
+        attempts: facts.attempts,
+        reused: facts.reused,
+        queue_position: facts.queue_position,
+    };
+    let request_id = facts.request_id.as_bytes();
+    let line = if facts.has_head { work.request.request_line } else { Span::default() };
+    let request = match work.original_line.as_slice() {
+        b"" => work.input.bytes().get(line.start as usize..).unwrap_or_default(),
+        original => original,
+    };
+    let asked = Asked {
+        client: facts.client.or_else(|| connection.peer_ip()),
+        request,
+        line_bytes: line.len(),
+    };
+    let done = Done { request_id, asked, ended_us, times: &facts.times, outcome };
+    let (route, endpoint) = (scope.counts.route(route), facts.endpoint.and_then(series));
+    worker.process.numbers.record(worker.number, route, endpoint, &done)
+}
+
+/// The numbers of concurrent exchanges besides this one; those of a pool are summed over its
+/// endpoints.
+fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
+    let balancer =
+        facts.pool.and_then(|number| scope.generation.pool(number)).map(|pool| &pool.balancer);
+    let endpoint =
+        balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
+    // HAProxy has already released the exchange's own place when it counts.
+    let own = u32::from(facts.slot.is_some());
+    Concurrency {
+        process: scope.worker.process.open_connections() as u32,
+        listener: scope.listener.gate.open.load(Ordering::Relaxed) as u32,
+        pool: balancer.map_or(0, |balancer| (balancer.in_flight() as u32).saturating_sub(own)),
+        endpoint: endpoint.map_or(0, |endpoint| endpoint.in_flight().saturating_sub(own)),
+    }
+}
+
+/// The local address of the connection; the kernel is asked only if the listener needs it.
+fn local_address<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+) -> Option<std::net::SocketAddr> {
+    let wanted = scope.listener.shows_local_address;
+    wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
+}
+
+fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
+    let Transport::Server(stream) = &connection.client else { return None };
+    let facts = connection.agreed.as_deref()?;
+    Some(TlsFacts {
+        protocol: facts.version.unwrap_or_default(),
+        cipher: facts.suite.unwrap_or_default(),
+        group: facts.group.unwrap_or_default(),
+        server_name: stream.get_ref().1.server_name().unwrap_or_default(),
+        resumed: facts.resumed,
+    })
+}

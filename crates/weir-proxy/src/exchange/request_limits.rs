@@ -1,0 +1,104 @@
+//! Applies the limits on clients and on rates to a request: passes, refuses or delays it.
+
+use std::net::IpAddr;
+use std::task::Poll;
+use std::time::Duration;
+
+use weir_stats::Cause;
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::client_side::{ClientSide, poll_client_left};
+use crate::exchange::facts::Facts;
+use crate::exchange::outcome::{Ended, Refusal};
+use crate::exchange::request_key;
+use crate::exchange::scope::Scope;
+use crate::limiting::Refused;
+use crate::net::Net;
+use crate::routing::route::CompiledRoute;
+use crate::time::instant::Instant;
+use crate::worker::workspace::Workspace;
+
+impl Refused {
+    /// The end of the exchange that the refusal leads to.
+    fn ended(self, facts: &mut Facts) -> Ended {
+        let (cause, status) = (self.cause, self.status);
+        facts.told = Some(Box::new(self.told));
+        if self.silent { Ended::Broken(cause) } else { Ended::Refused(Refusal { cause, status }) }
+    }
+}
+
+/// A time on the table's clock.
+fn table_clock<N: Net>(scope: Scope<'_, N>, now: Instant) -> u64 {
+    scope.worker.process.limit_clock(now)
+}
+
+/// Applies the limits on clients to a request.
+pub(crate) fn admit_client<N: Net>(
+    scope: Scope<'_, N>,
+    facts: &mut Facts,
+    client: Option<IpAddr>,
+) -> Result<(), Ended> {
+    let limits = &scope.listener.client_limits;
+    let Some(client) = client.filter(|_| !limits.is_empty()) else { return Ok(()) };
+    let now_ns = table_clock(scope, facts.head_end);
+    for limit in limits {
+        // Bytes that are no valid request are charged as one, but are not counted as in flight.
+        let places = facts.has_head.then_some(&mut facts.places);
+        if let Err(refused) = limit.begin_request(client, (scope.worker.number, now_ns), places) {
+            return Err(refused.ended(facts));
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether a request on this route is limited by key.
+pub(crate) fn is_limited<N: Net>(scope: Scope<'_, N>, route: &CompiledRoute) -> bool {
+    !scope.listener.rate_limits.is_empty() || !route.rate_limits.is_empty()
+}
+
+/// Applies the rate limits of the listener and the route to a request; waits if they delay it.
+pub(crate) async fn admit<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    route: &CompiledRoute,
+) -> Result<(), Ended> {
+    let now_ns = table_clock(scope, facts.head_end);
+    let mut wait_ns = 0;
+    for limit in scope.listener.rate_limits.iter().chain(&route.rate_limits) {
+        let mut text = std::mem::take(&mut work.key);
+        request_key::fill(scope, connection, work, (facts, route), (&limit.key, &mut text));
+        let taken =
+            if text.is_empty() { Ok(0) } else { limit.take(&text, now_ns, &mut facts.told) };
+        work.key = text;
+        match taken {
+            Ok(own_ns) => wait_ns = wait_ns.max(own_ns),
+            Err(refused) => return Err(refused.ended(facts)),
+        }
+    }
+    if wait_ns == 0 {
+        return Ok(());
+    }
+    wait(scope, connection, work, facts.head_end + Duration::from_nanos(wait_ns)).await
+}
+
+/// Waits until `until`, unless the client closes its connection.
+async fn wait<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    until: Instant,
+) -> Result<(), Ended> {
+    let Connection { client, alarm, .. } = connection;
+    let input = &mut work.input;
+    std::future::poll_fn(|context| {
+        let buffers = &scope.worker.buffers;
+        let mut side = ClientSide { stream: &mut *client, input: &mut *input, buffers };
+        if poll_client_left(context, &mut side).is_ready() {
+            return Poll::Ready(Err(Ended::Broken(Cause::ClientGone)));
+        }
+        alarm.poll(context, until).map(Ok)
+    })
+    .await
+}

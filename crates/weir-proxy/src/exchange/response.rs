@@ -1,0 +1,507 @@
+//! Sends an endpoint's response to the client while the rest of the request is still being sent,
+//! and decides about the reuse of both connections. If the body fails, the client's connection is
+//! broken off, so that a client never takes a part of the body for the whole.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use weir_stats::metrics::Yield;
+use weir_stats::{Cause, Entry, Micros};
+use weir_wire::{Framing, Method, Version};
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::client_side::ClientSide;
+use crate::exchange::conversation::Conversation;
+use crate::exchange::explain;
+use crate::exchange::facts::Facts;
+use crate::exchange::outcome::{Ended, Next};
+use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
+use crate::exchange::record;
+use crate::exchange::scope::Scope;
+use crate::exchange::throttle::throttle;
+use crate::exchange::tunnel;
+use crate::exchange::upload::leave_body;
+use crate::http::client_address::came_over_tls;
+use crate::http::cookie::ResponseCookie;
+use crate::http::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::http::trailers;
+use crate::limiting::bandwidth::Toward;
+use crate::net::transport::Transport;
+use crate::net::{Net, Socket};
+use crate::routing::route::CompiledRoute;
+use crate::time::alarm;
+use crate::time::instant::Instant;
+use crate::time::pace::{MinRate, Pace, TooSlow};
+use crate::upstream::UpstreamPool;
+use crate::worker::workspace::Workspace;
+
+/// The framing of the body towards the client, and the persistence of the connection that follows
+/// from it.
+struct Plan {
+    framing: BodyFraming,
+    encoder: Encoder,
+    keep_alive: bool,
+}
+
+/// Relays the response whose head is in `work.response`.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn would copy the conversation, which is large, once more"
+)]
+pub(crate) fn relay<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &'a mut Connection<N>,
+    work: &'a mut Workspace,
+    facts: &'a mut Facts,
+    (route, pool): (&'a CompiledRoute, &'a Arc<UpstreamPool>),
+    mut conversation: Conversation<'a, N::Stream>,
+) -> impl Future<Output = Result<Next, Ended>> + use<'a, N> {
+    async move {
+        let switching = work.response.status == 101;
+        let plan = begin(scope, connection, work, facts, (route, &conversation));
+        let raw = std::mem::take(&mut conversation.raw);
+        let head = std::mem::take(&mut work.response_out);
+        let framing = if switching { Framing::None } else { work.response.framing };
+        let trailers = trailers::of_response(
+            &route.trailers.1,
+            (&work.request, work.input.bytes()),
+            (&work.response, &raw),
+        );
+        let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Client);
+        let bounds = Bounds { throttle, trailers, ..Bounds::default() };
+        let at = work.response.head_bytes;
+        let mut download = Pump::new(head, (framing, plan.encoder), (raw, at), bounds);
+        let until = if switching { Until::Sent } else { Until::Read };
+        let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
+        let mut blocked = Duration::ZERO;
+        let endpoint = (pool.as_ref(), facts.endpoint.unwrap_or_default());
+        let mut relayed = relay.run(scope, connection, work, (endpoint, &mut blocked)).await;
+        note_blocked(facts, blocked);
+        if switching {
+            let switched = (pool.as_ref(), conversation, download);
+            return switch(scope, connection, work, facts, switched, relayed).await;
+        }
+        let mut now = Instant::now();
+        if relayed.is_ok() {
+            let clean = conversation.upload.is_finished()
+                && work.response.keep_alive
+                && download.surplus().is_empty();
+            // The endpoint has done its part, even if the client still reads: its connection is
+            // kept or closed, and then its slot is given to the next exchange, in this order, so
+            // that the next exchange finds the connection.
+            let upstream = conversation.upstream;
+            if let Some(endpoint) = facts.endpoint.filter(|_| clean) {
+                let limits = work.response.keep_alive_limits;
+                scope.worker.idle.keep(pool, endpoint, upstream, (limits, now));
+            } else {
+                drop(upstream);
+            }
+            facts.finish_slot(now);
+            if !download.is_finished() {
+                relayed = deliver(scope, connection, &mut download).await;
+                blocked += now.elapsed();
+                note_blocked(facts, blocked);
+                now = Instant::now();
+            }
+        }
+        let upload = conversation.upload;
+        note_relayed(work, facts, (&*upload, &download), (conversation.heard, now), relayed)?;
+        facts.ended = Some(now);
+        Ok(finish(scope, work, (upload, &mut download), plan.keep_alive))
+    }
+}
+
+/// Joins both connections into a tunnel, once the client has the head with the status 101.
+async fn switch<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (pool, conversation, download): (&UpstreamPool, Conversation<'_, N::Stream>, Pump),
+    relayed: Result<(), Cause>,
+) -> Result<Next, Ended> {
+    let Conversation { upstream, upload, heard, .. } = conversation;
+    note_relayed(work, facts, (&*upload, &download), (heard, Instant::now()), relayed)?;
+    let throttle = upload.take_throttle();
+    let switched = (pool, upstream, download, throttle);
+    Ok(tunnel::run(scope, connection, work, facts, switched).await)
+}
+
+/// Notes the response head and writes it for the client.
+fn begin<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, conversation): (&CompiledRoute, &Conversation<'_, N::Stream>),
+) -> Plan {
+    facts.respond_with(scope, work.response.status);
+    if scope.listener.keeps_response_head {
+        let head = conversation.raw.get(..work.response.head_bytes).unwrap_or_default();
+        work.response_bytes.clear();
+        work.response_bytes.extend_from_slice(head);
+    }
+    let plan = plan(scope, connection, work, conversation);
+    write_head(scope, connection, work, facts, (route, &plan, &conversation.raw));
+    plan
+}
+
+/// Notes how long the client took no bytes, if it stopped at all.
+fn note_blocked(facts: &mut Facts, blocked: Duration) {
+    if blocked > Duration::ZERO {
+        facts.delays.client = Micros::from(blocked);
+    }
+}
+
+/// Notes the bytes transferred in both directions, and the outcome.
+fn note_relayed(
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (upload, download): (&Pump, &Pump),
+    (heard, now): (Instant, Instant),
+    relayed: Result<(), Cause>,
+) -> Result<(), Ended> {
+    facts.times.data = now.span_since(heard);
+    facts.bytes_sent += download.written;
+    facts.body_bytes_sent = download.body_bytes;
+    if let Err(cause) = relayed {
+        leave_body(work, facts, upload);
+        return Err(broken(facts, cause, download.written));
+    }
+    facts.bytes_received += upload.received();
+    Ok(())
+}
+
+/// The end of an exchange whose relay failed: a client that has received no byte of the response
+/// still gets an error response, unless the client itself was at fault.
+fn broken(facts: &mut Facts, cause: Cause, written: u64) -> Ended {
+    if written > 0 {
+        return Ended::Broken(cause);
+    }
+    facts.status = 0;
+    match cause {
+        Cause::ClientGone | Cause::ClientSendTimeout | Cause::ClientTooSlow => Ended::Broken(cause),
+        _ => cause.into(),
+    }
+}
+
+fn plan<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    conversation: &Conversation<'_, N::Stream>,
+) -> Plan {
+    let modern = work.request.version == Version::Http11;
+    let mut keep_alive = work.request.keep_alive
+        && conversation.upload.is_finished()
+        && connection.may_stay(scope, conversation.heard);
+    let (framing, encoder) = match work.response.framing {
+        Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
+            (BodyFraming::AsReceived, Encoder::Plain)
+        }
+        Framing::None => (BodyFraming::None, Encoder::Plain),
+        Framing::Length(length) => (BodyFraming::Length(length), Encoder::Plain),
+        Framing::Chunked | Framing::UntilClose if modern => {
+            (BodyFraming::Chunked, Encoder::Chunked)
+        }
+        Framing::Chunked | Framing::UntilClose => {
+            keep_alive = false;
+            (BodyFraming::Close, Encoder::Plain)
+        }
+    };
+    Plan { framing, encoder, keep_alive }
+}
+
+fn write_head<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &Facts,
+    (route, plan, raw): (&CompiledRoute, &Plan, &[u8]),
+) {
+    let mut out = std::mem::take(&mut work.response_out);
+    out.clear();
+    let respond = scope.listener.request_id.respond;
+    let date = || scope.worker.date(facts.head_end);
+    let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
+    let cookie = response_cookie(scope, connection, work, facts);
+    let why = explain::on_demand(scope, connection, work, (facts, Some(route)));
+    let mut write = |entry: Option<&Entry<'_>>| {
+        let head = DownstreamHead {
+            head: &work.response,
+            bytes: raw,
+            entry,
+            edits: &route.response_edits,
+            cookie,
+            request_id: id_header.map(|header| (header, facts.request_id.as_bytes())),
+            why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
+            limits: facts.told.as_ref().map_or(&[], |told| &told.headers),
+            date: &date,
+            framing: plan.framing,
+            connection: connection_line(work, plan.keep_alive),
+        };
+        forward::write_response_head(&head, &mut out);
+    };
+    if route.response_edits.has_variables() {
+        let about = (facts, Some(route));
+        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+    } else {
+        write(None);
+    }
+    work.response_out = out;
+}
+
+/// The pool's sticky cookie for the response, if it has one.
+fn response_cookie<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &Facts,
+) -> Option<ResponseCookie<'a>> {
+    let pool = scope.generation.pool(facts.pool?)?;
+    let over_tls = || {
+        matches!(connection.client, Transport::Server(_))
+            || came_over_tls(facts.trust, &work.request, work.input.bytes())
+    };
+    Some(pool.affinity.as_ref()?.response((facts.claim.endpoint(), facts.endpoint), over_tls))
+}
+
+fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {
+    match (work.response.status, keep_alive, work.request.version) {
+        (101, _, _) => ConnectionLine::Upgrade,
+        (_, false, _) => ConnectionLine::Close,
+        (_, true, Version::Http10) => ConnectionLine::KeepAlive,
+        (_, true, Version::Http11) => ConnectionLine::None,
+    }
+}
+
+/// The condition that ends a relay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// The response was read completely; the rest of it is in our buffer.
+    Read,
+    /// The response was sent completely, too.
+    Sent,
+}
+
+/// Both bodies in transfer.
+struct Relay<'a, 'c, S: Socket> {
+    conversation: &'a mut Conversation<'c, S>,
+    download: &'a mut Pump,
+    until: Until,
+}
+
+impl<S: Socket> Relay<'_, '_, S> {
+    async fn run<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        work: &mut Workspace,
+        ((pool, endpoint), blocked): ((&UpstreamPool, usize), &mut Duration),
+    ) -> Result<(), Cause> {
+        let session = connection.session;
+        let Connection { client, alarm, .. } = connection;
+        let input = &mut work.input;
+        let mut progress = (0, self.conversation.heard);
+        // The time since which the client takes no bytes.
+        let mut full: Option<Instant> = None;
+        let mut paces = Paces::default();
+        std::future::poll_fn(|context| {
+            let turn = &scope.worker.turn;
+            if let Some(since) = full.take() {
+                *blocked += turn.began().saturating_duration_since(since);
+            }
+            let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
+            let ended = self.poll(context, &mut side);
+            let held = side.input.held() + self.conversation.held() + self.download.held();
+            scope.holds_for(session, held);
+            if ended.is_ready() {
+                return ended;
+            }
+            let moved = self.download.progress() + self.conversation.upload.progress();
+            if progress.0 != moved {
+                progress = (moved, turn.look_at_end());
+            }
+            let (patience, cause) = match self.download.waiting {
+                Waiting::Read => (pool.timeouts.read, Cause::UpstreamReadTimeout),
+                Waiting::Turn => {
+                    scope.worker.note_yield(Yield::Body);
+                    (pool.timeouts.read, Cause::UpstreamReadTimeout)
+                }
+                Waiting::Write => {
+                    full = Some(turn.look_at_end());
+                    (scope.listener.timeouts.send, Cause::ClientSendTimeout)
+                }
+            };
+            let now = full.unwrap_or(progress.1.max(turn.began()));
+            let look = match paces.look(scope, (pool, endpoint), (&*side.stream, &mut *self), now) {
+                Ok(look) => look,
+                Err(cause) => return Poll::Ready(Err(cause)),
+            };
+            let late = alarm::poll_either(alarm, context, (progress.1 + patience, look));
+            if late.is_ready() {
+                turn.goes_on();
+            }
+            late.map(|()| Err(cause))
+        })
+        .await
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+    ) -> Poll<Result<(), Cause>> {
+        // The response ends the exchange when it is complete, even if a rest of the request was
+        // never read by the endpoint.
+        let down = self.download.poll(
+            context,
+            &mut self.conversation.upstream.transport,
+            client.stream,
+            client.buffers,
+        );
+        match down {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(failure)) => return Poll::Ready(Err(download_cause(failure))),
+            Poll::Pending => {}
+        }
+        if self.until == Until::Read && self.download.waiting == Waiting::Write {
+            self.download.read_ahead(context, &mut self.conversation.upstream.transport);
+            if self.download.is_read() && self.conversation.upload.is_finished() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        if self.conversation.poll_upload(context, client).is_err() {
+            // The client's request body is malformed; the response that it was receiving ends with
+            // it.
+            return Poll::Ready(Err(Cause::BadRequestBody));
+        }
+        // No write is pending that could fail: without this check, a silent stream whose client is
+        // gone would occupy its endpoint for ever.
+        if self.download.waiting == Waiting::Read
+            && self.conversation.poll_client_left(context, client).is_ready()
+        {
+            return Poll::Ready(Err(Cause::ClientGone));
+        }
+        Poll::Pending
+    }
+}
+
+/// The paces at which the client receives a response and the endpoint sends it. The pace at which
+/// the client sends the rest of its request is still measured in the conversation.
+#[derive(Default)]
+struct Paces {
+    client: Pace,
+    upstream: Pace,
+}
+
+impl Paces {
+    /// Returns the time of the next check, or the cause if a side is too slow.
+    fn look<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        (pool, endpoint): (&UpstreamPool, usize),
+        (client, relay): (&Transport<N::Stream>, &mut Relay<'_, '_, N::Stream>),
+        now: Instant,
+    ) -> Result<Option<Instant>, Cause> {
+        let began = scope.worker.turn.began();
+        let Relay { conversation, download, .. } = relay;
+        let download = &**download;
+        let waits = |is_waited_for: bool| is_waited_for.then_some(now);
+        let takes = download.waiting == Waiting::Write;
+        // While both sides are silent the endpoint may be waiting for the rest of the request.
+        let sends = download.waiting == Waiting::Read && conversation.awaits_client();
+        let mut look = None;
+        if (takes || sends || self.client.is_waiting() || conversation.pace.is_waiting())
+            && let Some(rate) = scope.client_rate(pool.has_limit(endpoint))
+        {
+            let taken = || client_took(scope, client, download);
+            let looked = self.client.look(rate, (began, waits(takes)), taken);
+            look = looked.map_err(|TooSlow| Cause::ClientTooSlow)?;
+            // An endpoint that continues its response meanwhile is not delayed by the client.
+            let moved = conversation.upload.body_bytes + download.body_bytes;
+            let looked = conversation.pace.look(rate, (began, waits(sends)), || moved);
+            look = looked.map_err(|TooSlow| Cause::BodyTooSlow)?.or(look);
+        }
+        if let Some(bytes) = pool.timeouts.min_rate {
+            let rate = MinRate { bytes, after: pool.timeouts.after };
+            let silent = download.waiting == Waiting::Read && !sends;
+            let sent = || download.body_bytes;
+            let looked = self.upstream.look(rate, (began, waits(silent)), sent);
+            look = looked.map_err(|TooSlow| Cause::UpstreamTooSlow)?.or(look);
+        }
+        Ok(look)
+    }
+}
+
+/// The number of response bytes that the client has received from the network.
+fn client_took<N: Net>(scope: Scope<'_, N>, client: &Transport<N::Stream>, download: &Pump) -> u64 {
+    download.written.saturating_sub(scope.worker.net.unacknowledged(client.socket()))
+}
+
+fn download_cause(failure: PumpFailure) -> Cause {
+    match failure {
+        PumpFailure::Write => Cause::ClientGone,
+        PumpFailure::Malformed | PumpFailure::TooLarge => Cause::BadResponse,
+        PumpFailure::Truncated | PumpFailure::Read => Cause::UpstreamAborted,
+    }
+}
+
+/// Sends the client the rest of a response that was read completely.
+async fn deliver<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    download: &mut Pump,
+) -> Result<(), Cause> {
+    let patience = scope.listener.timeouts.send;
+    let Connection { client, alarm, .. } = connection;
+    let mut progress = (download.progress(), Instant::now());
+    let mut pace = Pace::default();
+    std::future::poll_fn(|context| {
+        let nothing = &mut tokio::io::empty();
+        if let Poll::Ready(sent) = download.poll(context, nothing, client, &scope.worker.buffers) {
+            return Poll::Ready(sent.map_err(download_cause));
+        }
+        if progress.0 != download.progress() {
+            progress = (download.progress(), Instant::now());
+        }
+        let began = scope.worker.turn.began();
+        let wait = (began, Some(progress.1.max(began)));
+        let taken = || client_took(scope, client, download);
+        let looked = scope.client_rate(false).map(|rate| pace.look(rate, wait, taken));
+        let Ok(look) = looked.transpose() else {
+            return Poll::Ready(Err(Cause::ClientTooSlow));
+        };
+        let deadline = progress.1 + patience;
+        let late = alarm::poll_either(alarm, context, (deadline, look.flatten()));
+        late.map(|()| Err(Cause::ClientSendTimeout))
+    })
+    .await
+}
+
+/// Gives the buffers back and returns the fate of the client's connection.
+fn finish<N: Net>(
+    scope: Scope<'_, N>,
+    work: &mut Workspace,
+    (upload, download): (&mut Pump, &mut Pump),
+    keep_alive: bool,
+) -> Next {
+    let whole = upload.is_finished();
+    let buffers = &scope.worker.buffers;
+    let (head, raw) = upload.take_buffers();
+    work.request_out = head;
+    buffers.give_back(raw);
+    let (head, raw) = download.take_buffers();
+    work.response_out = head;
+    work.response_out.clear();
+    work.request_out.clear();
+    buffers.give_back(raw);
+    match (keep_alive, whole) {
+        (true, _) => Next::KeepAlive,
+        // A client that asked for the close sends nothing more; any other may have sent its next
+        // request already.
+        (false, true) if !work.request.keep_alive => Next::Close,
+        (false, _) => Next::Linger,
+    }
+}

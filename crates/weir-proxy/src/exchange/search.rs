@@ -1,0 +1,586 @@
+//! The search for an endpoint: obtains a slot and a connection, and after a failed attempt further
+//! ones, within the limits of the pool's `retry`. It sends no request.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Ticket, Tried};
+use weir_config::model::PassiveCause;
+use weir_stats::{Cause, Micros};
+use weir_wire::Framing;
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::client_side::{ClientSide, poll_client_left, poll_sender_left};
+use crate::exchange::facts::{Facts, Wait};
+use crate::exchange::outcome::{Ended, Refusal};
+use crate::exchange::pump::Pump;
+use crate::exchange::reasons::{about, octets};
+use crate::exchange::scope::Scope;
+use crate::exchange::upload::{is_movable, put_back};
+use crate::limiting::pool::BreakerOpen;
+use crate::limiting::table::OpenPlace;
+use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
+use crate::net::{Net, Socket};
+use crate::time::alarm::{Elapsed, before};
+use crate::time::instant::Instant;
+use crate::upstream::connect_trouble::ConnectFailure;
+use crate::upstream::idle::UpstreamConnection;
+use crate::upstream::retry::Trouble;
+use crate::upstream::{Opened, UpstreamPool};
+use crate::worker::moved::{Seniority, Waiting};
+use crate::worker::workspace::Workspace;
+
+/// The search of an exchange, over all its attempts.
+pub(crate) struct Search<'a> {
+    pub(crate) pool: &'a Arc<UpstreamPool>,
+    pub(crate) number: usize,
+    /// The hashed key, for policies that use one.
+    key: u64,
+    pub(crate) tried: Tried,
+    /// Set if idle connections are skipped, because one turned out to be closed.
+    fresh: bool,
+    /// Set if the client has sent this whole request: further bytes belong to the next one.
+    at_hand: bool,
+    /// Set if chunks of the body were read that are not in the input.
+    chunks_read: bool,
+    /// The beginning of the search: after the wait for a body.
+    began: Instant,
+    /// The time at the last look at the clock.
+    pub(crate) now: Instant,
+    /// The same time on the balancer's clock.
+    now_us: u64,
+    /// The time spent in the queue.
+    waited: Duration,
+    /// The number of attempts that were followed by another one.
+    retries: u32,
+    /// The number of waits before a tried endpoint was tried again.
+    backoffs: u32,
+    /// The failure of the latest attempt.
+    last: Option<Trouble>,
+    /// The number of connects that failed for lack of a resource of this process, and the time of
+    /// the first.
+    shortages: u32,
+    short_since: Option<Instant>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new<N: Net>(
+        scope: Scope<'_, N>,
+        work: &Workspace,
+        facts: &Facts,
+        (pool, number, key): (&'a Arc<UpstreamPool>, usize, u64),
+        upload: &Pump,
+    ) -> Self {
+        let now = match (work.request.framing, &facts.waiting) {
+            (Framing::None, None) => facts.head_end,
+            _ => Instant::now(),
+        };
+        // A request that waited in another process keeps the time at which that wait began.
+        let began = facts.waiting.as_ref().map_or(now, |waiting| waiting.since);
+        let now_us = scope.worker.balance_clock(now);
+        pool.retry.note_request(now_us);
+        Self {
+            pool,
+            number,
+            key,
+            tried: Tried::default(),
+            fresh: false,
+            at_hand: pool.buffer_request.is_some()
+                || upload.is_decoded() && upload.surplus().is_empty(),
+            chunks_read: work.request.framing == Framing::Chunked && upload.has_read,
+            began,
+            now,
+            now_us,
+            waited: now.saturating_duration_since(began),
+            retries: 0,
+            backoffs: 0,
+            last: None,
+            shortages: 0,
+            short_since: None,
+        }
+    }
+
+    /// Makes the next connection a new one.
+    pub(crate) fn pass_over_idle<N: Net>(&mut self, scope: Scope<'_, N>) {
+        self.fresh = true;
+        self.look_at_clock(scope);
+    }
+
+    fn look_at_clock<N: Net>(&mut self, scope: Scope<'_, N>) {
+        self.now = Instant::now();
+        self.now_us = scope.worker.balance_clock(self.now);
+    }
+
+    /// Obtains a connection to an endpoint; `facts.slot` then has its slot.
+    pub(crate) async fn connection<N: Net>(
+        &mut self,
+        scope: Scope<'a, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+    ) -> Result<Box<UpstreamConnection<N::Stream>>, Ended> {
+        loop {
+            if facts.slot.is_none() {
+                let body = (&mut *work, &mut *upload);
+                self.take_slot(scope, connection, body, facts).await?;
+                self.wait_for_endpoint(scope, facts);
+            } else if self.short_since.is_some() {
+                self.wait_for_endpoint(scope, facts);
+            }
+            let index = facts.slot.as_ref().map_or(0, Slot::index);
+            facts.be_at(scope, index);
+            facts.attempts += 1;
+            if !self.fresh
+                && let Some(idle) = self.idle_connection(scope, index).await
+            {
+                facts.times.connect = self.connect_time(self.now);
+                facts.reused = true;
+                return Ok(idle);
+            }
+            let place = (index, facts.slot_since);
+            let opened = self.open(scope, connection, (&mut *work, &mut *upload), place).await;
+            self.look_at_clock(scope);
+            let trouble = match opened {
+                Ok((transport, tls)) => {
+                    facts.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
+                    self.pool.endpoint_connected(index);
+                    facts.times.connect = self.connect_time(self.now);
+                    facts.reused = false;
+                    return Ok(Box::new(UpstreamConnection::fresh(transport, self.now)));
+                }
+                Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
+                Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
+                    if failure.is_mended_by_closing() {
+                        scope.worker.close_idle_upstream();
+                    }
+                    scope.connect_failed((self.pool, index), failure);
+                    let body = (&mut *work, &mut *upload);
+                    self.outlast_shortage(scope, connection, body, facts).await?;
+                    continue;
+                }
+                Err(Unopened::Failed(failure)) => {
+                    let trouble = failure.trouble();
+                    scope.connect_failed((self.pool, index), failure);
+                    trouble
+                }
+            };
+            scope.endpoint_failed((self.pool, index), PassiveCause::Connect);
+            if !self.may_go_on(scope, facts, trouble) {
+                return Err(trouble.cause().into());
+            }
+            self.go_on(scope, connection, (&mut *work, &mut *upload), facts, trouble).await?;
+        }
+    }
+
+    /// Takes an idle connection, if this worker has one. It never waits: it is asynchronous only
+    /// because the connection's bytes have to wake this task.
+    async fn idle_connection<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        index: usize,
+    ) -> Option<Box<UpstreamConnection<N::Stream>>> {
+        let idle = &scope.worker.idle;
+        std::future::poll_fn(|context| {
+            Poll::Ready(idle.take(&scope.worker.net, context, (self.pool, index), self.now))
+        })
+        .await
+    }
+
+    /// Tells whether the attempt with this failure is followed by another one, and counts that one
+    /// if so.
+    pub(crate) fn may_go_on<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        facts: &mut Facts,
+        trouble: Trouble,
+    ) -> bool {
+        let policy = &self.pool.retry;
+        self.look_at_clock(scope);
+        let elapsed = self.now.saturating_duration_since(facts.head_end);
+        if !policy.covers(trouble, self.retries, elapsed) {
+            return false;
+        }
+        if let Some(index) = facts.endpoint {
+            self.tried.insert(index);
+        }
+        let goes_somewhere =
+            policy.asks_again() || self.pool.balancer.has_untried(self.now_us, &self.tried);
+        if !goes_somewhere {
+            return false;
+        }
+        if let Some(limits) = self.pool.limits.as_ref().filter(|_| facts.retry_place.is_none()) {
+            let worker = scope.worker;
+            let on = (worker.number, worker.process.limit_clock(self.now));
+            let Ok(place) = limits.retry(on) else {
+                return false;
+            };
+            facts.retry_place = place;
+        }
+        if policy.ask(self.now_us) == Permit::Refused {
+            return false;
+        }
+        self.retries += 1;
+        true
+    }
+
+    /// Ends the attempt, and waits if every endpoint was tried.
+    pub(crate) async fn go_on<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+        trouble: Trouble,
+    ) -> Result<(), Ended> {
+        facts.failed.extend(facts.endpoint.map(|index| (index, trouble.setback())));
+        facts.slot = None;
+        facts.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
+        self.last = Some(trouble);
+        self.fresh = false;
+        let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);
+        if untried || !self.pool.retry.asks_again() {
+            return Ok(());
+        }
+        self.tried.clear();
+        let random = scope.worker.random.borrow_mut().u64(..);
+        let deadline = self.now + self.pool.retry.backoff(self.backoffs, random);
+        self.backoffs += 1;
+        self.pause(scope, connection, (work, upload), deadline).await
+    }
+
+    /// Waits until this process has descriptors, ports or memory again, and keeps the slot, though
+    /// nothing is sent to its endpoint meanwhile. Neither the endpoint's health nor the pool's
+    /// `retry` counts this as a failure.
+    ///
+    /// # Errors
+    /// The connect timeout has passed, or the client has closed its connection.
+    #[cold]
+    async fn outlast_shortage<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        body: (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+    ) -> Result<(), Ended> {
+        scope.worker.process.shortages.fetch_add(1, Ordering::Relaxed);
+        if let Some(slot) = &mut facts.slot {
+            slot.not_sent();
+        }
+        let since = *self.short_since.get_or_insert(self.now);
+        let until = since + self.pool.timeouts.connect;
+        if self.now >= until {
+            return Err(Cause::NoResources.into());
+        }
+        facts.attempts = facts.attempts.saturating_sub(1);
+        let longest = SHORTAGE_PAUSE * (1 << self.shortages.min(SHORTAGE_DOUBLINGS));
+        self.shortages += 1;
+        // A random share, so that waiting exchanges do not all continue at the same moment.
+        let share = scope.worker.random.borrow_mut().u32(500..=1_000);
+        let pause = longest * share / 1_000;
+        self.pause(scope, connection, body, until.min(self.now + pause)).await
+    }
+
+    /// Waits until `deadline`.
+    ///
+    /// # Errors
+    /// The client has closed its connection.
+    async fn pause<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        deadline: Instant,
+    ) -> Result<(), Ended> {
+        let Connection { client: stream, alarm, .. } = connection;
+        let left = std::future::poll_fn(|context| {
+            let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+            self.poll_left(context, &mut ClientSide { stream, input, buffers }, upload)
+        });
+        match before(alarm, deadline, left).await {
+            Ok(()) => return Err(Ended::Broken(Cause::ClientGone)),
+            Err(Elapsed) => self.look_at_clock(scope),
+        }
+        Ok(())
+    }
+
+    /// Opens a connection, unless the client closes its own first.
+    async fn open<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        (index, since): (usize, Instant),
+    ) -> Result<Opened<N::Stream>, Unopened> {
+        scope.holds(connection, work.held() + upload.held());
+        let now = Instant::now();
+        let attempt = self.pool.timeouts.attempt;
+        let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
+        let patience = attempt.unwrap_or(Duration::MAX).min(self.pool.timeouts.connect);
+        let deadline = now + patience;
+        let tls = scope.generation.upstream_tls(self.number);
+        let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
+        let Connection { client: stream, alarm, .. } = connection;
+        let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+        let opened = std::future::poll_fn(|context| {
+            if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
+                return Poll::Ready(opened.map_err(Unopened::Failed));
+            }
+            let mut side = ClientSide { stream, input, buffers };
+            self.poll_left(context, &mut side, upload).map(|()| Err(Unopened::ClientGone))
+        });
+        let opened = before(alarm, deadline, opened).await;
+        let late = || Unopened::Failed(ConnectFailure::Timeout(patience));
+        opened.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Ready when the client has closed its connection.
+    fn poll_left<S: Socket>(
+        &self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+        upload: &mut Pump,
+    ) -> Poll<()> {
+        if self.at_hand {
+            poll_client_left(context, client)
+        } else {
+            poll_sender_left(context, client, upload)
+        }
+    }
+
+    /// Starts measuring how long the endpoint takes to answer, if the whole request is at hand, so
+    /// that only the endpoint can be the cause of a delay; sends notices about stalled endpoints.
+    fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
+        if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
+            slot.sent(self.now_us);
+        }
+        scope.tell_stalls(self.pool, self.now_us);
+    }
+
+    /// Takes a slot, at once or after a wait in the queue, and stores it in `facts.slot`. A further
+    /// attempt arrives at the end of the queue: the exchanges in the queue are waiting for their
+    /// first attempt.
+    async fn take_slot<N: Net>(
+        &mut self,
+        scope: Scope<'a, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+    ) -> Result<(), Ended> {
+        for _ in 0..CARRY_OVERS {
+            let random = scope.worker.random.borrow_mut().u64(..);
+            let client = octets(facts.client.filter(|_| self.pool.queue.is_some()));
+            let request = Request {
+                bound: facts.claim.endpoint(),
+                key: self.key,
+                tag: facts.request_id.tag(),
+                about: about(work, facts, &client),
+                seniority: seniority(scope, facts),
+                holder: Some(scope.worker.holder()),
+                ..Request::new(self.now_us, random, &self.tried)
+            };
+            let arrival = self.pool.balancer.arrive(&request);
+            if let Some(waiting) = &mut facts.waiting {
+                waiting.turn = None;
+            }
+            let got = match arrival {
+                Arrival::Dispatched(slot) => Ok(slot),
+                Arrival::Queued(ticket) => {
+                    let _place = self.waiting_place(scope, facts)?;
+                    let body = (&mut *work, &mut *upload);
+                    self.wait(scope, connection, body, facts, ticket).await?
+                }
+                Arrival::Rejected(rejection) => Err(rejection),
+            };
+            let slot = match got {
+                Ok(slot) => slot,
+                Err(Rejection::Unavailable) if self.lost_others() => {
+                    self.tried.clear();
+                    continue;
+                }
+                Err(rejection) => return Err(self.turned_away(rejection)),
+            };
+            let own = slot.is_of(&self.pool.balancer);
+            let slot = if own { Some(slot) } else { self.carry_over(scope, facts, slot) };
+            if let Some(slot) = slot {
+                facts.times.queue = Micros::from(self.waited);
+                facts.slot_since = self.now;
+                facts.decision = slot.decision();
+                if self.retries > 0 {
+                    facts.delays.retry = self.connect_time(self.now);
+                }
+                facts.slot = Some(slot);
+                return Ok(());
+            }
+        }
+        Err(Cause::NoEndpoint.into())
+    }
+
+    /// Waits in the queue until a slot is free, the client closes its connection or the exchange's
+    /// waiting time has passed.
+    async fn wait<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+        mut ticket: Ticket,
+    ) -> Result<Result<Slot, Rejection>, Ended> {
+        if facts.queue_position == 0 {
+            facts.queue_position = ticket.position().saturating_add(1);
+        }
+        if facts.wait.is_none() {
+            // For a request from another process, its position in that queue is known, but not the
+            // exchanges that were ahead there.
+            let wait = Wait::new(ticket.waits_for(), ticket.ahead());
+            facts.wait = Some(Box::new(wait));
+        }
+        scope.holds(connection, work.held() + upload.held());
+        let began = Instant::now();
+        let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
+        let deadline = began + timeout.saturating_sub(self.waited);
+        let Connection { client: stream, alarm, .. } = connection;
+        let served = std::future::poll_fn(|context| {
+            if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
+                return Poll::Ready(Waited::Served(served));
+            }
+            if scope.is_parting() && self.is_movable(work, facts, upload) {
+                return Poll::Ready(Waited::Parting);
+            }
+            let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+            let mut side = ClientSide { stream, input, buffers };
+            self.poll_left(context, &mut side, upload).map(|()| Waited::ClientGone)
+        });
+        let served = before(alarm, deadline, served).await;
+        self.look_at_clock(scope);
+        self.waited += self.now - began;
+        facts.times.queue = Micros::from(self.waited);
+        match served {
+            Ok(Waited::Served(served)) => Ok(served),
+            Ok(Waited::ClientGone) => Err(Ended::Broken(Cause::ClientGone)),
+            Ok(Waited::Parting) => {
+                let slot = self.part(scope, connection, (work, upload), facts, ticket);
+                slot.map(Ok).ok_or(Ended::Parted)
+            }
+            Err(Elapsed) => {
+                let slot = ticket.time_out();
+                slot.map(Ok).ok_or_else(|| self.refused_by_queue(Cause::QueueTimeout))
+            }
+        }
+    }
+
+    /// Tells whether another process can continue the request.
+    fn is_movable(&self, work: &Workspace, facts: &Facts, upload: &Pump) -> bool {
+        facts.attempts == 0 && is_movable(work, (self.pool, upload), self.chunks_read)
+    }
+
+    /// Leaves the queue so that another process can continue the request; returns a slot if one was
+    /// assigned at the same moment.
+    #[cold]
+    fn part<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &Facts,
+        ticket: Ticket,
+    ) -> Option<Slot> {
+        let epoch = scope.worker.process.epoch;
+        let seniority = match &facts.waiting {
+            Some(waiting) => waiting.seniority,
+            None => Seniority::new(epoch, ticket.since_us(), ticket.seq()),
+        };
+        let number = ticket.seq();
+        let slot = ticket.withdraw();
+        if slot.is_none() {
+            let since = self.now - self.waited;
+            let (id, times) = (facts.request_id.clone(), (facts.head_end, since));
+            let mut waiting = Waiting::new(id, times, facts.queue_position, seniority);
+            waiting.number = Some(number);
+            connection.waiting = Some(Box::new(waiting));
+            put_back(work, facts, self.pool, &upload.take_raw());
+        }
+        slot
+    }
+
+    /// Returns true if endpoints that were not tried yet were removed by a reload: the tried ones
+    /// are then tried again.
+    fn lost_others(&self) -> bool {
+        !self.tried.is_empty() && !self.pool.balancer.is_latest()
+    }
+
+    fn turned_away(&self, rejection: Rejection) -> Ended {
+        match rejection {
+            // If endpoints were tried before, the failure there is more informative than the lack
+            // of further ones.
+            Rejection::Unavailable => self.last.map_or(Cause::NoEndpoint, Trouble::cause).into(),
+            Rejection::Full => Cause::PoolFull.into(),
+            Rejection::QueueFull => self.refused_by_queue(Cause::QueueFull),
+        }
+    }
+
+    /// Takes a place in the count of the client's waiting requests. An exchange that gets none
+    /// leaves the queue at once.
+    fn waiting_place<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        facts: &Facts,
+    ) -> Result<Option<OpenPlace>, Ended> {
+        let Some(limits) = &self.pool.limits else { return Ok(None) };
+        let on = (scope.worker.number, scope.worker.process.limit_clock(self.now));
+        let place = limits.wait(facts.client, on);
+        place.map_err(|BreakerOpen| self.refused_by_queue(Cause::QueueFull))
+    }
+
+    fn refused_by_queue(&self, cause: Cause) -> Ended {
+        let refusal = Refusal::from(cause);
+        let status = self.pool.queue.as_ref().map_or(refusal.status, |queue| queue.status);
+        Ended::Refused(Refusal { status, ..refusal })
+    }
+
+    /// The time from the first slot to the connection of the last attempt: failed attempts are
+    /// included, the time in the queue is not.
+    fn connect_time(&self, now: Instant) -> Micros {
+        (now - self.waited).span_since(self.began)
+    }
+}
+
+/// The place in the order of arrival of a request that waited in another process. A further attempt
+/// gets a new place.
+fn seniority<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Option<weir_balance::Seniority> {
+    let waiting = facts.waiting.as_ref().filter(|_| facts.attempts == 0)?;
+    let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
+    let number = waiting.number.unwrap_or_else(elsewhere);
+    Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })
+}
+
+/// The event that ended a wait in the queue.
+enum Waited {
+    Served(Result<Slot, Rejection>),
+    ClientGone,
+    /// Another process is to continue the request.
+    Parting,
+}
+
+/// The reason why no connection was opened.
+enum Unopened {
+    ClientGone,
+    Failed(ConnectFailure),
+}
+
+impl ConnectFailure {
+    fn trouble(&self) -> Trouble {
+        match self {
+            Self::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Trouble::Refused
+            }
+            Self::Socket(_) => Trouble::Cause(Cause::ConnectFailed),
+            Self::Shortage(_) => Trouble::Cause(Cause::NoResources),
+            Self::Tls(_) => Trouble::Cause(Cause::UpstreamTls),
+            Self::Timeout(_) => Trouble::Cause(Cause::ConnectTimeout),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The tunnel after `101 Switching Protocols`: transfers bytes both ways, unchanged, until both
+//! sides have ended or no byte moves for too long. It does not interpret the bytes.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+use weir_stats::Cause;
+use weir_wire::Framing;
+
+use crate::exchange::client_connection::Connection;
+use crate::exchange::facts::Facts;
+use crate::exchange::outcome::Next;
+use crate::exchange::pump::{Bounds, Encoder, Pump, Waiting};
+use crate::exchange::scope::Scope;
+use crate::limiting::bandwidth::Throttle;
+use crate::limits::TUNNEL_LOOK;
+use crate::net::transport::Transport;
+use crate::net::{Net, Socket};
+use crate::time::alarm::poll_either;
+use crate::time::instant::Instant;
+use crate::upstream::UpstreamPool;
+use crate::upstream::idle::UpstreamConnection;
+use crate::worker::workspace::Workspace;
+
+/// One direction: a body that ends when its source does, followed by a shutdown of the sink.
+struct Direction {
+    pump: Pump,
+    ended: bool,
+}
+
+/// The state of the side that a direction reads from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A reset of it wakes the task.
+    Watched,
+    /// It has ended its side of the connection: a reset is detected at the next check.
+    Unwatched,
+    /// It was reset.
+    Reset,
+}
+
+impl Direction {
+    /// Creates a direction that begins with these bytes.
+    fn new(bytes: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
+        let framing = (Framing::UntilClose, Encoder::Plain);
+        let bounds = Bounds { throttle, ..Bounds::default() };
+        Self { pump: Pump::new(Vec::new(), framing, (bytes, 0), bounds), ended: false }
+    }
+
+    /// Checks if the source was reset when no read would show that: because the source has ended,
+    /// or because the sink takes no bytes. The end of the source is no reason to end the other
+    /// direction.
+    fn poll_source<S: Socket>(
+        &self,
+        context: &mut Context<'_>,
+        source: &mut Transport<S>,
+    ) -> Source {
+        if !self.ended && self.pump.waiting != Waiting::Write {
+            return Source::Watched;
+        }
+        match source.poll_closed(context) {
+            Poll::Pending => Source::Watched,
+            Poll::Ready(()) if source.socket().is_reset() => Source::Reset,
+            Poll::Ready(()) => Source::Unwatched,
+        }
+    }
+}
+
+/// The pool, its endpoint's connection, the pump that sent the head of the 101, and the throttle of
+/// the client's bytes.
+type Switched<'a, N> =
+    (&'a UpstreamPool, Box<UpstreamConnection<<N as Net>::Stream>>, Pump, Option<Box<Throttle>>);
+
+/// Transfers bytes both ways; the exchange ends with the tunnel.
+pub(crate) async fn run<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (pool, mut upstream, mut switched, throttle): Switched<'_, N>,
+) -> Next {
+    // Bytes that were received after the two heads, and after the request's body if it had one,
+    // belong to the tunnel.
+    let behind = work.request.head_bytes + facts.body_in_input;
+    let early = work.input.bytes().get(behind..).unwrap_or_default().to_vec();
+    facts.body_in_input += early.len();
+    let mut up = Direction::new(early, throttle);
+    let mut down = Direction::new(switched.surplus().to_vec(), switched.take_throttle());
+    // The total time limit of an exchange does not apply to a tunnel.
+    scope.set_deadline(None);
+    let began = Instant::now();
+    let mut progress = (0, began);
+    let session = connection.session;
+    let held = work.held();
+    let Connection { client, alarm, .. } = connection;
+    let buffers = &scope.worker.buffers;
+    facts.cause = std::future::poll_fn(|context| {
+        macro_rules! advance {
+            ($direction:ident, $source:expr, $sink:expr) => {
+                if !$direction.ended {
+                    match $direction.pump.poll(context, $source, $sink, buffers) {
+                        Poll::Ready(Ok(())) => {
+                            if Pin::new($sink).poll_shutdown(context).is_ready() {
+                                $direction.ended = true;
+                            }
+                        }
+                        Poll::Ready(Err(_)) => return Poll::Ready(Cause::TunnelClosed),
+                        Poll::Pending => {}
+                    }
+                }
+            };
+        }
+        advance!(up, &mut *client, &mut upstream.transport);
+        advance!(down, &mut upstream.transport, &mut *client);
+        if up.ended && down.ended {
+            return Poll::Ready(Cause::TunnelClosed);
+        }
+        let looks =
+            [up.poll_source(context, client), down.poll_source(context, &mut upstream.transport)];
+        if looks.contains(&Source::Reset) {
+            return Poll::Ready(Cause::TunnelClosed);
+        }
+        scope.holds_for(session, held + up.pump.held() + down.pump.held());
+        let moved = up.pump.progress() + down.pump.progress();
+        if progress.0 != moved {
+            progress = (moved, Instant::now());
+        }
+        let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
+        let deadline = progress.1 + pool.timeouts.tunnel;
+        poll_either(alarm, context, (deadline, look)).map(|()| Cause::TunnelClosed)
+    })
+    .await;
+    facts.bytes_received += up.pump.body_bytes;
+    facts.bytes_sent += down.pump.written;
+    facts.body_bytes_sent = down.pump.body_bytes;
+    facts.times.data = Instant::now().span_since(began);
+    Next::Close
+}

@@ -1,0 +1,142 @@
+//! Parses the cookies of requests and responses into pairs as in RFC 6265, and writes a `Cookie`
+//! line without one of them. It does not interpret a cookie's value.
+
+use memchr::{memchr, memmem};
+use weir_wire::{Known, RequestHead};
+
+/// The names and values of all cookies of a request, in order, values as sent.
+#[cfg(test)]
+fn pairs<'a>(head: &'a RequestHead, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    lines(head, bytes).flat_map(pieces).map(split_pair)
+}
+
+/// The values, as sent, of the cookies of that name, in order.
+pub(crate) fn values<'a>(
+    head: &'a RequestHead,
+    bytes: &'a [u8],
+    name: &'a [u8],
+) -> impl Iterator<Item = &'a [u8]> {
+    // Lines that do not contain the name anywhere are not parsed.
+    let lines = lines(head, bytes).filter(move |line| memmem::find(line, name).is_some());
+    let named = lines.flat_map(pieces).filter(move |piece| is_named(piece, name));
+    named.map(|piece| split_pair(piece).1)
+}
+
+fn lines<'a>(head: &'a RequestHead, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let lines = head.headers.iter().filter(|header| header.known == Known::Cookie);
+    lines.map(|header| header.value.of(bytes))
+}
+
+/// Returns a value without its quotes, if it has any (RFC 6265 section 4.1.1).
+pub(crate) fn bare(value: &[u8]) -> &[u8] {
+    let inside = value.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    inside.unwrap_or(value)
+}
+
+/// The name of the cookie that a `Set-Cookie` sets.
+pub(crate) fn set_name(value: &[u8]) -> &[u8] {
+    pieces(value).next().map_or(&[], |piece| split_pair(piece).0)
+}
+
+/// Tells whether a `Cookie` line has a cookie of that name.
+pub(crate) fn has(line: &[u8], name: &[u8]) -> bool {
+    memmem::find(line, name).is_some() && pieces(line).any(|piece| is_named(piece, name))
+}
+
+/// Appends a `Cookie` line without the cookies of that name; appends nothing when no cookie is
+/// left.
+pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(b"Cookie: ");
+    let empty = out.len();
+    let kept = pieces(line).filter(|piece| !piece.is_empty() && !is_named(piece, name));
+    for piece in kept {
+        if out.len() > empty {
+            out.extend_from_slice(b"; ");
+        }
+        out.extend_from_slice(piece);
+    }
+    if out.len() == empty {
+        out.truncate(start);
+    } else {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Tells whether a piece is a cookie of that name; the name contains no `=` and no space.
+fn is_named(piece: &[u8], name: &[u8]) -> bool {
+    // This check rejects most pieces without a call.
+    if piece.first() != name.first() {
+        return false;
+    }
+    let rest = piece.strip_prefix(name).map(<[u8]>::trim_ascii_start);
+    matches!(rest, Some([] | [b'=', ..]))
+}
+
+fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b';').map(<[u8]>::trim_ascii)
+}
+
+/// Splits a pair into the text before the first `=` and the text after it.
+pub(crate) fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    let at = memchr(b'=', pair).unwrap_or(pair.len());
+    (
+        pair.get(..at).unwrap_or(pair).trim_ascii_end(),
+        pair.get(at + 1..).unwrap_or_default().trim_ascii_start(),
+    )
+}
+
+/// The sticky cookie as the response handles it.
+#[derive(Clone, Copy)]
+pub struct ResponseCookie<'a> {
+    /// The cookie's name: a cookie of that name set by the endpoint is removed.
+    pub name: &'a [u8],
+    /// The `Set-Cookie` line with its line end; `None` if the client already has the right cookie.
+    pub line: Option<&'a [u8]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::sample::Request;
+
+    #[test]
+    fn pairs_come_from_every_line_in_order() {
+        let request = Request::new(
+            "GET / HTTP/1.1\r\nHost: a\r\nCookie: a=1; b=\"2\" ;c\r\nX: d=4\r\ncookie: a = 5=6;\r\n\r\n",
+        );
+        let found: Vec<_> = pairs(&request.head, &request.bytes).collect();
+        let expected: [(&[u8], &[u8]); 5] =
+            [(b"a", b"1"), (b"b", b"\"2\""), (b"c", b""), (b"a", b"5=6"), (b"", b"")];
+        assert_eq!(found, expected);
+        assert_eq!(bare(b"\"2\""), b"2");
+        assert_eq!(bare(b"\"2"), b"\"2");
+    }
+
+    #[test]
+    fn a_line_goes_on_without_the_cookie() {
+        let check = |line: &str, expected: &str| {
+            let mut out = b"before\r\n".to_vec();
+            assert!(has(line.as_bytes(), b"SRV"), "{line}");
+            write_without(line.as_bytes(), b"SRV", &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("before\r\n{expected}"), "{line}");
+        };
+        check("SRV=x", "");
+        check("SRV", "");
+        check("; SRV=x;", "");
+        check("a=1; SRV=x; b=\"2\"", "Cookie: a=1; b=\"2\"\r\n");
+        check("SRV=x;a=1;SRV=y", "Cookie: a=1\r\n");
+        check("SRV =x; srv=z; SRVX=1; a=SRV=1", "Cookie: srv=z; SRVX=1; a=SRV=1\r\n");
+        for line in ["srv=x", "SRVX=1", "a=SRV=1", ""] {
+            assert!(!has(line.as_bytes(), b"SRV"), "{line}");
+        }
+    }
+
+    #[test]
+    fn set_cookie_names_its_cookie() {
+        assert_eq!(set_name(b"SRV=x; Path=/; a=b"), b"SRV");
+        assert_eq!(set_name(b" SRV = x"), b"SRV");
+        assert_eq!(set_name(b"=x"), b"");
+        assert_eq!(set_name(b""), b"");
+    }
+}

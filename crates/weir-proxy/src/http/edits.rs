@@ -1,0 +1,306 @@
+//! Header edits: the lines that the configuration sets, adds and removes, compiled once so that a
+//! request pays only for the edits that it has.
+//!
+//! Framing and connection headers cannot be edited: they determine how the message is read, and
+//! Weir writes them according to what it sends.
+
+use weir_config::model::{HeaderEdit, forbidden_edit};
+use weir_stats::{Entry, Escape, Template};
+use weir_wire::encode;
+
+/// The message whose headers are edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The request towards the endpoint.
+    Request,
+    /// The response towards the client.
+    Response,
+}
+
+/// The edits of a listener and a route, applied in order: `set` replaces all lines of the name,
+/// including lines that Weir writes itself; `add` appends a line; `remove` removes all lines,
+/// including those of earlier edits. A line whose value is empty after substitution is left out, as
+/// in nginx.
+#[derive(Clone, Debug, Default)]
+pub struct Edits {
+    dropped: Box<[Box<[u8]>]>,
+    /// One bit for the length, modulo 64, of each dropped name: rules most names out without
+    /// comparing them.
+    lengths: u64,
+    lines: Box<[EditLine]>,
+    host: Option<Template>,
+}
+
+#[derive(Clone, Debug)]
+struct EditLine {
+    name: Box<str>,
+    value: EditValue,
+}
+
+#[derive(Clone, Debug)]
+enum EditValue {
+    /// The whole line with its line end.
+    Fixed(Box<[u8]>),
+    Varying(Template),
+}
+
+impl Edits {
+    /// Compiles edits; the listener's edits come first.
+    ///
+    /// # Errors
+    /// A sentence about the first invalid edit: not a header name, or a header that cannot be
+    /// edited.
+    pub fn compile<'a>(
+        direction: Direction,
+        edits: impl IntoIterator<Item = &'a HeaderEdit>,
+    ) -> Result<Self, String> {
+        let mut dropped: Vec<Box<[u8]>> = Vec::new();
+        let mut lines: Vec<EditLine> = Vec::new();
+        let mut host = None;
+        for edit in edits {
+            let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) =
+                edit;
+            check_edit(direction, edit, name)?;
+            if !matches!(edit, HeaderEdit::Add(..)) {
+                lines.retain(|line| !line.name.eq_ignore_ascii_case(name));
+                dropped.retain(|other| !other.eq_ignore_ascii_case(name.as_bytes()));
+                dropped.push(name.as_bytes().into());
+            }
+            match edit {
+                HeaderEdit::Set(_, value) if is_request_host(direction, name) => {
+                    host = Some(value.clone());
+                }
+                HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) => {
+                    lines.extend(EditLine::new(name, value));
+                }
+                HeaderEdit::Remove(_) => {}
+            }
+        }
+        let lengths = dropped.iter().fold(0, |lengths, name| lengths | length_bit(name));
+        Ok(Self { dropped: dropped.into(), lengths, lines: lines.into(), host })
+    }
+
+    /// Tells whether lines of this name, received or Weir's own, are left out.
+    #[inline]
+    pub(crate) fn drops(&self, name: &[u8]) -> bool {
+        self.lengths & length_bit(name) != 0
+            && self.dropped.iter().any(|other| same_name(other, name))
+    }
+
+    /// The names whose received lines are left out.
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = &[u8]> {
+        self.dropped.iter().map(|name| &**name)
+    }
+
+    /// Appends the lines that were set and added.
+    pub(crate) fn write(&self, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
+        for line in &self.lines {
+            match (&line.value, entry) {
+                (EditValue::Fixed(text), _) => out.extend_from_slice(text),
+                (EditValue::Varying(template), Some(entry)) => {
+                    write_varying(&line.name, template, entry, out);
+                }
+                (EditValue::Varying(_), None) => debug_assert!(false, "variables without an entry"),
+            }
+        }
+    }
+
+    /// Returns true if a line has variables, so that [`Edits::write`] and [`Edits::write_host`]
+    /// need an entry.
+    pub(crate) fn has_variables(&self) -> bool {
+        self.templates().next().is_some()
+    }
+
+    /// Appends the edited `Host` line and returns true, unless none was set or its value is empty.
+    pub(crate) fn write_host(&self, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        if let (Some(template), Some(entry)) = (&self.host, entry) {
+            write_varying("Host", template, entry, out);
+        }
+        out.len() > start
+    }
+
+    /// Returns true if a line uses a group of the route's path regex.
+    pub(crate) fn uses_captures(&self) -> bool {
+        self.templates().any(uses_captures)
+    }
+
+    /// Returns true if a line contains the reasons for the request's handling (`$why`).
+    pub(crate) fn tells_why(&self) -> bool {
+        self.templates().any(Template::tells_why)
+    }
+
+    /// Returns true if a line uses a header of the endpoint's response.
+    pub(crate) fn uses_response_headers(&self) -> bool {
+        self.templates().any(Template::needs_response_headers)
+    }
+
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        let varying = self.lines.iter().filter_map(|line| match &line.value {
+            EditValue::Varying(template) => Some(template),
+            EditValue::Fixed(_) => None,
+        });
+        varying.chain(&self.host)
+    }
+}
+
+impl EditLine {
+    /// Returns `None` for a line without a value, which is never sent.
+    fn new(name: &str, value: &Template) -> Option<Self> {
+        let value = match value.constant() {
+            Some(b"") => return None,
+            Some(text) => {
+                let mut line = Vec::new();
+                encode::header(&mut line, name.as_bytes(), text);
+                EditValue::Fixed(line.into())
+            }
+            None => EditValue::Varying(value.clone()),
+        };
+        Some(Self { name: name.into(), value })
+    }
+}
+
+fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    let value = out.len();
+    template.append(entry, Escape::Header, out);
+    if out.len() == value {
+        out.truncate(start);
+        return;
+    }
+    // Variables are escaped; the text around them comes from the configuration and may contain a
+    // line end too.
+    for byte in out.get_mut(value..).unwrap_or_default() {
+        if byte.is_ascii_control() {
+            *byte = b' ';
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Tells whether a template uses a group of the route's path regex.
+pub(crate) fn uses_captures(template: &Template) -> bool {
+    let is_capture = |name: &str| matches!(name.as_bytes(), [b'$', b'1'..=b'9']);
+    template.variables().any(|variable| is_capture(&variable.to_string()))
+}
+
+/// Tells whether two header names are the same to an application: regardless of case, and with `_`
+/// equal to `-`, because CGI and its successors map both to `HTTP_X_USER`. Otherwise a client could
+/// bypass a `header set X-User` with an `X_User`.
+pub(crate) fn same_name(name: &[u8], other: &[u8]) -> bool {
+    let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() == other.len() && name.iter().map(plain).eq(other.iter().map(plain))
+}
+
+fn length_bit(name: &[u8]) -> u64 {
+    1 << (name.len() % 64)
+}
+
+fn is_request_host(direction: Direction, name: &str) -> bool {
+    direction == Direction::Request && name.eq_ignore_ascii_case("host")
+}
+
+fn check_edit(direction: Direction, edit: &HeaderEdit, name: &str) -> Result<(), String> {
+    if let Some(reason) = forbidden_edit(name) {
+        return Err(format!("header `{name}` {reason}"));
+    }
+    match edit {
+        HeaderEdit::Add(..) if is_request_host(direction, name) => {
+            Err(format!("header `{name}`: a request has only one; use `set`"))
+        }
+        HeaderEdit::Remove(_) if is_request_host(direction, name) => {
+            Err(format!("header `{name}`: a request needs it; use `set` to change it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::sample::Request;
+
+    fn set(name: &str, value: &str) -> HeaderEdit {
+        HeaderEdit::Set(name.into(), Template::parse(value).unwrap())
+    }
+
+    fn add(name: &str, value: &str) -> HeaderEdit {
+        HeaderEdit::Add(name.into(), Template::parse(value).unwrap())
+    }
+
+    fn remove(name: &str) -> HeaderEdit {
+        HeaderEdit::Remove(name.into())
+    }
+
+    fn check(edits: &[HeaderEdit], expected: &str) {
+        let edits = Edits::compile(Direction::Request, edits).unwrap();
+        let request = Request::new("GET /a?q=%0d%0aX:y HTTP/1.1\r\nHost: shop\r\nX-In: 1\r\n\r\n");
+        let (view, mut out) = (request.view(), Vec::new());
+        edits.write(Some(&request.entry(&view, &())), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn edits_apply_in_order() {
+        check(&[], "");
+        check(
+            &[set("X-A", "1"), add("X-A", "2"), add("X-B", "3")],
+            "X-A: 1\r\nX-A: 2\r\nX-B: 3\r\n",
+        );
+        check(&[add("X-A", "1"), set("x-a", "2")], "x-a: 2\r\n");
+        check(&[set("X-A", "1"), remove("x-A")], "");
+        check(&[remove("X-A"), add("X-A", "1")], "X-A: 1\r\n");
+        check(&[set("X-Host", "$host:$http_x_in")], "X-Host: shop:1\r\n");
+        check(&[set("X-None", "$http_none"), set("X-Empty", "")], "");
+        check(
+            &[set("X-Line", "a\r\nb: c"), set("X-Two", "$host\r\nb: c"), set("X-Args", "$args")],
+            "X-Line: a  b: c\r\nX-Two: shop  b: c\r\nX-Args: q=%0d%0aX:y\r\n",
+        );
+    }
+
+    #[test]
+    fn set_and_remove_drop_what_came() {
+        let edits = Edits::compile(
+            Direction::Response,
+            &[set("Server", "x"), remove("X-Powered-By"), add("Via", "y")],
+        );
+        let edits = edits.unwrap();
+        assert!(
+            edits.drops(b"server") && edits.drops(b"x-powered-BY") && edits.drops(b"X_Powered_By")
+        );
+        assert!(!edits.drops(b"via") && !edits.drops(b"origin") && !edits.drops(b""));
+        assert!(!Edits::default().drops(b"server"));
+    }
+
+    #[test]
+    fn framing_and_names_that_are_none_are_refused() {
+        let check = |direction, edit: HeaderEdit, expected: &str| {
+            let error = Edits::compile(direction, [&edit]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        };
+        for name in ["Content-Length", "transfer-encoding", "TE", "Trailer"] {
+            check(Direction::Response, set(name, "1"), "where a message ends");
+        }
+        for name in ["Connection", "Keep-Alive", "Upgrade", "Proxy-Connection"] {
+            check(Direction::Request, remove(name), "belongs to one connection");
+        }
+        check(Direction::Request, add("Expect", "x"), "answered by Weir itself");
+        for name in ["", "A B", "A:", "A\r\nB", "\u{e9}"] {
+            check(Direction::Request, set(name, "1"), "not a header name");
+        }
+        check(Direction::Request, remove("host"), "needs it");
+        check(Direction::Request, add("Host", "x"), "only one");
+        assert!(Edits::compile(Direction::Response, &[remove("Host")]).is_ok());
+    }
+
+    #[test]
+    fn knows_whether_groups_are_shown() {
+        let uses = |value: &str| {
+            Edits::compile(Direction::Request, &[set("X", value)]).unwrap().uses_captures()
+        };
+        assert!(uses("a${1}") && uses("$host$9"));
+        assert!(!uses("$$1") && !uses("$host"));
+    }
+}

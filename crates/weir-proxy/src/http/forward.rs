@@ -1,0 +1,356 @@
+//! Writes the heads that are forwarded: a request's to an endpoint, a response's to the client.
+//! Hop-by-hop lines are left out (`weir_wire` defines them), the configuration's edits are applied,
+//! and framing lines are written according to how the body is really sent.
+//!
+//! It decides nothing: the caller determines trust, the framing of the body and the persistence of
+//! the connection. It allocates only where `out` must grow.
+
+use std::net::SocketAddr;
+
+use weir_config::model::{Forwarded, RequestId};
+use weir_stats::Entry;
+use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, encode};
+
+use crate::http::client_address::PeerTrust;
+use crate::http::client_headers;
+use crate::http::cookie::{self, ResponseCookie};
+use crate::http::edits::{Edits, same_name};
+use crate::http::upgrade::Protocols;
+
+/// The framing of a body towards the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// No body, and no line about it.
+    None,
+    /// `Content-Length`.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// The body ends with the connection. Responses only.
+    Close,
+    /// No body follows, but the length that the endpoint announced is passed on: responses to HEAD,
+    /// and 304.
+    AsReceived,
+}
+
+/// The `Connection` header of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionLine {
+    /// No header: the connection is persistent, as is the default of HTTP/1.1.
+    None,
+    /// `Connection: close`.
+    Close,
+    /// `Connection: keep-alive`, for HTTP/1.0 clients.
+    KeepAlive,
+    /// `Connection: Upgrade`, and the received `Upgrade` line.
+    Upgrade,
+}
+
+/// The data that a request head to an endpoint is written from.
+#[derive(Clone, Copy)]
+pub struct UpstreamHead<'a> {
+    /// The head as received.
+    pub head: &'a RequestHead,
+    /// The bytes that its spans refer to.
+    pub bytes: &'a [u8],
+    /// The address of the client connection's peer; `None` on a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Set if the client uses TLS.
+    pub tls: bool,
+    /// The request id, visible ASCII.
+    pub request_id_value: &'a [u8],
+    /// The endpoint's address as text.
+    pub endpoint_address: &'a str,
+    /// The exchange so far; `None` if the edits have no variables, because building it costs more
+    /// than writing these lines.
+    pub entry: Option<&'a Entry<'a>>,
+    /// The listener's forwarding headers.
+    pub forwarded: &'a Forwarded,
+    /// The listener's request id header.
+    pub request_id: &'a RequestId,
+    /// The route's header edits.
+    pub edits: &'a Edits,
+    /// Tells whether the peer's forwarding headers are trusted.
+    pub trust: PeerTrust,
+    /// The name of the pool's sticky cookie, which concerns only the client and Weir.
+    pub hidden_cookie: Option<&'a [u8]>,
+    /// The framing of the body as it will be sent.
+    pub framing: BodyFraming,
+    /// The protocols that the connection may switch to; `None` if the client offers none of them.
+    pub upgrade: Option<&'a Protocols>,
+    /// Set if the Weirs that the request passes are counted.
+    pub counts_hops: bool,
+}
+
+/// Appends the request head for an endpoint.
+///
+/// The target is forwarded as received, in origin form. `Host` is the client's, unless it is edited
+/// or, in an HTTP/1.0 request, missing: then it is the endpoint's address.
+pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    let (head, bytes) = (input.head, input.bytes);
+    write_request_line(head, bytes, out);
+    write_host(input, out);
+    let id_header = input.request_id.header.as_deref().unwrap_or_default();
+    let mut lines = Lines::new(bytes);
+    for header in head.forwarded(bytes) {
+        let name = header.name.of(bytes);
+        let stays = client_headers::replaces(input, header) || input.edits.drops(name);
+        if stays || same_name(name, id_header.as_bytes()) {
+            continue;
+        }
+        match input.hidden_cookie.filter(|_| header.known == Known::Cookie) {
+            Some(hidden) if cookie::has(header.value.of(bytes), hidden) => {
+                lines.flush(out);
+                cookie::write_without(header.value.of(bytes), hidden, out);
+            }
+            _ => lines.push(header, out),
+        }
+    }
+    lines.flush(out);
+    client_headers::write(input, out);
+    if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
+        write_sound(id_header.as_bytes(), input.request_id_value, out);
+    }
+    input.edits.write(input.entry, out);
+    match input.framing {
+        BodyFraming::Length(length) => encode::content_length(out, length),
+        BodyFraming::Chunked => encode::transfer_chunked(out),
+        BodyFraming::None | BodyFraming::Close | BodyFraming::AsReceived => {}
+    }
+    match (input.counts_hops, head.hops, input.upgrade) {
+        (true, 0, None) => return out.extend_from_slice(b"Weir-Hops: 1\r\n\r\n"),
+        (true, passed, _) => write_hops(passed, out),
+        (false, ..) => {}
+    }
+    if let Some(protocols) = input.upgrade {
+        protocols.write_offer(head, bytes, out);
+    }
+    out.extend_from_slice(encode::HEAD_END);
+}
+
+/// Appends the number of Weirs that a request has passed, including this one, by which a loop is
+/// detected. It is a header of our own, because `Via` changes how servers respond: nginx compresses
+/// nothing for requests that have it.
+fn write_hops(passed: u16, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Weir-Hops: ");
+    encode::decimal(out, u64::from(passed) + 1);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The data that a response head to the client is written from.
+#[derive(Clone, Copy)]
+pub struct DownstreamHead<'a> {
+    /// The head as received.
+    pub head: &'a ResponseHead,
+    /// The bytes that its spans refer to.
+    pub bytes: &'a [u8],
+    /// The exchange so far; `None` if the edits have no variables, because building it costs more
+    /// than writing these lines.
+    pub entry: Option<&'a Entry<'a>>,
+    /// The route's header edits.
+    pub edits: &'a Edits,
+    /// The pool's sticky cookie, if it has one.
+    pub cookie: Option<ResponseCookie<'a>>,
+    /// The name of the header that tells the client the request id, and the id; `None` sends none.
+    pub request_id: Option<(&'a str, &'a [u8])>,
+    /// The name and value of the header that explains how the request was handled; `None` sends
+    /// none.
+    pub why: Option<(&'a str, &'a [u8])>,
+    /// Header lines about limits.
+    pub limits: &'a [(&'static str, String)],
+    /// Returns the value of `Date` for a response that has none.
+    pub date: &'a dyn Fn() -> [u8; 29],
+    /// The framing of the body as it will be sent.
+    pub framing: BodyFraming,
+    /// The `Connection` header towards the client.
+    pub connection: ConnectionLine,
+}
+
+/// Appends the response head for the client: the endpoint's status, reason, `Server` and `Date`,
+/// and no `Via`.
+pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
+    let (head, bytes) = (input.head, input.bytes);
+    encode::parsed_status_line(out, bytes, head);
+    let (id_header, id) = input.request_id.unwrap_or_default();
+    let mut dated = false;
+    let mut lines = Lines::new(bytes);
+    for header in head.forwarded(bytes) {
+        let name = header.name.of(bytes);
+        dated |= header.known == Known::Date;
+        let stays = input.edits.drops(name) || name.eq_ignore_ascii_case(id_header.as_bytes());
+        if !stays && !is_own_cookie(input, header) {
+            lines.push(header, out);
+        }
+    }
+    lines.flush(out);
+    if !dated && !input.edits.drops(b"date") && head.status >= 200 {
+        write_sound(b"Date", &(input.date)(), out);
+    }
+    if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
+        write_sound(id_header.as_bytes(), id, out);
+    }
+    if let Some((name, text)) = input.why {
+        encode::header(out, name.as_bytes(), text);
+    }
+    for (name, value) in input.limits {
+        if !input.edits.drops(name.as_bytes()) {
+            encode::header(out, name.as_bytes(), value.as_bytes());
+        }
+    }
+    input.edits.write(input.entry, out);
+    write_cookie(input, out);
+    match (input.framing, head.content_length) {
+        (BodyFraming::Length(length), _) | (BodyFraming::AsReceived, Some(length)) => {
+            encode::content_length(out, length);
+        }
+        (BodyFraming::Chunked, _) => encode::transfer_chunked(out),
+        _ => {}
+    }
+    write_connection(input.connection, (bytes, &head.headers), out);
+    out.extend_from_slice(encode::HEAD_END);
+}
+
+/// Tells whether the line sets a cookie of the sticky cookie's name.
+fn is_own_cookie(input: &DownstreamHead<'_>, header: &Header) -> bool {
+    header.known == Known::SetCookie
+        && input
+            .cookie
+            .is_some_and(|sticky| cookie::set_name(header.value.of(input.bytes)) == sticky.name)
+}
+
+/// Writes the sticky cookie. It comes after the edits, so that no `remove Set-Cookie` disables
+/// affinity. No shared cache may store the response, because it would give one client's cookie to
+/// others (HAProxy's `nocache`).
+fn write_cookie(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
+    let Some(line) = input.cookie.and_then(|sticky| sticky.line) else { return };
+    out.extend_from_slice(line);
+    let stored_by_none = |header: &Header| {
+        header.known == Known::CacheControl
+            && !input.edits.drops(header.name.of(input.bytes))
+            && forbids_shared_caches(header.value.of(input.bytes))
+    };
+    if !input.head.forwarded(input.bytes).any(stored_by_none) {
+        out.extend_from_slice(b"Cache-Control: private\r\n");
+    }
+}
+
+/// Tells whether a `Cache-Control` value forbids shared caches (RFC 9111 section 5.2.2).
+/// `private="field"` restricts only that field.
+fn forbids_shared_caches(value: &[u8]) -> bool {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(|directive| {
+        directive.eq_ignore_ascii_case(b"private") || directive.eq_ignore_ascii_case(b"no-store")
+    })
+}
+
+/// Appends an interim response (1xx other than 101): its own lines, without edits and framing.
+pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+    encode::parsed_status_line(out, bytes, head);
+    let mut lines = Lines::new(bytes);
+    head.forwarded(bytes).for_each(|header| lines.push(header, out));
+    lines.flush(out);
+    out.extend_from_slice(encode::HEAD_END);
+}
+
+fn write_request_line(head: &RequestHead, bytes: &[u8], out: &mut Vec<u8>) {
+    let method = head.method_span.of(bytes);
+    if head.form != TargetForm::Absolute {
+        encode::request_line(out, method, head.target.of(bytes));
+        return;
+    }
+    out.extend_from_slice(method);
+    out.push(b' ');
+    // RFC 9112 section 3.2.4: without path and query, OPTIONS asks about the server as a whole.
+    match (head.path.is_empty(), head.query) {
+        (true, None) if method == b"OPTIONS" => out.push(b'*'),
+        _ => out.extend_from_slice(head.path_text(bytes)),
+    }
+    if let Some(query) = head.query {
+        out.push(b'?');
+        out.extend_from_slice(query.of(bytes));
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+fn write_host(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    if input.edits.write_host(input.entry, out) {
+        return;
+    }
+    let asked = input.head.host.of(input.bytes);
+    let endpoint = input.endpoint_address;
+    out.extend_from_slice(b"Host: ");
+    out.extend_from_slice(match asked {
+        b"" if endpoint.is_empty() || endpoint.contains('/') => b"localhost",
+        b"" => endpoint.as_bytes(),
+        asked => asked,
+    });
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_connection(line: ConnectionLine, (bytes, headers): (&[u8], &[Header]), out: &mut Vec<u8>) {
+    match line {
+        ConnectionLine::None => {}
+        ConnectionLine::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        ConnectionLine::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        ConnectionLine::Upgrade => {
+            out.extend_from_slice(b"Connection: Upgrade\r\n");
+            for header in headers.iter().filter(|header| header.known == Known::Upgrade) {
+                write_sound(b"Upgrade", header.value.of(bytes), out);
+            }
+        }
+    }
+}
+
+/// Appends a line whose value is ours or from a parsed head, and so cannot contain a line end.
+pub(crate) fn write_sound(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    debug_assert!(
+        !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)),
+        "a value that ends its line"
+    );
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Copies lines of a parsed head as received; adjacent lines are copied in one piece.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, start: 0, end: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, header: &Header, out: &mut Vec<u8>) {
+        let start = header.name.start as usize;
+        // Exactly two bytes between a value and the next name can only be a line end.
+        if self.end == self.start || start != self.end + 2 {
+            self.flush(out);
+            self.start = start;
+        }
+        if header.value.is_empty() {
+            // The span of an empty value may lie anywhere, so such a line is written separately.
+            self.end = self.start.max(start.saturating_sub(2));
+            self.flush(out);
+            out.extend_from_slice(header.name.of(self.bytes));
+            out.extend_from_slice(b":\r\n");
+        } else {
+            self.end = header.value.end as usize;
+        }
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        if self.end > self.start {
+            out.extend_from_slice(self.bytes.get(self.start..self.end).unwrap_or_default());
+            out.extend_from_slice(b"\r\n");
+        }
+        self.start = self.end;
+    }
+}
+
+#[cfg(test)]
+mod tests;

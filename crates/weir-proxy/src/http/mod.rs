@@ -1,0 +1,18 @@
+//! HTTP messages as pure values: paths, cookies, headers, heads that are forwarded, responses of
+//! Weir's own. Nothing here reads or writes a socket.
+
+pub mod client_address;
+pub(crate) mod client_headers;
+pub(crate) mod cookie;
+pub mod edits;
+pub mod forward;
+pub(crate) mod path;
+pub(crate) mod percent;
+pub mod pool_key;
+pub mod reply;
+pub mod request_id;
+pub mod request_view;
+#[cfg(test)]
+pub(crate) mod sample;
+pub(crate) mod trailers;
+pub(crate) mod upgrade;

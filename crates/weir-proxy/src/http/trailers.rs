@@ -1,0 +1,97 @@
+//! Applies the rules for headers to trailers: a name that may not pass as a header may not pass as
+//! a trailer, and a client gets trailers only if it announced that it reads them. `weir-wire` has
+//! already removed names that may never be trailers.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use weir_wire::{Framing, RequestHead, ResponseHead};
+
+use crate::http::edits::{Edits, same_name};
+
+/// The names that trailers of one direction of a route may not have, besides those that no trailer
+/// may have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrailerRules {
+    dropped: Box<[Box<[u8]>]>,
+}
+
+impl TrailerRules {
+    /// Collects the names that edits set or remove, and the listener's request id header.
+    pub(crate) fn new(edits: &Edits, request_id: Option<&str>) -> Self {
+        let id = request_id.map(|name| name.as_bytes().into());
+        Self { dropped: edits.dropped().map(Box::from).chain(id).collect() }
+    }
+
+    /// The rules for one message, whose `Connection` header lists further names; those belong to
+    /// its connection.
+    fn of_message<'a>(self: &Arc<Self>, listed: impl Iterator<Item = &'a [u8]>) -> Arc<Self> {
+        let mut listed = listed.peekable();
+        if listed.peek().is_none() {
+            return Arc::clone(self);
+        }
+        let dropped = self.dropped.iter().cloned().chain(listed.map(Box::from)).collect();
+        Arc::new(Self { dropped })
+    }
+
+    /// Appends the lines that may pass, each with its line end.
+    pub(crate) fn append(&self, lines: &[u8], out: &mut SmallVec<[u8; 16]>) {
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            let end = memchr::memchr(b':', line).unwrap_or(line.len());
+            let name = line.get(..end).unwrap_or_default();
+            if !self.dropped.iter().any(|other| same_name(other, name)) {
+                out.extend_from_slice(line);
+            }
+        }
+    }
+}
+
+/// The rules for the trailers of a request; `None` if it has none.
+pub(crate) fn of_request(
+    rules: &Arc<TrailerRules>,
+    head: &RequestHead,
+    bytes: &[u8],
+) -> Option<Arc<TrailerRules>> {
+    (head.framing == Framing::Chunked).then(|| rules.of_message(head.listed(bytes)))
+}
+
+/// The rules for the trailers of a response; `None` drops all, for a client that did not announce
+/// that it takes them (`TE: trailers`, RFC 9110 section 6.5.1).
+pub(crate) fn of_response(
+    rules: &Arc<TrailerRules>,
+    (request, bytes): (&RequestHead, &[u8]),
+    (response, raw): (&ResponseHead, &[u8]),
+) -> Option<Arc<TrailerRules>> {
+    let wanted = response.framing == Framing::Chunked && request.takes_trailers(bytes);
+    wanted.then(|| rules.of_message(response.listed(raw)))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_config::model::HeaderEdit;
+    use weir_stats::Template;
+
+    use super::*;
+    use crate::http::edits::Direction;
+
+    #[test]
+    fn edited_and_listed_names_are_dropped_in_any_spelling() {
+        let edits = [
+            HeaderEdit::Remove("X-Secret".into()),
+            HeaderEdit::Set("X-User".into(), Template::parse("me").unwrap()),
+            HeaderEdit::Add("X-More".into(), Template::parse("1").unwrap()),
+        ];
+        let edits = Edits::compile(Direction::Request, &edits).unwrap();
+        let rules = Arc::new(TrailerRules::new(&edits, Some("X-Trace")));
+        let lines = b"x-secret: 1\r\nX_User: evil\r\nX-More: 2\r\nX-Trace: forged\r\nX-Hop: 3\r\nX-Sum:\r\n";
+        let check = |rules: &TrailerRules, expected: &[u8]| {
+            let mut out = SmallVec::new();
+            rules.append(lines, &mut out);
+            assert_eq!(out.as_slice(), expected, "{}", out.escape_ascii());
+        };
+        check(&rules, b"X-More: 2\r\nX-Hop: 3\r\nX-Sum:\r\n");
+        let listed: [&[u8]; 1] = [b"x-hop"];
+        check(&rules.of_message(listed.into_iter()), b"X-More: 2\r\nX-Sum:\r\n");
+        assert!(Arc::ptr_eq(&rules, &rules.of_message(std::iter::empty())));
+    }
+}

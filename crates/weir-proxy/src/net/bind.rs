@@ -1,0 +1,214 @@
+//! Opens listening sockets, or takes over inherited ones. When an address is not available, the
+//! error is one sentence for the operator. It accepts nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use weir_config::model::ListenAddress;
+
+use crate::net::inherited::Inherited;
+
+/// The backlog that is asked for; the kernel limits it to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+
+/// A listening socket.
+pub struct BoundSocket {
+    /// Non-blocking and listening.
+    pub socket: Arc<OwnedFd>,
+    /// The socket's actual address: the kernel chooses the port when 0 was asked for.
+    pub address: BoundAddress,
+}
+
+impl BoundSocket {
+    /// Returns true for a Unix socket.
+    pub fn is_unix(&self) -> bool {
+        matches!(self.address, BoundAddress::Unix(_))
+    }
+}
+
+/// Opens a socket on `address`, or takes the inherited socket of that address.
+///
+/// # Errors
+/// One sentence naming the address.
+pub fn bind(address: &ListenAddress, inherited: &mut Inherited) -> Result<BoundSocket, String> {
+    bind_with(address, inherited, |_| Ok(()))
+}
+
+/// Does the same as [`bind`]. `prepare` sets the owner of a Unix socket's file before a client can
+/// connect.
+///
+/// # Errors
+/// One sentence naming the address.
+pub fn bind_with(
+    address: &ListenAddress,
+    inherited: &mut Inherited,
+    prepare: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<BoundSocket, String> {
+    let prepare = |path: &Path, mode| prepare(path).and_then(|()| set_mode(path, mode));
+    let socket = match (inherited.take(address), address) {
+        (None, ListenAddress::Socket(address)) => bind_tcp(*address),
+        (None, ListenAddress::Unix { path, mode }) => {
+            unix_socket(path, |path| prepare(path, *mode))
+        }
+        (Some(socket), ListenAddress::Socket(_)) => Ok(socket),
+        (Some(socket), ListenAddress::Unix { path, mode }) => match prepare(path, *mode) {
+            Err(error) if !is_beyond_us(&error) => Err(error),
+            _ => Ok(socket),
+        },
+    };
+    socket.map_err(|error| match address {
+        ListenAddress::Socket(address) => {
+            format!("cannot listen on {address}: {}", reason(&error))
+        }
+        ListenAddress::Unix { path, .. } => {
+            format!("cannot listen on unix:{}: {}", path.display(), reason(&error))
+        }
+    })
+}
+
+/// Tells whether an error of preparing the file of an inherited Unix socket is to be ignored. The
+/// process that opened the socket has chosen its mode; it may have been root, and its path may lie
+/// outside our root directory now.
+fn is_beyond_us(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
+}
+
+/// Sets the permissions of a socket's file, if a mode is configured. The file's directory may
+/// belong to a user with fewer rights, who could put a link to another file there, so links are not
+/// followed.
+///
+/// # Errors
+/// If the file is not ours, or is not a socket.
+pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
+    let Some(mode) = mode else { return Ok(()) };
+    let permissions = std::fs::Permissions::from_mode(mode);
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(CWD, path, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other("the file there is no socket"));
+    }
+    // This path leads to the opened file and to no other.
+    match std::fs::set_permissions(
+        format!("/proc/self/fd/{}", file.as_raw_fd()),
+        permissions.clone(),
+    ) {
+        // After a change of root directory `/proc` may be missing; by then the process is no longer
+        // root.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::set_permissions(path, permissions)
+        }
+        done => done,
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another program is listening there already".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<BoundSocket> {
+    let socket = match tcp_socket(address) {
+        // A machine without IPv6 still serves `:80`.
+        Err(_) if address.ip() == std::net::Ipv6Addr::UNSPECIFIED => {
+            tcp_socket(SocketAddr::from(([0, 0, 0, 0], address.port())))?
+        }
+        socket => socket?,
+    };
+    let bound = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok(BoundSocket { socket: Arc::new(socket.into()), address: BoundAddress::Socket(bound) })
+}
+
+fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking().cloexec(),
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_address(true)?;
+    // Accepted connections inherit this option, which saves a system call on each.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+fn unix_socket(
+    path: &Path,
+    prepare: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<BoundSocket> {
+    remove_dead_socket(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    prepare(path)?;
+    socket.listen(BACKLOG)?;
+    let address = BoundAddress::Unix(path.to_owned());
+    Ok(BoundSocket { socket: Arc::new(socket.into()), address })
+}
+
+/// Removes a socket file that no process listens on any more; one that a process still uses is left
+/// alone.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is no socket is in the way",
+        ));
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+/// The actual address of a bound listening socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BoundAddress {
+    /// TCP.
+    Socket(SocketAddr),
+    /// Unix.
+    Unix(std::path::PathBuf),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_place_of_a_socket_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+        let _socket = UnixListener::bind(path("real.sock")).unwrap();
+        set_mode(&path("real.sock"), Some(0o640)).unwrap();
+        assert_eq!(mode("real.sock"), 0o640);
+        fs::write(path("precious"), "").unwrap();
+        fs::set_permissions(path("precious"), fs::Permissions::from_mode(0o600)).unwrap();
+        for (link, target) in [("one.sock", "precious"), ("two.sock", "real.sock")] {
+            std::os::unix::fs::symlink(path(target), path(link)).unwrap();
+            set_mode(&path(link), Some(0o666)).unwrap_err();
+        }
+        assert_eq!((mode("precious"), mode("real.sock")), (0o600, 0o640));
+        set_mode(&path("one.sock"), None).unwrap();
+    }
+}

@@ -1,0 +1,170 @@
+//! The bytes that a client sent and that are not served yet.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use memchr::memmem;
+use tokio::io::AsyncRead;
+
+use crate::limits::SMALL_BUFFER;
+use crate::net::buffers::{Buffers, poll_read_into};
+
+/// Bytes from the client, starting with the head being served; later requests may follow it.
+///
+/// Its size is bounded: reads stop at the limit of a head or one small buffer, whichever is more,
+/// and a body pump returns at most [`SMALL_BUFFER`] bytes that it read beyond its body. Consumed
+/// bytes make room before the buffer grows.
+pub(crate) struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    /// The maximum of unconsumed bytes up to which reads fill it.
+    read_limit: usize,
+    /// Bytes of the request being served, from `start` on.
+    own: usize,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::of(Vec::new())
+    }
+}
+
+impl Input {
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes, start: 0, read_limit: SMALL_BUFFER, own: 0 }
+    }
+
+    /// The most bytes that it holds for a listener whose heads may have `head_bytes`, apart from
+    /// bytes that came from another process.
+    pub(crate) fn limit(head_bytes: usize) -> usize {
+        (head_bytes + 1).max(SMALL_BUFFER) + SMALL_BUFFER
+    }
+
+    /// The bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Sets the maximum size of a head.
+    pub(crate) fn set_head_limit(&mut self, head_bytes: usize) {
+        self.read_limit = (head_bytes + 1).max(SMALL_BUFFER);
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.start = 0;
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start..).unwrap_or_default()
+    }
+
+    /// Marks bytes as consumed.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.bytes.len());
+        self.own = 0;
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Appends the bytes that a body pump read beyond its body: at most [`SMALL_BUFFER`] bytes, a
+    /// limit that pumps keep ([`crate::exchange::pump::Bounds::surplus`]).
+    pub(crate) fn append(&mut self, surplus: &[u8]) {
+        if surplus.is_empty() {
+            return;
+        }
+        debug_assert!(surplus.len() <= SMALL_BUFFER, "{} bytes beyond a body", surplus.len());
+        if self.bytes.capacity() - self.bytes.len() < surplus.len() {
+            self.compact();
+            self.bytes.reserve_exact(surplus.len());
+        }
+        self.bytes.extend_from_slice(surplus);
+    }
+
+    /// Moves the unconsumed bytes to the front of the buffer.
+    fn compact(&mut self) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+    }
+
+    /// Replaces `count` bytes from offset `at` on by other bytes.
+    pub(crate) fn replace(&mut self, at: usize, count: usize, by: &[u8]) {
+        let start = (self.start + at).min(self.bytes.len());
+        let end = (start + count).min(self.bytes.len());
+        self.bytes.splice(start..end, by.iter().copied());
+    }
+
+    /// Returns true if a read has room without growing the buffer, and within its limit.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes.capacity() == 0 || self.room() > 0
+    }
+
+    /// The number of bytes that a read may add.
+    fn room(&self) -> usize {
+        let unused = self.bytes.len() - self.start;
+        let spare = self.bytes.capacity() - self.bytes.len();
+        spare.min(self.read_limit.saturating_sub(unused))
+    }
+
+    /// Sets how many of the bytes belong to the request being served.
+    pub(crate) fn set_own(&mut self, own: usize) {
+        self.own = own;
+    }
+
+    /// Returns true if more may be read while a request is served: not once two more requests are
+    /// buffered.
+    pub(crate) fn takes_more(&self) -> bool {
+        self.has_room() && !self.has_two_waiting()
+    }
+
+    /// Tells whether two heads end after the request being served. The end of a chunked body looks
+    /// like one.
+    fn has_two_waiting(&self) -> bool {
+        let behind = self.bytes().get(self.own..).unwrap_or_default();
+        !behind.is_empty() && memmem::find_iter(behind, b"\r\n\r\n").nth(1).is_some()
+    }
+
+    /// Empties it and gives its buffer back.
+    pub(crate) fn give_back(&mut self, buffers: &Buffers) {
+        buffers.give_back(std::mem::take(&mut self.bytes));
+        self.start = 0;
+    }
+
+    /// Makes room for a head of up to `limit` bytes.
+    pub(crate) fn make_room(&mut self, limit: usize) {
+        self.compact();
+        if self.bytes.len() == self.bytes.capacity() && self.bytes.len() <= limit {
+            self.bytes.reserve_exact(limit + 1 - self.bytes.len());
+        }
+    }
+
+    /// Reads once. The caller makes sure that there is room.
+    pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
+        &mut self,
+        source: &mut R,
+        context: &mut Context<'_>,
+        buffers: &Buffers,
+    ) -> Poll<io::Result<usize>> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = buffers.small();
+        }
+        let room = self.room();
+        let outcome = poll_read_into(source, context, &mut self.bytes, room);
+        if outcome.is_pending() && self.bytes.is_empty() {
+            self.start = 0;
+            buffers.give_back(std::mem::take(&mut self.bytes));
+        }
+        outcome
+    }
+}

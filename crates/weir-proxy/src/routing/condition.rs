@@ -1,0 +1,333 @@
+//! Evaluates the matching rules of routes: boolean expressions over one request, compiled once. The
+//! action of a route is not its business.
+
+use ipnet::IpNet;
+use smallvec::SmallVec;
+use weir_config::model::{Rule, contains};
+use weir_config::pattern::{PathGroups, PathPattern, TextPattern};
+
+use crate::http::cookie::{self, split_pair};
+use crate::http::percent::{PathBuffer, decode_query, encode};
+use crate::http::request_view::RequestView;
+
+/// A compiled rule, ready to be tried on requests.
+#[derive(Clone, Debug)]
+pub(crate) enum Condition {
+    All(Box<[Self]>),
+    Any(Box<[Self]>),
+    Not(Box<Self>),
+    Path(Box<[PathPattern]>),
+    Method(Box<[Box<[u8]>]>),
+    Header(Box<[u8]>, Option<TextPattern>),
+    Cookie(Box<[u8]>, Option<TextPattern>),
+    Query(Box<[u8]>, Option<TextPattern>),
+    Client(Box<[IpNet]>),
+}
+
+/// A request, with its path in the form that rules are matched against.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) view: &'a RequestView<'a>,
+    pub(crate) path: &'a [u8],
+}
+
+impl Condition {
+    pub(crate) fn compile(rule: &Rule) -> Self {
+        let all = |rules: &[Rule]| rules.iter().map(Self::compile).collect();
+        let bytes = |text: &str| text.as_bytes().into();
+        match rule {
+            Rule::All(rules) => match rules.as_slice() {
+                [only] => Self::compile(only),
+                rules => Self::All(all(rules)),
+            },
+            Rule::Any(rules) => Self::Any(all(rules)),
+            Rule::Not(rule) => Self::Not(Box::new(Self::compile(rule))),
+            Rule::Path(patterns)
+                if patterns.iter().any(PathPattern::is_any) && !has_groups(patterns) =>
+            {
+                Self::always()
+            }
+            Rule::Path(patterns) => Self::Path(patterns.as_slice().into()),
+            Rule::Method(methods) => {
+                Self::Method(methods.iter().map(|method| bytes(method)).collect())
+            }
+            Rule::Header(name, value) => Self::Header(bytes(name), value.clone()),
+            Rule::Cookie(name, value) => Self::Cookie(bytes(name), value.clone()),
+            Rule::Query(name, value) => Self::Query(bytes(name), value.clone()),
+            Rule::Client(networks) => Self::Client(networks.as_slice().into()),
+        }
+    }
+
+    fn always() -> Self {
+        Self::All(Box::default())
+    }
+
+    /// Returns true if every request matches.
+    pub(crate) fn is_always(&self) -> bool {
+        matches!(self, Self::All(conditions) if conditions.is_empty())
+    }
+
+    /// Returns true if the rule looks at the path.
+    pub(crate) fn needs_path(&self) -> bool {
+        match self {
+            Self::Path(_) => true,
+            Self::All(conditions) | Self::Any(conditions) => {
+                conditions.iter().any(Self::needs_path)
+            }
+            Self::Not(condition) => condition.needs_path(),
+            _ => false,
+        }
+    }
+
+    /// Returns true if a match may capture groups of a path regex.
+    pub(crate) fn has_groups(&self) -> bool {
+        match self {
+            Self::Path(patterns) => has_groups(patterns),
+            Self::All(conditions) | Self::Any(conditions) => {
+                conditions.iter().any(Self::has_groups)
+            }
+            _ => false,
+        }
+    }
+
+    /// Tells whether the rule matches this request.
+    pub(crate) fn holds(&self, subject: Subject<'_>) -> bool {
+        let view = subject.view;
+        match self {
+            Self::All(conditions) => conditions.iter().all(|condition| condition.holds(subject)),
+            Self::Any(conditions) => conditions.iter().any(|condition| condition.holds(subject)),
+            Self::Not(condition) => !condition.holds(subject),
+            Self::Path(patterns) => patterns.iter().any(|pattern| pattern.matches(subject.path)),
+            Self::Method(methods) => {
+                let method = view.head.method_span.of(view.bytes);
+                methods.iter().any(|wanted| **wanted == *method)
+            }
+            Self::Header(name, value) => has_header(view, name, value.as_ref()),
+            Self::Cookie(name, value) => has_cookie(view, name, value.as_ref()),
+            Self::Query(name, value) => {
+                let query = view.head.query.map(|query| query.of(view.bytes)).unwrap_or_default();
+                has_parameter(query, name, value.as_ref())
+            }
+            Self::Client(networks) => {
+                view.client.is_some_and(|client| contains(networks, client.to_canonical()))
+            }
+        }
+    }
+
+    /// The groups of the first path regex that made the rule match.
+    pub(crate) fn groups<'a>(&self, subject: Subject<'a>) -> Option<PathGroups<'a>> {
+        match self {
+            Self::Path(patterns) => {
+                let matching = patterns.iter().find(|pattern| pattern.matches(subject.path))?;
+                if matching.has_groups() { matching.captures(subject.path) } else { None }
+            }
+            Self::All(conditions) => {
+                conditions.iter().find_map(|condition| condition.groups(subject))
+            }
+            Self::Any(conditions) => conditions
+                .iter()
+                .filter(|condition| condition.holds(subject))
+                .find_map(|condition| condition.groups(subject)),
+            _ => None,
+        }
+    }
+}
+
+fn has_groups(patterns: &[PathPattern]) -> bool {
+    patterns.iter().any(PathPattern::has_groups)
+}
+
+fn fits(pattern: Option<&TextPattern>, value: &[u8]) -> bool {
+    pattern.is_none_or(|pattern| pattern.matches(value))
+}
+
+/// Tells whether a header line of that name has a matching value.
+fn has_header(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
+    view.head.headers.iter().any(|header| {
+        header.name.len() == name.len()
+            && header.name.of(view.bytes).eq_ignore_ascii_case(name)
+            && fits(value, header.value.of(view.bytes))
+    })
+}
+
+/// Tells whether a cookie of that name has a matching value, as sent or without its quotes (RFC
+/// 6265 section 4.1.1).
+fn has_cookie(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
+    cookie::values(view.head, view.bytes, name)
+        .any(|text| fits(value, text) || fits(value, cookie::bare(text)))
+}
+
+/// Tells whether a query parameter of that name has a matching value, as sent or decoded.
+fn has_parameter(query: &[u8], name: &[u8], value: Option<&TextPattern>) -> bool {
+    if memchr::memchr2(b'%', b'+', query).is_none() && memchr::memmem::find(query, name).is_none() {
+        return false;
+    }
+    query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).any(|pair| {
+        let (key, text) = split_pair(pair);
+        let (mut key_buffer, mut text_buffer) = (PathBuffer::new(), PathBuffer::new());
+        let named = key == name || decoded(key, &mut key_buffer).is_some_and(|key| key == name);
+        named
+            && (fits(value, text)
+                || decoded(text, &mut text_buffer).is_some_and(|text| fits(value, text)))
+    })
+}
+
+/// The decoded text; `None` if decoding would not change it.
+fn decoded<'a>(text: &[u8], buffer: &'a mut PathBuffer) -> Option<&'a [u8]> {
+    if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return None;
+    }
+    decode_query(text, buffer);
+    Some(buffer)
+}
+
+/// The groups that the path regex of a route captured, `$1` first, percent-encoded as in a URL, so
+/// that no group can break out of a `Location`, a header line or a page.
+#[derive(Clone, Debug, Default)]
+pub struct Captures {
+    text: PathBuffer,
+    /// The end of each group in `text`; a group begins at the end of the one before.
+    ends: SmallVec<[usize; 12]>,
+}
+
+impl Captures {
+    pub(crate) fn of(groups: &PathGroups<'_>) -> Self {
+        let mut captures = Self::default();
+        for number in 1..=9 {
+            encode(groups.group(number).unwrap_or_default(), &mut captures.text);
+            captures.ends.push(captures.text.len());
+        }
+        captures
+    }
+
+    /// The groups, for [`weir_stats::Entry::captures`]; groups that did not take part in the match
+    /// are empty.
+    pub fn groups(&self) -> SmallVec<[&[u8]; 12]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| self.text.get(start..end).unwrap_or_default())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_config::model::Rule;
+
+    use super::*;
+    use crate::http::percent::PathForm;
+    use crate::http::sample::{Request, networks};
+
+    fn holds(rule: &Rule, request: &Request) -> bool {
+        let mut buffer = PathBuffer::new();
+        let view = request.view();
+        let path = PathForm::Received.seen(view.head.path_text(view.bytes), &mut buffer);
+        Condition::compile(rule).holds(Subject { view: &view, path })
+    }
+
+    fn check(rule: &Rule, target: &str, lines: &str, expected: bool) {
+        let request = Request::new(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+        assert_eq!(holds(rule, &request), expected, "{rule:?} {target} {lines}");
+    }
+
+    fn text(pattern: &str) -> Option<TextPattern> {
+        (!pattern.is_empty()).then(|| pattern.parse().unwrap())
+    }
+
+    #[test]
+    fn paths_match_in_their_normal_form() {
+        let path = |text: &str| Rule::Path(vec![text.parse().unwrap()]);
+        check(&path("/admin/*"), "/admin/x", "", true);
+        check(&path("/admin/*"), "/static/%2e%2e/admin/x", "", true);
+        check(&path("/admin/*"), "//admin//x?y", "", true);
+        check(&path("/static/*"), "/static/../admin/x", "", false);
+        check(&path("/a b"), "/a%20b", "", true);
+        check(&path("/a"), "http://a/a?x", "", true);
+        check(&path("/"), "http://a", "", true);
+        check(&path("~^/v[0-9]+$"), "/v12", "", true);
+        check(&path("/*"), "/", "", true);
+    }
+
+    #[test]
+    fn methods_are_case_sensitive() {
+        let rule = Rule::Method(vec!["GET".into(), "PURGE".into()]);
+        assert!(holds(&rule, &Request::new("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n")));
+        assert!(!holds(&rule, &Request::new("get / HTTP/1.1\r\nHost: a\r\n\r\n")));
+        assert!(!holds(&rule, &Request::new("POST / HTTP/1.1\r\nHost: a\r\n\r\n")));
+    }
+
+    #[test]
+    fn any_line_of_the_name_counts() {
+        let header = |value: &str| Rule::Header("X-Channel".into(), text(value));
+        check(&header("canary"), "/", "x-channel: canary\r\n", true);
+        check(&header("canary"), "/", "X-Channel: stable\r\nX-Channel: canary\r\n", true);
+        check(&header("canary"), "/", "X-Channel: stable\r\n", false);
+        check(&header(""), "/", "X-Channel:\r\n", true);
+        check(&header(""), "/", "X-Channel2: a\r\n", false);
+        check(&header("~^can"), "/", "X-Channel: canary\r\n", true);
+    }
+
+    #[test]
+    fn cookies_match_by_name_and_value() {
+        let cookie = |value: &str| Rule::Cookie("beta".into(), text(value));
+        check(&cookie("1"), "/", "Cookie: beta=1\r\n", true);
+        check(&cookie("1"), "/", "Cookie: a=b; beta=1 ;c=d\r\n", true);
+        check(&cookie("1"), "/", "Cookie: a=b;beta=\"1\"\r\n", true);
+        check(&cookie("1"), "/", "Cookie: xbeta=1\r\n", false);
+        check(&cookie("1"), "/", "Cookie: Beta=1\r\n", false);
+        check(&cookie("1"), "/", "Cookie: beta=12\r\n", false);
+        check(&cookie("1"), "/", "Cookie: a=beta=1\r\n", false);
+        check(&cookie("1"), "/", "Cookie: a=1\r\nCookie: beta=1\r\n", true);
+        check(&cookie("a=b"), "/", "Cookie: beta=a=b\r\n", true);
+        check(&cookie(""), "/", "Cookie: beta=\r\n", true);
+        check(&cookie(""), "/", "Cookie: beta\r\n", true);
+        check(&cookie(""), "/", "", false);
+    }
+
+    #[test]
+    fn query_parameters_match_raw_or_decoded() {
+        let query = |value: &str| Rule::Query("user name".into(), text(value));
+        check(&query("a b"), "/?user+name=a+b", "", true);
+        check(&query("a b"), "/?x=1&user%20name=a%20b", "", true);
+        check(&query("a+b"), "/?user+name=a+b", "", true);
+        check(&query("a b"), "/?user+name=a", "", false);
+        check(&query(""), "/?user+name", "", true);
+        check(&query(""), "/?username=user+name", "", false);
+        check(&query(""), "/", "", false);
+        check(&Rule::Query("a".into(), text("b")), "/?a=x&&a=b", "", true);
+        check(&Rule::Query("a".into(), text("~^[0-9]+$")), "/?a=%31%32", "", true);
+    }
+
+    #[test]
+    fn clients_match_by_network() {
+        let mut request = Request::new("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        for (client, expected) in
+            [("192.0.2.9", true), ("::ffff:192.0.2.9", true), ("192.0.3.1", false), ("unix", false)]
+        {
+            request.client = client.parse().ok();
+            assert_eq!(
+                holds(&Rule::Client(networks("192.0.2.0/24")), &request),
+                expected,
+                "{client}"
+            );
+        }
+    }
+
+    #[test]
+    fn expressions_combine() {
+        let yes = || Rule::All(Vec::new());
+        let no = || Rule::Any(Vec::new());
+        check(&yes(), "/", "", true);
+        check(&no(), "/", "", false);
+        check(&Rule::Not(Box::new(no())), "/", "", true);
+        check(&Rule::All(vec![yes(), no()]), "/", "", false);
+        check(&Rule::Any(vec![no(), yes()]), "/", "", true);
+        check(
+            &Rule::All(vec![Rule::Any(vec![no(), yes()]), Rule::Not(Box::new(no()))]),
+            "/",
+            "",
+            true,
+        );
+    }
+}

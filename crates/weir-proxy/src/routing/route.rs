@@ -1,0 +1,548 @@
+//! Finds the route of a request. Host blocks are tried first, then routes from top to bottom; the
+//! first match wins. Everything possible is prepared once per snapshot. It does not carry out a
+//! route's action.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use weir_config::model::{
+    AccessRule, Action, Files, Listener, Redirect, RequestTimeout, Respond, Route,
+};
+use weir_config::pattern::HostPattern;
+use weir_stats::{Entry, Escape, Headers, Template};
+
+use crate::http::edits::{Direction, Edits, uses_captures};
+use crate::http::percent::{PathBuffer, PathForm};
+use crate::http::reply::ErrorPages;
+use crate::http::request_view::{RequestView, bare_host};
+use crate::http::trailers::TrailerRules;
+use crate::http::upgrade::Protocols;
+use crate::limiting::Limiter;
+use crate::limiting::bandwidth::Bandwidth;
+use crate::limiting::rate::{self, RateLimit};
+pub use crate::routing::condition::Captures;
+use crate::routing::condition::{Condition, Subject};
+
+/// A compiled route.
+#[derive(Clone, Debug)]
+pub struct CompiledRoute {
+    /// Its number among the listener's routes.
+    pub(crate) number: usize,
+    /// Its name in logs.
+    pub name: Arc<str>,
+    /// Its action.
+    pub action: CompiledAction,
+    /// Its setting for the total time of an exchange.
+    pub(crate) request_timeout: RequestTimeout,
+    /// The rules to allow and deny clients; the first match wins.
+    pub access: Vec<AccessRule>,
+    /// The limits on its requests by key.
+    pub rate_limits: Vec<Arc<RateLimit>>,
+    /// The limit on the rate of bodies.
+    pub bandwidth: Option<Arc<Bandwidth>>,
+    /// The edits of the request, the listener's before its own.
+    pub request_edits: Edits,
+    /// The edits of the response, the listener's before its own.
+    pub response_edits: Edits,
+    /// The protocols that connections may switch to.
+    pub(crate) protocols: Protocols,
+    /// The rules for trailers of requests and of responses.
+    pub(crate) trailers: (Arc<TrailerRules>, Arc<TrailerRules>),
+    /// Set if one of its own texts uses a group of its path regex, so that
+    /// [`CompiledRoute::captures`] is needed.
+    pub uses_captures: bool,
+    /// Set if one of its own texts contains the reasons for the request's handling (`$why`).
+    pub tells_why: bool,
+    condition: Condition,
+    path_form: PathForm,
+}
+
+/// The action of a route.
+#[derive(Clone, Debug)]
+pub enum CompiledAction {
+    /// A pool, by index in the configuration.
+    Pool(usize),
+    /// A fixed response.
+    Respond(CompiledRespond),
+    /// A redirect.
+    Redirect(CompiledRedirect),
+    /// Static files, by index in [`Router::files`].
+    Files(usize),
+}
+
+/// A fixed response.
+#[derive(Clone, Debug)]
+pub struct CompiledRespond {
+    /// Its status.
+    pub status: u16,
+    /// Its `Content-Type`.
+    pub content_type: Box<str>,
+    body: Option<Template>,
+}
+
+impl CompiledRespond {
+    /// Its body, built in `scratch` if it has variables; `None` stands for the built-in page of the
+    /// status.
+    pub fn body<'a>(&'a self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let template = self.body.as_ref()?;
+        Some(template.constant().unwrap_or_else(|| {
+            scratch.clear();
+            template.append(entry, Escape::None, scratch);
+            scratch
+        }))
+    }
+}
+
+/// A redirect.
+#[derive(Clone, Debug)]
+pub struct CompiledRedirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    to: Template,
+}
+
+impl CompiledRedirect {
+    /// Its `Location`, built in `scratch`; `None` if that is a URL without a host, for example
+    /// `https://$host/` for a request without a host (RFC 9110 section 4.2.2 has recipients reject
+    /// it).
+    pub fn location<'a>(&self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        scratch.clear();
+        self.to.append(entry, Escape::Header, scratch);
+        let location = &*scratch;
+        (!lacks_host(location)).then_some(location)
+    }
+}
+
+/// Tells whether this is an `http` or `https` URL with an empty host.
+fn lacks_host(location: &[u8]) -> bool {
+    let after = |scheme: &[u8]| {
+        let (start, rest) = location.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let rest = after(b"https://").or_else(|| after(b"http://"));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'?' | b'#' | b':')))
+}
+
+/// A listener's routes.
+#[derive(Debug)]
+pub struct Router {
+    /// The routes of each host block, in order.
+    sites: Box<[Box<[CompiledRoute]>]>,
+    default: Box<[CompiledRoute]>,
+    /// The first host block of each plain name, in lower case and without a trailing dot.
+    exact: HashMap<Box<[u8]>, usize>,
+    /// The patterns that are not plain names, with their host block, in order.
+    patterns: Box<[(usize, HostPattern)]>,
+    files: Vec<Files>,
+    pages: ErrorPages,
+    response_edits: Edits,
+    needs_path: bool,
+    path_form: PathForm,
+}
+
+impl Router {
+    /// Compiles a listener's routes; `read` returns the contents of error pages.
+    ///
+    /// # Errors
+    /// A sentence for the operator: a page that cannot be read, or an invalid header edit.
+    pub fn compile(
+        listener: &Listener,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, String> {
+        let mut files = Vec::new();
+        let mut numbers = 0..;
+        let mut compile = |routes: &[Route]| -> Result<Box<[CompiledRoute]>, String> {
+            let numbered = routes.iter().zip(numbers.by_ref());
+            numbered.map(|one| compile_route(listener, one, &mut files)).collect()
+        };
+        let default = compile(&listener.default)?;
+        let sites = listener
+            .sites
+            .iter()
+            .map(|site| compile(&site.routes))
+            .collect::<Result<Box<[_]>, _>>()?;
+        let (mut exact, mut patterns) = (HashMap::new(), Vec::new());
+        for (number, site) in listener.sites.iter().enumerate() {
+            for host in &site.hosts {
+                match plain_name(host) {
+                    Some(name) => _ = exact.entry(name).or_insert(number),
+                    None => patterns.push((number, host.clone())),
+                }
+            }
+        }
+        let needs_path =
+            sites.iter().chain([&default]).flatten().any(|route| route.condition.needs_path());
+        Ok(Self {
+            sites,
+            default,
+            exact,
+            patterns: patterns.into(),
+            files,
+            pages: ErrorPages::load(&listener.error_pages, read)?,
+            response_edits: Edits::compile(Direction::Response, &listener.response_headers)?,
+            needs_path,
+            path_form: path_form(listener),
+        })
+    }
+
+    /// The route that the request takes; `None` means 404.
+    pub fn route<'a>(&'a self, view: &RequestView<'_>) -> Option<&'a CompiledRoute> {
+        let routes = self.routes_for(view.head.host.of(view.bytes));
+        match routes {
+            [first, ..] if first.condition.is_always() => return Some(first),
+            [] => return None,
+            _ => {}
+        }
+        let mut buffer = PathBuffer::new();
+        let path = if self.needs_path {
+            self.path_form.seen(view.head.path_text(view.bytes), &mut buffer)
+        } else {
+            b"/"
+        };
+        let subject = Subject { view, path };
+        routes.iter().find(|route| route.condition.holds(subject))
+    }
+
+    /// Adds the limits to its routes.
+    pub(crate) fn limit(&mut self, listener: &Listener, limiter: &Arc<Limiter>) {
+        let models = listener.default.iter();
+        let models = models.chain(listener.sites.iter().flat_map(|site| &site.routes));
+        let compiled = self.default.iter_mut().chain(self.sites.iter_mut().flatten());
+        for (route, model) in compiled.zip(models) {
+            route.rate_limits = rate::compile(&model.rate_limits, limiter);
+            route.bandwidth = Bandwidth::compile(model.bandwidth.as_ref(), limiter);
+        }
+    }
+
+    /// All routes, in the order of their numbers.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &CompiledRoute> {
+        // The order in which they are compiled.
+        self.default.iter().chain(self.sites.iter().flatten())
+    }
+
+    /// The directories that its `files` routes serve, by the index of [`CompiledAction::Files`].
+    pub fn files(&self) -> &[Files] {
+        &self.files
+    }
+
+    /// The configured pages for statuses.
+    pub fn pages(&self) -> &ErrorPages {
+        &self.pages
+    }
+
+    /// The listener's edits of responses, for requests without a route.
+    pub fn response_edits(&self) -> &Edits {
+        &self.response_edits
+    }
+
+    /// Returns true if a header edit of some route uses a header of the endpoint's response.
+    pub(crate) fn uses_response_headers(&self) -> bool {
+        let mut routes = self.sites.iter().flatten().chain(&self.default);
+        routes.any(|route| route.response_edits.uses_response_headers())
+    }
+
+    /// The routes of the first host block that serves `host`, else the default routes.
+    fn routes_for(&self, host: &[u8]) -> &[CompiledRoute] {
+        if self.sites.is_empty() {
+            return &self.default;
+        }
+        let named = self.named_site(host);
+        let before = named.unwrap_or(usize::MAX);
+        let patterns = self.patterns.iter().take_while(|(number, _)| *number < before);
+        let matching = patterns
+            .into_iter()
+            .find(|(_, pattern)| pattern.matches(host))
+            .map(|(number, _)| *number);
+        let site = matching.or(named).and_then(|number| self.sites.get(number));
+        site.unwrap_or(&self.default)
+    }
+
+    fn named_site(&self, host: &[u8]) -> Option<usize> {
+        if self.exact.is_empty() {
+            return None;
+        }
+        let mut name: SmallVec<[u8; 64]> = SmallVec::from_slice(bare_host(host));
+        name.make_ascii_lowercase();
+        self.exact.get(name.as_slice()).copied()
+    }
+}
+
+impl CompiledRoute {
+    /// Returns true if its path rule has groups.
+    pub fn has_captures(&self) -> bool {
+        self.condition.has_groups()
+    }
+
+    /// The groups `$1`…`$9` of its path regex for a request that took it; `None` if it has none.
+    pub fn captures(&self, view: &RequestView<'_>) -> Option<Captures> {
+        if !self.has_captures() {
+            return None;
+        }
+        let mut buffer = PathBuffer::new();
+        let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
+        self.condition.groups(Subject { view, path }).map(|groups| Captures::of(&groups))
+    }
+}
+
+fn compile_route(
+    listener: &Listener,
+    (route, number): (&Route, usize),
+    files: &mut Vec<Files>,
+) -> Result<CompiledRoute, String> {
+    let explain = |error| format!("route {}: {error}", route.name);
+    let request_edits = listener.request_headers.iter().chain(&route.request_headers);
+    let response_edits = listener.response_headers.iter().chain(&route.response_headers);
+    let request_edits = Edits::compile(Direction::Request, request_edits).map_err(explain)?;
+    let response_edits = Edits::compile(Direction::Response, response_edits).map_err(explain)?;
+    let id = listener.request_id.header.as_deref();
+    let trailers = |edits: &Edits| Arc::new(TrailerRules::new(edits, id));
+    let trailers = (trailers(&request_edits), trailers(&response_edits));
+    let shown = match &route.action {
+        Action::Respond(respond) => respond.body.as_ref().is_some_and(uses_captures),
+        Action::Redirect(redirect) => uses_captures(&redirect.to),
+        Action::Pool(_) | Action::Files(_) => false,
+    };
+    let told = match &route.action {
+        Action::Respond(respond) => respond.body.as_ref().is_some_and(Template::tells_why),
+        Action::Redirect(redirect) => redirect.to.tells_why(),
+        Action::Pool(_) | Action::Files(_) => false,
+    };
+    Ok(CompiledRoute {
+        number,
+        name: route.name.as_str().into(),
+        action: compile_action(&route.action, files),
+        access: route.access.clone(),
+        trailers,
+        protocols: Protocols::new(route.upgrade.as_ref().unwrap_or(&listener.upgrade)),
+        rate_limits: Vec::new(),
+        bandwidth: None,
+        request_timeout: route.request_timeout,
+        tells_why: told || request_edits.tells_why() || response_edits.tells_why(),
+        uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
+        request_edits,
+        response_edits,
+        condition: Condition::compile(&route.when),
+        path_form: path_form(listener),
+    })
+}
+
+fn path_form(listener: &Listener) -> PathForm {
+    if listener.path.normalize { PathForm::Normal } else { PathForm::Received }
+}
+
+fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
+    match action {
+        Action::Pool(pool) => CompiledAction::Pool(*pool),
+        Action::Respond(Respond { status, body, content_type }) => {
+            CompiledAction::Respond(CompiledRespond {
+                status: *status,
+                content_type: content_type.as_str().into(),
+                body: body.clone(),
+            })
+        }
+        Action::Redirect(Redirect { status, to }) => {
+            CompiledAction::Redirect(CompiledRedirect { status: *status, to: to.clone() })
+        }
+        Action::Files(directory) => {
+            files.push(directory.clone());
+            CompiledAction::Files(files.len() - 1)
+        }
+    }
+}
+
+/// The name of a pattern that is a single name, in the form that [`Router`] looks up.
+fn plain_name(pattern: &HostPattern) -> Option<Box<[u8]>> {
+    let text = pattern.as_str();
+    (!text.starts_with(['*', '~'])).then(|| bare_host(text.as_bytes()).to_ascii_lowercase().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_config::model::{ErrorPage, HeaderEdit, Rule, Site};
+
+    use super::*;
+    use crate::http::sample::{Request, listener, route};
+
+    fn path(pattern: &str) -> Rule {
+        Rule::Path(vec![pattern.parse().unwrap()])
+    }
+
+    fn always() -> Rule {
+        Rule::All(Vec::new())
+    }
+
+    fn site(hosts: &str, routes: Vec<Route>) -> Site {
+        Site { hosts: hosts.split(' ').map(|host| host.parse().unwrap()).collect(), routes }
+    }
+
+    fn compile(listener: &Listener) -> Router {
+        Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into())).unwrap()
+    }
+
+    fn check(router: &Router, host: &str, target: &str, expected: &str) {
+        let request = Request::new(&match host {
+            "" => format!("GET {target} HTTP/1.0\r\n\r\n"),
+            host => format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+        });
+        let request = request.normalised();
+        let name = router.route(&request.view()).map_or("", |route| &*route.name);
+        assert_eq!(name, expected, "{host} {target}");
+    }
+
+    #[test]
+    fn a_catch_all_takes_everything() {
+        let router = compile(&Listener { default: vec![route("all", always())], ..listener() });
+        check(&router, "a", "/", "all");
+        check(&router, "", "/x?y", "all");
+        check(&compile(&listener()), "a", "/", "");
+    }
+
+    #[test]
+    fn routes_are_tried_top_to_bottom() {
+        let default = vec![
+            route("admin", path("/admin/*")),
+            route("never", path("/admin/x")),
+            route("static", path("/static/*")),
+        ];
+        let router = compile(&Listener { default, ..listener() });
+        check(&router, "a", "/admin/x", "admin");
+        check(&router, "a", "/static/%2e%2e/admin/x", "admin");
+        check(&router, "a", "/static/a%2fb", "static");
+        check(&router, "a", "/other", "");
+    }
+
+    #[test]
+    fn the_first_host_block_that_serves_the_host_decides() {
+        let sites = vec![
+            site("shop.example.com [2001:db8::1]", vec![route("shop", path("/only"))]),
+            site("*.example.com", vec![route("below", always())]),
+            site("www.example.com example.org", vec![route("late", always())]),
+            site("~^img[0-9]+\\.", vec![route("regex", always())]),
+            site("EXAMPLE.org img1.example.net", vec![route("later", always())]),
+        ];
+        let router =
+            compile(&Listener { sites, default: vec![route("default", always())], ..listener() });
+        check(&router, "shop.example.com", "/only", "shop");
+        check(&router, "SHOP.example.com.:8443", "/only", "shop");
+        check(&router, "[2001:DB8::1]:80", "/only", "shop");
+        check(&router, "shop.example.com", "/other", "");
+        check(&router, "www.example.com", "/", "below");
+        check(&router, "example.org", "/", "late");
+        check(&router, "img1.example.net", "/", "regex");
+        check(&router, "imgx.example.net", "/", "default");
+        check(&router, "example.com", "/", "default");
+        check(&router, "", "/", "default");
+        check(&router, &format!("{}.org", "a".repeat(300)), "/", "default");
+        check(&router, "ignored", "http://example.org:80/", "late");
+    }
+
+    #[test]
+    fn groups_are_handed_on_encoded() {
+        let rules = vec![Rule::Method(vec!["GET".into()]), path("~^/u/([^/]*)/(x)?(.*)$")];
+        let router =
+            compile(&Listener { default: vec![route("user", Rule::All(rules))], ..listener() });
+        let request = Request::new("GET /u/%3Cb%3E%0d%0a/caf%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let found = router.route(&request.view()).unwrap();
+        assert!(found.has_captures() && !found.uses_captures);
+        let captures = found.captures(&request.view()).unwrap();
+        let groups = captures.groups();
+        assert_eq!(groups[..4], [&b"%3Cb%3E%0D%0A"[..], b"", b"caf%C3%A9", b""]);
+        assert_eq!(groups.len(), 9);
+    }
+
+    #[test]
+    fn a_route_without_groups_has_no_captures() {
+        let router =
+            compile(&Listener { default: vec![route("all", path("~^/u/.*"))], ..listener() });
+        let request = Request::new("GET /u/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(router.route(&request.view()).unwrap().captures(&request.view()).is_none());
+    }
+
+    #[test]
+    fn redirects_and_texts_take_variables() {
+        let parse = |text: &str| Template::parse(text).unwrap();
+        let to = |text| Action::Redirect(Redirect { status: 308, to: parse(text) });
+        let body = |text| {
+            Action::Respond(Respond {
+                status: 200,
+                body: Some(parse(text)),
+                content_type: "text/plain".into(),
+            })
+        };
+        let default = vec![
+            Route { action: to("https://$host$request_uri"), ..route("redirect", path("/r")) },
+            Route { action: body("hello $host"), ..route("varying", path("/v")) },
+            Route { action: body("fixed"), ..route("fixed", path("/f")) },
+            Route { action: to("/new/$1"), ..route("group", path("~^/old/(.*)")) },
+        ];
+        let router = compile(&Listener { default, ..listener() });
+        let text = |target: &str| {
+            let request = Request::new(&format!("GET {target} HTTP/1.1\r\nHost: Shop:80\r\n\r\n"));
+            let request = request.normalised();
+            let view = request.view();
+            let found = router.route(&view).unwrap();
+            let captures = found.captures(&view).unwrap_or_default();
+            let groups = captures.groups();
+            let entry = Entry { captures: &groups, ..request.entry(&view, &()) };
+            let mut scratch = b"used before".to_vec();
+            let text = match &found.action {
+                CompiledAction::Redirect(redirect) => {
+                    redirect.location(&entry, &mut scratch).unwrap()
+                }
+                CompiledAction::Respond(respond) => respond.body(&entry, &mut scratch).unwrap(),
+                other => panic!("{other:?}"),
+            };
+            (String::from_utf8_lossy(text).into_owned(), found.uses_captures)
+        };
+        assert_eq!(text("/r?a=b"), ("https://shop/r?a=b".into(), false));
+        assert_eq!(text("/v"), ("hello shop".into(), false));
+        assert_eq!(text("/f"), ("fixed".into(), false));
+        assert_eq!(
+            text("/old/a%0d%0aSet-Cookie:%20x"),
+            ("/new/a%0D%0ASet-Cookie:%20x".into(), true)
+        );
+        assert_eq!(text("//old//evil"), ("/new/evil".into(), true));
+    }
+
+    #[test]
+    fn a_redirect_to_a_url_without_host_is_none() {
+        let check = |to: &str, head: &str, expected: Option<&str>| {
+            let to = Template::parse(to).unwrap();
+            let redirect = CompiledRedirect { status: 301, to };
+            let request = Request::new(head);
+            let view = request.view();
+            let mut scratch = Vec::new();
+            let location = redirect.location(&request.entry(&view, &()), &mut scratch);
+            assert_eq!(location, expected.map(str::as_bytes), "{head:?}");
+        };
+        let (with, without) = ("GET /x HTTP/1.0\r\nHost: a\r\n\r\n", "GET /x HTTP/1.0\r\n\r\n");
+        check("https://$host$request_uri", with, Some("https://a/x"));
+        for to in
+            ["https://$host$request_uri", "HTTP://$host:8443/", "http://$host", "https://$host?"]
+        {
+            check(to, without, None);
+        }
+        check("https://a/$host", without, Some("https://a/"));
+        check("$request_uri", without, Some("/x"));
+        check("/go?to=https://$host", without, Some("/go?to=https://"));
+    }
+
+    #[test]
+    fn what_cannot_be_compiled_says_where() {
+        let error = |listener: &Listener| {
+            Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into())).unwrap_err()
+        };
+        let edit = HeaderEdit::Remove("Content-Length".into());
+        let bad = Route { response_headers: vec![edit.clone()], ..route("r1", always()) };
+        let message = error(&Listener { default: vec![bad], ..listener() });
+        assert!(message.starts_with("route r1: header `Content-Length` tells"), "{message}");
+        let message = error(&Listener { response_headers: vec![edit], ..listener() });
+        assert!(message.starts_with("header `Content-Length` tells"), "{message}");
+        let page = ErrorPage { statuses: vec![502], page: "/nowhere/sorry.html".into() };
+        let message = error(&Listener { error_pages: vec![page], ..listener() });
+        assert!(message.starts_with("error page /nowhere/sorry.html: "), "{message}");
+    }
+}

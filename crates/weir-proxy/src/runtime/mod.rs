@@ -1,0 +1,10 @@
+//! The threads of the data plane on the operating system: their start, the loop of each worker,
+//! accepting, the watchdog.
+
+pub(crate) mod accept;
+pub mod door;
+pub mod sandbox;
+pub mod start;
+pub mod watchdog;
+pub mod worker_loop;
+pub(crate) mod worker_thread;

@@ -1,0 +1,335 @@
+//! Compiles a checked configuration into the snapshot that workers run on: routers, TLS, pools with
+//! their live state. Files are read through the caller's function; every failure is one sentence
+//! for the operator. A running process does not change until the result is published.
+
+mod pool;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+
+use weir_config::{Config, model};
+use weir_files::Root;
+use weir_stats::{Line, LogSink, Template, Variable};
+
+pub(crate) use self::pool::Change;
+use crate::http::edits::uses_captures;
+use crate::limiting::bandwidth::Bandwidth;
+use crate::limiting::client::ClientLimit;
+use crate::limiting::gate::Gate;
+use crate::limiting::{Limiter, rate};
+use crate::net::tls::{
+    CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion,
+};
+use crate::routing::route::Router;
+use crate::snapshot::{
+    AccessLog, Listener, ListenerModel, LogCounts, LogReasons, Snapshot, keys_of_local_addresses,
+};
+use crate::upstream::endpoint_number::EndpointNumbers;
+use crate::upstream::source::{ReadFile, Reader, Source};
+use crate::upstream::{UpstreamEndpoint, UpstreamPool};
+
+/// The inputs of compilation besides the configuration.
+pub struct Surroundings<'a> {
+    /// Reads certificates, keys and pages.
+    pub read: ReadFile<'a>,
+    /// One sink per access log of the configuration, in its order.
+    pub sinks: Vec<LogSink>,
+    /// The directory that will be `/` when files are served, if the process is going to change its
+    /// root directory.
+    pub root: Option<&'a Path>,
+}
+
+/// A compiled snapshot, and warnings for the operator.
+pub struct Compiled {
+    /// The snapshot for all workers.
+    pub snapshot: Arc<Snapshot>,
+    /// Problems that do not prevent the configuration from being used, one sentence each.
+    pub warnings: Vec<String>,
+    pub(crate) changes: Vec<Change>,
+    /// Endpoints that were removed, or whose connections are now made in another way.
+    pub(crate) retired: Vec<Arc<UpstreamEndpoint>>,
+}
+
+/// Compiles a configuration. A part that is unchanged since `previous`, its files included, is
+/// shared with `previous`; a changed part takes over all live state.
+///
+/// # Errors
+/// One sentence: a file that cannot be read, a certificate that does not fit, a name that is
+/// unknown.
+pub fn compile(
+    config: &Config,
+    surroundings: Surroundings<'_>,
+    previous: Option<&Snapshot>,
+) -> Result<Compiled, String> {
+    let tickets = match previous {
+        Some(previous) => Arc::clone(&previous.tickets),
+        None => Tickets::new().map_err(|error| error.to_string())?,
+    };
+    let mut compiler = Compiler {
+        reader: Reader::new(surroundings.read),
+        root: surroundings.root,
+        numbers: previous.map(|previous| Arc::clone(&previous.numbers)).unwrap_or_default(),
+        limiter: match previous {
+            Some(previous) => Arc::clone(&previous.limiter),
+            None => Limiter::new(config.limit_table),
+        },
+        tickets,
+        warnings: Vec::new(),
+        changes: Vec::new(),
+    };
+    let known = previous.map(|previous| by_name(&previous.pools)).unwrap_or_default();
+    let pools = config.pools.iter().map(|pool| {
+        let now = known.get(pool.name.as_str()).map(|pool| Arc::clone(pool));
+        let former = previous.into_iter().flat_map(|previous| previous.former_of(&pool.name));
+        compiler.pool(pool, &now.into_iter().chain(former).collect::<Vec<_>>())
+    });
+    let pools = pools.collect::<Result<Vec<_>, _>>()?;
+    let listeners =
+        config.listeners.iter().map(|listener| compiler.listener(listener, config, previous));
+    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+    let line = |log: &model::AccessLog| match &log.format {
+        model::LogFormat::Combined => Line::combined(),
+        model::LogFormat::Main => Line::main(),
+        model::LogFormat::Haproxy => Line::haproxy(),
+        model::LogFormat::Json => Line::json(),
+        model::LogFormat::Text(template) => Line::text(template.clone()),
+    };
+    let logs = config.logs.iter().zip(surroundings.sinks);
+    let Compiler { numbers, limiter, tickets, warnings, changes, .. } = compiler;
+    let snapshot = Snapshot {
+        generation: previous.map_or(1, |previous| previous.generation + 1),
+        former: previous.map(|previous| former(previous, &pools)).unwrap_or_default(),
+        listeners,
+        pools,
+        logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
+        numbers,
+        limiter,
+        limit_table: config.limit_table,
+        tickets,
+        series: OnceLock::new(),
+    };
+    let retired = previous.map(|previous| retired(previous, &snapshot)).unwrap_or_default();
+    Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })
+}
+
+fn by_name(pools: &[Arc<UpstreamPool>]) -> HashMap<&str, &Arc<UpstreamPool>> {
+    pools.iter().map(|pool| (&*pool.name, pool)).collect()
+}
+
+/// Pools whose configuration changed or was removed and that may still have exchanges.
+fn former(previous: &Snapshot, pools: &[Arc<UpstreamPool>]) -> Vec<Weak<UpstreamPool>> {
+    let there: HashSet<*const UpstreamPool> = pools.iter().map(Arc::as_ptr).collect();
+    let stays = |one: &Arc<UpstreamPool>| there.contains(&Arc::as_ptr(one));
+    let now = previous.pools.iter().filter(|pool| !stays(pool)).map(Arc::downgrade);
+    // A pool that was removed earlier may be configured again.
+    let lives = |pool: &&Weak<UpstreamPool>| pool.upgrade().is_some_and(|pool| !stays(&pool));
+    now.chain(previous.former.iter().filter(lives).cloned()).collect()
+}
+
+/// Endpoints whose idle connections will not be used again.
+fn retired(previous: &Snapshot, next: &Snapshot) -> Vec<Arc<UpstreamEndpoint>> {
+    let mut retired = Vec::new();
+    let next = by_name(&next.pools);
+    for before in &previous.pools {
+        let after = next.get(&*before.name);
+        if after.is_some_and(|after| Arc::ptr_eq(before, after)) {
+            continue;
+        }
+        let stays = |endpoint: &&Arc<UpstreamEndpoint>| {
+            after.is_some_and(|after| after.endpoints.iter().any(|one| Arc::ptr_eq(one, endpoint)))
+        };
+        retired.extend(before.endpoints.iter().filter(|endpoint| !stays(endpoint)).cloned());
+    }
+    retired
+}
+
+/// The gate of the listener's predecessor: the one of the same name or, if the name is new, one
+/// whose name is gone and that had one of the listener's addresses.
+fn gate_before(
+    listener: &model::Listener,
+    config: &Config,
+    previous: &Snapshot,
+) -> Option<Arc<Gate>> {
+    let is_gone = |one: &Listener| config.listeners.iter().all(|other| *other.name != *one.name);
+    let shares = |one: &&Arc<Listener>| {
+        is_gone(one) && listener.addresses.iter().any(|address| one.addresses.contains(address))
+    };
+    let one = previous.listener(&listener.name);
+    let one = one.or_else(|| previous.listeners.iter().find(shares))?;
+    Some(Arc::clone(&one.gate))
+}
+
+/// The name under which the client limits over all listeners are counted; no listener can have it.
+const ALL_LISTENERS: &str = "*";
+
+struct Compiler<'a> {
+    reader: Reader<'a>,
+    /// The directory that will be `/`.
+    root: Option<&'a Path>,
+    numbers: Arc<EndpointNumbers>,
+    limiter: Arc<Limiter>,
+    tickets: Arc<Tickets>,
+    warnings: Vec<String>,
+    changes: Vec<Change>,
+}
+
+impl Compiler<'_> {
+    /// Compiles a listener; returns the previous one if nothing about it changed.
+    fn listener(
+        &mut self,
+        listener: &model::Listener,
+        config: &Config,
+        previous: Option<&Snapshot>,
+    ) -> Result<Arc<Listener>, String> {
+        let model = ListenerModel::new(listener, config);
+        let named = previous.and_then(|previous| previous.listener(&listener.name));
+        let still = |one: &&Arc<Listener>| one.source.is_still(&model, self.reader.plain());
+        if let Some(same) = named.filter(still) {
+            return Ok(Arc::clone(same));
+        }
+        let gate = previous.and_then(|previous| gate_before(listener, config, previous));
+        let tls = match &listener.tls {
+            None => None,
+            Some(tls) => {
+                let materials = tls
+                    .certificates
+                    .iter()
+                    .map(|certificate| self.material(certificate))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let built =
+                    ServerTls::new(&materials, &protocol(&tls.protocol), self.tickets.clone());
+                let built =
+                    built.map_err(|error| format!("listener {}: {error}", listener.name))?;
+                self.warnings.extend(built.warnings);
+                Some(built.config)
+            }
+        };
+        let read = |path: &Path| self.reader.read(path);
+        let mut router = Router::compile(listener, &read)
+            .map_err(|error| format!("listener {}: {error}", listener.name))?;
+        router.limit(listener, &self.limiter);
+        let roots =
+            router.files().iter().map(|files| self.root(files)).collect::<Result<Vec<_>, _>>()?;
+        let log_index = |name: &String| config.logs.iter().position(|log| log.name == *name);
+        let logs: Vec<usize> = listener.logs.iter().filter_map(log_index).collect();
+        let shows = |wanted: fn(&model::LogFormat) -> bool| {
+            logs.iter().filter_map(|&index| config.logs.get(index)).any(|log| wanted(&log.format))
+        };
+        Ok(Arc::new(Listener {
+            name: listener.name.as_str().into(),
+            addresses: listener.addresses.clone(),
+            tls,
+            keeps_response_head: shows(shows_response_headers) || router.uses_response_headers(),
+            router,
+            roots,
+            timeouts: listener.timeouts.clone(),
+            limits: listener.limits.clone(),
+            path: listener.path.clone(),
+            client_limits: self.client_limits(listener, config),
+            rate_limits: rate::compile(&listener.rate_limits, &self.limiter),
+            bandwidth: Bandwidth::compile(listener.bandwidth.as_ref(), &self.limiter),
+            forwarded: listener.forwarded.clone(),
+            request_id: listener.request_id.clone(),
+            cause_header: listener.cause_header.clone(),
+            explain_header: listener.explain_header.clone(),
+            access: listener.access.clone(),
+            shows_local_address: keys_of_local_addresses(config)
+                || limited_by_local_address(listener)
+                || shows(may_show_local_address),
+            concurrency: LogCounts::of(shows(shows_concurrency)),
+            reasons: if shows(tells_why) { LogReasons::Told } else { LogReasons::Untold },
+            logs_captures: shows(|format| match format {
+                model::LogFormat::Text(template) => uses_captures(template),
+                model::LogFormat::Json => true,
+                model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => {
+                    false
+                }
+            }),
+            logs,
+            gate: gate.unwrap_or_else(|| Arc::new(Gate::new(listener.max_connections))),
+            max_connections: listener.max_connections,
+            source: Source::new(model, self.reader.take()),
+        }))
+    }
+
+    /// The limits on clients that apply at a listener.
+    fn client_limits(&self, listener: &model::Listener, config: &Config) -> Vec<Arc<ClientLimit>> {
+        let all = config.client_limit.iter().map(|limit| (limit, ALL_LISTENERS));
+        let own = listener.client_limit.iter().map(|limit| (limit, listener.name.as_str()));
+        let compile = |(limit, name)| ClientLimit::compile(limit, name, &self.limiter);
+        all.chain(own).map(compile).map(Arc::new).collect()
+    }
+
+    fn root(&self, files: &model::Files) -> Result<Arc<Root>, String> {
+        let (path, index) = (&files.root, files.index.clone());
+        let root = match self.root {
+            None => Root::open(path, index),
+            Some(outer) => Root::open_within(outer, path, index),
+        };
+        let root = root.map_err(|error| {
+            let within = self.root.map(|outer| format!(" within {}", outer.display()));
+            let within = within.unwrap_or_default();
+            format!("cannot open the directory {}{within}: {error}", path.display())
+        })?;
+        let inner = path.strip_prefix("/").unwrap_or(path);
+        let now = self.root.map_or_else(|| path.clone(), |outer| outer.join(inner));
+        self.reader.note_directory(path, &now);
+        Ok(Arc::new(root))
+    }
+
+    fn pem(&self, path: &Path) -> Result<PemFile, String> {
+        let label = path.display().to_string();
+        let bytes =
+            self.reader.read(path).map_err(|error| format!("cannot read {label}: {error}"))?;
+        Ok(PemFile { label, bytes: bytes.into() })
+    }
+
+    fn material(&self, certificate: &model::Certificate) -> Result<CertificateMaterial, String> {
+        let key = certificate.key.as_deref().map(|path| self.pem(path)).transpose()?;
+        Ok(CertificateMaterial { chain: self.pem(&certificate.chain)?, key })
+    }
+}
+
+/// Tells whether a limit of the listener is keyed by that address.
+fn limited_by_local_address(listener: &model::Listener) -> bool {
+    let routes = listener.sites.iter().flat_map(|site| &site.routes).chain(&listener.default);
+    let bandwidths = routes.clone().filter_map(|route| route.bandwidth.as_ref());
+    let bandwidths = bandwidths.chain(&listener.bandwidth).filter_map(|limit| limit.key.as_ref());
+    let limits = routes.flat_map(|route| &route.rate_limits).chain(&listener.rate_limits);
+    let keys = limits.map(|limit| &limit.key).chain(bandwidths);
+    keys.flat_map(Template::variables).any(Variable::is_local_address)
+}
+
+fn may_show_local_address(format: &model::LogFormat) -> bool {
+    matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+}
+
+fn shows_concurrency(format: &model::LogFormat) -> bool {
+    matches!(format, model::LogFormat::Haproxy | model::LogFormat::Json)
+}
+
+fn tells_why(format: &model::LogFormat) -> bool {
+    match format {
+        model::LogFormat::Text(template) => template.tells_why(),
+        model::LogFormat::Json => true,
+        model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => false,
+    }
+}
+
+fn shows_response_headers(format: &model::LogFormat) -> bool {
+    matches!(format, model::LogFormat::Text(template) if template.needs_response_headers())
+}
+
+fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {
+    let version = |version| match version {
+        model::TlsVersion::Tls12 => TlsVersion::Tls12,
+        model::TlsVersion::Tls13 => TlsVersion::Tls13,
+    };
+    ProtocolSettings {
+        min: version(protocol.min),
+        max: version(protocol.max),
+        ciphers: &protocol.ciphers,
+        curves: &protocol.curves,
+    }
+}

@@ -1,0 +1,278 @@
+//! Compiles a pool. What an unchanged endpoint had in the pool's predecessor is taken over: its
+//! state, its address and its idle connections; the new balancer succeeds the old one and inherits
+//! its queue.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use weir_balance::{
+    AdminState, Availability, Balancer, EndpointState, Member, PassiveSettings, QueueSettings,
+    Settings, StallSettings, hash_key,
+};
+use weir_config::model::names::service_domain;
+use weir_config::model::{self, EndpointAddress, SrvName};
+
+use super::Compiler;
+use crate::http::pool_key::PoolKey;
+use crate::http::reply::Page;
+use crate::limiting::pool::PoolLimits;
+use crate::net::PeerAddress;
+use crate::net::tls::{ClientSettings, ClientTls, PemFile, server_name};
+use crate::upstream::affinity::Affinity;
+use crate::upstream::connect_trouble::ConnectTrouble;
+use crate::upstream::idle_count::IdleCount;
+use crate::upstream::retry::RetryPolicy;
+use crate::upstream::source::Source;
+use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
+
+/// The succession of one pool to another.
+pub(crate) struct Change {
+    pub(crate) before: Arc<Balancer>,
+    pub(crate) after: Arc<UpstreamPool>,
+    pub(crate) orders: Vec<Order>,
+}
+
+/// Tells whether the TLS settings towards endpoints are the same as before, so that connections can
+/// be kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tls {
+    Same,
+    Other,
+}
+
+impl Compiler<'_> {
+    /// Compiles a pool. `line` are the earlier versions of the pool, the current one first; the
+    /// first is returned itself if nothing about it changed.
+    pub(super) fn pool(
+        &mut self,
+        pool: &model::Pool,
+        line: &[Arc<UpstreamPool>],
+    ) -> Result<Arc<UpstreamPool>, String> {
+        let read = self.reader.plain();
+        let before = line.first();
+        let same = |before: &&Arc<UpstreamPool>| {
+            before.balancer.is_latest() && before.source.is_still(pool, read)
+        };
+        if let Some(same) = before.filter(same) {
+            return Ok(Arc::clone(same));
+        }
+        let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
+        let mut files = self.reader.take();
+        let tls_source = Source::new(pool.tls.clone(), files.clone());
+        let same =
+            before.as_ref().is_some_and(|before| before.tls_source.is_still(&pool.tls, read));
+        let same = if same { Tls::Same } else { Tls::Other };
+        let endpoints = pool.endpoints.iter().map(|endpoint| {
+            let mut known = line.iter().flat_map(|pool| &pool.endpoints);
+            let known = known.find(|known| known.is_at(endpoint));
+            self.endpoint(endpoint, pool.tls.as_ref(), (known, same))
+        });
+        let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
+        let affinity =
+            pool.sticky.as_ref().map(|sticky| self.affinity(pool, sticky)).transpose()?;
+        let queue = pool.queue.as_ref().map(|queue| self.queue(queue, pool)).transpose()?;
+        files.extend(self.reader.take());
+        let members = pool.endpoints.iter().zip(&endpoints);
+        let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
+        let orders: Vec<AdminState> =
+            pool.endpoints.iter().map(|endpoint| endpoint.order.into()).collect();
+        // When a removed pool is configured again, `before` may be an old version of it whose
+        // exchanges wait in a later balancer. The new pool succeeds that one.
+        let latest = before.map(|before| before.balancer.latest());
+        let balancer = match &latest {
+            Some(latest) => Balancer::prepared(latest, settings(pool), members),
+            None => first_balancer(pool, members, &orders),
+        };
+        let retry = before.filter(|before| before.source.model().retry == pool.retry);
+        let retry = retry.map(|before| Arc::clone(&before.retry));
+        let after = Arc::new(UpstreamPool {
+            name: pool.name.as_str().into(),
+            balancer,
+            key: pool.policy.key().cloned().map(PoolKey::new),
+            endpoints,
+            keepalive: pool.keepalive.clone(),
+            timeouts: pool.timeouts.clone(),
+            tcp_keepalive: pool.tcp_keepalive.clone(),
+            passive_on: pool.passive.on.as_slice().into(),
+            queue,
+            retry: retry.unwrap_or_else(|| Arc::new(RetryPolicy::new(&pool.retry))),
+            tls,
+            affinity,
+            buffer_request: pool.buffer_request,
+            limits: PoolLimits::compile(pool, &self.limiter),
+            source: Source::new(pool.clone(), files),
+            tls_source,
+        });
+        if let Some(before) = latest {
+            self.changes.push(Change { before, after: Arc::clone(&after), orders });
+        }
+        Ok(after)
+    }
+
+    /// Compiles an endpoint; `known` is its predecessor. The endpoint's connections are kept if
+    /// they are still made in the same way.
+    fn endpoint(
+        &self,
+        endpoint: &model::Endpoint,
+        tls: Option<&model::TlsClient>,
+        (known, same): (Option<&Arc<UpstreamEndpoint>>, Tls),
+    ) -> Result<Arc<UpstreamEndpoint>, String> {
+        let (address, text, host) = match &endpoint.address {
+            EndpointAddress::Socket(address) => {
+                (Some(PeerAddress::Socket(*address)), address.to_string(), address.ip().to_string())
+            }
+            EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
+            EndpointAddress::Service(name) => {
+                (None, format!("srv:{name}"), service_domain(name).to_owned())
+            }
+            EndpointAddress::Unix(path) => (
+                Some(PeerAddress::Unix(path.clone())),
+                format!("unix:{}", path.display()),
+                "localhost".to_owned(),
+            ),
+        };
+        let host = endpoint.host.as_ref().unwrap_or(&host);
+        let server_name = match tls {
+            None => None,
+            Some(tls) => {
+                let domain = endpoint.domain.as_ref();
+                let domain = domain.filter(|_| tls.srv_name == SrvName::Domain);
+                let name = server_name(tls.server_name.as_deref(), domain.unwrap_or(host));
+                Some(name.map_err(|error| error.to_string())?)
+            }
+        };
+        let as_before =
+            |known: &&Arc<UpstreamEndpoint>| same == Tls::Same && known.server_name == server_name;
+        if let Some(known) = known.filter(as_before) {
+            return Ok(Arc::clone(known));
+        }
+        // An endpoint without an address is unavailable until the resolver has an answer.
+        let availability =
+            if address.is_some() { Availability::Available } else { Availability::Unavailable };
+        let state = || Arc::new(EndpointState::new(availability));
+        let count = |count: fn(&UpstreamEndpoint) -> &AtomicU64| {
+            AtomicU64::new(known.map_or(0, |known| count(known).load(Ordering::Relaxed)))
+        };
+        Ok(Arc::new(UpstreamEndpoint {
+            number: self.numbers.give(),
+            name: endpoint.name.as_str().into(),
+            state: known.map_or_else(state, |known| Arc::clone(&known.state)),
+            address: known.map_or_else(
+                || ArcSwapOption::from_pointee(address),
+                |known| ArcSwapOption::new(known.address.load_full()),
+            ),
+            address_text: text.into(),
+            server_name,
+            idle: IdleCount::default(),
+            opened: count(|known| &known.opened),
+            reused: count(|known| &known.reused),
+            idle_elsewhere: count(|known| &known.idle_elsewhere),
+            retired: AtomicBool::new(false),
+            trouble: ConnectTrouble::default(),
+        }))
+    }
+
+    fn queue(&self, queue: &model::Queue, pool: &model::Pool) -> Result<UpstreamQueue, String> {
+        let read = |path: &Path| self.reader.read(path);
+        let load = |path| Page::load(path, queue.content_type.as_deref(), &read);
+        let page = queue.page.as_deref().map(load).transpose();
+        Ok(UpstreamQueue {
+            timeout: queue.timeout.unwrap_or(pool.timeouts.connect),
+            status: queue.status,
+            retry_after_seconds: queue.retry_after.map(|wait| wait.as_secs()),
+            page: page.map_err(|error| format!("queue of pool {}: {error}", pool.name))?,
+        })
+    }
+
+    fn affinity(&self, pool: &model::Pool, sticky: &model::Sticky) -> Result<Affinity, String> {
+        let secret = match &sticky.secret {
+            None => None,
+            Some(model::Secret::Text(text)) => Some(text.clone().into_bytes()),
+            Some(model::Secret::File(path)) => Some(self.secret(path)?),
+        };
+        let names: Vec<&str> =
+            pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+        Ok(Affinity::new(sticky, (&pool.name, &names), secret.as_deref()))
+    }
+
+    fn secret(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let PemFile { label, bytes } = self.pem(path)?;
+        let secret = bytes.trim_ascii_end();
+        model::Secret::check(secret).map_err(|error| format!("{label}: {error}"))?;
+        Ok(secret.to_vec())
+    }
+
+    fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
+        let settings = ClientSettings {
+            skip_verification: !tls.verify,
+            ca: tls.ca.as_deref().map(|path| self.pem(path)).transpose()?,
+            certificate: tls
+                .certificate
+                .as_ref()
+                .map(|certificate| self.material(certificate))
+                .transpose()?,
+            protocol: super::protocol(&tls.protocol),
+        };
+        let built = ClientTls::new(&settings).map_err(|error| error.to_string())?;
+        self.warnings.extend(built.warnings.iter().cloned());
+        Ok(built)
+    }
+}
+
+/// The balancer of a pool without a predecessor.
+fn first_balancer(
+    pool: &model::Pool,
+    members: Vec<Member>,
+    orders: &[AdminState],
+) -> Arc<Balancer> {
+    let balancer = Balancer::new(settings(pool), members);
+    for (index, order) in orders.iter().enumerate() {
+        balancer.set_admin_state(index, *order, 0);
+    }
+    balancer
+}
+
+impl UpstreamEndpoint {
+    /// Returns true if a configured endpoint is this one: name and address are the same.
+    fn is_at(&self, endpoint: &model::Endpoint) -> bool {
+        let same = |text: &str| *self.address_text == *text;
+        *self.name == *endpoint.name
+            && match &endpoint.address {
+                EndpointAddress::Socket(address) => same(&address.to_string()),
+                EndpointAddress::Name(name, port) => same(&format!("{name}:{port}")),
+                EndpointAddress::Service(name) => same(&format!("srv:{name}")),
+                EndpointAddress::Unix(path) => same(&format!("unix:{}", path.display())),
+            }
+    }
+}
+
+fn settings(pool: &model::Pool) -> Settings {
+    let passive = PassiveSettings {
+        errors: pool.passive.errors,
+        window_us: pool.passive.window.as_micros() as u64,
+        eject_us: pool.passive.eject.as_micros() as u64,
+        max_ejected_percent: pool.passive.max_ejected_percent,
+    };
+    let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
+    let stall = (pool.stall.factor > 0).then_some(StallSettings {
+        factor: pool.stall.factor,
+        floor_us: pool.stall.floor.as_micros() as u64,
+    });
+    let queue = pool.queue.as_ref();
+    let queue =
+        queue.map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
+    let fault = pool.fault;
+    Settings { passive, stall, queue, panic_percent, fault, ..Settings::new(pool.policy.kind()) }
+}
+
+fn member(pool: &model::Pool, model: &model::Endpoint, endpoint: &UpstreamEndpoint) -> Member {
+    Member {
+        identity: hash_key(model.name.as_bytes()),
+        weight: model.weight,
+        max_conn: model.max_conn,
+        tier: pool.tier(model),
+        state: Arc::clone(&endpoint.state),
+    }
+}

@@ -1,0 +1,229 @@
+//! One compiled configuration, which is replaced as a whole. It only holds state: `compile.rs`
+//! makes it, and workers run on it.
+
+pub mod compile;
+pub(crate) mod generation;
+pub(crate) mod series;
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+
+use rustls::ServerConfig;
+use weir_config::{Config, model};
+use weir_files::Root;
+use weir_stats::numbers::Numbers;
+use weir_stats::{Line, LogSink, Variable};
+
+use crate::limiting::Limiter;
+use crate::limiting::bandwidth::Bandwidth;
+use crate::limiting::client::ClientLimit;
+use crate::limiting::gate::Gate;
+use crate::limiting::rate::RateLimit;
+use crate::net::tls::Tickets;
+use crate::routing::route::Router;
+use crate::snapshot::series::SnapshotSeries;
+use crate::upstream::UpstreamPool;
+use crate::upstream::endpoint_number::EndpointNumbers;
+use crate::upstream::source::Source;
+
+/// One compiled configuration. It never changes; its live state (places, health, counters) is
+/// behind the `Arc`s that its successor takes over.
+pub struct Snapshot {
+    /// Its number, from 1.
+    pub generation: u64,
+    /// Listeners, in configuration order.
+    pub listeners: Vec<Arc<Listener>>,
+    /// Pools, in configuration order.
+    pub pools: Vec<Arc<UpstreamPool>>,
+    /// Access logs, in configuration order.
+    pub logs: Vec<AccessLog>,
+    /// Pools of earlier snapshots that may still have exchanges, the latest first.
+    pub(crate) former: Vec<Weak<UpstreamPool>>,
+    pub(crate) numbers: Arc<EndpointNumbers>,
+    /// The state that limits of all snapshots share.
+    pub limiter: Arc<Limiter>,
+    /// The memory of the limit table, bytes.
+    pub(crate) limit_table: usize,
+    /// The keys of session tickets.
+    pub(crate) tickets: Arc<Tickets>,
+    /// The counters of its exchanges, once they were looked up.
+    pub(crate) series: OnceLock<Arc<SnapshotSeries>>,
+}
+
+impl Snapshot {
+    /// The counters of its exchanges.
+    pub(crate) fn series(&self, numbers: &Numbers) -> &Arc<SnapshotSeries> {
+        self.series.get_or_init(|| Arc::new(SnapshotSeries::of(self, numbers)))
+    }
+
+    /// The keys of session tickets.
+    pub fn tickets(&self) -> &Tickets {
+        &self.tickets
+    }
+
+    /// The pool of this name.
+    pub fn pool(&self, name: &str) -> Option<&Arc<UpstreamPool>> {
+        self.pools.iter().find(|pool| &*pool.name == name)
+    }
+
+    /// The index of the listener with this gate.
+    pub(crate) fn position_of(&self, gate: &Arc<Gate>) -> Option<usize> {
+        let is_there = |listener: &Arc<Listener>| Arc::ptr_eq(&listener.gate, gate);
+        let likely = gate.position.load(Ordering::Relaxed);
+        if self.listeners.get(likely).is_some_and(is_there) {
+            return Some(likely);
+        }
+        self.listeners.iter().position(is_there)
+    }
+
+    /// The pool of this name, and its predecessors that still have exchanges, the latest first. The
+    /// name may not be configured any more.
+    pub(crate) fn line_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
+        self.pool(name).cloned().into_iter().chain(self.former_of(name))
+    }
+
+    /// The previous pools of this name that still have exchanges, the latest first.
+    pub(crate) fn former_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
+        let former = self.former.iter().filter_map(Weak::upgrade);
+        former.filter(move |pool| &*pool.name == name)
+    }
+
+    /// The listener of this name.
+    pub fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
+        self.listeners.iter().find(|listener| &*listener.name == name)
+    }
+
+    /// A pool and the index of an endpoint in it, both by name.
+    pub fn endpoint(&self, pool: &str, endpoint: &str) -> Option<(&Arc<UpstreamPool>, usize)> {
+        let pool = self.pool(pool)?;
+        let index = pool.endpoints.iter().position(|one| &*one.name == endpoint)?;
+        Some((pool, index))
+    }
+}
+
+/// An access log's format and the sink of its batches.
+pub struct AccessLog {
+    /// The format of a line.
+    pub line: Line,
+    /// The sink of the lines.
+    pub sink: LogSink,
+}
+
+/// Tells whether the logs of a listener show the number of concurrent exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogCounts {
+    Shown,
+    Unshown,
+}
+
+impl LogCounts {
+    pub(crate) fn of(shown: bool) -> Self {
+        if shown { Self::Shown } else { Self::Unshown }
+    }
+}
+
+/// Tells whether logs show the reasons for a request's handling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogReasons {
+    /// At least one log shows them.
+    Told,
+    /// No log shows them.
+    Untold,
+}
+
+/// A compiled listener.
+pub struct Listener {
+    /// Its name in logs.
+    pub name: Arc<str>,
+    /// The addresses it accepts on, as configured.
+    pub addresses: Vec<model::ListenAddress>,
+    /// The TLS configuration; `None` for plain connections.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// The routes of its requests.
+    pub router: Router,
+    /// Directories that `files` routes serve, by the router's index.
+    pub roots: Vec<Arc<Root>>,
+    /// The timeouts on the client side.
+    pub timeouts: model::ClientTimeouts,
+    /// The limits on requests.
+    pub limits: model::MessageLimits,
+    /// The rules of path normalisation.
+    pub path: model::PathRules,
+    /// The limits on one client: those over all listeners, and those of this listener.
+    pub client_limits: Vec<Arc<ClientLimit>>,
+    /// The limits on requests by key.
+    pub rate_limits: Vec<Arc<RateLimit>>,
+    /// The limit on the rate of bodies, for routes without one of their own.
+    pub bandwidth: Option<Arc<Bandwidth>>,
+    /// Trusted peers and forwarding headers.
+    pub forwarded: model::Forwarded,
+    /// The request id header.
+    pub request_id: model::RequestId,
+    /// The header that tells the cause in Weir's own responses.
+    pub cause_header: Option<model::CauseHeader>,
+    /// The header that explains, on request, how a request was handled.
+    pub explain_header: Option<model::ExplainHeader>,
+    /// The rules to allow and deny clients.
+    pub access: Vec<model::AccessRule>,
+    /// Indices into [`Snapshot::logs`].
+    pub logs: Vec<usize>,
+    /// Set if a log or a response header uses headers of the endpoint's response.
+    pub keeps_response_head: bool,
+    /// Tells whether a log shows the reasons for a request's handling.
+    pub(crate) reasons: LogReasons,
+    /// Set if a log shows groups of a route's path regex.
+    pub logs_captures: bool,
+    /// Set if a log, a limit or the key of a pool uses the local address.
+    pub shows_local_address: bool,
+    /// Tells whether its logs show the number of concurrent exchanges.
+    pub(crate) concurrency: LogCounts,
+    /// The state that its connections share.
+    pub gate: Arc<Gate>,
+    /// The maximum number of open connections.
+    pub max_connections: Option<usize>,
+    pub(crate) source: Source<ListenerModel>,
+}
+
+impl Listener {
+    /// Returns true if this peer speaks for other clients, and so has no limits of its own.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        let trusted = &self.forwarded.trusted;
+        !trusted.is_empty() && model::contains(trusted, peer.to_canonical())
+    }
+
+    /// Returns true if its compilation depends on the contents of files.
+    pub fn reads_files(&self) -> bool {
+        self.source.reads_files()
+    }
+}
+
+/// All parts of a configuration that a listener depends on.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ListenerModel {
+    listener: model::Listener,
+    /// The pools' names, by the number that routes use for a pool.
+    pools: Vec<String>,
+    logs: Vec<model::AccessLog>,
+    keys_of_local_addresses: bool,
+    /// The client limit of the whole configuration.
+    client_limit: Option<model::ClientLimit>,
+}
+
+impl ListenerModel {
+    fn new(listener: &model::Listener, config: &Config) -> Self {
+        Self {
+            listener: listener.clone(),
+            pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            logs: config.logs.clone(),
+            keys_of_local_addresses: keys_of_local_addresses(config),
+            client_limit: config.client_limit.clone(),
+        }
+    }
+}
+
+/// Tells whether a pool hashes the local address of client connections.
+pub(crate) fn keys_of_local_addresses(config: &Config) -> bool {
+    let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
+    keys.any(|key| key.variables().any(Variable::is_local_address))
+}

@@ -1,0 +1,130 @@
+//! One timer per connection for all its deadlines. Moving a deadline later costs nothing: the timer
+//! fires early once and is set again. It decides no policy; callers pass the deadline that applies
+//! now.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::time::{Sleep, sleep_until};
+
+use crate::time::instant::Instant;
+
+/// A lazily re-armed timer, polled by only one task.
+#[derive(Default)]
+pub(crate) struct Alarm {
+    timer: Option<Timer>,
+    waiting: bool,
+}
+
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    deadline: Instant,
+}
+
+impl Timer {
+    fn new(deadline: Instant) -> Self {
+        Self { sleep: Box::pin(sleep_until(deadline.into())), deadline }
+    }
+
+    fn reset(&mut self, deadline: Instant) {
+        self.sleep.as_mut().reset(deadline.into());
+        self.deadline = deadline;
+    }
+}
+
+impl Alarm {
+    /// Returns `Ready` once `deadline` has passed; otherwise the task is woken at `deadline` at the
+    /// latest.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Timer::new(deadline));
+        if timer.deadline > deadline {
+            timer.reset(deadline);
+            self.waiting = false;
+        }
+        if self.waiting && !timer.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        loop {
+            if timer.sleep.as_mut().poll(context).is_pending() {
+                self.waiting = true;
+                return Poll::Pending;
+            }
+            self.waiting = false;
+            if timer.deadline >= deadline || Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
+            timer.reset(deadline);
+        }
+    }
+}
+
+/// Returns `Ready` once `deadline` has passed. If `look` is set, the task is also polled again at
+/// `look`.
+pub(crate) fn poll_either(
+    alarm: &mut Alarm,
+    context: &mut Context<'_>,
+    (deadline, look): (Instant, Option<Instant>),
+) -> Poll<()> {
+    match look.filter(|look| *look < deadline) {
+        None => alarm.poll(context, deadline),
+        Some(look) => {
+            if alarm.poll(context, look).is_ready() {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        }
+    }
+}
+
+/// Error: the deadline passed first.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Elapsed;
+
+/// Runs `future` until `deadline`, on the connection's one timer.
+pub(crate) async fn before<F: Future>(
+    alarm: &mut Alarm,
+    deadline: Instant,
+    future: F,
+) -> Result<F::Output, Elapsed> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        alarm.poll(context, deadline).map(|()| Err(Elapsed))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn fires_at_the_deadline_of_the_moment_whether_moved_earlier_or_later() {
+        let start = Instant::now();
+        let mut alarm = Alarm::default();
+        for (seconds, expected) in [(60, 60), (1, 61), (5, 66), (5, 71), (2, 73)] {
+            let deadline = Instant::now() + Duration::from_secs(seconds);
+            let outcome = before(&mut alarm, deadline, std::future::pending::<()>()).await;
+            assert_eq!(outcome, Err(Elapsed));
+            assert_eq!((Instant::now() - start).as_secs(), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_moved_later_does_not_fire_at_the_old_one() {
+        let start = Instant::now();
+        let mut alarm = Alarm::default();
+        let early = start + Duration::from_secs(1);
+        let ready = before(&mut alarm, early, std::future::ready(7)).await;
+        assert_eq!(ready, Ok(7));
+        let late = start + Duration::from_secs(9);
+        assert_eq!(before(&mut alarm, early, std::future::ready(7)).await, Ok(7));
+        assert_eq!(before(&mut alarm, late, std::future::pending::<()>()).await, Err(Elapsed));
+        assert_eq!(Instant::now(), late);
+    }
+}

@@ -1,0 +1,230 @@
+//! Turns: limit the work that one connection's task does before the worker's other tasks run, and
+//! the part of each round of the worker's loop that TLS handshakes use. A task that ends its turn
+//! runs again after all tasks that are ready then, including those that the reactor reports next.
+//! `work_time.rs` measures the duration of turns.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::{spawn_local, yield_now};
+
+use crate::limits::{HANDSHAKE_STEPS, HANDSHAKE_TIME, TURN_BYTES, TURN_STEP_BYTES};
+use crate::time::instant::Instant;
+
+/// Makes the runtime poll the current task again after the reactor was asked for events and the
+/// tasks that are ready by then have run. The caller then returns [`Poll::Pending`].
+pub(crate) fn end_turn(context: &mut Context<'_>) {
+    // Waking the task directly would put it before the events that the reactor has not reported
+    // yet.
+    let _ = std::pin::pin!(yield_now()).poll(context);
+}
+
+/// The number of bytes that may still be transferred in a turn.
+#[derive(Debug)]
+pub(crate) struct ByteTurn {
+    left: usize,
+}
+
+impl ByteTurn {
+    pub(crate) fn new() -> Self {
+        Self { left: TURN_BYTES }
+    }
+
+    /// Counts a step that transferred `moved` bytes. Returns `true` when the turn is over.
+    #[must_use]
+    pub(crate) fn is_over_after(&mut self, moved: usize) -> bool {
+        self.left = self.left.saturating_sub(moved.max(TURN_STEP_BYTES));
+        self.left == 0
+    }
+}
+
+/// A worker's TLS handshakes: they take turns in the order of their arrival, and together use no
+/// more than a limited part of each round of the worker's loop.
+pub(crate) struct HandshakeTurns {
+    /// One permit, held by the running step; between steps no task holds it.
+    turn: Semaphore,
+    /// Set if the permit is withheld until the next round.
+    closed: Cell<bool>,
+    /// The number of steps in this round, and their total time.
+    steps: Cell<u32>,
+    spent: Cell<Duration>,
+    /// Set if a task waits for the next round.
+    scheduled: Cell<bool>,
+}
+
+impl Default for HandshakeTurns {
+    fn default() -> Self {
+        Self {
+            turn: Semaphore::new(1),
+            closed: Cell::default(),
+            steps: Cell::default(),
+            spent: Cell::default(),
+            scheduled: Cell::default(),
+        }
+    }
+}
+
+impl HandshakeTurns {
+    /// Runs a handshake, each of its steps in turn. `ended` is called when a step uses up the rest
+    /// of a round.
+    pub(crate) async fn run<F: Future + Unpin>(
+        self: &Rc<Self>,
+        mut handshake: F,
+        ended: impl Fn(),
+    ) -> F::Output {
+        loop {
+            // The semaphore is never closed. The guard holds the permit, so that a step that panics
+            // releases it.
+            let turn = self.turn.acquire().await.ok();
+            let began = Instant::now();
+            let step =
+                |context: &mut Context<'_>| Poll::Ready(Pin::new(&mut handshake).poll(context));
+            let polled = poll_fn(step).await;
+            if let Some(turn) = turn {
+                turn.forget();
+            }
+            if self.note(began.elapsed()) == Round::Ended {
+                ended();
+            }
+            if let Poll::Ready(output) = polled {
+                return output;
+            }
+            woken().await;
+        }
+    }
+
+    /// Counts a step and lets the next one run, in this round or the next.
+    fn note(self: &Rc<Self>, took: Duration) -> Round {
+        self.spent.set(self.spent.get() + took);
+        self.steps.set(self.steps.get() + 1);
+        if !self.scheduled.replace(true) {
+            let turns = Rc::clone(self);
+            spawn_local(async move {
+                yield_now().await;
+                turns.next_round();
+            });
+        }
+        if self.spent.get() < HANDSHAKE_TIME && self.steps.get() < HANDSHAKE_STEPS {
+            self.turn.add_permits(1);
+            return Round::GoesOn;
+        }
+        self.closed.set(true);
+        Round::Ended
+    }
+
+    fn next_round(&self) {
+        self.scheduled.set(false);
+        self.steps.set(0);
+        self.spent.set(Duration::ZERO);
+        if self.closed.replace(false) {
+            self.turn.add_permits(1);
+        }
+    }
+}
+
+/// The state of a round after a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Round {
+    GoesOn,
+    Ended,
+}
+
+/// Ready when the task is polled the next time.
+async fn woken() {
+    let mut waited = false;
+    poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending })
+        .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_after_so_many_bytes_or_steps() {
+        let steps = |moved: usize| {
+            let mut turn = ByteTurn::new();
+            (1..=TURN_BYTES).find(|_| turn.is_over_after(moved)).unwrap()
+        };
+        assert_eq!(steps(usize::MAX), 1);
+        assert_eq!(steps(128 * 1024), 4);
+        assert_eq!(steps(0), TURN_BYTES / TURN_STEP_BYTES);
+    }
+
+    /// A handshake whose steps never have to wait, and the number of its remaining steps.
+    struct Busy {
+        left: u32,
+        number: usize,
+        log: Rc<RefCell<Vec<usize>>>,
+    }
+
+    impl Future for Busy {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            self.log.borrow_mut().push(self.number);
+            if self.left == 0 {
+                return Poll::Ready(());
+            }
+            self.left -= 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_panics_leaves_its_turn_to_the_next() {
+        let local = LocalSet::new();
+        let turns = Rc::new(HandshakeTurns::default());
+        let own = Rc::clone(&turns);
+        let broken = local.spawn_local(async move {
+            let step = std::future::poll_fn(|_| -> Poll<()> { panic!("a bug in a handshake") });
+            own.run(step, || {}).await;
+        });
+        let next = local.spawn_local(async move { turns.run(std::future::ready(7), || {}).await });
+        local.await;
+        assert!(broken.await.unwrap_err().is_panic());
+        assert_eq!(next.await.unwrap(), 7);
+    }
+
+    /// The log entry of other tasks, which are ready again and again, like connections with
+    /// requests.
+    const OTHERS: usize = usize::MAX;
+
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_and_other_tasks_take_turns() {
+        let local = LocalSet::new();
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let turns = Rc::new(HandshakeTurns::default());
+        for number in 0..40 {
+            let (turns, log) = (Rc::clone(&turns), Rc::clone(&log));
+            local.spawn_local(async move { turns.run(Busy { left: 1, number, log }, || {}).await });
+        }
+        let told = Rc::clone(&log);
+        local.spawn_local(async move {
+            for _ in 0..100 {
+                told.borrow_mut().push(OTHERS);
+                yield_now().await;
+            }
+        });
+        local.await;
+        let log = log.borrow();
+        for number in 0..40 {
+            assert_eq!(log.iter().filter(|one| **one == number).count(), 2, "{number}");
+        }
+        let last = log.iter().rposition(|one| *one != OTHERS).unwrap();
+        let in_a_row = log[..last].split(|one| *one == OTHERS).map(<[usize]>::len).max();
+        assert!(in_a_row.unwrap() <= 2 * HANDSHAKE_STEPS as usize, "{in_a_row:?}");
+        let first_of = |number| log.iter().position(|one| *one == number);
+        assert!((1..40).all(|number| first_of(number - 1) < first_of(number)), "{log:?}");
+    }
+}

@@ -1,0 +1,348 @@
+//! Affinity by cookie: reads the endpoint that a request's cookie means, and builds the cookie that
+//! a response sets. Everything is computed when the configuration is compiled; a request costs one
+//! pass over its cookies and one table look-up.
+//!
+//! A cookie's value is an HMAC of the names of pool and endpoint with the operator's secret. It is
+//! therefore the same in every instance and after a restart, reveals nothing to a reader, and
+//! cannot be forged without the secret; a value that Weir did not issue is not in the table. The
+//! balancer, not this file, decides if the endpoint is available.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use aws_lc_rs::hmac;
+use weir_config::model::{SameSite, Secure, Sticky};
+use weir_wire::RequestHead;
+
+use crate::http::cookie::{self, ResponseCookie};
+use crate::limits::STICKY_COOKIES;
+
+/// 128 bits in base64url without padding.
+const VALUE_BYTES: usize = 22;
+
+/// A prefix of the text that is hashed, so that the secret can be used for other purposes too.
+const PURPOSE: &[u8] = b"weir sticky cookie 1";
+
+/// The key if the operator gave no secret: the value then hides the names, but is not unforgeable.
+const NO_SECRET: &[u8] = b"names only";
+
+type Value = [u8; VALUE_BYTES];
+
+/// The sticky cookie of a pool.
+pub struct Affinity {
+    name: Box<[u8]>,
+    /// The endpoint of each cookie value.
+    endpoints: HashMap<Value, usize>,
+    /// Indexed by endpoint.
+    lines: Box<[Lines]>,
+    secure: Secure,
+}
+
+/// The complete `Set-Cookie` lines of an endpoint, including line ends.
+struct Lines {
+    plain: Box<[u8]>,
+    over_tls: Box<[u8]>,
+}
+
+/// The result of looking for the sticky cookie in a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The pool has no sticky cookie.
+    #[default]
+    None,
+    /// The request has no sticky cookie.
+    New,
+    /// The request has the cookie, but its value means no endpoint.
+    Unknown,
+    /// The cookie means this endpoint.
+    Bound(usize),
+}
+
+impl Claim {
+    /// The endpoint that the cookie means.
+    pub(crate) fn endpoint(self) -> Option<usize> {
+        match self {
+            Self::Bound(endpoint) => Some(endpoint),
+            Self::None | Self::New | Self::Unknown => None,
+        }
+    }
+
+    /// The outcome for the log; `served` is the endpoint that served the request in the end.
+    pub(crate) fn outcome(self, served: Option<usize>) -> weir_stats::Affinity {
+        match self {
+            Self::None => weir_stats::Affinity::None,
+            Self::New => weir_stats::Affinity::New,
+            Self::Unknown => weir_stats::Affinity::Unknown,
+            Self::Bound(endpoint) if served == Some(endpoint) => weir_stats::Affinity::Kept,
+            Self::Bound(_) => weir_stats::Affinity::Moved,
+        }
+    }
+}
+
+impl Affinity {
+    /// Builds the cookie for the pool `pool` with these endpoints, in the pool's order.
+    pub(crate) fn new(
+        sticky: &Sticky,
+        (pool, endpoints): (&str, &[&str]),
+        secret: Option<&[u8]>,
+    ) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.unwrap_or(NO_SECRET));
+        let values: Vec<Value> =
+            endpoints.iter().map(|endpoint| value(&key, pool, endpoint)).collect();
+        let lines = values.iter().map(|value| {
+            let line = |secure| line(sticky, value, secure);
+            match sticky.secure {
+                Secure::Off => Lines { plain: line(false), over_tls: line(false) },
+                Secure::Auto => Lines { plain: line(false), over_tls: line(true) },
+                Secure::On => Lines { plain: line(true), over_tls: line(true) },
+            }
+        });
+        Self {
+            name: sticky.cookie.as_bytes().into(),
+            lines: lines.collect(),
+            endpoints: values.iter().enumerate().map(|(index, value)| (*value, index)).collect(),
+            secure: sticky.secure,
+        }
+    }
+
+    /// The cookie's name.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Evaluates the request's cookies. Browsers may send several cookies of the name, for other
+    /// paths too: the first value that means an endpoint counts, if it is among the first
+    /// [`STICKY_COOKIES`].
+    pub(crate) fn claim(&self, head: &RequestHead, bytes: &[u8]) -> Claim {
+        let mut claim = Claim::New;
+        for value in cookie::values(head, bytes, &self.name).take(STICKY_COOKIES) {
+            match self.endpoint(cookie::bare(value)) {
+                Some(endpoint) => return Claim::Bound(endpoint),
+                None => claim = Claim::Unknown,
+            }
+        }
+        claim
+    }
+
+    fn endpoint(&self, value: &[u8]) -> Option<usize> {
+        let value: &Value = value.try_into().ok()?;
+        self.endpoints.get(value).copied()
+    }
+
+    /// The sticky cookie in a response of endpoint `served` to a client whose cookie meant endpoint
+    /// `bound`.
+    pub(crate) fn response(
+        &self,
+        (bound, served): (Option<usize>, Option<usize>),
+        over_tls: impl FnOnce() -> bool,
+    ) -> ResponseCookie<'_> {
+        let lines = served
+            .filter(|served| bound != Some(*served))
+            .and_then(|served| self.lines.get(served));
+        let line = lines.map(|lines| match self.secure {
+            Secure::Auto if over_tls() => &*lines.over_tls,
+            _ => &*lines.plain,
+        });
+        ResponseCookie { name: &self.name, line }
+    }
+}
+
+/// Computes a cookie value. Names contain no control characters, so two different pairs of names
+/// never hash the same text.
+fn value(key: &hmac::Key, pool: &str, endpoint: &str) -> Value {
+    let mut context = hmac::Context::with_key(key);
+    for part in [PURPOSE, b"\0", pool.as_bytes(), b"\0", endpoint.as_bytes()] {
+        context.update(part);
+    }
+    base64url(context.sign().as_ref())
+}
+
+/// Encodes the first 128 bits in base64url, six bits per character.
+fn base64url(digest: &[u8]) -> Value {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits = digest.iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    std::array::from_fn(|at| {
+        let shift = 122_usize.checked_sub(6 * at);
+        // The last character has only two bits of data; the other four are zero.
+        let six = shift.map_or(bits << 4, |shift| bits >> shift) as usize & 63;
+        ALPHABET.get(six).copied().unwrap_or_default()
+    })
+}
+
+fn line(sticky: &Sticky, value: &Value, secure: bool) -> Box<[u8]> {
+    let mut line = format!("Set-Cookie: {}={}", sticky.cookie, String::from_utf8_lossy(value));
+    let _ = write!(line, "; Path={}", sticky.path);
+    if let Some(domain) = &sticky.domain {
+        let _ = write!(line, "; Domain={domain}");
+    }
+    if let Some(age) = sticky.max_age {
+        let _ = write!(line, "; Max-Age={}", age.as_secs());
+    }
+    if secure {
+        line.push_str("; Secure");
+    }
+    if sticky.http_only {
+        line.push_str("; HttpOnly");
+    }
+    line.push_str(match sticky.same_site {
+        Some(SameSite::Lax) => "; SameSite=Lax",
+        Some(SameSite::Strict) => "; SameSite=Strict",
+        // Browsers discard a cookie with `SameSite=None` and without `Secure`.
+        Some(SameSite::None) if secure => "; SameSite=None",
+        Some(SameSite::None) | None => "",
+    });
+    line.push_str("\r\n");
+    line.into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::http::sample::Request;
+
+    const SECRET: &[u8] = b"0123456789abcdef";
+
+    fn affinity(secret: Option<&[u8]>) -> Affinity {
+        Affinity::new(&Sticky::new("SRV"), ("app", &["a", "b", "c"]), secret)
+    }
+
+    fn value_of(affinity: &Affinity, endpoint: usize) -> String {
+        let cookie = affinity.response((None, Some(endpoint)), || false).line.unwrap();
+        let text = std::str::from_utf8(cookie).unwrap();
+        text.strip_prefix("Set-Cookie: SRV=").unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    fn claim(affinity: &Affinity, cookies: &str) -> Claim {
+        let request = Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{cookies}\r\n"));
+        affinity.claim(&request.head, &request.bytes)
+    }
+
+    /// The expected values are computed in Python:
+    ///
+    /// ```text
+    /// digest = hmac.digest(key, b"weir sticky cookie 1\0app\0b", "sha256")
+    /// base64.urlsafe_b64encode(digest[:16]).rstrip(b"=")
+    /// ```
+    #[test]
+    fn values_are_those_that_another_implementation_makes() {
+        assert_eq!(value_of(&affinity(Some(SECRET)), 1), "EsfB0Xk_g0tjzB1apAohVw");
+        assert_eq!(value_of(&affinity(None), 1), "JWr62bm2SOqc6dQHfNvDzg");
+    }
+
+    #[test]
+    fn base64url_is_as_in_rfc_4648() {
+        assert_eq!(&base64url(&[0; 32]), b"AAAAAAAAAAAAAAAAAAAAAA");
+        assert_eq!(&base64url(&[0xff; 32]), b"_____________________w");
+        assert_eq!(&base64url(b"0123456789abcdefXXXX"), b"MDEyMzQ1Njc4OWFiY2RlZg");
+    }
+
+    #[test]
+    fn a_value_means_its_endpoint_wherever_it_stands() {
+        let affinity = affinity(None);
+        let value = value_of(&affinity, 2);
+        for cookies in [
+            format!("Cookie: SRV={value}\r\n"),
+            format!("Cookie: a=1; SRV=\"{value}\"; b=2\r\n"),
+            format!("Cookie: SRV=gone\r\ncookie: SRV={value}\r\n"),
+            format!("Cookie: SRV={value}; SRV={}\r\n", value_of(&affinity, 0)),
+        ] {
+            assert_eq!(claim(&affinity, &cookies), Claim::Bound(2), "{cookies}");
+        }
+        let behind = |others: usize| {
+            let cookies = format!("Cookie: {}SRV={value}\r\n", "SRV=gone;".repeat(others));
+            claim(&affinity, &cookies)
+        };
+        assert_eq!(behind(STICKY_COOKIES - 1), Claim::Bound(2));
+        assert_eq!(behind(STICKY_COOKIES), Claim::Unknown);
+    }
+
+    #[test]
+    fn what_was_not_given_out_means_nothing() {
+        let affinity = affinity(Some(SECRET));
+        let value = value_of(&affinity, 0);
+        let forged = value_of(&super::tests::affinity(None), 0);
+        let other = Affinity::new(&Sticky::new("SRV"), ("web", &["a", "b", "c"]), Some(SECRET));
+        for cookies in [
+            "Cookie: SRV=\r\n".to_owned(),
+            "Cookie: SRV=a\r\n".to_owned(),
+            format!("Cookie: SRV={forged}\r\n"),
+            format!("Cookie: SRV={}\r\n", value_of(&other, 0)),
+            format!("Cookie: SRV={value}x\r\n"),
+            format!("Cookie: SRV={}\r\n", &value[1..]),
+        ] {
+            assert_eq!(claim(&affinity, &cookies), Claim::Unknown, "{cookies}");
+        }
+        for cookies in [
+            String::new(),
+            format!("X-Cookie: SRV={value}\r\n"),
+            format!("Cookie: srv={value}\r\n"),
+        ] {
+            assert_eq!(claim(&affinity, &cookies), Claim::New, "{cookies}");
+        }
+        assert_eq!(claim(&affinity, &format!("Cookie: SRV={value}\r\n")), Claim::Bound(0));
+    }
+
+    #[test]
+    fn every_endpoint_of_every_pool_has_a_value_of_its_own() {
+        let pools = [("app", ["a", "b"]), ("app2", ["a", "b"]), ("ap", ["pa", "pb"])];
+        let all = [None, Some(SECRET)].into_iter().flat_map(|secret| {
+            pools.iter().flat_map(move |(pool, endpoints)| {
+                let affinity = Affinity::new(&Sticky::new("SRV"), (pool, endpoints), secret);
+                [value_of(&affinity, 0), value_of(&affinity, 1)]
+            })
+        });
+        assert_eq!(all.collect::<HashSet<_>>().len(), 12);
+    }
+
+    #[test]
+    fn the_cookie_is_set_when_another_endpoint_served() {
+        let affinity = affinity(None);
+        let is_set = |bound, served| affinity.response((bound, served), || false).line.is_some();
+        assert!(is_set(None, Some(0)) && is_set(Some(1), Some(0)));
+        assert!(!is_set(Some(1), Some(1)) && !is_set(Some(1), None) && !is_set(None, Some(9)));
+    }
+
+    #[test]
+    fn the_line_says_what_was_configured() {
+        let check = |sticky: &Sticky, over_tls, expected: &str| {
+            let affinity = Affinity::new(sticky, ("app", &["a"]), None);
+            let value = "YvgBG0NBqPXjZ0z-EwYdsg";
+            let line = affinity.response((None, Some(0)), || over_tls).line.unwrap();
+            let expected = format!("Set-Cookie: SRV={value}; {expected}\r\n");
+            assert_eq!(String::from_utf8_lossy(line), expected);
+        };
+        let plain = Sticky::new("SRV");
+        check(&plain, true, "Path=/");
+        let all = Sticky {
+            http_only: true,
+            secure: Secure::On,
+            same_site: Some(SameSite::Strict),
+            path: "/app".into(),
+            domain: Some("example.com".into()),
+            max_age: Some(Duration::from_hours(1)),
+            ..plain.clone()
+        };
+        let expected =
+            "Path=/app; Domain=example.com; Max-Age=3600; Secure; HttpOnly; SameSite=Strict";
+        check(&all, false, expected);
+        let auto =
+            Sticky { secure: Secure::Auto, same_site: Some(SameSite::None), ..plain.clone() };
+        check(&auto, true, "Path=/; Secure; SameSite=None");
+        check(&auto, false, "Path=/");
+        check(&Sticky { same_site: Some(SameSite::Lax), ..plain }, false, "Path=/; SameSite=Lax");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed_about_tls() {
+        let says = |proto: &str, trust| {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
+            let request = Request::new(&text);
+            came_over_tls(trust, &request.head, &request.bytes)
+        };
+        assert!(says("https", PeerTrust::Trusted) && says("HTTPS", PeerTrust::Trusted));
+        assert!(!says("http", PeerTrust::Trusted) && !says("https", PeerTrust::Untrusted));
+    }
+}

@@ -1,0 +1,324 @@
+//! A worker's idle keep-alive connections to endpoints. The cap on their number applies to all
+//! workers together; age, idle time and number of requests are checked here. It opens no
+//! connections. A connection stays with the worker whose reactor its socket is registered with; the
+//! cases in which another worker could have used it are counted.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weir_wire::KeepAliveLimits;
+
+use crate::limits::{KEEP_ALIVE_MARGIN, PEEK_AFTER};
+use crate::net::transport::Transport;
+use crate::net::{Net, Socket};
+use crate::time::instant::Instant;
+use crate::upstream::UpstreamPool;
+use crate::upstream::idle_count::OfWorker;
+
+/// A connection to an endpoint, with its history.
+pub(crate) struct UpstreamConnection<S: Socket> {
+    pub(crate) transport: Transport<S>,
+    opened: Instant,
+    idle_since: Instant,
+    /// The end of its idle time under the limits that it was kept under.
+    idle_until: Instant,
+    /// The number of exchanges over it, including the running one.
+    requests: u64,
+    /// Set if the running exchange found it idle.
+    pub(crate) reused: bool,
+    /// Set if a part of the running exchange's request is not written yet.
+    pub(crate) sends: bool,
+}
+
+impl<S: Socket> UpstreamConnection<S> {
+    /// A new connection, for its first exchange.
+    pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
+        Self {
+            transport,
+            opened: now,
+            idle_since: now,
+            idle_until: now,
+            requests: 1,
+            reused: false,
+            sends: false,
+        }
+    }
+}
+
+impl<S: Socket> Drop for UpstreamConnection<S> {
+    /// Resets the connection if its request was aborted half-way: after a FIN, the kernel would
+    /// keep the unsent bytes for minutes if the endpoint does not read.
+    fn drop(&mut self) {
+        if self.sends {
+            self.transport.socket().reset_on_close();
+        }
+    }
+}
+
+/// Idle connections by the endpoint's number, the most recently used last.
+pub(crate) struct IdleConnections<S: Socket> {
+    shelves: RefCell<Vec<Vec<Box<UpstreamConnection<S>>>>>,
+    worker: OfWorker,
+}
+
+impl<S: Socket> IdleConnections<S> {
+    pub(crate) fn new(worker: OfWorker) -> Self {
+        Self { shelves: RefCell::default(), worker }
+    }
+}
+
+impl<S: Socket> IdleConnections<S> {
+    /// Takes the most recently used connection that is still open and within its limits. The task
+    /// is woken when the connection's next bytes arrive.
+    pub(crate) fn take<N: Net<Stream = S>>(
+        &self,
+        net: &N,
+        context: &mut Context<'_>,
+        (pool, endpoint): (&UpstreamPool, usize),
+        now: Instant,
+    ) -> Option<Box<UpstreamConnection<S>>> {
+        let endpoint = pool.endpoints.get(endpoint)?;
+        let mut shelves = self.shelves.borrow_mut();
+        let mut shelf = shelves.get_mut(endpoint.number.index());
+        while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
+            endpoint.idle.remove(self.worker, 1);
+            if now < connection.idle_until
+                && is_open(context, &mut connection.transport)
+                && is_silent(net, &connection, now)
+            {
+                connection.requests += 1;
+                connection.reused = true;
+                endpoint.reused.fetch_add(1, Ordering::Relaxed);
+                return Some(connection);
+            }
+        }
+        if endpoint.idle.now() > 0 {
+            endpoint.idle_elsewhere.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Keeps a connection for the next exchange, or closes it when it has reached a limit.
+    pub(crate) fn keep(
+        &self,
+        pool: &UpstreamPool,
+        endpoint: usize,
+        mut connection: Box<UpstreamConnection<S>>,
+        (response, now): (KeepAliveLimits, Instant),
+    ) {
+        let limits = &pool.keepalive;
+        let last = connection.opened + limits.max_age;
+        if connection.requests >= limits.max_requests || now >= last || response.max == Some(0) {
+            return;
+        }
+        connection.idle_since = now;
+        connection.idle_until = last.min(now + limits.timeout);
+        if let Some(seconds) = response.timeout_s {
+            connection.idle_until = connection.idle_until.min(now + shortened(seconds));
+        }
+        let Some(endpoint) = pool.endpoints.get(endpoint) else { return };
+        if endpoint.retired.load(Ordering::Acquire) {
+            return;
+        }
+        if !endpoint.idle.add_below(self.worker, limits.idle) {
+            return;
+        }
+        let mut shelves = self.shelves.borrow_mut();
+        let number = endpoint.number.index();
+        if shelves.len() <= number {
+            shelves.resize_with(number + 1, Vec::new);
+        }
+        if let Some(shelf) = shelves.get_mut(number) {
+            shelf.push(connection);
+        }
+    }
+
+    /// Closes the connections to endpoints of these pools that are not configured any more. This
+    /// worker keeps none for them afterwards.
+    pub(crate) fn close_retired(&self, pools: &[Arc<UpstreamPool>]) {
+        let mut shelves = self.shelves.borrow_mut();
+        for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
+            if endpoint.retired.load(Ordering::Acquire)
+                && let Some(shelf) = shelves.get_mut(endpoint.number.index())
+            {
+                endpoint.idle.remove(self.worker, shelf.len() as u32);
+                *shelf = Vec::new();
+            }
+        }
+    }
+
+    /// Closes the connection that has been idle the longest, if there is one.
+    pub(crate) fn close_oldest(&self, pools: &[Arc<UpstreamPool>]) {
+        let mut shelves = self.shelves.borrow_mut();
+        let endpoints = pools.iter().flat_map(|pool| &pool.endpoints);
+        let oldest = endpoints
+            .filter_map(|endpoint| {
+                let first = shelves.get(endpoint.number.index())?.first()?;
+                Some((first.idle_since, endpoint))
+            })
+            .min_by_key(|(since, _)| *since);
+        let Some((_, endpoint)) = oldest else { return };
+        if let Some(shelf) = shelves.get_mut(endpoint.number.index()) {
+            shelf.remove(0);
+            endpoint.idle.remove(self.worker, 1);
+        }
+    }
+
+    /// Closes the older half of the connections to each endpoint, at least one.
+    pub(crate) fn close_half(&self, pools: &[Arc<UpstreamPool>]) {
+        let mut shelves = self.shelves.borrow_mut();
+        for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
+            let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
+            let count = shelf.len().div_ceil(2);
+            shelf.drain(..count);
+            endpoint.idle.remove(self.worker, count as u32);
+        }
+    }
+
+    /// Closes connections that are too old or were closed by the endpoint.
+    pub(crate) fn sweep(&self, pools: &[Arc<UpstreamPool>], now: Instant) {
+        let mut shelves = self.shelves.borrow_mut();
+        // Only the current state matters, so no task needs to be woken.
+        let context = &mut Context::from_waker(Waker::noop());
+        for pool in pools {
+            for endpoint in &pool.endpoints {
+                let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
+                let before = shelf.len();
+                shelf.retain_mut(|connection| {
+                    within_limits(pool, connection, now)
+                        && is_open(context, &mut connection.transport)
+                });
+                endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
+            }
+        }
+    }
+}
+
+/// The time for which an idle connection is used if its endpoint announces that it closes it after
+/// `seconds`: a request that is on its way at that moment would be lost.
+fn shortened(seconds: u32) -> Duration {
+    let said = Duration::from_secs(seconds.into());
+    said.saturating_sub((said / 2).min(KEEP_ALIVE_MARGIN))
+}
+
+fn within_limits<S: Socket>(
+    pool: &UpstreamPool,
+    connection: &UpstreamConnection<S>,
+    now: Instant,
+) -> bool {
+    now < connection.idle_until
+        && now - connection.idle_since < pool.keepalive.timeout
+        && now - connection.opened < pool.keepalive.max_age
+}
+
+/// Tells whether no bytes arrived that the reactor has not reported yet. Bytes that arrived before
+/// the request was sent are not its response but would be taken for it, and every later response
+/// would be matched to the wrong request. The system call is made only if the last look at the
+/// socket is some time ago: a connection that is taken right after it was kept was read to its end
+/// a moment before.
+fn is_silent<N: Net>(net: &N, connection: &UpstreamConnection<N::Stream>, now: Instant) -> bool {
+    now < connection.idle_since + PEEK_AFTER || net.is_silent(connection.transport.socket())
+}
+
+/// Tells whether an idle connection is still open and has received no unexpected bytes. It costs no
+/// system call while the reactor has reported nothing.
+fn is_open<S: AsyncRead + AsyncWrite + Unpin>(
+    context: &mut Context<'_>,
+    transport: &mut Transport<S>,
+) -> bool {
+    let mut byte = [0];
+    let mut buffer = ReadBuf::new(&mut byte);
+    Pin::new(transport).poll_read(context, &mut buffer).is_pending()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+    use std::task::Poll;
+
+    use tokio::net::TcpStream;
+    use weir_stats::log_channel;
+
+    use super::*;
+    use crate::net::os_net::{OsNet, OsStream};
+    use crate::snapshot::compile::{Surroundings, compile};
+
+    fn pool() -> Arc<UpstreamPool> {
+        let text = "pool app { server 127.0.0.1:9; } listen 127.0.0.1:0 -> app;";
+        let config = weir_config::parse_str("test", text).unwrap();
+        let (sinks, _receiver) = log_channel(0, 1);
+        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
+        let snapshot = compile(&config.config, surroundings, None).unwrap().snapshot;
+        Arc::clone(&snapshot.pools[0])
+    }
+
+    /// State of the reactor while a connection is idle.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Reactor {
+        Asked,
+        NotAsked,
+    }
+
+    /// Tells whether a connection is reused that was idle for this long, while `meanwhile` happened
+    /// at its other end.
+    async fn is_used_after(
+        idle_for: Duration,
+        reactor: Reactor,
+        meanwhile: impl FnOnce(std::net::TcpStream),
+    ) -> bool {
+        let pool = pool();
+        let idle = IdleConnections::new(OfWorker { number: 0, of: 1 });
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        let socket = std::net::TcpStream::from(stream.as_fd().try_clone_to_owned().unwrap());
+        let now = Instant::now();
+        let transport = Transport::Plain(OsStream::from(stream));
+        let connection = Box::new(UpstreamConnection::fresh(transport, now));
+        idle.keep(&pool, 0, connection, (KeepAliveLimits::default(), now));
+        meanwhile(peer);
+        if reactor == Reactor::Asked {
+            // The bytes reach the socket first, then the reactor.
+            while socket.peek(&mut [0]).is_err() {
+                std::thread::yield_now();
+            }
+            tokio::task::yield_now().await;
+        }
+        let taken = |context: &mut Context<'_>| {
+            Poll::Ready(idle.take(&OsNet, context, (&pool, 0), now + idle_for))
+        };
+        poll_fn(taken).await.is_some()
+    }
+
+    #[tokio::test]
+    async fn what_came_unasked_and_was_not_reported_yet_ends_an_idle_connection() {
+        let mut kept = None;
+        assert!(is_used_after(PEEK_AFTER, Reactor::NotAsked, |peer| kept = Some(peer)).await);
+        // If the connection is taken sooner, only the reactor's report can show the bytes.
+        for (after, reactor) in
+            [(PEEK_AFTER, Reactor::NotAsked), (Duration::from_millis(1), Reactor::Asked)]
+        {
+            let mut kept = None;
+            let speaks = |mut peer: std::net::TcpStream| {
+                peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                kept = Some(peer);
+            };
+            assert!(!is_used_after(after, reactor, speaks).await, "{after:?}");
+            assert!(!is_used_after(after, reactor, drop).await, "it was closed");
+        }
+    }
+
+    #[test]
+    fn a_connection_is_given_up_before_its_endpoint_closes_it() {
+        let millis = |seconds| shortened(seconds).as_millis();
+        assert_eq!([0, 1, 2, 5, 60].map(millis), [0, 500, 1_000, 4_000, 59_000]);
+    }
+}

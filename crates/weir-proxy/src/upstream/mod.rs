@@ -1,0 +1,162 @@
+//! A pool as the data plane uses it: the balancer, the endpoints' addresses, and the opening of
+//! connections. It picks no endpoint (`weir-balance` does) and resolves no name (the control plane
+//! sets addresses).
+
+pub mod affinity;
+pub mod connect_trouble;
+pub mod endpoint_number;
+pub(crate) mod idle;
+pub mod idle_count;
+pub mod notice;
+pub(crate) mod retry;
+pub mod source;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+use weir_balance::{Availability, Balancer, EndpointState};
+use weir_config::model;
+
+use crate::http::pool_key::PoolKey;
+use crate::http::reply::Page;
+use crate::limiting::pool::PoolLimits;
+use crate::net::tls::ClientTls;
+use crate::net::transport::Transport;
+use crate::net::{Net, PeerAddress};
+use crate::time::instant::Instant;
+use crate::upstream::affinity::Affinity;
+use crate::upstream::connect_trouble::{ConnectFailure, ConnectTrouble};
+use crate::upstream::endpoint_number::EndpointNumber;
+use crate::upstream::idle_count::IdleCount;
+use crate::upstream::retry::RetryPolicy;
+use crate::upstream::source::Source;
+
+/// A pool with its live state.
+pub struct UpstreamPool {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The balancer, which picks endpoints and counts their exchanges.
+    pub balancer: Arc<Balancer>,
+    /// The key that the policy hashes, if it uses one.
+    pub key: Option<PoolKey>,
+    /// Its endpoints, in the balancer's order.
+    pub endpoints: Vec<Arc<UpstreamEndpoint>>,
+    /// Limits on idle connections.
+    pub keepalive: model::Keepalive,
+    /// The kernel's probes that detect an endpoint that has disappeared.
+    pub tcp_keepalive: model::TcpKeepalive,
+    /// The timeouts on the endpoints' side.
+    pub timeouts: model::UpstreamTimeouts,
+    /// The causes that count as failures of an endpoint.
+    pub passive_on: Box<[model::PassiveCause]>,
+    /// The settings for waiting exchanges; `None` if exchanges never wait.
+    pub queue: Option<UpstreamQueue>,
+    /// The rules for further attempts after a failed one.
+    pub retry: Arc<RetryPolicy>,
+    /// TLS towards endpoints; each worker derives a configuration from it.
+    pub tls: Option<ClientTls>,
+    /// The cookie that keeps clients at their endpoints, if the pool has one.
+    pub affinity: Option<Affinity>,
+    /// The size up to which request bodies are buffered whole before picking, bytes.
+    pub buffer_request: Option<u64>,
+    /// The limits of the pool as a whole, if it has any.
+    pub limits: Option<Box<PoolLimits>>,
+    pub(crate) source: Source<model::Pool>,
+    pub(crate) tls_source: Source<Option<model::TlsClient>>,
+}
+
+/// The settings of a pool's queue. The balancer decides the order of service.
+#[derive(Debug)]
+pub struct UpstreamQueue {
+    /// The longest wait of an exchange.
+    pub timeout: Duration,
+    /// The status of the response when the queue is full or the wait was too long.
+    pub status: u16,
+    /// The value of `Retry-After` in that response.
+    pub retry_after_seconds: Option<u64>,
+    /// The body of that response; `None` is the usual page of the status.
+    pub page: Option<Page>,
+}
+
+/// An endpoint's address and connection counts.
+pub struct UpstreamEndpoint {
+    /// Its number in this process.
+    pub(crate) number: EndpointNumber,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its state in the balancer.
+    pub state: Arc<EndpointState>,
+    /// Its address; `None` while its name does not resolve.
+    pub address: ArcSwapOption<PeerAddress>,
+    /// Its address as configured, for logs.
+    pub address_text: Arc<str>,
+    /// The name for SNI and verification, if the pool uses TLS.
+    pub server_name: Option<ServerName<'static>>,
+    /// The number of idle connections over all workers.
+    pub idle: IdleCount,
+    /// The number of connections opened.
+    pub opened: AtomicU64,
+    /// The number of exchanges that used an idle connection.
+    pub reused: AtomicU64,
+    /// The number of exchanges whose worker had no idle connection while another worker had one.
+    pub idle_elsewhere: AtomicU64,
+    /// Set if its connections are not to be kept after their exchanges.
+    pub(crate) retired: AtomicBool,
+    /// The failed connects that were not reported to the operator yet.
+    pub trouble: ConnectTrouble,
+}
+
+/// A new connection, and the duration of its TLS handshake.
+pub(crate) type Opened<S> = (Transport<S>, Option<Duration>);
+
+impl UpstreamPool {
+    /// Returns true if its compilation depends on the contents of files.
+    pub fn reads_files(&self) -> bool {
+        self.source.reads_files()
+    }
+
+    /// Tells whether an endpoint has a limit of concurrent exchanges.
+    pub(crate) fn has_limit(&self, endpoint: usize) -> bool {
+        self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.state.max_conn().is_some())
+    }
+
+    /// Sets the address of an endpoint whose name was looked up; `None` makes it unavailable.
+    pub fn resolved(&self, endpoint: usize, address: Option<SocketAddr>, now_us: u64) {
+        let Some(place) = self.endpoints.get(endpoint) else { return };
+        let availability =
+            if address.is_some() { Availability::Available } else { Availability::Unavailable };
+        place.address.store(address.map(|address| Arc::new(PeerAddress::Socket(address))));
+        self.balancer.set_availability(endpoint, availability, now_us);
+    }
+
+    /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this
+    /// pool.
+    pub(crate) async fn connect<N: Net>(
+        &self,
+        net: &N,
+        index: usize,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Opened<N::Stream>, ConnectFailure> {
+        let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
+        let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
+        let address = endpoint.address.load_full().ok_or_else(unknown)?;
+        let failed = |error| ConnectFailure::socket(error, &address);
+        let stream = net.connect(&address).await.map_err(failed)?;
+        endpoint.opened.fetch_add(1, Ordering::Relaxed);
+        net.keep_alive(&stream, &self.tcp_keepalive);
+        let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
+            return Ok((Transport::Plain(stream), None));
+        };
+        let connected = Instant::now();
+        let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
+        let stream = Box::pin(handshake).await.map_err(ConnectFailure::Tls)?;
+        Ok((Transport::Client(Box::new(stream)), Some(connected.elapsed())))
+    }
+}

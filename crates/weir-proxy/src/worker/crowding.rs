@@ -1,0 +1,61 @@
+//! Ends requests and handshakes of clients with more than their share of connections, when places
+//! are short. `client_shares.rs` knows the shares, `residents.rs` the connections.
+
+use std::sync::Arc;
+
+use weir_stats::Cause;
+
+use crate::limiting::client_shares::ClientBucket;
+use crate::limiting::gate::Gate;
+use crate::limiting::room::Room;
+use crate::net::Net;
+use crate::time::instant::Instant;
+use crate::worker::Worker;
+use crate::worker::residents::ResidentKey;
+use crate::worker::sessions::SessionKey;
+
+/// Something that can be ended, with the time of its beginning.
+type Candidate = (Instant, ResidentKey, Option<SessionKey>);
+
+impl<N: Net> Worker<N> {
+    /// The excess of the client of a connection through this gate over an ordinary client's share
+    /// of connections, in doublings.
+    pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>, now_us: u64) -> u32 {
+        let client = resident.and_then(|key| self.residents.client(key));
+        let of = |room: &Room, client| room.excess(client, now_us);
+        client.map_or(0, |client| of(&self.process.connections, client).max(of(&gate.room, client)))
+    }
+
+    /// Returns true if places are short and the client of a connection has more than its share of
+    /// them.
+    pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: Option<ResidentKey>) -> bool {
+        let is_short = self.process.connections.is_short() || gate.room.is_short();
+        is_short && self.excess(gate, resident, self.balance_clock(Instant::now())) > 0
+    }
+
+    /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest
+    /// running first, at one listener or at all; returns how many.
+    pub(crate) fn give_up_of_client(
+        &self,
+        client: ClientBucket,
+        gate: Option<&Arc<Gate>>,
+        count: usize,
+    ) -> usize {
+        let between = self.residents.between().into_iter();
+        let mut all: Vec<Candidate> = between.map(|(at, key)| (at, key, None)).collect();
+        all.extend(self.sessions.running().map(|(at, key, session)| (at, key, Some(session))));
+        all.retain(|(_, key, _)| self.residents.belongs(*key, client, gate));
+        if all.len() > count {
+            all.select_nth_unstable_by_key(count, |(since, ..)| *since);
+            all.truncate(count);
+        }
+        for &(_, key, session) in &all {
+            match session {
+                Some(session) => self.sessions.give_up(session, Cause::ConnectionCap),
+                None => self.residents.give_up(key),
+            }
+            self.residents.wake(key);
+        }
+        all.len()
+    }
+}

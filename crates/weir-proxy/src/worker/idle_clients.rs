@@ -1,0 +1,186 @@
+//! Idle client connections: lists them, oldest first, and chooses those that are closed when
+//! connections or memory run short, so that no request is refused or delayed because of a
+//! connection that carries none. It closes nothing itself: it wakes the connection's own task,
+//! which does.
+//!
+//! ```text
+//!  acceptor ─ order ─▶ IdleBoard (process, listener) ─ call ─▶ IdleClients of the
+//!                                     worker with the first candidate ─ wake ─▶ task
+//! ```
+//! Only a worker lists its own connections; other threads see just the rank of its first candidate,
+//! an atomic. A connection is listed when it has waited without a buffer for its next request, so a
+//! busy keep-alive connection never touches any of this.
+
+use std::rc::Weak;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use weir_stats::numbers::GivenUpIdle;
+
+use crate::limiting::gate::Gate;
+use crate::limiting::idle_board::{CrowdOrder, Idle, IdleBoard, NONE};
+use crate::limiting::room::Room;
+use crate::net::Net;
+use crate::worker::Worker;
+use crate::worker::idle_list::State;
+use crate::worker::process::Process;
+
+/// A connection's place among the idle ones, until this is dropped.
+pub(crate) struct IdlePlace<'a, N: Net> {
+    worker: &'a Worker<N>,
+    key: usize,
+}
+
+impl<N: Net> Worker<N> {
+    /// Lists a connection of this gate as idle. It is closed soon if there is an order for that.
+    pub(crate) fn list_idle(
+        &self,
+        gate: &Arc<Gate>,
+        idle: Idle,
+        waker: &Waker,
+    ) -> IdlePlace<'_, N> {
+        let key = self.idle_clients.0.borrow_mut().enter(gate, idle.rank(), waker);
+        let place = IdlePlace { worker: self, key };
+        self.note_idle(gate);
+        let signals = &self.process.idle_clients;
+        for board in [&signals.all, &gate.idle_clients] {
+            if board.waiting.load(Ordering::SeqCst) > 0 {
+                board.appeared.notify_waiters();
+            }
+            if board.wants(idle.rank()) {
+                signals.call(board);
+            }
+        }
+        place
+    }
+
+    /// Carries out the orders of other threads.
+    fn answer_call(&self) {
+        let process = &self.process;
+        let signals = &process.idle_clients;
+        while signals.all.take_order(&process.connections, self.lowest_rank(None)) {
+            if !self.give_up_idle(None, GivenUpIdle::MaxConnections) {
+                signals.order(&signals.all, 1);
+                break;
+            }
+        }
+        self.give_up_crowd(&signals.all, &process.connections, None);
+        for listener in &self.current().snapshot.listeners {
+            let gate = &listener.gate;
+            self.give_up_crowd(&gate.idle_clients, &gate.room, Some(gate));
+        }
+        let mut number = 0;
+        while let Some(gate) = self.gate_of_line(number) {
+            number += 1;
+            while gate.idle_clients.take_order(&gate.room, self.lowest_rank(Some(&gate))) {
+                if !self.give_up_idle(Some(&gate), GivenUpIdle::ListenerMaxConnections) {
+                    signals.order(&gate.idle_clients, 1);
+                    break;
+                }
+            }
+        }
+        let less = |wanted: usize| wanted.checked_sub(1);
+        let order = || signals.for_memory.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        while order().is_ok() {
+            if !self.give_up_idle(None, GivenUpIdle::Memory) {
+                // The rest is left to another worker that has idle connections.
+                signals.for_memory.fetch_add(1, Ordering::SeqCst);
+                signals.call(&signals.all);
+                break;
+            }
+        }
+    }
+
+    /// Ends requests of a client as ordered. The rest of the order is left to other workers.
+    fn give_up_crowd(&self, board: &IdleBoard, room: &Room, gate: Option<&Arc<Gate>>) {
+        let Some(CrowdOrder { client, count }) = board.take_crowd_order(room) else { return };
+        let given_up = self.give_up_of_client(client, gate, count as usize);
+        self.process.given_up_at_cap.fetch_add(given_up as u64, Ordering::Relaxed);
+        let count = count.saturating_sub(given_up as u32);
+        board.order_of_client(CrowdOrder { client, count });
+    }
+
+    fn gate_of_line(&self, number: usize) -> Option<Arc<Gate>> {
+        self.idle_clients.0.borrow().all.get(number).map(|line| Arc::clone(&line.gate))
+    }
+
+    /// Chooses the first idle connection to close, of one listener or of all, and wakes its task;
+    /// returns false if there is none.
+    fn give_up_idle(&self, gate: Option<&Arc<Gate>>, why: GivenUpIdle) -> bool {
+        let taken = self.idle_clients.0.borrow_mut().give_up(gate, why);
+        let Some((gate, waker)) = taken else { return false };
+        self.note_idle(&gate);
+        waker.wake();
+        true
+    }
+
+    /// The rank of the first idle connection to close, of one listener or of all.
+    fn lowest_rank(&self, gate: Option<&Arc<Gate>>) -> u64 {
+        self.idle_clients.0.borrow().first(gate).map_or(NONE, |(_, rank)| rank)
+    }
+
+    /// Publishes the lowest ranks for other threads.
+    fn note_idle(&self, gate: &Arc<Gate>) {
+        let who = (self.number, self.process.loads.len());
+        gate.idle_clients.note_lowest(who, self.lowest_rank(Some(gate)));
+        self.process.idle_clients.all.note_lowest(who, self.lowest_rank(None));
+    }
+}
+
+impl<N: Net> IdlePlace<'_, N> {
+    /// The reason why the connection has to be closed, if it has; otherwise the task is woken when
+    /// that happens.
+    pub(crate) fn given_up(&self, waker: &Waker) -> Option<GivenUpIdle> {
+        let lines = &mut *self.worker.idle_clients.0.borrow_mut();
+        let entry = lines.entries.get_mut(self.key)?;
+        if let State::GivenUp(why) = entry.state {
+            return Some(why);
+        }
+        entry.waker.clone_from(waker);
+        None
+    }
+
+    /// Removes the connection from the list because a request came. If it was chosen to be closed,
+    /// another one is chosen instead.
+    pub(crate) fn stay(self) {
+        let state = self.worker.idle_clients.0.borrow().entries.get(self.key).map(|one| one.state);
+        let Some(State::GivenUp(why)) = state else { return };
+        let signals = &self.worker.process.idle_clients;
+        match why {
+            GivenUpIdle::MaxConnections => signals.order(&signals.all, 1),
+            GivenUpIdle::ListenerMaxConnections => {
+                if let Some(gate) = self.gate() {
+                    signals.order(&gate.idle_clients, 1);
+                }
+            }
+            GivenUpIdle::Memory => signals.give_up_for_memory(1),
+        }
+    }
+
+    fn gate(&self) -> Option<Arc<Gate>> {
+        let lines = self.worker.idle_clients.0.borrow();
+        let line = lines.entries.get(self.key)?.line;
+        lines.all.get(line).map(|line| Arc::clone(&line.gate))
+    }
+}
+
+impl<N: Net> Drop for IdlePlace<'_, N> {
+    fn drop(&mut self) {
+        let gate = self.gate();
+        // Dropped after the borrow: dropping the waker may run arbitrary code.
+        let _waker = self.worker.idle_clients.0.borrow_mut().leave(self.key);
+        if let Some(gate) = gate {
+            self.worker.note_idle(&gate);
+        }
+    }
+}
+
+/// Closes idle connections of a worker, and ends requests, whenever another thread orders it.
+pub(crate) async fn attend<N: Net>(worker: Weak<Worker<N>>, process: Arc<Process>, number: usize) {
+    while let Some(called) = process.idle_clients.is_called(number) {
+        called.await;
+        let Some(worker) = worker.upgrade() else { return };
+        worker.answer_call();
+    }
+}

@@ -1,0 +1,168 @@
+//! The load of a worker as other threads see it, with the places that its connections hold within
+//! the caps.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::limiting::client_shares::ClientBucket;
+use crate::limiting::gate::Gate;
+use crate::limiting::room::RoomPlace;
+use crate::limiting::table::OpenPlace;
+use crate::worker::sessions::Sessions;
+
+/// The state of a worker that other threads see.
+#[derive(Debug, Default)]
+pub struct WorkerLoad {
+    /// The number of its client connections, including those in its mailbox.
+    pub open: AtomicUsize,
+    /// The number of its client connections with a running exchange.
+    pub busy: AtomicUsize,
+    /// The bytes that running exchanges hold in buffers.
+    pub held: AtomicUsize,
+    /// Incremented by the worker's own thread a few times a second: the watchdog considers a worker
+    /// late if this number does not change.
+    pub(crate) beats: AtomicU64,
+    /// Set by the watchdog while the worker does not run its tasks. New connections go to others.
+    pub(crate) late: AtomicBool,
+    /// The kernel's id of its thread.
+    pub(crate) thread: AtomicI32,
+    /// The places of its connections within the caps.
+    places: Mutex<Places>,
+    /// The table of its exchanges; null while there is none.
+    pub(crate) sessions: AtomicPtr<Sessions>,
+}
+
+impl WorkerLoad {
+    /// Returns true if the worker does not run its tasks at the moment.
+    pub fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// Locked by its worker when a connection begins and when it ends, and by another thread only
+    /// once the worker is lost.
+    pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back the places of all its connections, and returns their number.
+    pub(crate) fn seize_places(&self) -> usize {
+        let places = std::mem::take(&mut *self.places());
+        places.len()
+    }
+}
+
+/// A connection's place within the caps and counters; dropping it frees the place.
+pub(crate) struct Place {
+    load: Arc<WorkerLoad>,
+    pub(crate) gate: Arc<Gate>,
+    /// The places under the process's cap and the listener's cap.
+    pub(crate) places: (RoomPlace, RoomPlace),
+    /// The places under the client's own connection limits, if it has any.
+    pub(crate) of_client: Vec<OpenPlace>,
+    /// The client's bucket in the counts under the caps; `None` if the peer speaks for other
+    /// clients (a trusted proxy) or has no IP address.
+    pub(crate) client: Option<ClientBucket>,
+}
+
+impl Place {
+    pub(crate) fn new(
+        load: &Arc<WorkerLoad>,
+        gate: &Arc<Gate>,
+        places: (RoomPlace, RoomPlace),
+    ) -> Self {
+        load.open.fetch_add(1, Ordering::Relaxed);
+        let open = gate.open.fetch_add(1, Ordering::AcqRel) + 1;
+        if open > gate.most_open.load(Ordering::Relaxed) {
+            gate.most_open.fetch_max(open, Ordering::Relaxed);
+        }
+        let (load, gate) = (Arc::clone(load), Arc::clone(gate));
+        Self { load, gate, places, of_client: Vec::new(), client: None }
+    }
+
+    /// Moves the connection to another worker.
+    pub(crate) fn move_to(&mut self, load: &Arc<WorkerLoad>) {
+        load.open.fetch_add(1, Ordering::Relaxed);
+        let before = std::mem::replace(&mut self.load, Arc::clone(load));
+        before.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The places of a worker's connections. They are stored here and not with the connections, so that
+/// they can be given back when the worker is lost.
+#[derive(Default)]
+pub(crate) struct Places {
+    places: Vec<Option<Place>>,
+    vacant: Vec<usize>,
+}
+
+impl Places {
+    /// The number of places.
+    pub(crate) fn len(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
+    fn add(&mut self, place: Place) -> usize {
+        let vacant = self.vacant.pop().filter(|key| *key < self.places.len());
+        let key = vacant.unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        if let Some(own) = self.places.get_mut(key) {
+            *own = Some(place);
+        }
+        key
+    }
+
+    fn remove(&mut self, key: usize) -> Option<Place> {
+        let place = self.places.get_mut(key)?.take();
+        self.vacant.push(key);
+        if self.vacant.len() == self.places.len() {
+            // Frees the memory of a worker without connections.
+            *self = Self::default();
+        }
+        place
+    }
+}
+
+impl std::fmt::Debug for Places {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Places").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A place stored among those of its worker; dropping it frees the place.
+pub(crate) struct Kept {
+    load: Arc<WorkerLoad>,
+    /// `None` once the place was taken out.
+    key: Option<usize>,
+    pub(crate) gate: Arc<Gate>,
+}
+
+impl Kept {
+    pub(crate) fn new(place: Place) -> Self {
+        let (load, gate) = (Arc::clone(&place.load), Arc::clone(&place.gate));
+        let key = Some(load.places().add(place));
+        Self { load, key, gate }
+    }
+
+    /// Takes the place out, for a connection that leaves its worker.
+    pub(crate) fn take(mut self) -> Option<Place> {
+        let key = self.key.take()?;
+        self.load.places().remove(key)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let place = self.key.and_then(|key| self.load.places().remove(key));
+        // Dropping a place can wake arbitrary code, so it happens without the lock.
+        drop(place);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.load.open.fetch_sub(1, Ordering::Relaxed);
+        self.gate.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,108 @@
+//! Makes room under a cap for a new connection: closes idle connections, or ends requests of a
+//! client with a large part of the cap. `idle_clients.rs` carries the orders out.
+
+use std::sync::Arc;
+
+use crate::limiting::client_shares::{ClientBucket, Settlement};
+use crate::limiting::gate::Gate;
+use crate::limiting::idle_board::{IdleBoard, WaitingAcceptor};
+use crate::limiting::room::{Room, RoomPlace};
+use crate::time::instant::Instant;
+use crate::worker::process::Process;
+
+/// The cap under which room is needed.
+#[derive(Clone, Copy)]
+pub(crate) enum Cap<'a> {
+    Process,
+    Listener(&'a Gate),
+}
+
+/// Error: a client has a large part of a cap and gets no more connections now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+impl Process {
+    /// Removes the idle connections of a lost worker from all lists.
+    pub(crate) fn forget_idle_clients_of(&self, worker: usize) {
+        self.idle_clients.all.forget(worker);
+        for listener in &self.snapshot().listeners {
+            listener.gate.idle_clients.forget(worker);
+        }
+    }
+
+    fn board<'a>(&'a self, cap: Cap<'a>) -> (&'a IdleBoard, &'a Arc<Room>) {
+        match cap {
+            Cap::Process => (&self.idle_clients.all, &self.connections),
+            Cap::Listener(gate) => (&gate.idle_clients, &gate.room),
+        }
+    }
+
+    /// Waits until there is room under a cap, or something that can be ended to make room: an idle
+    /// connection, or the requests of a client with a large part of the cap. It takes no place.
+    pub(crate) async fn room_in_sight(&self, cap: Cap<'_>) {
+        let (board, room) = self.board(cap);
+        if room.free() > 0 || board.worker().is_some() {
+            return;
+        }
+        if room.shares().is_some_and(|shares| shares.heaviest(room.cap()).is_some()) {
+            return;
+        }
+        let _waiting = WaitingAcceptor::new(board);
+        loop {
+            let mut appeared = std::pin::pin!(board.appeared.notified());
+            appeared.as_mut().enable();
+            if room.free() > 0 || board.worker().is_some() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = room.wait() => return,
+                () = appeared => {}
+            }
+        }
+    }
+
+    /// Takes a place under a cap for an accepted connection. If there is none, the first idle
+    /// connection is closed to make room; if few are left, one is closed for the next newcomer. A
+    /// client with a large part of the cap gives way to others: its own idle connections are closed
+    /// first, then its requests are ended, and only then other clients' idle connections are
+    /// closed.
+    ///
+    /// # Errors
+    /// The connection belongs to such a client, and must be closed.
+    pub(crate) async fn make_room(
+        &self,
+        cap: Cap<'_>,
+        client: Option<ClientBucket>,
+    ) -> Result<RoomPlace, TooMany> {
+        let (board, room) = self.board(cap);
+        let now_us = self.balance_clock(Instant::now());
+        if let Some(shares) = room.shares() {
+            shares.note_newcomer(client, room.cap(), now_us);
+        }
+        // Idle connections of clients with an excess are closed first, those of others last.
+        let crowd = room.shares().filter(|_| room.is_short() && !board.has_excessive());
+        let settlement = crowd.map(|crowd| crowd.settle(client, room.cap(), now_us));
+        if settlement == Some(Settlement::Refuse) {
+            return Err(TooMany);
+        }
+        if let Some(place) = room.enter_now(client) {
+            match settlement {
+                _ if room.free() >= room.reserve() => {}
+                Some(Settlement::Displace(heaviest)) => {
+                    self.idle_clients.order_of_client(board, heaviest, 1);
+                }
+                _ if board.worker().is_some() => self.idle_clients.order(board, 1),
+                _ => {}
+            }
+            return Ok(place);
+        }
+        let _waiting = WaitingAcceptor::new(board);
+        if let Some(Settlement::Displace(heaviest)) = settlement {
+            self.idle_clients.order_of_client(board, heaviest, 1 + room.reserve());
+        } else {
+            self.idle_clients.order(board, 1 + room.surplus());
+        }
+        Ok(room.enter(client).await)
+    }
+}

@@ -1,0 +1,166 @@
+//! The state that all workers share and that lives as long as the process: counters, caps, the
+//! memory budget and the current snapshot. It only holds state; `compile.rs` makes snapshots, and
+//! workers run on them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use weir_stats::numbers::Numbers;
+
+use crate::limiting::client_shares::ClientHasher;
+use crate::limiting::idle_board::IdleSignals;
+use crate::limiting::room::Room;
+use crate::limits::STOP_IDLE_GRACE;
+use crate::snapshot::Snapshot;
+use crate::time::instant::Instant;
+use crate::upstream::notice::{Notice, Noticed, Notices};
+use crate::worker::capture::Captures;
+use crate::worker::incidents::Incidents;
+use crate::worker::load::WorkerLoad;
+use crate::worker::overload::MemoryBudget;
+
+/// The stage of the process's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Serving.
+    Running,
+    /// Accepting no new connections, finishing running exchanges.
+    Draining {
+        /// The time at which running exchanges are cut off.
+        deadline: Instant,
+        /// The time until which connections without a running request are kept.
+        idle_until: Instant,
+    },
+    /// Ending now.
+    Stopped,
+}
+
+impl Stage {
+    /// Starts a graceful stop now.
+    pub fn draining(patience: Duration) -> Self {
+        let now = Instant::now();
+        let deadline = now + patience;
+        Self::Draining { deadline, idle_until: deadline.min(now + STOP_IDLE_GRACE) }
+    }
+}
+
+/// The state that lives as long as the process, across configurations.
+pub struct Process {
+    current: ArcSwap<Snapshot>,
+    /// One per worker.
+    pub loads: Vec<Arc<WorkerLoad>>,
+    /// Room for client connections over all listeners.
+    pub connections: Arc<Room>,
+    /// The signals between threads about idle client connections.
+    pub idle_clients: IdleSignals,
+    /// Maps clients to the buckets of their counts.
+    pub(crate) client_hasher: ClientHasher,
+    /// The number of connections that were closed on arrival, because their clients already had a
+    /// large part of the cap.
+    pub refused_at_cap: AtomicU64,
+    /// The number of requests and handshakes of such clients that were ended in favour of other
+    /// clients.
+    pub given_up_at_cap: AtomicU64,
+    /// The memory budget.
+    pub memory: MemoryBudget,
+    /// The workers' notices about pools and endpoints for the operator.
+    pub notices: Notices,
+    /// The counters of all exchanges.
+    pub numbers: Arc<Numbers>,
+    /// The latest malformed messages.
+    pub captures: Captures,
+    /// The start of the balancers' clock.
+    pub epoch: Instant,
+    /// The watchdog's settings and counts.
+    pub incidents: Incidents,
+    /// The number of exchanges that were running when their worker ended.
+    pub cut_off: AtomicUsize,
+    /// The number of connects to endpoints that failed for lack of descriptors, ports or memory.
+    pub shortages: AtomicU64,
+    /// The number of times that a worker was so short of descriptors or memory that all workers
+    /// have to close idle connections to endpoints.
+    pub(crate) idle_given_up: AtomicU64,
+    /// Set when the process begins to stop: responses from then on close their connections.
+    pub stopping: AtomicBool,
+}
+
+impl Process {
+    /// Creates a process with `workers` workers and at most `connection_cap` client connections
+    /// that starts with `snapshot`; also returns the receiver of its workers' notices.
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        workers: usize,
+        connection_cap: usize,
+    ) -> (Arc<Self>, mpsc::Receiver<Notice>) {
+        let (notices, heard) = Notices::new();
+        let numbers = Numbers::new(workers);
+        snapshot.series(&numbers);
+        let process = Self {
+            numbers,
+            current: ArcSwap::new(snapshot),
+            loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
+            connections: Arc::new(Room::new(connection_cap)),
+            idle_clients: IdleSignals::new(workers),
+            client_hasher: ClientHasher::default(),
+            refused_at_cap: AtomicU64::new(0),
+            given_up_at_cap: AtomicU64::new(0),
+            memory: MemoryBudget::default(),
+            notices,
+            captures: Captures::default(),
+            epoch: Instant::now(),
+            incidents: Incidents::default(),
+            cut_off: AtomicUsize::new(0),
+            shortages: AtomicU64::new(0),
+            idle_given_up: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+        };
+        (Arc::new(process), heard)
+    }
+
+    /// The configuration that new exchanges run on. A worker that has not adopted it yet runs on
+    /// the previous one for a moment longer.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {
+        snapshot.series(&self.numbers);
+        self.current.store(snapshot);
+    }
+
+    /// The number of open client connections.
+    pub fn open_connections(&self) -> usize {
+        self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Audits the queues of all pools: a request that waits although a place is free for it is
+    /// served now, and the operator is notified. It is to be called about once a second.
+    pub fn watch_queues(&self) {
+        let now_us = self.balance_clock(Instant::now());
+        for pool in &self.snapshot().pools {
+            let found = pool.balancer.audit(now_us);
+            if found > 0 {
+                self.notices
+                    .tell(Notice { pool: Arc::clone(pool), what: Noticed::LawBroken { found } });
+            }
+        }
+    }
+
+    /// Converts an instant to the balancers' clock, in microseconds since the process started.
+    pub fn balance_clock(&self, now: impl Into<Instant>) -> u64 {
+        now.into().micros_since(self.epoch)
+    }
+
+    /// Converts an instant to the clock of limits, in nanoseconds since the process started.
+    pub fn limit_clock(&self, now: impl Into<Instant>) -> u64 {
+        now.into().nanos_since(self.epoch)
+    }
+
+    /// Converts a time of the balancers' clock to an instant.
+    pub fn instant(&self, at_us: u64) -> Instant {
+        self.epoch + Duration::from_micros(at_us)
+    }
+}

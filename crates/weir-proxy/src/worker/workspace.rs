@@ -1,0 +1,59 @@
+//! The buffers and parsed heads of an exchange, which later exchanges use again.
+
+use weir_wire::{RequestHead, ResponseHead};
+
+use crate::net::buffers::Buffers;
+use crate::net::input::Input;
+
+/// Buffers and parsed heads that are reused from one exchange to the next.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    pub(crate) input: Input,
+    pub(crate) request: RequestHead,
+    pub(crate) response: ResponseHead,
+    /// The request head as it is sent upstream.
+    pub(crate) request_out: Vec<u8>,
+    /// The response head as it is sent downstream.
+    pub(crate) response_out: Vec<u8>,
+    /// The response head as received, if a log needs it.
+    pub(crate) response_bytes: Vec<u8>,
+    /// The text of the key that the pool's policy hashes.
+    pub(crate) key: Vec<u8>,
+    /// The request line as received, if the path was normalised; else empty.
+    pub(crate) original_line: Vec<u8>,
+}
+
+impl Workspace {
+    /// The request line as received.
+    pub(crate) fn request_line(&self) -> &[u8] {
+        match self.original_line.as_slice() {
+            b"" => self.request.request_line.of(self.input.bytes()),
+            line => line,
+        }
+    }
+
+    /// The request target as received.
+    pub(crate) fn target(&self) -> &[u8] {
+        match self.original_line.as_slice() {
+            b"" => self.request.target.of(self.input.bytes()),
+            // The target lies between method and version, with a space on either side.
+            line => line
+                .get(self.request.method_span.len() + 1..line.len().saturating_sub(9))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The bytes of memory that the running exchange holds in it.
+    pub(crate) fn held(&self) -> usize {
+        self.input.held() + self.request_out.capacity() + self.response_out.capacity()
+    }
+
+    /// Prepares it for another connection.
+    pub(crate) fn reset(&mut self, buffers: &Buffers) {
+        self.input.give_back(buffers);
+        self.request_out.clear();
+        self.response_out.clear();
+        self.response_bytes.clear();
+        self.original_line.clear();
+    }
+}
