@@ -1,6 +1,6 @@
 //! One attempt's communication with an endpoint over one connection: sends the request while it
 //! waits for the response head, and watches for the client closing its connection. It does not
-//! decide about retries (`attempt.rs`), and sends the client nothing but interim responses.
+//! decide about retries (`proxy_request.rs`), and sends the client nothing but interim responses.
 
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! One exchange: reads a request head, finds its route, has it answered and records it.
-//! `attempt.rs` and `response.rs` do the work with a pool, `local.rs` writes Weir's own responses.
+//! `proxy_request.rs` and `response.rs` do the work with a pool, `local.rs` writes Weir's own responses.
 
-pub(crate) mod attempt;
 pub(crate) mod carry_over;
 pub(crate) mod client_connection;
 pub(crate) mod client_side;
@@ -12,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod local;
 pub(crate) mod outcome;
 pub(crate) mod passive;
+pub(crate) mod proxy_request;
 pub(crate) mod pump;
 pub(crate) mod reasons;
 pub(crate) mod record;
@@ -392,7 +392,7 @@ async fn answer<N: Net>(
     }
     match &route.action {
         CompiledAction::Pool(pool) => {
-            attempt::proxy(scope, connection, work, facts, (route, *pool)).await
+            proxy_request::proxy(scope, connection, work, facts, (route, *pool)).await
         }
         CompiledAction::Respond(respond) => {
             local::respond(scope, connection, work, facts, (route, respond)).await
