@@ -9,7 +9,7 @@ use crate::net::buffers::Buffers;
 use crate::net::input::Input;
 use crate::net::transport::Transport;
 
-/// The client's side of a conversation.
+/// The client's side of an attempt.
 pub(crate) struct ClientSide<'a, S> {
     pub(crate) stream: &'a mut Transport<S>,
     pub(crate) input: &'a mut Input,

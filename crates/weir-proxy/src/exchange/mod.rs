@@ -1,10 +1,10 @@
 //! One exchange: reads a request head, finds its route, has it answered and records it.
 //! `proxy_request.rs` and `response.rs` do the work with a pool, `local.rs` writes Weir's own responses.
 
+pub(crate) mod attempt;
 pub(crate) mod carry_over;
 pub(crate) mod client_connection;
 pub(crate) mod client_side;
-pub(crate) mod conversation;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod files;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_balance::{AfterFailure, Slot};
 use weir_config::model::PassiveCause;
 
-use crate::exchange::conversation::Failure;
+use crate::exchange::attempt::Failure;
 use crate::exchange::scope::Scope;
 use crate::net::Net;
 use crate::time::instant::Instant;

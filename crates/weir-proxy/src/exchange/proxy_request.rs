@@ -5,8 +5,8 @@
 use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
 
+use crate::exchange::attempt::{Attempt, Failure};
 use crate::exchange::client_connection::Connection;
-use crate::exchange::conversation::{Conversation, Failure};
 use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::passive;
@@ -60,27 +60,27 @@ pub(crate) async fn proxy<N: Net>(
         write_head(scope, connection, work, facts, (route, pool, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
         let times = (facts.slot_since, search.now);
-        let mut conversation = Conversation::new(upstream, &mut upload, times);
+        let mut attempt = Attempt::new(upstream, &mut upload, times);
         let place = (pool, facts.endpoint.unwrap_or_default());
-        let heard = conversation.hear(scope, connection, work, (pool, place.1)).await;
-        let heard = heard.and_then(|()| check_switch(work, &mut conversation, route));
-        let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
+        let heard = attempt.hear(scope, connection, work, (pool, place.1)).await;
+        let heard = heard.and_then(|()| check_switch(work, &mut attempt, route));
+        let repeatable = attempt.may_repeat(work.request.method, &pool.retry);
         let trouble = match heard {
             Ok(()) => {
                 let status = work.response.status;
                 scope.endpoint_answered(place, status);
-                scope.slot_answered(facts.slot.as_mut(), place, conversation.heard);
+                scope.slot_answered(facts.slot.as_mut(), place, attempt.heard);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
             // The endpoint closed an idle connection while the request was on its way to it.
-            Err(Failure::Silent) if repeatable && conversation.upstream.reused => {
+            Err(Failure::Silent) if repeatable && attempt.upstream.reused => {
                 search.pass_over_idle(scope);
-                rewind(scope, work, facts, (pool, conversation.upload));
+                rewind(scope, work, facts, (pool, attempt.upload));
                 continue;
             }
             Err(failure) => {
                 if let Failure::BadResponse = failure {
-                    capture(scope, connection, (pool, facts), &conversation);
+                    capture(scope, connection, (pool, facts), &attempt);
                 }
                 if let Some(cause) = passive::cause_of(failure) {
                     scope.endpoint_failed(place, cause);
@@ -92,20 +92,19 @@ pub(crate) async fn proxy<N: Net>(
             trouble.filter(|trouble| repeatable && search.may_go_on(scope, facts, *trouble));
         match (trouble, heard) {
             (Some(trouble), _) => {
-                give_up(scope, work, facts, (pool, conversation), trouble);
+                give_up(scope, work, facts, (pool, attempt), trouble);
                 let body = (&mut *work, &mut upload);
                 let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
                 gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
             }
             (None, Ok(())) => {
-                facts.times.response = conversation.response_time();
+                facts.times.response = attempt.response_time();
                 // Pinned in place, because the future is large.
-                let relay =
-                    response::relay(scope, connection, work, facts, (route, pool), conversation);
+                let relay = response::relay(scope, connection, work, facts, (route, pool), attempt);
                 return std::pin::pin!(relay).await;
             }
             (None, Err(failure)) => {
-                leave_body(work, facts, conversation.upload);
+                leave_body(work, facts, attempt.upload);
                 return Err(failure.ended());
             }
         }
@@ -125,22 +124,22 @@ fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Fra
 /// or that comes before the end of the request.
 fn check_switch<S: Socket>(
     work: &Workspace,
-    conversation: &mut Conversation<'_, S>,
+    attempt: &mut Attempt<'_, S>,
     route: &CompiledRoute,
 ) -> Result<(), Failure> {
     if work.response.status != 101 {
         return Ok(());
     }
     let request = (&work.request, work.input.bytes());
-    let response = (&work.response, conversation.raw.as_slice());
-    let reason = if !conversation.upload.is_finished() {
+    let response = (&work.response, attempt.raw.as_slice());
+    let reason = if !attempt.upload.is_finished() {
         "a 101 before the end of the request"
     } else if !route.protocols.may_switch(request, response) {
         "a 101 to a protocol that was not offered"
     } else {
         return Ok(());
     };
-    conversation.wrong = Some((reason, 0));
+    attempt.wrong = Some((reason, 0));
     Err(Failure::BadResponse)
 }
 
@@ -164,9 +163,9 @@ fn capture<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     (pool, facts): (&UpstreamPool, &Facts),
-    conversation: &Conversation<'_, N::Stream>,
+    attempt: &Attempt<'_, N::Stream>,
 ) {
-    let Some((reason, position)) = conversation.wrong else { return };
+    let Some((reason, position)) = attempt.wrong else { return };
     let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
     scope.worker.process.captures.keep(&Malformed {
         listener: &scope.listener.name,
@@ -175,7 +174,7 @@ fn capture<N: Net>(
         at: scope.worker.wall(Instant::now()),
         reason,
         position,
-        bytes: &conversation.raw,
+        bytes: &attempt.raw,
     });
 }
 
@@ -195,12 +194,12 @@ fn give_up<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, conversation): (&UpstreamPool, Conversation<'_, N::Stream>),
+    (pool, attempt): (&UpstreamPool, Attempt<'_, N::Stream>),
     trouble: Trouble,
 ) {
     // An attempt without a response leaves `work.response` of an earlier attempt in place.
-    let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
-    let Conversation { upstream, upload, raw, .. } = conversation;
+    let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&work.response);
+    let Attempt { upstream, upload, raw, .. } = attempt;
     if clean && let Some(endpoint) = facts.endpoint {
         let limits = work.response.keep_alive_limits;
         scope.worker.idle.keep(pool, endpoint, upstream, (limits, Instant::now()));

@@ -10,9 +10,9 @@ use weir_stats::metrics::Yield;
 use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
 
+use crate::exchange::attempt::Attempt;
 use crate::exchange::client_connection::Connection;
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::conversation::Conversation;
 use crate::exchange::explain;
 use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next};
@@ -47,7 +47,7 @@ struct Plan {
 /// Relays the response whose head is in `work.response`.
 #[expect(
     clippy::manual_async_fn,
-    reason = "an async fn would copy the conversation, which is large, once more"
+    reason = "an async fn would copy the attempt, which is large, once more"
 )]
 pub(crate) fn relay<'a, N: Net>(
     scope: Scope<'a, N>,
@@ -55,12 +55,12 @@ pub(crate) fn relay<'a, N: Net>(
     work: &'a mut Workspace,
     facts: &'a mut Facts,
     (route, pool): (&'a CompiledRoute, &'a Arc<UpstreamPool>),
-    mut conversation: Conversation<'a, N::Stream>,
+    mut attempt: Attempt<'a, N::Stream>,
 ) -> impl Future<Output = Result<Next, Ended>> + use<'a, N> {
     async move {
         let switching = work.response.status == 101;
-        let plan = begin(scope, connection, work, facts, (route, &conversation));
-        let raw = std::mem::take(&mut conversation.raw);
+        let plan = begin(scope, connection, work, facts, (route, &attempt));
+        let raw = std::mem::take(&mut attempt.raw);
         let head = std::mem::take(&mut work.response_out);
         let framing = if switching { Framing::None } else { work.response.framing };
         let trailers = trailers::of_response(
@@ -73,24 +73,24 @@ pub(crate) fn relay<'a, N: Net>(
         let at = work.response.head_bytes;
         let mut download = Pump::new(head, (framing, plan.encoder), (raw, at), bounds);
         let until = if switching { Until::Sent } else { Until::Read };
-        let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
+        let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
         let mut blocked = Duration::ZERO;
         let endpoint = (pool.as_ref(), facts.endpoint.unwrap_or_default());
         let mut relayed = relay.run(scope, connection, work, (endpoint, &mut blocked)).await;
         note_blocked(facts, blocked);
         if switching {
-            let switched = (pool.as_ref(), conversation, download);
+            let switched = (pool.as_ref(), attempt, download);
             return switch(scope, connection, work, facts, switched, relayed).await;
         }
         let mut now = Instant::now();
         if relayed.is_ok() {
-            let clean = conversation.upload.is_finished()
+            let clean = attempt.upload.is_finished()
                 && work.response.keep_alive
                 && download.surplus().is_empty();
             // The endpoint has done its part, even if the client still reads: its connection is
             // kept or closed, and then its slot is given to the next exchange, in this order, so
             // that the next exchange finds the connection.
-            let upstream = conversation.upstream;
+            let upstream = attempt.upstream;
             if let Some(endpoint) = facts.endpoint.filter(|_| clean) {
                 let limits = work.response.keep_alive_limits;
                 scope.worker.idle.keep(pool, endpoint, upstream, (limits, now));
@@ -105,8 +105,8 @@ pub(crate) fn relay<'a, N: Net>(
                 now = Instant::now();
             }
         }
-        let upload = conversation.upload;
-        note_relayed(work, facts, (&*upload, &download), (conversation.heard, now), relayed)?;
+        let upload = attempt.upload;
+        note_relayed(work, facts, (&*upload, &download), (attempt.heard, now), relayed)?;
         facts.ended = Some(now);
         Ok(finish(scope, work, (upload, &mut download), plan.keep_alive))
     }
@@ -118,10 +118,10 @@ async fn switch<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, conversation, download): (&UpstreamPool, Conversation<'_, N::Stream>, Pump),
+    (pool, attempt, download): (&UpstreamPool, Attempt<'_, N::Stream>, Pump),
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
-    let Conversation { upstream, upload, heard, .. } = conversation;
+    let Attempt { upstream, upload, heard, .. } = attempt;
     note_relayed(work, facts, (&*upload, &download), (heard, Instant::now()), relayed)?;
     let throttle = upload.take_throttle();
     let switched = (pool, upstream, download, throttle);
@@ -134,16 +134,16 @@ fn begin<N: Net>(
     connection: &Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, conversation): (&CompiledRoute, &Conversation<'_, N::Stream>),
+    (route, attempt): (&CompiledRoute, &Attempt<'_, N::Stream>),
 ) -> Plan {
     facts.respond_with(scope, work.response.status);
     if scope.listener.keeps_response_head {
-        let head = conversation.raw.get(..work.response.head_bytes).unwrap_or_default();
+        let head = attempt.raw.get(..work.response.head_bytes).unwrap_or_default();
         work.response_bytes.clear();
         work.response_bytes.extend_from_slice(head);
     }
-    let plan = plan(scope, connection, work, conversation);
-    write_head(scope, connection, work, facts, (route, &plan, &conversation.raw));
+    let plan = plan(scope, connection, work, attempt);
+    write_head(scope, connection, work, facts, (route, &plan, &attempt.raw));
     plan
 }
 
@@ -190,12 +190,12 @@ fn plan<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     work: &Workspace,
-    conversation: &Conversation<'_, N::Stream>,
+    attempt: &Attempt<'_, N::Stream>,
 ) -> Plan {
     let modern = work.request.version == Version::Http11;
     let mut keep_alive = work.request.keep_alive
-        && conversation.upload.is_finished()
-        && connection.may_stay(scope, conversation.heard);
+        && attempt.upload.is_finished()
+        && connection.may_stay(scope, attempt.heard);
     let (framing, encoder) = match work.response.framing {
         Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
             (BodyFraming::AsReceived, Encoder::Plain)
@@ -287,7 +287,7 @@ enum Until {
 
 /// Both bodies in transfer.
 struct Relay<'a, 'c, S: Socket> {
-    conversation: &'a mut Conversation<'c, S>,
+    attempt: &'a mut Attempt<'c, S>,
     download: &'a mut Pump,
     until: Until,
 }
@@ -303,7 +303,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         let session = connection.session;
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
-        let mut progress = (0, self.conversation.heard);
+        let mut progress = (0, self.attempt.heard);
         // The time since which the client takes no bytes.
         let mut full: Option<Instant> = None;
         let mut paces = Paces::default();
@@ -314,12 +314,12 @@ impl<S: Socket> Relay<'_, '_, S> {
             }
             let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
             let ended = self.poll(context, &mut side);
-            let held = side.input.held() + self.conversation.held() + self.download.held();
+            let held = side.input.held() + self.attempt.held() + self.download.held();
             scope.holds_for(session, held);
             if ended.is_ready() {
                 return ended;
             }
-            let moved = self.download.progress() + self.conversation.upload.progress();
+            let moved = self.download.progress() + self.attempt.upload.progress();
             if progress.0 != moved {
                 progress = (moved, turn.look_at_end());
             }
@@ -357,7 +357,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         // never read by the endpoint.
         let down = self.download.poll(
             context,
-            &mut self.conversation.upstream.transport,
+            &mut self.attempt.upstream.transport,
             client.stream,
             client.buffers,
         );
@@ -367,12 +367,12 @@ impl<S: Socket> Relay<'_, '_, S> {
             Poll::Pending => {}
         }
         if self.until == Until::Read && self.download.waiting == Waiting::Write {
-            self.download.read_ahead(context, &mut self.conversation.upstream.transport);
-            if self.download.is_read() && self.conversation.upload.is_finished() {
+            self.download.read_ahead(context, &mut self.attempt.upstream.transport);
+            if self.download.is_read() && self.attempt.upload.is_finished() {
                 return Poll::Ready(Ok(()));
             }
         }
-        if self.conversation.poll_upload(context, client).is_err() {
+        if self.attempt.poll_upload(context, client).is_err() {
             // The client's request body is malformed; the response that it was receiving ends with
             // it.
             return Poll::Ready(Err(Cause::BadRequestBody));
@@ -380,7 +380,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         // No write is pending that could fail: without this check, a silent stream whose client is
         // gone would occupy its endpoint for ever.
         if self.download.waiting == Waiting::Read
-            && self.conversation.poll_client_left(context, client).is_ready()
+            && self.attempt.poll_client_left(context, client).is_ready()
         {
             return Poll::Ready(Err(Cause::ClientGone));
         }
@@ -389,7 +389,7 @@ impl<S: Socket> Relay<'_, '_, S> {
 }
 
 /// The paces at which the client receives a response and the endpoint sends it. The pace at which
-/// the client sends the rest of its request is still measured in the conversation.
+/// the client sends the rest of its request is still measured in the attempt.
 #[derive(Default)]
 struct Paces {
     client: Pace,
@@ -406,22 +406,22 @@ impl Paces {
         now: Instant,
     ) -> Result<Option<Instant>, Cause> {
         let began = scope.worker.turn.began();
-        let Relay { conversation, download, .. } = relay;
+        let Relay { attempt, download, .. } = relay;
         let download = &**download;
         let waits = |is_waited_for: bool| is_waited_for.then_some(now);
         let takes = download.waiting == Waiting::Write;
         // While both sides are silent the endpoint may be waiting for the rest of the request.
-        let sends = download.waiting == Waiting::Read && conversation.awaits_client();
+        let sends = download.waiting == Waiting::Read && attempt.awaits_client();
         let mut look = None;
-        if (takes || sends || self.client.is_waiting() || conversation.pace.is_waiting())
+        if (takes || sends || self.client.is_waiting() || attempt.pace.is_waiting())
             && let Some(rate) = scope.client_rate(pool.has_limit(endpoint))
         {
             let taken = || client_took(scope, client, download);
             let looked = self.client.look(rate, (began, waits(takes)), taken);
             look = looked.map_err(|TooSlow| Cause::ClientTooSlow)?;
             // An endpoint that continues its response meanwhile is not delayed by the client.
-            let moved = conversation.upload.body_bytes + download.body_bytes;
-            let looked = conversation.pace.look(rate, (began, waits(sends)), || moved);
+            let moved = attempt.upload.body_bytes + download.body_bytes;
+            let looked = attempt.pace.look(rate, (began, waits(sends)), || moved);
             look = looked.map_err(|TooSlow| Cause::BodyTooSlow)?.or(look);
         }
         if let Some(bytes) = pool.timeouts.min_rate {

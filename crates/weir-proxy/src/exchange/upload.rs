@@ -1,5 +1,5 @@
 //! A request's body before it is sent to an endpoint: the part that came with the head, the whole
-//! body if the pool buffers it, and the beginning again for another attempt. `conversation.rs`
+//! body if the pool buffers it, and the beginning again for another attempt. `attempt.rs`
 //! sends it.
 
 use std::task::Poll;
@@ -224,7 +224,7 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     }
 }
 
-/// Prepares the body for another attempt, after a conversation that `may_repeat`: a body that is
+/// Prepares the body for another attempt, after one that `may_repeat`: a body that is
 /// not buffered whole has then read nothing beyond the bytes that came with the head.
 pub(crate) fn rewind<N: Net>(
     scope: Scope<'_, N>,

@@ -88,8 +88,8 @@ impl Failure {
     }
 }
 
-/// A conversation in progress.
-pub(crate) struct Conversation<'a, S: Socket> {
+/// An attempt in progress.
+pub(crate) struct Attempt<'a, S: Socket> {
     pub(crate) upstream: Box<UpstreamConnection<S>>,
     /// The request on its way to the endpoint.
     pub(crate) upload: &'a mut Pump,
@@ -119,9 +119,8 @@ pub(crate) struct Conversation<'a, S: Socket> {
     pub(crate) pace: Pace,
 }
 
-impl<'a, S: Socket> Conversation<'a, S> {
-    /// A conversation whose attempt `began` when the slot was obtained; `now` the connection is
-    /// established.
+impl<'a, S: Socket> Attempt<'a, S> {
+    /// An attempt that `began` when the slot was obtained; `now` the connection is established.
     pub(crate) fn new(
         upstream: Box<UpstreamConnection<S>>,
         upload: &'a mut Pump,
@@ -175,7 +174,7 @@ impl<'a, S: Socket> Conversation<'a, S> {
     }
 }
 
-impl<S: Socket> Conversation<'_, S> {
+impl<S: Socket> Attempt<'_, S> {
     /// Sends the request and waits for the final response head, which `work.response` then holds.
     pub(crate) async fn hear<N: Net<Stream = S>>(
         &mut self,
@@ -351,11 +350,11 @@ impl<S: Socket> Conversation<'_, S> {
             (pool.timeouts.send, Failure::SendTimeout)
         };
         let mut deadline = self.progressed + patience;
-        if let Some(attempt) =
+        if let Some(end) =
             pool.timeouts.attempt.and_then(|wait| self.attempt_ends(is_awaited, wait))
-            && attempt < deadline
+            && end < deadline
         {
-            (deadline, failure) = (attempt, Failure::TryTimeout);
+            (deadline, failure) = (end, Failure::TryTimeout);
         }
         let mut look = None;
         if is_awaited || self.pace.is_waiting() {
