@@ -1,4 +1,4 @@
-//! Moves an exchange to another pool when a reload happens during its search: the exchange's pool
+//! Moves an exchange to another pool when a reload happens during its dispatch: the exchange's pool
 //! has a successor, and the exchange was given a slot of the successor. The exchange goes on in the
 //! successor, which its generation adds to its annex.
 
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use weir_balance::Slot;
 
+use crate::exchange::dispatch::Dispatch;
 use crate::exchange::facts::Facts;
 use crate::exchange::scope::Scope;
-use crate::exchange::search::Search;
 use crate::net::Net;
 use crate::upstream::UpstreamPool;
 use crate::upstream::affinity::Claim;
 
-impl<'a> Search<'a> {
-    /// Returns the slot as one of the pool that the search continues in; `None` when its endpoint
+impl<'a> Dispatch<'a> {
+    /// Returns the slot as one of the pool that the dispatch continues in; `None` when its endpoint
     /// was removed again.
     #[cold]
     pub(crate) fn carry_over<N: Net>(

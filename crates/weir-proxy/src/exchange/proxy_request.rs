@@ -7,6 +7,7 @@ use weir_wire::Framing;
 
 use crate::exchange::attempt::{Attempt, Failure};
 use crate::exchange::client_connection::Connection;
+use crate::exchange::dispatch::Dispatch;
 use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::passive;
@@ -15,7 +16,6 @@ use crate::exchange::record;
 use crate::exchange::request_key;
 use crate::exchange::response;
 use crate::exchange::scope::Scope;
-use crate::exchange::search::Search;
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::http::forward::{self, BodyFraming, UpstreamHead};
@@ -51,15 +51,15 @@ pub(crate) async fn proxy<N: Net>(
     let framing = framing_upstream(work, pool, &upload);
     let key = request_key::of(scope, connection, work, (facts, route), pool);
     facts.key = key;
-    let mut search = Search::new(scope, work, facts, (pool, number, key), &upload);
+    let mut dispatch = Dispatch::new(scope, work, facts, (pool, number, key), &upload);
     loop {
-        let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
+        let found = dispatch.connection(scope, connection, (&mut *work, &mut upload), facts).await;
         let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
-        // A reload may have moved the search to another pool.
-        let pool = search.pool;
+        // A reload may have moved the request to another pool.
+        let pool = dispatch.pool;
         write_head(scope, connection, work, facts, (route, pool, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
-        let times = (facts.slot_since, search.now);
+        let times = (facts.slot_since, dispatch.now);
         let mut attempt = Attempt::new(upstream, &mut upload, times);
         let place = (pool, facts.endpoint.unwrap_or_default());
         let heard = attempt.hear(scope, connection, work, (pool, place.1)).await;
@@ -74,7 +74,7 @@ pub(crate) async fn proxy<N: Net>(
             }
             // The endpoint closed an idle connection while the request was on its way to it.
             Err(Failure::Silent) if repeatable && attempt.upstream.reused => {
-                search.pass_over_idle(scope);
+                dispatch.pass_over_idle(scope);
                 rewind(scope, work, facts, (pool, attempt.upload));
                 continue;
             }
@@ -89,12 +89,12 @@ pub(crate) async fn proxy<N: Net>(
             }
         };
         let trouble =
-            trouble.filter(|trouble| repeatable && search.may_go_on(scope, facts, *trouble));
+            trouble.filter(|trouble| repeatable && dispatch.may_go_on(scope, facts, *trouble));
         match (trouble, heard) {
             (Some(trouble), _) => {
                 give_up(scope, work, facts, (pool, attempt), trouble);
                 let body = (&mut *work, &mut upload);
-                let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
+                let gone_on = dispatch.go_on(scope, connection, body, facts, trouble).await;
                 gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
             }
             (None, Ok(())) => {

@@ -1,5 +1,5 @@
 //! The rules by which a failed attempt is followed by another one, as the pool's `retry` configures
-//! them. It waits for nothing; `search.rs` applies the rules.
+//! them. It waits for nothing; `dispatch.rs` applies the rules.
 
 use std::time::Duration;
 

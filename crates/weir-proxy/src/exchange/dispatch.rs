@@ -1,4 +1,4 @@
-//! The search for an endpoint: obtains a slot and a connection, and after a failed attempt further
+//! The dispatch of a request to an endpoint: obtains a slot and a connection, and after a failed attempt further
 //! ones, within the limits of the pool's `retry`. It sends no request.
 
 use std::io;
@@ -34,8 +34,8 @@ use crate::upstream::{Opened, UpstreamPool};
 use crate::worker::moved::{Seniority, Waiting};
 use crate::worker::workspace::Workspace;
 
-/// The search of an exchange, over all its attempts.
-pub(crate) struct Search<'a> {
+/// The dispatch of an exchange, over all its attempts.
+pub(crate) struct Dispatch<'a> {
     pub(crate) pool: &'a Arc<UpstreamPool>,
     pub(crate) number: usize,
     /// The hashed key, for policies that use one.
@@ -47,7 +47,7 @@ pub(crate) struct Search<'a> {
     at_hand: bool,
     /// Set if chunks of the body were read that are not in the input.
     chunks_read: bool,
-    /// The beginning of the search: after the wait for a body.
+    /// The beginning of the dispatch: after the wait for a body.
     began: Instant,
     /// The time at the last look at the clock.
     pub(crate) now: Instant,
@@ -67,7 +67,7 @@ pub(crate) struct Search<'a> {
     short_since: Option<Instant>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Dispatch<'a> {
     pub(crate) fn new<N: Net>(
         scope: Scope<'_, N>,
         work: &Workspace,
