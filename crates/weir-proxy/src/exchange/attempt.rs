@@ -15,7 +15,7 @@ use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
 use crate::exchange::upload::body_failure;
-use crate::http::forward;
+use crate::http::head_writer;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::net::buffers::{Buffers, poll_read_into};
 use crate::net::{Net, Socket};
@@ -397,7 +397,7 @@ impl<S: Socket> Attempt<'_, S> {
         }
         if work.response.status != 100 && work.request.version == Version::Http11 {
             work.response_out.clear();
-            forward::write_interim_head(&work.response, &self.raw, &mut work.response_out);
+            head_writer::write_interim_head(&work.response, &self.raw, &mut work.response_out);
             let sent = write_paced(scope, connection, &work.response_out, taking).await;
             work.response_out.clear();
             sent.map_err(|_| Failure::ClientGone)?;

@@ -16,7 +16,7 @@ use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::record;
 use crate::exchange::scope::Scope;
 use crate::http::client_address::PeerTrust;
-use crate::http::forward::ConnectionLine;
+use crate::http::head_writer::ConnectionLine;
 use crate::http::reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::net::Net;
 use crate::routing::route::{CompiledRedirect, CompiledRespond, CompiledRoute};

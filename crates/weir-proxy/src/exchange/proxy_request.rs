@@ -18,7 +18,7 @@ use crate::exchange::response;
 use crate::exchange::scope::Scope;
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
-use crate::http::forward::{self, BodyFraming, UpstreamHead};
+use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
 use crate::limiting::pool::BreakerOpen;
@@ -242,7 +242,7 @@ fn write_head<N: Net>(
                 .filter(|protocols| protocols.are_offered(&work.request, work.input.bytes())),
             counts_hops: scope.listener.limits.hops.is_some(),
         };
-        forward::write_request_head(&head, &mut out);
+        head_writer::write_request_head(&head, &mut out);
     };
     if route.request_edits.has_variables() {
         let about = (facts, Some(route));

@@ -24,7 +24,7 @@ use crate::exchange::tunnel;
 use crate::exchange::upload::leave_body;
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
-use crate::http::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::http::head_writer::{self, BodyFraming, ConnectionLine, DownstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
 use crate::net::transport::Transport;
@@ -241,7 +241,7 @@ fn write_head<N: Net>(
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),
         };
-        forward::write_response_head(&head, &mut out);
+        head_writer::write_response_head(&head, &mut out);
     };
     if route.response_edits.has_variables() {
         let about = (facts, Some(route));

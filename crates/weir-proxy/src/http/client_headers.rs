@@ -13,7 +13,7 @@ use weir_wire::{Header, Known};
 
 use crate::http::client_address::PeerTrust;
 use crate::http::edits::same_name;
-use crate::http::forward::{UpstreamHead, write_sound};
+use crate::http::head_writer::{UpstreamHead, write_sound};
 
 /// Tells whether a received line of this name is dropped or replaced rather than forwarded.
 #[inline]

@@ -5,7 +5,7 @@ pub mod client_address;
 pub(crate) mod client_headers;
 pub(crate) mod cookie;
 pub mod edits;
-pub mod forward;
+pub mod head_writer;
 pub(crate) mod path;
 pub(crate) mod percent;
 pub mod pool_key;

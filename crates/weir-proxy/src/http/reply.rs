@@ -11,7 +11,7 @@ use weir_stats::Entry;
 use weir_wire::{encode, reason_phrase};
 
 use crate::http::edits::Edits;
-use crate::http::forward::ConnectionLine;
+use crate::http::head_writer::ConnectionLine;
 
 const HTML: &str = "text/html; charset=utf-8";
 
