@@ -10,7 +10,7 @@ use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Scan, Version};
 
 use crate::exchange::client_connection::Connection;
 use crate::exchange::client_side::{ClientSide, poll_client_left};
-use crate::exchange::local::{Taking, write_paced};
+use crate::exchange::local_reply::{Taking, write_paced};
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;

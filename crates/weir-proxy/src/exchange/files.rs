@@ -14,11 +14,11 @@ use weir_wire::{Method, RequestHead};
 
 use crate::exchange::client_connection::Connection;
 use crate::exchange::facts::Facts;
-use crate::exchange::local::{Taking, send, write_paced};
+use crate::exchange::local_reply::{Taking, send, write_paced};
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::scope::Scope;
 use crate::exchange::throttle::throttle;
-use crate::http::reply::Reply;
+use crate::http::local_reply::Reply;
 use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::net::Net;

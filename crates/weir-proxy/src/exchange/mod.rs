@@ -1,5 +1,5 @@
 //! One exchange: reads a request head, finds its route, has it answered and records it.
-//! `proxy_request.rs` and `response.rs` do the work with a pool, `local.rs` writes Weir's own responses.
+//! `proxy_request.rs` and `response.rs` do the work with a pool, `local_reply.rs` writes Weir's own responses.
 
 pub(crate) mod attempt;
 pub(crate) mod carry_over;
@@ -9,7 +9,7 @@ pub(crate) mod dispatch;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod files;
-pub(crate) mod local;
+pub(crate) mod local_reply;
 pub(crate) mod outcome;
 pub(crate) mod passive;
 pub(crate) mod proxy_request;
@@ -140,7 +140,7 @@ async fn refuse_in_time<N: Net>(
     let least = scope.listener.timeouts.send;
     scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
     let scarce = matches!(refusal.0.cause, Cause::Memory | Cause::ConnectionCap);
-    let mut refusing = std::pin::pin!(local::refuse(scope, connection, work, facts, refusal));
+    let mut refusing = std::pin::pin!(local_reply::refuse(scope, connection, work, facts, refusal));
     let mut total = Alarm::default();
     std::future::poll_fn(|context| {
         let refused = own.poll(&scope.worker.turn, refusing.as_mut(), context);
@@ -395,10 +395,10 @@ async fn answer<N: Net>(
             proxy_request::proxy(scope, connection, work, facts, (route, *pool)).await
         }
         CompiledAction::Respond(respond) => {
-            local::respond(scope, connection, work, facts, (route, respond)).await
+            local_reply::respond(scope, connection, work, facts, (route, respond)).await
         }
         CompiledAction::Redirect(redirect) => {
-            local::redirect(scope, connection, work, facts, (route, redirect)).await
+            local_reply::redirect(scope, connection, work, facts, (route, redirect)).await
         }
         CompiledAction::Files(root) => {
             files::serve(scope, connection, work, facts, (route, *root)).await

@@ -10,7 +10,7 @@ use weir_wire::{ChunkedDecoder, Framing, Step, Version};
 
 use crate::exchange::client_connection::Connection;
 use crate::exchange::facts::Facts;
-use crate::exchange::local::write_all;
+use crate::exchange::local_reply::write_all;
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure};
 use crate::exchange::scope::Scope;

@@ -6,10 +6,10 @@ pub(crate) mod client_headers;
 pub(crate) mod cookie;
 pub mod edits;
 pub mod head_writer;
+pub mod local_reply;
 pub(crate) mod path;
 pub(crate) mod percent;
 pub mod pool_key;
-pub mod reply;
 pub mod request_id;
 pub mod request_view;
 #[cfg(test)]

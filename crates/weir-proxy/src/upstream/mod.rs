@@ -24,8 +24,8 @@ use tokio_rustls::TlsConnector;
 use weir_balance::{Availability, Balancer, EndpointState};
 use weir_config::model;
 
+use crate::http::local_reply::Page;
 use crate::http::pool_key::PoolKey;
-use crate::http::reply::Page;
 use crate::limiting::pool::PoolLimits;
 use crate::net::tls::ClientTls;
 use crate::net::transport::Transport;

@@ -15,8 +15,8 @@ use weir_config::model::names::service_domain;
 use weir_config::model::{self, EndpointAddress, SrvName};
 
 use super::Compiler;
+use crate::http::local_reply::Page;
 use crate::http::pool_key::PoolKey;
-use crate::http::reply::Page;
 use crate::limiting::pool::PoolLimits;
 use crate::net::PeerAddress;
 use crate::net::tls::{ClientSettings, ClientTls, PemFile, server_name};

@@ -17,7 +17,7 @@ use crate::exchange::record;
 use crate::exchange::scope::Scope;
 use crate::http::client_address::PeerTrust;
 use crate::http::head_writer::ConnectionLine;
-use crate::http::reply::{BodyWanted, Reply, ReplySurroundings};
+use crate::http::local_reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::net::Net;
 use crate::routing::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
 use crate::snapshot::Listener;
