@@ -29,7 +29,7 @@ use crate::exchange;
 use crate::exchange::client_connection::Connection;
 use crate::exchange::outcome::Next;
 use crate::exchange::scope::{Scope, ScopeParts};
-use crate::limiting::gate::Gate;
+use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::Idle;
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
 use crate::net::buffers::poll_read_into;

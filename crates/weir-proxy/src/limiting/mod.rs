@@ -3,11 +3,11 @@
 //! `limits` of a pool, `counts.rs` counts the limited events. Without configured limits, a request
 //! only looks at two empty lists.
 
+pub mod admission;
 pub mod bandwidth;
 pub mod client;
 pub(crate) mod client_shares;
 pub mod counts;
-pub mod gate;
 pub mod idle_board;
 pub mod pool;
 pub mod rate;

@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use crate::limiting::admission::Gate;
 use crate::limiting::client::OverLimit;
 use crate::limiting::client_shares::ClientBucket;
-use crate::limiting::gate::Gate;
 use crate::limiting::room::RoomPlace;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};

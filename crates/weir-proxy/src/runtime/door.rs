@@ -9,7 +9,7 @@ use rustix::net::{Shutdown, shutdown};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::limiting::gate::Gate;
+use crate::limiting::admission::Gate;
 use crate::limits::ANSWER_PATIENCE;
 use crate::net::bind::BoundSocket;
 use crate::net::os_net::{OsListener, OsNet};

@@ -13,7 +13,7 @@ use rustix::thread::CpuSet;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{timeout, timeout_at};
 
-use crate::limiting::gate::Gate;
+use crate::limiting::admission::Gate;
 use crate::limits::{ANSWER_PATIENCE, TURN_PATIENCE};
 use crate::net::bind::BoundSocket;
 use crate::net::os_net::{OsAccepted, OsNet};

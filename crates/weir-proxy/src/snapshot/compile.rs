@@ -14,9 +14,9 @@ use weir_stats::{Line, LogSink, Template, Variable};
 
 pub(crate) use self::pool::Change;
 use crate::http::edits::uses_captures;
+use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::client::ClientLimit;
-use crate::limiting::gate::Gate;
 use crate::limiting::{Limiter, rate};
 use crate::net::tls::{
     CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion,

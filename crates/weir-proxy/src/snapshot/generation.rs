@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use weir_stats::LogBatch;
 use weir_stats::metrics::{EndpointSeries, Numbers};
 
-use crate::limiting::gate::Gate;
+use crate::limiting::admission::Gate;
 use crate::limits::LOG_FLUSH;
 use crate::net::tls::ClientTls;
 use crate::snapshot::series::{ListenerCounts, SnapshotSeries};

@@ -16,9 +16,9 @@ use weir_stats::numbers::Numbers;
 use weir_stats::{Line, LogSink, Variable};
 
 use crate::limiting::Limiter;
+use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::client::ClientLimit;
-use crate::limiting::gate::Gate;
 use crate::limiting::rate::RateLimit;
 use crate::net::tls::Tickets;
 use crate::routing::route::Router;

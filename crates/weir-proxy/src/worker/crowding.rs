@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weir_stats::Cause;
 
+use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::ClientBucket;
-use crate::limiting::gate::Gate;
 use crate::limiting::room::Room;
 use crate::net::Net;
 use crate::time::instant::Instant;

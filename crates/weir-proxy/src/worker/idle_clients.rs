@@ -18,7 +18,7 @@ use std::task::Waker;
 
 use weir_stats::numbers::GivenUpIdle;
 
-use crate::limiting::gate::Gate;
+use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::{CrowdOrder, Idle, IdleBoard, NONE};
 use crate::limiting::room::Room;
 use crate::net::Net;

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use weir_stats::numbers::GivenUpIdle;
 
-use crate::limiting::gate::Gate;
+use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::kind;
 
 /// The idle client connections of a worker.

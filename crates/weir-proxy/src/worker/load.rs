@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::ClientBucket;
-use crate::limiting::gate::Gate;
 use crate::limiting::room::RoomPlace;
 use crate::limiting::table::OpenPlace;
 use crate::worker::sessions::Sessions;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::{ClientBucket, Settlement};
-use crate::limiting::gate::Gate;
 use crate::limiting::idle_board::{IdleBoard, WaitingAcceptor};
 use crate::limiting::room::{Room, RoomPlace};
 use crate::time::instant::Instant;

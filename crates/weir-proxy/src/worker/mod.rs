@@ -34,7 +34,7 @@ use weir_stats::Clock;
 use weir_stats::metrics::Yield;
 
 use crate::http::request_id::RequestIdSource;
-use crate::limiting::gate::Gate;
+use crate::limiting::admission::Gate;
 use crate::limits::POOLED_WORKSPACES;
 use crate::net::Net;
 use crate::net::buffers::Buffers;

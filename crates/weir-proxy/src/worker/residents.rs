@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::ClientBucket;
-use crate::limiting::gate::Gate;
 use crate::net::Net;
 use crate::time::instant::Instant;
 
