@@ -37,7 +37,7 @@ use crate::net::input::Input;
 use crate::net::transport::Transport;
 use crate::net::{Net, PeerAddress, tls};
 use crate::snapshot::Listener;
-use crate::time::alarm::{Alarm, before};
+use crate::time::deadline_timer::{DeadlineTimer, before};
 use crate::time::instant::Instant;
 use crate::time::turns::{ByteTurn, end_turn};
 use crate::time::work_time::Share;
@@ -166,7 +166,7 @@ async fn open<N: Net>(
         PeerAddress::Socket(address) => Some(address),
         PeerAddress::Unix(_) => None,
     };
-    let mut alarm = Alarm::default();
+    let mut timer = DeadlineTimer::default();
     let (listener, counts) = {
         let seat = worker.seat(gate)?;
         (Arc::clone(&seat.listener), Arc::clone(&seat.counts()?.listener))
@@ -182,7 +182,7 @@ async fn open<N: Net>(
             let handshake = Box::pin(tls::accept(config, stream));
             let handshake =
                 worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
-            let done = before(&mut alarm, began + listener.timeouts.handshake, handshake).await;
+            let done = before(&mut timer, began + listener.timeouts.handshake, handshake).await;
             let Ok(Ok(mut stream)) = done else {
                 counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
                 return None;
@@ -205,7 +205,7 @@ async fn open<N: Net>(
     let (waiting, stays) = (None, false);
     Some(Connection {
         client,
-        alarm,
+        timer,
         peer,
         handshake,
         since,
@@ -332,7 +332,7 @@ impl<N: Net> Connection<N> {
                         return Poll::Ready(Cold::Parting);
                     }
                     if let Some(end) = grace {
-                        ready!(self.alarm.poll(context, end));
+                        ready!(self.timer.poll(context, end));
                         grace = None;
                     }
                     let waker = context.waker();
@@ -340,7 +340,7 @@ impl<N: Net> Connection<N> {
                     if let Some(why) = idle.given_up(waker) {
                         return Poll::Ready(Cold::GivenUp(why));
                     }
-                    self.alarm.poll(context, deadline).map(|()| Cold::Ended)
+                    self.timer.poll(context, deadline).map(|()| Cold::Ended)
                 }
             }
         })
@@ -449,7 +449,7 @@ impl<N: Net> Connection<N> {
                 }
                 Poll::Pending => {
                     *share = Share::Left;
-                    self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed)
+                    self.timer.poll(context, deadline).map(|()| Arrival::Elapsed)
                 }
             }
         })
@@ -479,11 +479,11 @@ impl<N: Net> Connection<N> {
                         work.input.clear();
                         if turn.is_over_after(read) {
                             end_turn(context);
-                            return self.alarm.poll(context, deadline);
+                            return self.timer.poll(context, deadline);
                         }
                     }
                     Poll::Ready(_) => return Poll::Ready(()),
-                    Poll::Pending => return self.alarm.poll(context, deadline),
+                    Poll::Pending => return self.timer.poll(context, deadline),
                 }
             }
         })

@@ -17,7 +17,7 @@ use crate::exchange::client_connection::Connection;
 use crate::limits::SMALL_BUFFER;
 use crate::net::Net;
 use crate::net::transport::Transport;
-use crate::time::alarm::Alarm;
+use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::worker::Worker;
 use crate::worker::handoff::Handoff;
@@ -33,7 +33,7 @@ impl<N: Net> Connection<N> {
         let Moved { peer, served, since, began, begun, stays } = moved;
         let connection = Self {
             client: Transport::Plain(stream),
-            alarm: Alarm::default(),
+            timer: DeadlineTimer::default(),
             peer,
             handshake: Micros::ZERO,
             since,

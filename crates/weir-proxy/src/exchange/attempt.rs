@@ -19,7 +19,7 @@ use crate::http::head_writer;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::net::buffers::{Buffers, poll_read_into};
 use crate::net::{Net, Socket};
-use crate::time::alarm::{self, Alarm};
+use crate::time::deadline_timer::{self, DeadlineTimer};
 use crate::time::instant::Instant;
 use crate::time::pace::{Pace, TooSlow};
 use crate::time::work_time::Turn;
@@ -186,7 +186,7 @@ impl<S: Socket> Attempt<'_, S> {
         loop {
             let session = connection.session;
             let others = work.held() - work.input.held();
-            let Connection { client, alarm, .. } = connection;
+            let Connection { client, timer, .. } = connection;
             let Workspace { input, request, response, .. } = work;
             let method = request.method;
             std::future::poll_fn(|context| {
@@ -201,7 +201,7 @@ impl<S: Socket> Attempt<'_, S> {
                 if std::mem::take(&mut self.moved) {
                     self.progressed = turn.look_at_end();
                 }
-                let late = self.poll_deadline(scope, context, alarm, (pool, endpoint));
+                let late = self.poll_deadline(scope, context, timer, (pool, endpoint));
                 if late.is_ready() {
                     turn.goes_on();
                 }
@@ -337,7 +337,7 @@ impl<S: Socket> Attempt<'_, S> {
         &mut self,
         scope: Scope<'_, N>,
         context: &mut Context<'_>,
-        alarm: &mut Alarm,
+        timer: &mut DeadlineTimer,
         (pool, endpoint): (&UpstreamPool, usize),
     ) -> Poll<Result<(), Failure>> {
         let is_sent = self.upload.is_finished() || self.upload_failed;
@@ -369,7 +369,7 @@ impl<S: Socket> Attempt<'_, S> {
                 Err(TooSlow) => return Poll::Ready(Err(Failure::BodyTooSlow)),
             }
         }
-        alarm::poll_either(alarm, context, (deadline, look)).map(|()| Err(failure))
+        deadline_timer::poll_either(timer, context, (deadline, look)).map(|()| Err(failure))
     }
 
     /// The deadline of the attempt; none while the client's body is awaited.

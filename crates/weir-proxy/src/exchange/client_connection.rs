@@ -7,7 +7,7 @@ use weir_stats::Micros;
 use crate::net::Net;
 use crate::net::tls::TlsFacts;
 use crate::net::transport::Transport;
-use crate::time::alarm::Alarm;
+use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::worker::moved::Waiting;
 use crate::worker::residents::ResidentKey;
@@ -16,7 +16,7 @@ use crate::worker::sessions::SessionKey;
 /// A client connection between and during exchanges.
 pub(crate) struct Connection<N: Net> {
     pub(crate) client: Transport<N::Stream>,
-    pub(crate) alarm: Alarm,
+    pub(crate) timer: DeadlineTimer,
     /// The address of the peer; `None` on a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
     /// The duration of the handshake, reported by the first exchange.

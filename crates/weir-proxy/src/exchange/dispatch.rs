@@ -1,5 +1,5 @@
-//! The dispatch of a request to an endpoint: obtains a slot and a connection, and after a failed attempt further
-//! ones, within the limits of the pool's `retry`. It sends no request.
+//! The dispatch of a request to an endpoint: obtains a slot and a connection, and after a failed
+//! attempt further ones, within the limits of the pool's `retry`. It sends no request.
 
 use std::io;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use crate::limiting::pool::BreakerOpen;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
 use crate::net::{Net, Socket};
-use crate::time::alarm::{Elapsed, before};
+use crate::time::deadline_timer::{Elapsed, before};
 use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::UpstreamConnection;
@@ -295,12 +295,12 @@ impl<'a> Dispatch<'a> {
         (work, upload): (&mut Workspace, &mut Pump),
         deadline: Instant,
     ) -> Result<(), Ended> {
-        let Connection { client: stream, alarm, .. } = connection;
+        let Connection { client: stream, timer, .. } = connection;
         let left = std::future::poll_fn(|context| {
             let (input, buffers) = (&mut work.input, &scope.worker.buffers);
             self.poll_left(context, &mut ClientSide { stream, input, buffers }, upload)
         });
-        match before(alarm, deadline, left).await {
+        match before(timer, deadline, left).await {
             Ok(()) => return Err(Ended::Broken(Cause::ClientGone)),
             Err(Elapsed) => self.look_at_clock(scope),
         }
@@ -323,7 +323,7 @@ impl<'a> Dispatch<'a> {
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
-        let Connection { client: stream, alarm, .. } = connection;
+        let Connection { client: stream, timer, .. } = connection;
         let (input, buffers) = (&mut work.input, &scope.worker.buffers);
         let opened = std::future::poll_fn(|context| {
             if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
@@ -332,7 +332,7 @@ impl<'a> Dispatch<'a> {
             let mut side = ClientSide { stream, input, buffers };
             self.poll_left(context, &mut side, upload).map(|()| Err(Unopened::ClientGone))
         });
-        let opened = before(alarm, deadline, opened).await;
+        let opened = before(timer, deadline, opened).await;
         let late = || Unopened::Failed(ConnectFailure::Timeout(patience));
         opened.unwrap_or_else(|_| Err(late()))
     }
@@ -442,7 +442,7 @@ impl<'a> Dispatch<'a> {
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
-        let Connection { client: stream, alarm, .. } = connection;
+        let Connection { client: stream, timer, .. } = connection;
         let served = std::future::poll_fn(|context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
                 return Poll::Ready(Waited::Served(served));
@@ -454,7 +454,7 @@ impl<'a> Dispatch<'a> {
             let mut side = ClientSide { stream, input, buffers };
             self.poll_left(context, &mut side, upload).map(|()| Waited::ClientGone)
         });
-        let served = before(alarm, deadline, served).await;
+        let served = before(timer, deadline, served).await;
         self.look_at_clock(scope);
         self.waited += self.now - began;
         facts.times.queue = Micros::from(self.waited);

@@ -24,7 +24,7 @@ use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::net::Net;
 use crate::net::transport::Transport;
 use crate::routing::route::CompiledRoute;
-use crate::time::alarm;
+use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::turns::ByteTurn;
 use crate::worker::workspace::Workspace;
@@ -247,7 +247,7 @@ async fn send_from_file<N: Net>(
     (pieces, most): (&Pieces, usize),
     taking: &mut Taking,
 ) -> Result<Option<usize>, Cause> {
-    let Connection { client: Transport::Plain(stream), alarm, .. } = connection else {
+    let Connection { client: Transport::Plain(stream), timer, .. } = connection else {
         return Ok(None);
     };
     let Some(stretch) = pieces.next_stretch(most) else { return Ok(None) };
@@ -267,7 +267,7 @@ async fn send_from_file<N: Net>(
             Poll::Ready(Err(_)) => Err(Cause::ClientGone),
             Poll::Pending => {
                 let look = taking.look(scope, &*stream, Some(Instant::now()))?;
-                ready!(alarm::poll_either(alarm, context, (deadline, look)));
+                ready!(deadline_timer::poll_either(timer, context, (deadline, look)));
                 Err(Cause::ClientSendTimeout)
             }
         })

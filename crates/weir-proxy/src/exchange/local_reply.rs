@@ -21,7 +21,7 @@ use crate::http::local_reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::net::Net;
 use crate::routing::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
 use crate::snapshot::Listener;
-use crate::time::alarm;
+use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
 use crate::worker::workspace::Workspace;
@@ -79,7 +79,7 @@ pub(crate) async fn write_paced<N: Net>(
     taking: &mut Taking,
 ) -> Result<(), Cause> {
     let patience = scope.listener.timeouts.send;
-    let Connection { client, alarm, .. } = connection;
+    let Connection { client, timer, .. } = connection;
     let mut sent = 0;
     let mut deadline = Instant::now() + patience;
     std::future::poll_fn(|context| {
@@ -101,7 +101,7 @@ pub(crate) async fn write_paced<N: Net>(
                 }
                 Poll::Pending => {
                     let look = taking.look(scope, client.socket(), Some(Instant::now()))?;
-                    ready!(alarm::poll_either(alarm, context, (deadline, look)));
+                    ready!(deadline_timer::poll_either(timer, context, (deadline, look)));
                     return Poll::Ready(Err(Cause::ClientSendTimeout));
                 }
             }

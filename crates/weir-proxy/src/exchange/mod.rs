@@ -42,7 +42,7 @@ use crate::http::request_view::RequestView;
 use crate::limits::LONG_HEAD;
 use crate::net::Net;
 use crate::routing::route::{CompiledAction, CompiledRoute};
-use crate::time::alarm::{Alarm, Elapsed, before};
+use crate::time::deadline_timer::{DeadlineTimer, Elapsed, before};
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
 use crate::worker::capture::Malformed;
@@ -81,7 +81,7 @@ pub(crate) async fn run<N: Net>(
     let served = {
         // Pinned in place: it is large, and moving it would copy it for every request.
         let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
-        let mut total = Alarm::default();
+        let mut total = DeadlineTimer::default();
         std::future::poll_fn(|context| {
             if let Some(cause) = scope.ends_now(session.key) {
                 return Poll::Ready(Err(cause));
@@ -141,7 +141,7 @@ async fn refuse_in_time<N: Net>(
     scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
     let scarce = matches!(refusal.0.cause, Cause::Memory | Cause::ConnectionCap);
     let mut refusing = std::pin::pin!(local_reply::refuse(scope, connection, work, facts, refusal));
-    let mut total = Alarm::default();
+    let mut total = DeadlineTimer::default();
     std::future::poll_fn(|context| {
         let refused = own.poll(&scope.worker.turn, refusing.as_mut(), context);
         if refused.is_ready() {
@@ -161,9 +161,9 @@ async fn refuse_in_time<N: Net>(
 fn poll_deadline<N: Net>(
     scope: Scope<'_, N>,
     context: &mut Context<'_>,
-    alarm: &mut Alarm,
+    timer: &mut DeadlineTimer,
 ) -> Poll<()> {
-    scope.deadline().map_or(Poll::Pending, |deadline| alarm.poll(context, deadline))
+    scope.deadline().map_or(Poll::Pending, |deadline| timer.poll(context, deadline))
 }
 
 /// The end of an exchange that was ended from outside: if no byte was sent to the client, it still
@@ -269,7 +269,7 @@ async fn read_head<N: Net>(
         }
         work.input.make_room(limits.head_bytes);
         scope.holds(connection, work.held());
-        let Connection { client, alarm, .. } = connection;
+        let Connection { client, timer, .. } = connection;
         let input = &mut work.input;
         let fill = std::future::poll_fn(|context| {
             match input.poll_fill(client, context, &scope.worker.buffers) {
@@ -277,7 +277,7 @@ async fn read_head<N: Net>(
                 filled => filled.map(Some),
             }
         });
-        match before(alarm, deadline, fill).await {
+        match before(timer, deadline, fill).await {
             Ok(None) => return Err(Ended::Parted),
             Ok(Some(Ok(read))) if read > 0 => facts.head_end = Instant::now(),
             // A lone line end before the close is no request.

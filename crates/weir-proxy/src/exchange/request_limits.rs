@@ -90,7 +90,7 @@ async fn wait<N: Net>(
     work: &mut Workspace,
     until: Instant,
 ) -> Result<(), Ended> {
-    let Connection { client, alarm, .. } = connection;
+    let Connection { client, timer, .. } = connection;
     let input = &mut work.input;
     std::future::poll_fn(|context| {
         let buffers = &scope.worker.buffers;
@@ -98,7 +98,7 @@ async fn wait<N: Net>(
         if poll_client_left(context, &mut side).is_ready() {
             return Poll::Ready(Err(Ended::Broken(Cause::ClientGone)));
         }
-        alarm.poll(context, until).map(Ok)
+        timer.poll(context, until).map(Ok)
     })
     .await
 }

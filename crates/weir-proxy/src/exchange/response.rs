@@ -30,7 +30,7 @@ use crate::limiting::bandwidth::Toward;
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
 use crate::routing::route::CompiledRoute;
-use crate::time::alarm;
+use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
 use crate::upstream::UpstreamPool;
@@ -301,7 +301,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         ((pool, endpoint), blocked): ((&UpstreamPool, usize), &mut Duration),
     ) -> Result<(), Cause> {
         let session = connection.session;
-        let Connection { client, alarm, .. } = connection;
+        let Connection { client, timer, .. } = connection;
         let input = &mut work.input;
         let mut progress = (0, self.attempt.heard);
         // The time since which the client takes no bytes.
@@ -339,7 +339,7 @@ impl<S: Socket> Relay<'_, '_, S> {
                 Ok(look) => look,
                 Err(cause) => return Poll::Ready(Err(cause)),
             };
-            let late = alarm::poll_either(alarm, context, (progress.1 + patience, look));
+            let late = deadline_timer::poll_either(timer, context, (progress.1 + patience, look));
             if late.is_ready() {
                 turn.goes_on();
             }
@@ -455,7 +455,7 @@ async fn deliver<N: Net>(
     download: &mut Pump,
 ) -> Result<(), Cause> {
     let patience = scope.listener.timeouts.send;
-    let Connection { client, alarm, .. } = connection;
+    let Connection { client, timer, .. } = connection;
     let mut progress = (download.progress(), Instant::now());
     let mut pace = Pace::default();
     std::future::poll_fn(|context| {
@@ -474,7 +474,7 @@ async fn deliver<N: Net>(
             return Poll::Ready(Err(Cause::ClientTooSlow));
         };
         let deadline = progress.1 + patience;
-        let late = alarm::poll_either(alarm, context, (deadline, look.flatten()));
+        let late = deadline_timer::poll_either(timer, context, (deadline, look.flatten()));
         late.map(|()| Err(Cause::ClientSendTimeout))
     })
     .await

@@ -17,7 +17,7 @@ use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
-use crate::time::alarm::poll_either;
+use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
 use crate::upstream::UpstreamPool;
 use crate::upstream::idle::UpstreamConnection;
@@ -93,7 +93,7 @@ pub(crate) async fn run<N: Net>(
     let mut progress = (0, began);
     let session = connection.session;
     let held = work.held();
-    let Connection { client, alarm, .. } = connection;
+    let Connection { client, timer, .. } = connection;
     let buffers = &scope.worker.buffers;
     facts.cause = std::future::poll_fn(|context| {
         macro_rules! advance {
@@ -128,7 +128,7 @@ pub(crate) async fn run<N: Net>(
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
         let deadline = progress.1 + pool.timeouts.tunnel;
-        poll_either(alarm, context, (deadline, look)).map(|()| Cause::TunnelClosed)
+        poll_either(timer, context, (deadline, look)).map(|()| Cause::TunnelClosed)
     })
     .await;
     facts.bytes_received += up.pump.body_bytes;

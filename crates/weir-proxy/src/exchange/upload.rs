@@ -17,7 +17,7 @@ use crate::exchange::scope::Scope;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::{LONG_HEAD, MOVED_BYTES, SMALL_BUFFER};
 use crate::net::Net;
-use crate::time::alarm::{Elapsed, before};
+use crate::time::deadline_timer::{Elapsed, before};
 use crate::time::instant::Instant;
 use crate::time::pace::Pace;
 use crate::upstream::UpstreamPool;
@@ -159,14 +159,14 @@ async fn whole_body<N: Net>(
 async fn pause<N: Net>(scope: Scope<'_, N>, connection: &mut Connection<N>) -> Result<(), Ended> {
     scope.worker.process.memory.note_paused();
     let deadline = Instant::now() + scope.listener.timeouts.body;
-    let Connection { client, alarm, .. } = connection;
+    let Connection { client, timer, .. } = connection;
     let over = std::future::poll_fn(|context| {
         if scope.worker.process.memory.look() < Pressure::PauseReads {
             return Poll::Ready(Ok(()));
         }
         client.poll_closed(context).map(|()| Err(Ended::Broken(Cause::ClientGone)))
     });
-    before(alarm, deadline, over).await.unwrap_or_else(|Elapsed| Err(Cause::Memory.into()))
+    before(timer, deadline, over).await.unwrap_or_else(|Elapsed| Err(Cause::Memory.into()))
 }
 
 /// Records the received part of a body whose exchange ends without a response from an endpoint. If
@@ -192,7 +192,7 @@ async fn read_body<N: Net>(
 ) -> Result<(), Ended> {
     let mut now = Instant::now();
     let deadline = now + scope.listener.timeouts.body;
-    let Connection { client, alarm, .. } = connection;
+    let Connection { client, timer, .. } = connection;
     loop {
         let looked =
             scope.client_rate(false).map(|rate| pace.look(rate, (now, Some(now)), || at_hand));
@@ -201,7 +201,7 @@ async fn read_body<N: Net>(
         let fill = std::future::poll_fn(|context| {
             upload.poll_fill(context, client, &scope.worker.buffers)
         });
-        match before(alarm, until, fill).await {
+        match before(timer, until, fill).await {
             Ok(filled) => {
                 filled.map_err(body_failure)?;
                 break;

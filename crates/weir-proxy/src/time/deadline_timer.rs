@@ -12,7 +12,7 @@ use crate::time::instant::Instant;
 
 /// A lazily re-armed timer, polled by only one task.
 #[derive(Default)]
-pub(crate) struct Alarm {
+pub(crate) struct DeadlineTimer {
     timer: Option<Timer>,
     waiting: bool,
 }
@@ -33,7 +33,7 @@ impl Timer {
     }
 }
 
-impl Alarm {
+impl DeadlineTimer {
     /// Returns `Ready` once `deadline` has passed; otherwise the task is woken at `deadline` at the
     /// latest.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
@@ -62,14 +62,14 @@ impl Alarm {
 /// Returns `Ready` once `deadline` has passed. If `look` is set, the task is also polled again at
 /// `look`.
 pub(crate) fn poll_either(
-    alarm: &mut Alarm,
+    timer: &mut DeadlineTimer,
     context: &mut Context<'_>,
     (deadline, look): (Instant, Option<Instant>),
 ) -> Poll<()> {
     match look.filter(|look| *look < deadline) {
-        None => alarm.poll(context, deadline),
+        None => timer.poll(context, deadline),
         Some(look) => {
-            if alarm.poll(context, look).is_ready() {
+            if timer.poll(context, look).is_ready() {
                 context.waker().wake_by_ref();
             }
             Poll::Pending
@@ -83,7 +83,7 @@ pub(crate) struct Elapsed;
 
 /// Runs `future` until `deadline`, on the connection's one timer.
 pub(crate) async fn before<F: Future>(
-    alarm: &mut Alarm,
+    timer: &mut DeadlineTimer,
     deadline: Instant,
     future: F,
 ) -> Result<F::Output, Elapsed> {
@@ -92,7 +92,7 @@ pub(crate) async fn before<F: Future>(
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        alarm.poll(context, deadline).map(|()| Err(Elapsed))
+        timer.poll(context, deadline).map(|()| Err(Elapsed))
     })
     .await
 }
@@ -106,10 +106,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn fires_at_the_deadline_of_the_moment_whether_moved_earlier_or_later() {
         let start = Instant::now();
-        let mut alarm = Alarm::default();
+        let mut timer = DeadlineTimer::default();
         for (seconds, expected) in [(60, 60), (1, 61), (5, 66), (5, 71), (2, 73)] {
             let deadline = Instant::now() + Duration::from_secs(seconds);
-            let outcome = before(&mut alarm, deadline, std::future::pending::<()>()).await;
+            let outcome = before(&mut timer, deadline, std::future::pending::<()>()).await;
             assert_eq!(outcome, Err(Elapsed));
             assert_eq!((Instant::now() - start).as_secs(), expected);
         }
@@ -118,13 +118,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deadline_moved_later_does_not_fire_at_the_old_one() {
         let start = Instant::now();
-        let mut alarm = Alarm::default();
+        let mut timer = DeadlineTimer::default();
         let early = start + Duration::from_secs(1);
-        let ready = before(&mut alarm, early, std::future::ready(7)).await;
+        let ready = before(&mut timer, early, std::future::ready(7)).await;
         assert_eq!(ready, Ok(7));
         let late = start + Duration::from_secs(9);
-        assert_eq!(before(&mut alarm, early, std::future::ready(7)).await, Ok(7));
-        assert_eq!(before(&mut alarm, late, std::future::pending::<()>()).await, Err(Elapsed));
+        assert_eq!(before(&mut timer, early, std::future::ready(7)).await, Ok(7));
+        assert_eq!(before(&mut timer, late, std::future::pending::<()>()).await, Err(Elapsed));
         assert_eq!(Instant::now(), late);
     }
 }
