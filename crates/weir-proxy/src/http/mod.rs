@@ -8,7 +8,6 @@ pub mod edits;
 pub mod head_writer;
 pub mod local_reply;
 pub(crate) mod path;
-pub(crate) mod percent;
 pub mod pool_key;
 pub mod request_id;
 pub mod request_view;

@@ -7,7 +7,7 @@ use weir_config::model::{Rule, contains};
 use weir_config::pattern::{PathGroups, PathPattern, TextPattern};
 
 use crate::http::cookie::{self, split_pair};
-use crate::http::percent::{PathBuffer, decode_query, encode};
+use crate::http::path::percent::{PathBuffer, decode_query, encode};
 use crate::http::request_view::RequestView;
 
 /// A compiled rule, ready to be tried on requests.
@@ -216,7 +216,7 @@ mod tests {
     use weir_config::model::Rule;
 
     use super::*;
-    use crate::http::percent::PathForm;
+    use crate::http::path::percent::PathForm;
     use crate::http::sample::{Request, networks};
 
     fn holds(rule: &Rule, request: &Request) -> bool {

@@ -16,7 +16,7 @@ use weir_stats::{Entry, Escape, Headers, Template};
 
 use crate::http::edits::{Direction, Edits, uses_captures};
 use crate::http::local_reply::ErrorPages;
-use crate::http::percent::{PathBuffer, PathForm};
+use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::request_view::{RequestView, bare_host};
 use crate::http::trailers::TrailerRules;
 use crate::http::upgrade::Protocols;

@@ -1,6 +1,6 @@
 //! Percent-encoding (RFC 3986 section 2) and the form of a path that rules are matched against.
 //!
-//! Where paths are normalised (`path.rs`), rules match the path that is sent, decoded once, in
+//! Where paths are normalised (`path/mod.rs`), rules match the path that is sent, decoded once, in
 //! which only an escaped slash stays escaped. Where they are not, rules match the path decoded
 //! once, with empty, `.` and `..` segments resolved, as in nginx: `/static/%2e%2e/admin` and
 //! `//admin` are `/admin`; `%2F` is decoded too, a path that climbs above the root stays at the

@@ -5,10 +5,12 @@
 //! Escapes of unreserved characters are decoded and the others written in capitals; then dot
 //! segments are resolved and consecutive slashes are merged. This can only make a path shorter.
 
+pub(crate) mod percent;
+
 use weir_config::model::{PathRules, Treatment};
 use weir_wire::{RequestHead, Span, TargetForm};
 
-use crate::http::percent::{PathBuffer, digit, push_escape};
+use crate::http::path::percent::{PathBuffer, digit, push_escape};
 
 /// The reason why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
