@@ -18,9 +18,8 @@ pub mod time;
 pub mod upstream;
 pub mod worker;
 
-pub use connection::moving;
 pub use http::request_id;
-pub use limiting::gate;
+pub use limiting::admission;
 pub use net::{bind, inherited, os_net, tcp_keepalive, tls};
 pub use runtime::accept::{GateOrders, accept};
 pub use runtime::{door, sandbox, start, worker_loop};
@@ -28,11 +27,17 @@ pub use snapshot::compile;
 pub use time::instant;
 pub use upstream::{connect_trouble, notice};
 pub use worker::handoff::Handoff;
-pub use worker::{capture, handoff, incidents, mail, moved, overload, process, sessions};
+pub use worker::{capture, handoff, incidents, mail, migration, overload, process, sessions};
 
 /// State that all workers share, under its former path.
 pub mod shared {
     pub use crate::net::bind::BoundAddress;
     pub use crate::snapshot::{AccessLog, Listener, Snapshot};
     pub use crate::worker::process::{Process, Stage};
+}
+
+/// Connections that move to another process, under their former path.
+pub mod moving {
+    pub use crate::worker::handoff::{Departures, Parting};
+    pub use crate::worker::migration::{Begun, Moved, Seniority, Waiting};
 }

@@ -53,7 +53,7 @@ pub(super) struct Proxy {
     worker: JoinHandle<()>,
     /// Senders that must live as long as the worker, which stops when they are dropped.
     _stages: Vec<watch::Sender<Stage>>,
-    _orders: watch::Sender<Option<Arc<weir_proxy::gate::Gate>>>,
+    _orders: watch::Sender<Option<Arc<weir_proxy::admission::Gate>>>,
 }
 
 impl Proxy {

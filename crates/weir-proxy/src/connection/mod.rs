@@ -9,7 +9,7 @@
 //! A cold connection holds a task, a socket and no buffer; the hot part has an allocation of its
 //! own.
 
-pub mod moving;
+mod migration;
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ use crate::worker::Worker;
 use crate::worker::handoff::Handoff;
 use crate::worker::idle_clients::IdlePlace;
 use crate::worker::load::{Kept, WorkerLoad};
-use crate::worker::moved::Begun;
+use crate::worker::migration::Begun;
 use crate::worker::overload::Pressure;
 use crate::worker::residents::ResidentKey;
 use crate::worker::workspace::Workspace;
@@ -351,7 +351,7 @@ impl<N: Net> Connection<N> {
     async fn go_on(&mut self, worker: &Rc<Worker<N>>, gate: &Arc<Gate>, begun: Begun) -> Hot {
         let Begun { bytes, first_byte, waiting } = begun;
         self.waiting = waiting;
-        let bytes = moving::buffer_of(worker, &bytes);
+        let bytes = migration::buffer_of(worker, &bytes);
         self.serve_hot(worker, gate, bytes, first_byte).await
     }
 

@@ -9,7 +9,7 @@ use crate::net::tls::TlsFacts;
 use crate::net::transport::Transport;
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
-use crate::worker::moved::Waiting;
+use crate::worker::migration::Waiting;
 use crate::worker::residents::ResidentKey;
 use crate::worker::sessions::SessionKey;
 

@@ -31,7 +31,7 @@ use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::Trouble;
 use crate::upstream::{Opened, UpstreamPool};
-use crate::worker::moved::{Seniority, Waiting};
+use crate::worker::migration::{Seniority, Waiting};
 use crate::worker::workspace::Workspace;
 
 /// The dispatch of an exchange, over all its attempts.

@@ -18,7 +18,7 @@ use crate::limiting::table::OpenPlace;
 use crate::net::Net;
 use crate::time::instant::Instant;
 use crate::upstream::affinity::Claim;
-use crate::worker::moved::Waiting;
+use crate::worker::migration::Waiting;
 use crate::worker::sessions::SessionKey;
 
 /// The state of the queue at an exchange's arrival.

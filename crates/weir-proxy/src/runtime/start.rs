@@ -26,7 +26,7 @@ use crate::time::instant::Instant;
 use crate::worker::handoff::{Departures, Handoff, Parting, handoff};
 use crate::worker::load::Place;
 use crate::worker::mail::{Mail, Mailbox};
-use crate::worker::moved::Moved;
+use crate::worker::migration::Moved;
 use crate::worker::process::{Process, Stage};
 use crate::worker::sessions::RunningExchange;
 

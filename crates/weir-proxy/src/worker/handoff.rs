@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::net::{Net, PeerAddress};
 use crate::snapshot::Listener;
 use crate::worker::load::{Place, WorkerLoad};
-use crate::worker::moved::{Moved, Seniority};
+use crate::worker::migration::{Moved, Seniority};
 
 /// An accepted connection that is being handed to its worker.
 pub struct Handoff<N: Net> {

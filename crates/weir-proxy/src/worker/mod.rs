@@ -12,7 +12,7 @@ pub(crate) mod lost;
 pub mod mail;
 pub(crate) mod make_room;
 pub(crate) mod memory_relief;
-pub mod moved;
+pub mod migration;
 pub mod overload;
 pub mod process;
 pub(crate) mod publish;

@@ -1,6 +1,6 @@
 //! Moves client connections to another process: when a successor replaces this process, plain
 //! connections leave their workers as soon as no request of theirs was sent to an endpoint.
-//! `worker/moved.rs` has the state that moves with the socket; the caller of `DataPlane::part`
+//! `worker/migration.rs` has the state that moves with the socket; the caller of `DataPlane::part`
 //! carries the connection to the other process and decides what happens if that process does not
 //! take it.
 //!
@@ -21,9 +21,9 @@ use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::worker::Worker;
 use crate::worker::handoff::Handoff;
-pub use crate::worker::handoff::{Departures, Parting};
+use crate::worker::handoff::Parting;
 use crate::worker::load::Place;
-pub use crate::worker::moved::{Begun, Moved, Seniority, Waiting};
+use crate::worker::migration::{Begun, Moved};
 use crate::worker::workspace::Workspace;
 
 impl<N: Net> Connection<N> {
