@@ -24,7 +24,9 @@ pub(crate) mod throttle;
 pub(crate) mod tunnel;
 pub(crate) mod upload;
 
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use tokio::io::AsyncRead;
 use tokio::task::yield_now;
@@ -46,7 +48,7 @@ use crate::time::deadline_timer::{DeadlineTimer, Elapsed, before};
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
 use crate::worker::capture::Malformed;
-use crate::worker::sessions::Begun;
+use crate::worker::sessions::{Begun, Session};
 use crate::worker::workspace::Workspace;
 
 /// Serves the request whose first bytes are in `work.input`.
@@ -59,14 +61,7 @@ pub(crate) async fn run<N: Net>(
     let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
     work.original_line.clear();
     work.input.set_head_limit(scope.listener.limits.head_bytes);
-    let session = scope.worker.sessions.begin(&Begun {
-        at: first_byte,
-        peer: connection.peer,
-        resident: connection.resident,
-        exchanges: connection.served,
-        generation: scope.generation,
-        listener: scope.number,
-    });
+    let session = list_as_running(scope, connection, first_byte);
     (facts.session, connection.session) = (Some(session.key), Some(session.key));
     facts.times.handshake = connection.handshake;
     facts.times.idle = first_byte.span_since(connection.since);
@@ -124,6 +119,22 @@ pub(crate) async fn run<N: Net>(
         work.input.consume(work.request.head_bytes + facts.body_in_input);
     }
     next
+}
+
+/// Lists the exchange among those that run on the worker.
+fn list_as_running<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &Connection<N>,
+    first_byte: Instant,
+) -> Session<'a> {
+    scope.worker.sessions.begin(&Begun {
+        at: first_byte,
+        peer: connection.peer,
+        resident: connection.resident,
+        exchanges: connection.served,
+        generation: scope.generation,
+        listener: scope.number,
+    })
 }
 
 /// Sends a refusal within the rest of the exchange's total time, or the send timeout if that is
@@ -250,16 +261,8 @@ async fn read_head<N: Net>(
             Err(Located { fault, at }) => {
                 let bytes = work.input.bytes();
                 facts.bytes_received = bytes.len() as u64;
-                let captures = &scope.worker.process.captures;
-                captures.keep(&Malformed {
-                    listener: &scope.listener.name,
-                    endpoint: None,
-                    peer: connection.peer,
-                    at: scope.worker.wall(facts.head_end),
-                    reason: fault.reason(),
-                    position: at,
-                    bytes,
-                });
+                let seen_at = scope.worker.wall(facts.head_end);
+                keep_malformed(scope, connection.peer, seen_at, (fault.reason(), at), bytes);
                 request_limits::admit_client(scope, facts, connection.peer_ip())?;
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
@@ -313,17 +316,30 @@ fn normalise_path<N: Net>(
     let Workspace { input, request, original_line, .. } = work;
     let rules = &scope.listener.path;
     path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
-        scope.worker.process.captures.keep(&Malformed {
-            listener: &scope.listener.name,
-            endpoint: None,
-            peer: connection.peer,
-            at: scope.worker.wall(facts.head_end),
-            reason: fault.reason(),
-            position: request.request_line.start as usize,
-            bytes: input.bytes(),
-        });
+        let (seen_at, start) = (scope.worker.wall(facts.head_end), request.request_line.start);
+        let found = (fault.reason(), start as usize);
+        keep_malformed(scope, connection.peer, seen_at, found, input.bytes());
         Cause::BadRequest.into()
     })
+}
+
+/// Keeps a malformed request for the operator.
+fn keep_malformed<N: Net>(
+    scope: Scope<'_, N>,
+    peer: Option<SocketAddr>,
+    seen_at: SystemTime,
+    (reason, position): (&'static str, usize),
+    bytes: &[u8],
+) {
+    scope.worker.process.captures.keep(&Malformed {
+        listener: &scope.listener.name,
+        endpoint: None,
+        peer,
+        at: seen_at,
+        reason,
+        position,
+        bytes,
+    });
 }
 
 /// Applies the limits on clients and the access rules, and finds the route.

@@ -2,6 +2,8 @@
 //! request and reads the response head. It makes another attempt if the pool's `retry` permits it,
 //! and uses another connection after a stale one. `response.rs` sends the response to the client.
 
+use std::sync::Arc;
+
 use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
 
@@ -10,14 +12,11 @@ use crate::exchange::client_connection::Connection;
 use crate::exchange::dispatch::Dispatch;
 use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next};
-use crate::exchange::passive;
 use crate::exchange::pump::Pump;
-use crate::exchange::record;
-use crate::exchange::request_key;
-use crate::exchange::response;
 use crate::exchange::scope::Scope;
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
+use crate::exchange::{passive, record, request_key, response};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
@@ -66,12 +65,7 @@ pub(crate) async fn proxy<N: Net>(
         let heard = heard.and_then(|()| check_switch(work, &mut attempt, route));
         let repeatable = attempt.may_repeat(work.request.method, &pool.retry);
         let trouble = match heard {
-            Ok(()) => {
-                let status = work.response.status;
-                scope.endpoint_answered(place, status);
-                scope.slot_answered(facts.slot.as_mut(), place, attempt.heard);
-                pool.retry.minds_status(status).then_some(Trouble::Status(status))
-            }
+            Ok(()) => note_answer(scope, facts, place, work.response.status, attempt.heard),
             // The endpoint closed an idle connection while the request was on its way to it.
             Err(Failure::Silent) if repeatable && attempt.upstream.reused => {
                 dispatch.pass_over_idle(scope);
@@ -82,10 +76,7 @@ pub(crate) async fn proxy<N: Net>(
                 if let Failure::BadResponse = failure {
                     capture(scope, connection, (pool, facts), &attempt);
                 }
-                if let Some(cause) = passive::cause_of(failure) {
-                    scope.endpoint_failed(place, cause);
-                }
-                failure.trouble()
+                note_failure(scope, place, failure)
             }
         };
         let trouble =
@@ -109,6 +100,33 @@ pub(crate) async fn proxy<N: Net>(
             }
         }
     }
+}
+
+/// Records the response head of an endpoint; returns the trouble that its status means for the
+/// pool's `retry`.
+fn note_answer<N: Net>(
+    scope: Scope<'_, N>,
+    facts: &mut Facts,
+    place: (&Arc<UpstreamPool>, usize),
+    status: u16,
+    heard: Instant,
+) -> Option<Trouble> {
+    scope.endpoint_answered(place, status);
+    scope.slot_answered(facts.slot.as_mut(), place, heard);
+    place.0.retry.minds_status(status).then_some(Trouble::Status(status))
+}
+
+/// Records that an endpoint sent no response head; returns the trouble that this means for the
+/// pool's `retry`.
+fn note_failure<N: Net>(
+    scope: Scope<'_, N>,
+    place: (&Arc<UpstreamPool>, usize),
+    failure: Failure,
+) -> Option<Trouble> {
+    if let Some(cause) = passive::cause_of(failure) {
+        scope.endpoint_failed(place, cause);
+    }
+    failure.trouble()
 }
 
 /// The framing of the request's body towards the endpoint: a body that was read whole has a length.

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
+use rustls::ServerConfig;
 use weir_config::{Config, model};
 use weir_files::Root;
 use weir_stats::{Line, LogSink, Template, Variable};
@@ -189,22 +190,8 @@ impl Compiler<'_> {
             return Ok(Arc::clone(same));
         }
         let gate = previous.and_then(|previous| gate_before(listener, config, previous));
-        let tls = match &listener.tls {
-            None => None,
-            Some(tls) => {
-                let materials = tls
-                    .certificates
-                    .iter()
-                    .map(|certificate| self.material(certificate))
-                    .collect::<Result<Vec<_>, _>>()?;
-                let built =
-                    ServerTls::new(&materials, &protocol(&tls.protocol), self.tickets.clone());
-                let built =
-                    built.map_err(|error| format!("listener {}: {error}", listener.name))?;
-                self.warnings.extend(built.warnings);
-                Some(built.config)
-            }
-        };
+        let tls = listener.tls.as_ref().map(|tls| self.server_tls(tls, &listener.name));
+        let tls = tls.transpose()?;
         let read = |path: &Path| self.reader.read(path);
         let mut router = Router::compile(listener, &read)
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
@@ -251,6 +238,19 @@ impl Compiler<'_> {
             max_connections: listener.max_connections,
             source: Source::new(model, self.reader.take()),
         }))
+    }
+
+    /// The TLS configuration of the listener `name`.
+    fn server_tls(&mut self, tls: &model::TlsServer, name: &str) -> Result<Arc<ServerConfig>, String> {
+        let materials = tls
+            .certificates
+            .iter()
+            .map(|certificate| self.material(certificate))
+            .collect::<Result<Vec<_>, _>>()?;
+        let built = ServerTls::new(&materials, &protocol(&tls.protocol), self.tickets.clone());
+        let built = built.map_err(|error| format!("listener {name}: {error}"))?;
+        self.warnings.extend(built.warnings);
+        Ok(built.config)
     }
 
     /// The limits on clients that apply at a listener.
