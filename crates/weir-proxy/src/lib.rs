@@ -5,7 +5,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
-pub mod connection;
+mod connection;
 mod exchange;
 pub mod http;
 pub mod limiting;

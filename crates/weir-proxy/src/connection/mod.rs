@@ -13,7 +13,6 @@ mod migration;
 
 use std::cell::Cell;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
 use weir_stats::Micros;
-use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
+use weir_stats::metrics::{GivenUpIdle, Handshake, Yield};
 
 use crate::exchange;
 use crate::exchange::client_connection::Connection;

@@ -114,7 +114,7 @@ pub(crate) struct Attempt<'a, S: Socket> {
     pub(crate) heard: Instant,
     /// The time at which the attempt began, or continued after waiting for the client's body;
     /// `None` during such a wait.
-    attempt_since: Option<Instant>,
+    since: Option<Instant>,
     /// The rate of the client's body.
     pub(crate) pace: Pace,
 }
@@ -139,7 +139,7 @@ impl<'a, S: Socket> Attempt<'a, S> {
             progress: 0,
             moved: false,
             heard: now,
-            attempt_since: Some(began),
+            since: Some(began),
             pace: Pace::default(),
         }
     }
@@ -375,10 +375,10 @@ impl<S: Socket> Attempt<'_, S> {
     /// The deadline of the attempt; none while the client's body is awaited.
     fn attempt_ends(&mut self, is_awaited: bool, wait: Duration) -> Option<Instant> {
         if is_awaited {
-            self.attempt_since = None;
+            self.since = None;
             return None;
         }
-        Some(*self.attempt_since.get_or_insert(self.progressed) + wait)
+        Some(*self.since.get_or_insert(self.progressed) + wait)
     }
 
     /// Passes an interim response such as 103 on to the client; a 100 is dropped, because Weir has

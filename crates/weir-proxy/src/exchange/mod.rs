@@ -28,7 +28,6 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use tokio::io::AsyncRead;
 use tokio::task::yield_now;
 use weir_config::model::RequestTimeout;
 use weir_stats::Cause;

@@ -4,7 +4,6 @@
 use weir_stats::Template;
 
 use crate::http::edits::uses_captures;
-use crate::net::Net;
 
 /// The text by which a pool's policy picks, or a limit distinguishes requests.
 pub struct PoolKey {

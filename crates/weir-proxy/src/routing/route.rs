@@ -12,7 +12,7 @@ use weir_config::model::{
     AccessRule, Action, Files, Listener, Redirect, RequestTimeout, Respond, Route,
 };
 use weir_config::pattern::HostPattern;
-use weir_stats::{Entry, Escape, Headers, Template};
+use weir_stats::{Entry, Escape, Template};
 
 use crate::http::edits::{Direction, Edits, uses_captures};
 use crate::http::local_reply::ErrorPages;

@@ -12,12 +12,9 @@ use crate::connection;
 use crate::limits::{CUT_PATIENCE, IDLE_SWEEP};
 use crate::net::Net;
 use crate::time::instant::Instant;
-use crate::worker::Worker;
-use crate::worker::idle_clients;
 use crate::worker::mail::{Mail, Mailbox};
-use crate::worker::memory_relief;
 use crate::worker::process::{Process, Stage};
-use crate::worker::sessions::Sessions;
+use crate::worker::{Worker, idle_clients, memory_relief};
 
 /// The parts that a worker is built from.
 pub struct WorkerParts<N: Net> {

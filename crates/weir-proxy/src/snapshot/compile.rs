@@ -241,7 +241,11 @@ impl Compiler<'_> {
     }
 
     /// The TLS configuration of the listener `name`.
-    fn server_tls(&mut self, tls: &model::TlsServer, name: &str) -> Result<Arc<ServerConfig>, String> {
+    fn server_tls(
+        &mut self,
+        tls: &model::TlsServer,
+        name: &str,
+    ) -> Result<Arc<ServerConfig>, String> {
         let materials = tls
             .certificates
             .iter()

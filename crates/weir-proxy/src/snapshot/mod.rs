@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use rustls::ServerConfig;
 use weir_config::{Config, model};
 use weir_files::Root;
-use weir_stats::numbers::Numbers;
+use weir_stats::metrics::Numbers;
 use weir_stats::{Line, LogSink, Variable};
 
 use crate::limiting::Limiter;

@@ -10,7 +10,7 @@ const MONTHS: [&[u8; 3]; 12] = [
 
 /// A date such as `Sun, 06 Nov 1994 08:49:37 GMT`, kept until the second changes.
 #[derive(Clone, Debug)]
-pub struct HttpDate {
+pub(crate) struct HttpDate {
     second: u64,
     text: [u8; 29],
 }
@@ -23,7 +23,7 @@ impl Default for HttpDate {
 
 impl HttpDate {
     /// The date of `now`. Times before 1970 become 1970, years after 9999 become 9999.
-    pub fn at(&mut self, now: SystemTime) -> &[u8; 29] {
+    pub(crate) fn at(&mut self, now: SystemTime) -> &[u8; 29] {
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if second != self.second {
             self.second = second;

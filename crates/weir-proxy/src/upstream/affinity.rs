@@ -334,15 +334,4 @@ mod tests {
         check(&auto, false, "Path=/");
         check(&Sticky { same_site: Some(SameSite::Lax), ..plain }, false, "Path=/; SameSite=Lax");
     }
-
-    #[test]
-    fn only_a_trusted_proxy_is_believed_about_tls() {
-        let says = |proto: &str, trust| {
-            let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
-            let request = Request::new(&text);
-            came_over_tls(trust, &request.head, &request.bytes)
-        };
-        assert!(says("https", PeerTrust::Trusted) && says("HTTPS", PeerTrust::Trusted));
-        assert!(!says("http", PeerTrust::Trusted) && !says("https", PeerTrust::Untrusted));
-    }
 }

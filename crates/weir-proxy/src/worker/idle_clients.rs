@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use weir_stats::numbers::GivenUpIdle;
+use weir_stats::metrics::GivenUpIdle;
 
 use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::{CrowdOrder, Idle, IdleBoard, NONE};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::task::Waker;
 
-use weir_stats::numbers::GivenUpIdle;
+use weir_stats::metrics::GivenUpIdle;
 
 use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::kind;

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::net::Net;
 use crate::snapshot::Snapshot;
 use crate::worker::handoff::{Departures, Handoff};
-use crate::worker::sessions::{RunningExchange, Sessions};
+use crate::worker::sessions::RunningExchange;
 
 /// The receiving end of a worker's mail. The worker's thread reads it; the watchdog takes
 /// connections out of it while that thread is late, and a thread that replaces it continues to read

@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::watch;
 
 use crate::limits::{LARGE_BUFFER, RESPONSE_HEAD_BYTES, SMALL_BUFFER};
-use crate::net::Net;
 use crate::net::input::Input;
 use crate::snapshot::Listener;
 use crate::upstream::UpstreamPool;

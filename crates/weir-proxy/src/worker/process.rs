@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
-use weir_stats::numbers::Numbers;
+use weir_stats::metrics::Numbers;
 
 use crate::limiting::client_shares::ClientHasher;
 use crate::limiting::idle_board::IdleSignals;

@@ -9,7 +9,6 @@ use std::task::Waker;
 
 use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::ClientBucket;
-use crate::net::Net;
 use crate::time::instant::Instant;
 
 /// The connections of a worker whose clients are counted.

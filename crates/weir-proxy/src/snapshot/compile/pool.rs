@@ -31,7 +31,7 @@ use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 pub(crate) struct Change {
     pub(crate) before: Arc<Balancer>,
     pub(crate) after: Arc<UpstreamPool>,
-    pub(crate) orders: Vec<Order>,
+    pub(crate) orders: Vec<AdminState>,
 }
 
 /// Tells whether the TLS settings towards endpoints are the same as before, so that connections can
