@@ -30,8 +30,9 @@ use weir_config::model::names::Answers;
 use weir_config::model::{ListenAddress, Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
+use weir_proxy::process::Process;
 use weir_proxy::sessions::RunningExchange;
-use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::snapshot::Snapshot;
 use weir_proxy::start::DataPlane;
 
 use crate::credits::Credits;

@@ -23,8 +23,8 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use weir_config::Config;
 use weir_config::model::Severity;
+use weir_proxy::process::Process;
 use weir_proxy::sandbox;
-use weir_proxy::shared::Process;
 use weir_proxy::start::{DataPlane, Running, start};
 
 use crate::control::{Beside, Control, Parts, Source};

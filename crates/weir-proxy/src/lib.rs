@@ -28,16 +28,3 @@ pub use time::instant;
 pub use upstream::{connect_trouble, notice};
 pub use worker::handoff::Handoff;
 pub use worker::{capture, handoff, incidents, mail, migration, overload, process, sessions};
-
-/// State that all workers share, under its former path.
-pub mod shared {
-    pub use crate::net::bind::BoundAddress;
-    pub use crate::snapshot::{AccessLog, Listener, Snapshot};
-    pub use crate::worker::process::{Process, Stage};
-}
-
-/// Connections that move to another process, under their former path.
-pub mod moving {
-    pub use crate::worker::handoff::{Departures, Parting};
-    pub use crate::worker::migration::{Begun, Moved, Seniority, Waiting};
-}

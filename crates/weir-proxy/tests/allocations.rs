@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use weir_proxy::bind::BoundAddress;
-use weir_proxy::bind::bind;
+use weir_proxy::bind::{BoundAddress, bind};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
 use weir_proxy::process::Process;

@@ -14,7 +14,8 @@ use weir_config::model::{self, Addressed, EndpointCheck, EndpointOverride, Liste
 use weir_control::admin_port::{milliseconds, open_files_limit};
 use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
 use weir_proxy::net::PeerAddress;
-use weir_proxy::shared::{Listener, Process};
+use weir_proxy::process::Process;
+use weir_proxy::snapshot::Listener;
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;

@@ -3,7 +3,7 @@
 
 use weir_balance::{AdminState, Availability, EndpointState as LiveState, Health};
 use weir_proxy::limiting::counts::{LimitCounts, LimitedKey};
-use weir_proxy::shared::Snapshot;
+use weir_proxy::snapshot::Snapshot;
 use weir_proxy::upstream::UpstreamPool;
 use weir_stats::exposition::{
     EndpointState, LimitReport, LimitedKeyReport, LimitsReport, PoolCounters,

@@ -8,7 +8,8 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 use weir_config::model::Overrides;
 use weir_control::admin_port::Served;
-use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::process::Process;
+use weir_proxy::snapshot::Snapshot;
 
 use super::sampler::Look;
 use super::sources::Sources;

@@ -9,7 +9,8 @@ use weir_balance::EndpointState as LiveState;
 use weir_config::model;
 use weir_control::admin_port::{restart_us, restarts};
 use weir_proxy::incidents::Incidents;
-use weir_proxy::shared::{Listener, Process};
+use weir_proxy::process::Process;
+use weir_proxy::snapshot::Listener;
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::exposition::{

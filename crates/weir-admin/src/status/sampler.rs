@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_balance::EndpointState;
 use weir_control::admin_port::machine_figures;
-use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::process::Process;
+use weir_proxy::snapshot::Snapshot;
 use weir_stats::exposition::MachineFigures;
 use weir_stats::metrics::{Figures, Recent, WINDOW_STEPS, Window};
 

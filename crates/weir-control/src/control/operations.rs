@@ -12,8 +12,8 @@ use serde::Serialize;
 use tokio::time::Instant;
 use weir_config::Config;
 use weir_config::model::{Change, Overrides, Refusal};
+use weir_proxy::process::Process;
 use weir_proxy::sessions::RunningExchange;
-use weir_proxy::shared::Process;
 
 use super::changed::{Changed, between};
 use super::event::Event;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use weir_config::Config;
 use weir_config::model::{self, Addressed, Change, Refusal};
-use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::process::Process;
+use weir_proxy::snapshot::Snapshot;
 
 /// A configuration that is served, with its live state.
 #[derive(Clone)]

@@ -19,7 +19,7 @@ use weir_config::Config;
 use weir_config::model::ListenAddress;
 use weir_proxy::bind::{BoundSocket, bind};
 use weir_proxy::inherited::Inherited;
-use weir_proxy::shared::Process;
+use weir_proxy::process::Process;
 
 use super::Credits;
 use crate::listeners::address::{Listening, Purpose};

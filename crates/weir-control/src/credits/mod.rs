@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use weir_config::Config;
 use weir_config::model::{CpuCredits, Severity, Shed};
-use weir_proxy::shared::Process;
+use weir_proxy::process::Process;
 use weir_stats::exposition::{CreditsReport, CreditsState};
 
 use crate::logs::program_log;

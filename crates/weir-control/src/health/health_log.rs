@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weir_balance::{AdminState, Availability, Health};
 use weir_config::model::Severity;
-use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::process::Process;
+use weir_proxy::snapshot::Snapshot;
 use weir_proxy::upstream::UpstreamPool;
 
 /// The most changes kept; the oldest are dropped first.

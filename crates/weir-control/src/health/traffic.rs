@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_config::model::{PassiveCause, Severity};
 use weir_proxy::notice::{Notice, Noticed};
-use weir_proxy::shared::Process;
+use weir_proxy::process::Process;
 use weir_proxy::upstream::UpstreamPool;
 
 use crate::health::health_log::{Change, EndpointName, HealthLog, HealthState, Span};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use weir_proxy::shared::BoundAddress;
+use weir_proxy::bind::BoundAddress;
 
 /// The purpose of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,8 @@ use std::sync::{Arc, Weak};
 use tokio::sync::{mpsc, watch};
 use weir_config::Config;
 use weir_config::model::{AdminListener, ListenAddress};
-use weir_proxy::bind::{BoundSocket, bind_with, set_mode};
+use weir_proxy::bind::{BoundAddress, BoundSocket, bind_with, set_mode};
 use weir_proxy::inherited::Inherited;
-use weir_proxy::shared::BoundAddress;
 
 use super::address::{Listening, Purpose};
 use super::keys::Keys;

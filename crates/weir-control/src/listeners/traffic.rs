@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::{ListenAddress, TcpKeepalive};
-use weir_proxy::bind::{BoundSocket, bind, set_mode};
+use weir_proxy::bind::{BoundAddress, BoundSocket, bind, set_mode};
 use weir_proxy::door::Door;
 use weir_proxy::inherited::Inherited;
-use weir_proxy::shared::{BoundAddress, Snapshot};
+use weir_proxy::snapshot::Snapshot;
 use weir_proxy::start::DataPlane;
 use weir_proxy::tcp_keepalive;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_balance::Slot;
-use weir_proxy::shared::Process;
+use weir_proxy::process::Process;
 
 /// The interval at which the old process checks for changed counts.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use weir_balance::Health;
-use weir_proxy::shared::Process;
+use weir_proxy::process::Process;
 use zeroize::Zeroizing;
 
 use super::message::Message;

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
-use weir_proxy::moving::{Begun, Moved, Seniority, Waiting};
+use weir_proxy::migration::{Begun, Moved, Seniority, Waiting};
 use weir_proxy::request_id::RequestId;
 
 use super::in_flight::EndpointLoad;

@@ -3,7 +3,7 @@
 //! `receiver.rs` the successor's; `message.rs` defines the messages, `packets.rs` transports them,
 //! `inherited_state.rs` is the state that a successor gets before it starts, `in_flight.rs` the
 //! exchanges that it counts in meanwhile. The data plane moves a connection out of a worker and
-//! into one (`weir-proxy/moving.rs`).
+//! into one (`weir-proxy/connection/migration.rs`).
 //!
 //! ```text
 //! old: gets "hello" ─▶ connections leave their workers ─▶ offer ─▶ holds sockets, does not read

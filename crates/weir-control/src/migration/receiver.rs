@@ -5,9 +5,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use weir_proxy::moving::Moved;
+use weir_proxy::migration::Moved;
 use weir_proxy::os_net::OsAccepted;
-use weir_proxy::shared::{Listener, Snapshot};
+use weir_proxy::snapshot::{Listener, Snapshot};
 use weir_proxy::start::{Admission, DataPlane};
 
 use super::in_flight::Occupied;

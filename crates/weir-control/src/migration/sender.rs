@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until, timeout};
 use weir_config::model::ListenAddress;
-use weir_proxy::moving::Parting;
+use weir_proxy::handoff::Parting;
 use weir_proxy::os_net::OsNet;
 use weir_proxy::start::DataPlane;
 

@@ -21,7 +21,7 @@ use weir_balance::{
 use weir_config::model::{Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe};
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
-use weir_proxy::shared::Process;
+use weir_proxy::process::Process;
 use weir_proxy::tls::ClientTls;
 use weir_proxy::upstream::UpstreamPool;
 
