@@ -2,13 +2,14 @@
 //! proposal for the correction. Coloured and plain output have the same text. No check is made
 //! here.
 
+mod suggest;
+
 use std::fmt;
 use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 use crate::source::{Sources, Span, floor};
-use crate::suggest;
 
 /// Diagnostics after this many are counted, not shown.
 const MAX_SHOWN: usize = 100;

@@ -1,27 +1,22 @@
 //! The entry point: turns a file or a text, native or JSON, into a checked configuration or the
 //! list of all errors in it. It does not apply the configuration.
 
+mod checked;
+mod json;
+mod places;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::check::check;
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
-use crate::json;
-use crate::lexer::Environment;
-use crate::model::Config;
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::{FileId, Sources};
-use crate::tree;
+use crate::syntax::lexer::Environment;
+use crate::syntax::tree;
+use checked::verdict;
 
-/// A configuration without errors.
-#[derive(Clone, Debug)]
-pub struct Checked {
-    /// The configuration.
-    pub config: Config,
-    /// Warnings: parts that have no effect or a surprising one.
-    pub warnings: Diagnostics,
-    /// The texts that the configuration was read from.
-    pub sources: Arc<Sources>,
-}
+pub use checked::Checked;
+pub use json::{from_json, to_json};
 
 /// Reads and checks a file. A file that begins with `{` is JSON.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Checked, Diagnostics> {
@@ -53,16 +48,4 @@ fn checked(
     let (directives, read) = tree::parse_with_includes(&mut sources, file, environment);
     let (config, diagnostics) = check(&sources, &directives, read);
     verdict(config, diagnostics, sources)
-}
-
-/// Returns the configuration with its warnings, or all diagnostics if one of them is an error.
-pub(crate) fn verdict(
-    config: Config,
-    diagnostics: Vec<Diagnostic>,
-    sources: Sources,
-) -> Result<Checked, Diagnostics> {
-    let sources = Arc::new(sources);
-    let broken = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    let diagnostics = Diagnostics::new(diagnostics, Arc::clone(&sources));
-    if broken { Err(diagnostics) } else { Ok(Checked { config, warnings: diagnostics, sources }) }
 }

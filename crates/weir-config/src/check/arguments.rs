@@ -3,10 +3,10 @@
 
 use crate::check::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::lexer::Word;
 use crate::source::Span;
+use crate::syntax::lexer::Word;
+use crate::syntax::tree::{Directive, End, missing_semicolon};
 use crate::table::{self, Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
-use crate::tree::{Directive, End, missing_semicolon};
 
 /// A directive in an allowed context, with its words sorted.
 pub(super) struct Arguments<'tree> {

@@ -4,11 +4,11 @@ use super::arguments::{Arguments, Value};
 use super::model::MAX_RULE_DEPTH;
 use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
-use crate::lexer::Word;
 use crate::model::Rule;
 use crate::source::Span;
+use crate::syntax::lexer::Word;
+use crate::syntax::tree::{Block, Directive};
 use crate::table::{self, Context};
-use crate::tree::{Block, Directive};
 
 /// The deepest nesting of parentheses.
 const MAX_DEPTH: usize = 32;

@@ -6,10 +6,10 @@ use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
-use crate::lexer::Word;
 use crate::model::{Action, Endpoint, Files, Pool, Redirect, Respond};
+use crate::syntax::lexer::Word;
+use crate::syntax::tree::Directive;
 use crate::table::{self, Arrow, Context};
-use crate::tree::Directive;
 
 /// The `Location` of `redirect https`.
 const HTTPS: &str = "https://$host$request_uri";

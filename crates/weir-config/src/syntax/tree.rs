@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Environment, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
 use crate::source::{FileId, Sources, Span};
+use crate::syntax::lexer::{Environment, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
 
 /// The deepest nesting of blocks.
 const MAX_DEPTH: usize = 32;

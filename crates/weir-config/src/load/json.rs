@@ -3,10 +3,11 @@
 
 use crate::check::model::validate;
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::load::{Checked, verdict};
 use crate::model::Config;
-use crate::places::Places;
 use crate::source::{FileId, Sources, Span};
+
+use super::checked::{Checked, verdict};
+use super::places::Places;
 
 /// Writes a configuration with every default filled in, indented, with a newline at the end.
 pub fn to_json(config: &Config) -> String {

@@ -1,0 +1,4 @@
+//! The native syntax: words, then directives and blocks. No directive has a meaning here.
+
+pub mod lexer;
+pub mod tree;
