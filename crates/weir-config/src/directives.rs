@@ -1,30 +1,21 @@
 //! The directive table: every word of the language once, with its contexts, arguments, default,
-//! description and example. Each module holds the directives of one subject. The types are in
-//! `table`.
+//! description and example. Each module holds the directives of one subject. The checks, the
+//! reference page and completion are derived from them.
 
 mod limit;
 mod listen;
 mod log;
 mod pool;
 mod process;
+mod reference_page;
 mod route;
+mod spec;
 
-use crate::table::{Context, Spec};
-
-const MANY: usize = usize::MAX;
-const TOP: &[Context] = &[Context::Top];
-const ADMIN: &[Context] = &[Context::Admin];
-const LOG: &[Context] = &[Context::Log];
-const POOL: &[Context] = &[Context::Pool];
-const LISTEN: &[Context] = &[Context::Listen];
-const CONDITION: &[Context] = &[Context::Condition];
-const TARGET: &[Context] = &[Context::Target];
-const LIMITED: &[Context] = &[Context::Listen, Context::Route];
-const EDITS: &[Context] = &[Context::Listen, Context::Route];
-const ROUTES: &[Context] = &[Context::Listen, Context::Host];
+pub use reference_page::reference;
+pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 
 /// Words that are reserved for a later version: using one is an error that says so.
-pub(crate) const LATER: &[(Context, &str)] = &[];
+const LATER: &[(Context, &str)] = &[];
 
 /// Policies that are reserved for a later version.
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
@@ -40,6 +31,38 @@ const PARTS: [&[Spec]; 6] = [
 ];
 
 /// Returns every directive.
-pub(crate) fn all() -> impl Iterator<Item = &'static Spec> {
+fn all() -> impl Iterator<Item = &'static Spec> {
     PARTS.into_iter().flatten()
+}
+
+/// Returns the directive with that name in that context.
+pub fn find(name: &str, context: Context) -> Option<&'static Spec> {
+    all().find(|spec| spec.name == name && spec.contexts.contains(&context))
+}
+
+/// Returns every directive that may stand in a context, in the order of the table.
+pub fn of_context(context: Context) -> impl Iterator<Item = &'static Spec> {
+    all().filter(move |spec| spec.contexts.contains(&context))
+}
+
+/// Returns the contexts in which a word is a directive.
+pub fn contexts_of(name: &str) -> Vec<Context> {
+    let all = all().filter(|spec| spec.name == name);
+    all.flat_map(|spec| spec.contexts.iter().copied()).collect()
+}
+
+/// Returns true if a word is reserved there for a later version.
+pub fn is_later(name: &str, context: Context) -> bool {
+    LATER.iter().any(|(place, word)| *place == context && *word == name)
+}
+
+/// Returns every word of the configuration language, sorted, for completion.
+pub fn words() -> Vec<&'static str> {
+    let directives = all().map(|spec| spec.name);
+    let options = all().flat_map(|spec| spec.options.iter().map(|option| option.name));
+    let mut words: Vec<&str> =
+        directives.chain(options).filter(|word| !word.contains(char::is_uppercase)).collect();
+    words.sort_unstable();
+    words.dedup();
+    words
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_config::model::{Action, EndpointAddress, ListenAddress, Rule};
-use weir_config::{Config, from_json, load, parse_str, reference, table, to_json};
+use weir_config::{Config, directives, from_json, load, parse_str, reference, to_json};
 
 fn good(name: &str) -> Config {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/good").join(name);
@@ -71,22 +71,22 @@ fn json_may_leave_defaults_out() {
 #[test]
 fn every_example_of_the_table_is_right() {
     let shells = [
-        (table::Context::Top, "", ""),
-        (table::Context::Log, "log l { to stdout; ", " }"),
-        (table::Context::Pool, "pool p { server 10.9.9.9:1; ", " }"),
+        (directives::Context::Top, "", ""),
+        (directives::Context::Log, "log l { to stdout; ", " }"),
+        (directives::Context::Pool, "pool p { server 10.9.9.9:1; ", " }"),
         (
-            table::Context::Listen,
+            directives::Context::Listen,
             "listen :1 tls { certificate c.pem; host own { route -> app; } ",
             " }",
         ),
-        (table::Context::Host, "listen :1 { host h { ", " } }"),
-        (table::Context::Route, "listen :1 { route -> app { ", " } }"),
-        (table::Context::Condition, "listen :1 { route ", " -> app; }"),
-        (table::Context::Target, "listen :1 { ", " }"),
+        (directives::Context::Host, "listen :1 { host h { ", " } }"),
+        (directives::Context::Route, "listen :1 { route -> app { ", " } }"),
+        (directives::Context::Condition, "listen :1 { route ", " -> app; }"),
+        (directives::Context::Target, "listen :1 { ", " }"),
     ];
     let names = "pool app { server 10.0.0.1:80; } ";
     for (context, before, after) in shells {
-        for spec in table::of_context(context).filter(|spec| spec.name != "include") {
+        for spec in directives::of_context(context).filter(|spec| spec.name != "include") {
             let example = spec.example;
             assert!(!example.is_empty(), "`{}` has no example", spec.name);
             let rule = if example == "rule staff" { "rule staff { path /x } " } else { "" };
@@ -116,7 +116,7 @@ fn reference_page_is_current() {
 
 #[test]
 fn completion_words_are_those_of_the_language() {
-    let words = table::words();
+    let words = directives::words();
     for word in ["listen", "pool", "max_conn", "x_forwarded", "route"] {
         assert!(words.contains(&word), "{word}");
     }
@@ -277,7 +277,7 @@ proptest! {
 
     #[test]
     fn any_words_of_the_language_get_a_verdict(picks in proptest::collection::vec(any::<prop::sample::Index>(), 0..40)) {
-        let mut words = table::words();
+        let mut words = directives::words();
         words.extend(["{", "}", ";", "->", "(", ")", "and", "or", "not", ":80", "10.0.0.1:80", "x", "5s", "=", "name=", "path", "/a", "off", "all"]);
         let text: Vec<&str> = picks.iter().map(|pick| *pick.get(&words)).collect();
         if let Err(error) = parse_str("x", &text.join(" ")) {

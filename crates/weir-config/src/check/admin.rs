@@ -5,10 +5,10 @@ use super::listen::listened_already;
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
+use crate::directives::Context;
 use crate::model::{
     AdminAccess, AdminListener, AdminTls, Certificate, Config, ListenAddress, RoleGrant,
 };
-use crate::table::Context;
 
 impl<'a> Checker<'a> {
     /// Checks the admin lines. They come after the listeners, so that an address in use by both is

@@ -3,10 +3,10 @@
 
 use crate::check::Checker;
 use crate::diagnostic::Diagnostic;
+use crate::directives::{self, Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 use crate::source::Span;
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Directive, End, missing_semicolon};
-use crate::table::{self, Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 
 /// A directive in an allowed context, with its words sorted.
 pub(super) struct Arguments<'tree> {
@@ -105,16 +105,16 @@ impl Checker<'_> {
     fn spec(&mut self, directive: &Directive, context: Context) -> Option<&'static Spec> {
         let name = directive.name.text.as_str();
         let span = directive.name.span;
-        if let Some(spec) = table::find(name, context) {
+        if let Some(spec) = directives::find(name, context) {
             return Some(spec);
         }
-        if table::is_later(name, context) {
+        if directives::is_later(name, context) {
             self.later(name, span);
             return None;
         }
         let elsewhere: Vec<&str> =
-            table::contexts_of(name).iter().map(|context| context.place()).collect();
-        let known: Vec<&str> = table::of_context(context).map(|spec| spec.name).collect();
+            directives::contexts_of(name).iter().map(|context| context.place()).collect();
+        let known: Vec<&str> = directives::of_context(context).map(|spec| spec.name).collect();
         let mut error;
         if elsewhere.is_empty() {
             error = Diagnostic::error(span, format!("unknown word `{name}` {}", context.place()));

@@ -4,11 +4,11 @@ use super::arguments::{Arguments, Value};
 use super::model::MAX_RULE_DEPTH;
 use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
+use crate::directives::{self, Context};
 use crate::model::Rule;
 use crate::source::Span;
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Block, Directive};
-use crate::table::{self, Context};
 
 /// The deepest nesting of parentheses.
 const MAX_DEPTH: usize = 32;
@@ -219,7 +219,7 @@ impl<'a> Parser<'_, 'a, 'a> {
             }
             return rule;
         }
-        let known = word.is_bare() && table::find(&word.text, Context::Condition).is_some();
+        let known = word.is_bare() && directives::find(&word.text, Context::Condition).is_some();
         if known {
             return self.condition(word);
         }
@@ -268,7 +268,7 @@ impl<'a> Parser<'_, 'a, 'a> {
         let values: Vec<Value<'a>> =
             self.words[start..self.at].iter().map(|word| Value::new(word)).collect();
         if values.is_empty() {
-            let spec = table::find(&keyword.text, Context::Condition)?;
+            let spec = directives::find(&keyword.text, Context::Condition)?;
             let error =
                 Diagnostic::error(keyword.span, format!("`{}` needs {}", spec.name, spec.syntax));
             self.checker.report(error.help(spec.example));
@@ -291,7 +291,7 @@ impl<'a> Parser<'_, 'a, 'a> {
         if text.starts_with('(') || text.ends_with(')') {
             return error.help("parentheses need space around them: `( path /a or path /b )`");
         }
-        let names = table::of_context(Context::Condition).map(|spec| spec.name);
+        let names = directives::of_context(Context::Condition).map(|spec| spec.name);
         let error = error.suggest(text, names.chain(["and", "or", "not"]));
         if error.label.is_some() {
             return error;
@@ -356,7 +356,8 @@ fn is_operator(word: &Word) -> bool {
 }
 
 fn is_keyword(word: &Word) -> bool {
-    is_operator(word) || (word.is_bare() && table::find(&word.text, Context::Condition).is_some())
+    is_operator(word)
+        || (word.is_bare() && directives::find(&word.text, Context::Condition).is_some())
 }
 
 fn all(mut rules: Vec<Rule>) -> Rule {

@@ -9,6 +9,7 @@ use super::route::{Lines, RouteList};
 use super::{Checker, values};
 use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
+use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
     ListenAddress, Listener, MessageLimits, PathRules, RequestId, Rule, Site, TcpKeepalive,
@@ -16,7 +17,6 @@ use crate::model::{
 };
 use crate::pattern::HostPattern;
 use crate::source::Span;
-use crate::table::Context;
 use crate::units::size;
 
 impl<'a> Checker<'a> {

@@ -6,10 +6,10 @@ use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
+use crate::directives::Context;
 use crate::model::{
     AccessLog, Config, ErrorLog, LogFormat, LogTarget, Syslog, SyslogFormat, SyslogReceiver,
 };
-use crate::table::Context;
 
 /// The named formats.
 pub(super) const FORMATS: [(&str, LogFormat); 4] = [

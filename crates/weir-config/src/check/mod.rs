@@ -30,10 +30,10 @@ use weir_stats::{Template, Variable};
 
 use crate::defaults;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::directives::Context;
 use crate::model::{AccessLog, Config, ListenAddress, Listener, Pool};
 use crate::source::{Sources, Span};
 use crate::syntax::tree::Directive;
-use crate::table::Context;
 use crate::units;
 use arguments::{Arguments, Value};
 use expression::NamedRule;

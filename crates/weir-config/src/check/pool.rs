@@ -6,12 +6,12 @@ use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
+use crate::directives::Context;
 use crate::model::{
     Certificate, Endpoint, EndpointAddress, Keepalive, Passive, PassiveCause, Pool, Stall,
     TlsClient, TlsProtocol,
 };
 use crate::source::Span;
-use crate::table::Context;
 use crate::units::{percent, size};
 
 /// The largest factor of `stall`; a larger one is taken for a typing mistake.

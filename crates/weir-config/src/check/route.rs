@@ -4,9 +4,9 @@
 use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
+use crate::directives::Context;
 use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict};
 use crate::source::Span;
-use crate::table::Context;
 
 /// The routes of one block.
 pub(super) struct RouteList {

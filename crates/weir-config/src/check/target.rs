@@ -6,10 +6,10 @@ use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
+use crate::directives::{self, Arrow, Context};
 use crate::model::{Action, Endpoint, Files, Pool, Redirect, Respond};
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
-use crate::table::{self, Arrow, Context};
 
 /// The `Location` of `redirect https`.
 const HTTPS: &str = "https://$host$request_uri";
@@ -65,7 +65,7 @@ impl<'a> Checker<'a> {
         name: &'a Word,
         words: &'a [Word],
     ) -> Option<Arguments<'a>> {
-        let spec = table::find(&name.text, Context::Target)?;
+        let spec = directives::find(&name.text, Context::Target)?;
         debug_assert!(spec.arrow == Arrow::Never);
         self.words_of(directive, spec, words)
     }

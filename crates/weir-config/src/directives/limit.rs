@@ -1,7 +1,6 @@
 //! Directives of limits on clients and keys. The checks are in `check/limit.rs`.
 
-use super::{LIMITED, TOP};
-use crate::table::{OptionSpec, Spec, directive, flag, option};
+use super::spec::{LIMITED, OptionSpec, Spec, TOP, directive, flag, option};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[

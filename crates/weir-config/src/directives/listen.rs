@@ -1,8 +1,9 @@
 //! Directives of listeners. The checks are in `check/listen.rs`.
 
 use super::route::RESPOND;
-use super::{EDITS, LISTEN, MANY, TOP};
-use crate::table::{Arrow, BlockRule, Context, OptionSpec, Spec, directive, flag, option};
+use super::spec::{
+    Arrow, BlockRule, Context, EDITS, LISTEN, MANY, OptionSpec, Spec, TOP, directive, flag, option,
+};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[

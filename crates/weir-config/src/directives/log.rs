@@ -1,7 +1,6 @@
 //! Directives of access logs. The checks are in `check/log.rs`.
 
-use super::{LOG, TOP};
-use crate::table::{BlockRule, Context, Spec, directive};
+use super::spec::{BlockRule, Context, LOG, Spec, TOP, directive};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[

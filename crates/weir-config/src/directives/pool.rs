@@ -1,8 +1,7 @@
 //! Directives of pools. The checks are in `check/pool.rs` and the modules beside it.
 
 use super::listen::PROTOCOL;
-use super::{MANY, POOL, TOP};
-use crate::table::{BlockRule, Context, OptionSpec, Spec, directive, flag, option};
+use super::spec::{BlockRule, Context, MANY, OptionSpec, POOL, Spec, TOP, directive, flag, option};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[

@@ -1,8 +1,9 @@
 //! Directives of the process as a whole: workers, privileges, the admin interface, processor
 //! credits, name resolution. Their checks are in `check`.
 
-use super::{ADMIN, MANY, TOP};
-use crate::table::{BlockRule, Context, OptionSpec, Spec, directive, flag, option};
+use super::spec::{
+    ADMIN, BlockRule, Context, MANY, OptionSpec, Spec, TOP, directive, flag, option,
+};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[

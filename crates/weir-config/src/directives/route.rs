@@ -1,8 +1,10 @@
 //! Directives of hosts, routes, their conditions and their targets. The checks are in
 //! `check/route.rs`, `check/expression.rs` and `check/target.rs`.
 
-use super::{CONDITION, LISTEN, MANY, ROUTES, TARGET, TOP};
-use crate::table::{Arrow, BlockRule, Context, OptionSpec, Spec, directive, option};
+use super::spec::{
+    Arrow, BlockRule, CONDITION, Context, LISTEN, MANY, OptionSpec, ROUTES, Spec, TARGET, TOP,
+    directive, option,
+};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[

@@ -1,7 +1,20 @@
-//! The types of the directive table and the look-up in it. The table itself is in `directives`; the
-//! checks, the reference page and completion are generated from it.
+//! The types of the directive table, and the sets of contexts that its rows share. The rows
+//! themselves are in the other modules of this folder.
 
-use crate::directives::{self, LATER};
+/// The number of words of a directive that takes any number.
+pub(super) const MANY: usize = usize::MAX;
+
+// The contexts of directives, named after the blocks.
+pub(super) const TOP: &[Context] = &[Context::Top];
+pub(super) const ADMIN: &[Context] = &[Context::Admin];
+pub(super) const LOG: &[Context] = &[Context::Log];
+pub(super) const POOL: &[Context] = &[Context::Pool];
+pub(super) const LISTEN: &[Context] = &[Context::Listen];
+pub(super) const CONDITION: &[Context] = &[Context::Condition];
+pub(super) const TARGET: &[Context] = &[Context::Target];
+pub(super) const LIMITED: &[Context] = &[Context::Listen, Context::Route];
+pub(super) const EDITS: &[Context] = &[Context::Listen, Context::Route];
+pub(super) const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
 /// A place in which a directive may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -207,36 +220,4 @@ pub(crate) const fn option(
 /// Returns an option that is a lone word.
 pub(crate) const fn flag(name: &'static str, doc: &'static str) -> OptionSpec {
     OptionSpec { name, value: "", default: "", doc }
-}
-
-/// Returns the directive with that name in that context.
-pub fn find(name: &str, context: Context) -> Option<&'static Spec> {
-    directives::all().find(|spec| spec.name == name && spec.contexts.contains(&context))
-}
-
-/// Returns every directive that may stand in a context, in the order of the table.
-pub fn of_context(context: Context) -> impl Iterator<Item = &'static Spec> {
-    directives::all().filter(move |spec| spec.contexts.contains(&context))
-}
-
-/// Returns the contexts in which a word is a directive.
-pub fn contexts_of(name: &str) -> Vec<Context> {
-    let all = directives::all().filter(|spec| spec.name == name);
-    all.flat_map(|spec| spec.contexts.iter().copied()).collect()
-}
-
-/// Returns true if a word is reserved there for a later version.
-pub fn is_later(name: &str, context: Context) -> bool {
-    LATER.iter().any(|(place, word)| *place == context && *word == name)
-}
-
-/// Returns every word of the configuration language, sorted, for completion.
-pub fn words() -> Vec<&'static str> {
-    let directives = directives::all().map(|spec| spec.name);
-    let options = directives::all().flat_map(|spec| spec.options.iter().map(|option| option.name));
-    let mut words: Vec<&str> =
-        directives.chain(options).filter(|word| !word.contains(char::is_uppercase)).collect();
-    words.sort_unstable();
-    words.dedup();
-    words
 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use weir_stats::Variable;
 
-use crate::table::{self, Arrow, BlockRule, Context, Spec};
+use super::of_context;
+use super::spec::{Arrow, BlockRule, Context, Spec};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -31,7 +32,7 @@ The smallest file: `listen :8080 -> 127.0.0.1:3000;`
 pub fn reference() -> String {
     let mut page = String::from(INTRODUCTION);
     for context in Context::ALL {
-        let specs = table::of_context(context);
+        let specs = of_context(context);
         let _ = write!(page, "\n## {}\n", title(context));
         for spec in specs {
             directive(&mut page, spec);
