@@ -7,7 +7,8 @@ use std::str::FromStr;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::model::check::REPLY_BYTES;
+/// A [`ContentPattern`] is searched in this many bytes of a reply.
+pub const REPLY_BYTES: usize = 64 * 1024;
 
 /// The number of groups that a path regex provides: `$0` for the whole match and `$1`…`$9`.
 pub const PATH_GROUPS: usize = 10;

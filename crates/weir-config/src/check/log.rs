@@ -8,7 +8,8 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AccessLog, Config, ErrorLog, LogFormat, LogTarget, Syslog, SyslogFormat, SyslogReceiver,
+    AccessLog, Config, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
+    SyslogReceiver,
 };
 
 /// The named formats.
@@ -78,7 +79,7 @@ impl<'a> Checker<'a> {
     ) {
         let level = match line.word(1) {
             Some(word) => self.value(word, values::severity),
-            None => Some(defaults::ERROR_LOG_LEVEL),
+            None => Some(Severity::of_error_log()),
         };
         let Some(to) = self.log_target(place, Kind::Error) else { return };
         if config.error_logs.iter().any(|known| known.to == to) {
@@ -110,7 +111,7 @@ impl<'a> Checker<'a> {
         let mut parts = rest.split(',');
         let place = parts.next().unwrap_or_default();
         let mut facility = defaults::SYSLOG_FACILITY;
-        let mut severity = defaults::SYSLOG_SEVERITY;
+        let mut severity = Severity::of_access_log();
         let mut format = SyslogFormat::default();
         for part in parts {
             let Some((name, text)) = part.split_once('=') else {

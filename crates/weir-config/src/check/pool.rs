@@ -58,7 +58,7 @@ impl<'a> Checker<'a> {
     fn pool_line(&mut self, line: &Arguments<'a>, pool: &mut Pool) {
         match (line.name(), line.word(0)) {
             ("balance", Some(word)) => {
-                pool.policy = self.policy(line, word).unwrap_or(defaults::POLICY);
+                pool.policy = self.policy(line, word).unwrap_or_default();
             }
             ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
             ("check", Some(kind)) => pool.check = self.check(line, kind),

@@ -12,8 +12,7 @@ use super::EndpointAddress;
 use crate::pattern::{ContentPattern, TextPattern};
 use crate::units::{duration, percent};
 
-/// A pattern is searched in this many bytes of a reply.
-pub const REPLY_BYTES: usize = 64 * 1024;
+pub use crate::pattern::REPLY_BYTES;
 
 /// The active health check of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

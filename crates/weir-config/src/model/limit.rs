@@ -79,10 +79,11 @@ impl<'de> Deserialize<'de> for EventRate {
 }
 
 /// The treatment of a request that exceeds a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitAction {
     /// It is answered with the limit's status.
+    #[default]
     Answer,
     /// The connection is closed without an answer.
     Close,
@@ -176,12 +177,13 @@ impl ClientLimit {
 }
 
 /// The responses that carry `RateLimit` and `RateLimit-Policy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitHeaders {
     /// None.
     Off,
     /// Responses to refused requests.
+    #[default]
     Refused,
     /// All.
     All,
@@ -209,10 +211,10 @@ pub struct RateLimit {
     #[serde(default = "defaults::limit_status")]
     pub status: u16,
     /// The treatment of a refused request.
-    #[serde(default = "defaults::limit_action")]
+    #[serde(default)]
     pub action: LimitAction,
     /// The responses that carry the limit's headers.
-    #[serde(default = "defaults::limit_headers")]
+    #[serde(default)]
     pub headers: LimitHeaders,
     /// Set if nothing is refused or delayed, only counted.
     #[serde(default)]

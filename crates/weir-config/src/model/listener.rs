@@ -1,14 +1,16 @@
 //! Listeners as configured: addresses, client-side timeouts and limits, and headers to the client.
 //! No socket is opened here.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Bandwidth, ClientLimit, HeaderEdit, RateLimit, Route, Site, TcpKeepalive, TlsServer};
+use super::{
+    AccessRule, Bandwidth, ClientLimit, HeaderEdit, ListenAddress, RateLimit, Route, Site,
+    TcpKeepalive, TlsServer,
+};
 use crate::defaults;
 use crate::units::{duration, size};
 
@@ -85,32 +87,6 @@ pub struct Listener {
     /// The routes outside host blocks, for requests that match no host block.
     #[serde(default)]
     pub default: Vec<Route>,
-}
-
-/// An address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ListenAddress {
-    /// A TCP address. `:80` is the IPv6 wildcard that accepts IPv4 too; `0.0.0.0:80` is IPv4 only.
-    Socket(SocketAddr),
-    /// A Unix stream socket, with its file mode.
-    Unix {
-        /// The path.
-        path: PathBuf,
-        /// The permission bits, for example 0o660.
-        mode: Option<u32>,
-    },
-}
-
-impl ListenAddress {
-    /// Returns true if both denote the same socket; the permission bits are ignored.
-    pub fn is_at(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Socket(one), Self::Socket(other)) => one == other,
-            (Self::Unix { path: one, .. }, Self::Unix { path: other, .. }) => one == other,
-            _ => false,
-        }
-    }
 }
 
 /// The timeouts of the client side.
@@ -257,27 +233,6 @@ pub struct ExplainWhen {
     /// The value, a secret; `None` for any.
     #[serde(default)]
     pub value: Option<String>,
-}
-
-/// An allow or deny rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AccessRule {
-    /// The verdict on a match; a denied client gets 403.
-    pub verdict: Verdict,
-    /// The client networks; empty for all clients.
-    #[serde(default)]
-    pub clients: Vec<IpNet>,
-}
-
-/// The verdict of an access rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The request continues.
-    Allow,
-    /// The request gets 403.
-    Deny,
 }
 
 /// A custom page for statuses of Weir's own responses.

@@ -28,7 +28,7 @@ pub struct ErrorLog {
     /// The destination.
     pub to: LogTarget,
     /// The lowest severity that is written.
-    #[serde(default = "defaults::error_log_level")]
+    #[serde(default = "Severity::of_error_log")]
     pub level: Severity,
 }
 
@@ -56,7 +56,7 @@ pub struct Syslog {
     #[serde(default = "defaults::syslog_facility")]
     pub facility: u8,
     /// The severity of an access log's lines. Weir's own messages have their own.
-    #[serde(default = "defaults::syslog_severity")]
+    #[serde(default = "Severity::of_access_log")]
     pub severity: Severity,
     /// The message format.
     #[serde(default)]
@@ -124,6 +124,16 @@ impl Severity {
         (Self::Info, &["info"]),
         (Self::Debug, &["debug"]),
     ];
+
+    /// Returns the lowest severity that the error log writes, unless it names another.
+    pub(crate) fn of_error_log() -> Self {
+        Self::Notice
+    }
+
+    /// Returns the severity of an access log's lines in syslog, unless the log names another.
+    pub(crate) fn of_access_log() -> Self {
+        Self::Info
+    }
 
     /// Returns the number in syslog, 0..=7.
     pub fn number(self) -> u8 {

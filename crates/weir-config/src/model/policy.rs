@@ -1,18 +1,17 @@
-//! The balancing policy of a pool with its settings, and the tier of each endpoint. No endpoint is
-//! picked here.
+//! The balancing policy of a pool with its settings. No endpoint is picked here.
 
 use serde::{Deserialize, Serialize};
 use weir_balance::{BalanceFactor, FairSettings, HashSettings, PolicyKind, WeightMode};
 use weir_stats::Template;
 
-use super::{Endpoint, Pool};
 use crate::words;
 
 /// The balancing policy of a pool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// Weighted round robin, smoothly interleaved.
+    #[default]
     RoundRobin,
     /// The endpoint with the fewest exchanges in flight and waiting for it, relative to its weight.
     LeastConn,
@@ -98,17 +97,5 @@ impl Policy {
             Self::Hash(hash) | Self::RingHash(hash) | Self::Maglev(hash) => Some(&hash.key),
             _ => None,
         }
-    }
-}
-
-impl Pool {
-    /// Returns the tier of one of the pool's endpoints, 0 first: its priority; for a backup, one
-    /// more than the highest tier of the others.
-    pub fn tier(&self, endpoint: &Endpoint) -> u8 {
-        if !endpoint.backup {
-            return endpoint.priority;
-        }
-        let others = self.endpoints.iter().filter(|other| !other.backup);
-        others.map(|other| other.priority).max().map_or(0, |last| last.saturating_add(1))
     }
 }

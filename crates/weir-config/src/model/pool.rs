@@ -1,13 +1,13 @@
 //! Pools and their endpoints as configured. No state of an endpoint is here.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_balance::Fault;
 
-use super::{Check, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive, TlsClient};
+use super::{
+    Check, EndpointAddress, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive, TlsClient,
+};
 use crate::defaults;
 use crate::units::{duration, percent, size};
 
@@ -18,7 +18,7 @@ pub struct Pool {
     /// The name; a pool that is made for `-> 127.0.0.1:3000` is named after the address.
     pub name: String,
     /// The balancing policy.
-    #[serde(default = "defaults::policy")]
+    #[serde(default)]
     pub policy: Policy,
     /// The endpoints, in file order.
     pub endpoints: Vec<Endpoint>,
@@ -36,7 +36,7 @@ pub struct Pool {
     pub stall: Stall,
     /// The queue for exchanges while all endpoints are full; `None` if such exchanges are refused
     /// at once.
-    #[serde(default = "defaults::queue")]
+    #[serde(default = "Pool::usual_queue")]
     pub queue: Option<Queue>,
     /// The retries after a failed attempt.
     #[serde(default)]
@@ -64,6 +64,24 @@ pub struct Pool {
     #[doc(hidden)]
     #[serde(skip)]
     pub fault: Fault,
+}
+
+impl Pool {
+    /// Returns the queue of a pool whose configuration has no `queue`.
+    #[expect(clippy::unnecessary_wraps, reason = "the type of the field, for serde")]
+    pub(super) fn usual_queue() -> Option<Queue> {
+        Some(Queue::default())
+    }
+
+    /// Returns the tier of one of the pool's endpoints, 0 first: its priority; for a backup, one
+    /// more than the highest tier of the others.
+    pub fn tier(&self, endpoint: &Endpoint) -> u8 {
+        if !endpoint.backup {
+            return endpoint.priority;
+        }
+        let others = self.endpoints.iter().filter(|other| !other.backup);
+        others.map(|other| other.priority).max().map_or(0, |last| last.saturating_add(1))
+    }
 }
 
 /// Bounds on a pool as a whole: a circuit breaker by concurrency. A request beyond a bound is
@@ -134,20 +152,6 @@ impl From<Order> for weir_balance::AdminState {
             Order::Maintenance => Self::Maintenance,
         }
     }
-}
-
-/// The address of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EndpointAddress {
-    /// An IP address and port.
-    Socket(SocketAddr),
-    /// A host name to resolve, and a port: one endpoint for each address of the name.
-    Name(String, u16),
-    /// The name of a service (RFC 2782): one endpoint for each SRV record, which contains the port.
-    Service(String),
-    /// A Unix stream socket.
-    Unix(PathBuf),
 }
 
 /// The idle keep-alive connections to endpoints and their limits.

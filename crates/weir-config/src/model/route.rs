@@ -31,7 +31,7 @@ pub struct Route {
     /// The name in logs; by default `listener/site/number` as in `:80/shop.example.com/2`.
     pub name: String,
     /// The condition.
-    #[serde(default = "defaults::always")]
+    #[serde(default)]
     pub when: Rule,
     /// The action.
     pub action: Action,
@@ -94,6 +94,13 @@ pub enum Rule {
     Query(String, Option<TextPattern>),
     /// The client's address is in one of these networks.
     Client(Vec<IpNet>),
+}
+
+/// The rule that every request meets.
+impl Default for Rule {
+    fn default() -> Self {
+        Self::All(Vec::new())
+    }
 }
 
 /// The action of a route.

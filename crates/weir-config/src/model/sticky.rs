@@ -1,13 +1,11 @@
 //! Affinity as configured: the cookie that brings a client back to its endpoint. It makes no
 //! cookie.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::HIDDEN;
+use super::Secret;
 use crate::defaults;
 use crate::units::duration;
 
@@ -64,52 +62,6 @@ pub enum SameSite {
     Strict,
     /// All; only for a `Secure` cookie.
     None,
-}
-
-/// A secret of the operator.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Secret {
-    /// The text.
-    Text(String),
-    /// The file that contains it, read when the configuration is loaded; white space at its end is
-    /// ignored.
-    File(PathBuf),
-}
-
-impl fmt::Debug for Secret {
-    /// Formats the secret without its text, because debug output may be logged.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(_) => formatter.write_str("Text(…)"),
-            Self::File(path) => formatter.debug_tuple("File").field(path).finish(),
-        }
-    }
-}
-
-/// The smallest number of bytes of a secret: 128 bits, if they are random.
-pub const SECRET_BYTES: usize = 16;
-
-impl Secret {
-    /// Checks that a secret is long enough and not the placeholder of a hidden one.
-    ///
-    /// # Errors
-    /// One sentence for the operator.
-    pub fn check(bytes: &[u8]) -> Result<(), String> {
-        if bytes == HIDDEN.as_bytes() {
-            return Err(
-                "a secret stood here and was not shown: `weir check --json --show-secrets` does"
-                    .into(),
-            );
-        }
-        if bytes.len() < SECRET_BYTES {
-            return Err(format!(
-                "this secret has {} bytes: at least {SECRET_BYTES} random ones, such as `openssl rand -hex 16` makes",
-                bytes.len()
-            ));
-        }
-        Ok(())
-    }
 }
 
 impl Sticky {

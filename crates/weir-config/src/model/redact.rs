@@ -3,11 +3,8 @@
 
 use weir_stats::Template;
 
-use super::{Config, HeaderEdit, Probe, Route, Rule, Secret};
+use super::{Config, HIDDEN, HeaderEdit, Probe, Route, Rule, Secret};
 use crate::pattern::TextPattern;
-
-/// The placeholder of a hidden value. It is too short to be accepted as a secret.
-pub(crate) const HIDDEN: &str = "(hidden)";
 
 impl Config {
     /// Returns the configuration with every secret value replaced by a placeholder.
