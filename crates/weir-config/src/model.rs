@@ -26,6 +26,8 @@ mod secret;
 pub mod sticky;
 mod tcp_keepalive;
 mod tls;
+pub(crate) mod validate;
+pub(crate) mod values;
 
 pub use access::{AccessRule, Verdict};
 pub use address::{EndpointAddress, ListenAddress};

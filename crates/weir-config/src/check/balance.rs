@@ -4,11 +4,11 @@ use weir_balance::{HashSettings, PolicyKind};
 use weir_stats::{Template, Variable};
 
 use super::arguments::{Arguments, Value};
-use super::{Checker, values};
+use super::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::LATER_POLICIES;
-use crate::model::Policy;
+use crate::model::{Policy, values};
 use crate::words::{balance_factor, weight_mode};
 
 /// Words of nginx and HAProxy, with their equivalents.
@@ -116,7 +116,7 @@ impl<'a> Checker<'a> {
             return None;
         };
         let key = self.template(value)?;
-        if let Err(message) = sound_key(&key) {
+        if let Err(message) = values::sound_key(&key) {
             let error = Diagnostic::error(value.span(), message);
             let known = Variable::named(value.text()).filter(|_| key.constant().is_some());
             self.report(match known {
@@ -161,14 +161,3 @@ impl<'a> Checker<'a> {
 /// Help for taking a server out of use.
 const OUT_OF_USE: &str =
     "to take a server out of use write `down`; `drain` lets clients that are bound to it finish";
-
-/// Checks that the key can differ between requests and is known when an endpoint is picked.
-pub(super) fn sound_key(key: &Template) -> Result<(), String> {
-    if key.constant().is_some() {
-        return Err("this key is the same for every request: all would go to one server".into());
-    }
-    match key.variables().find(|variable| !variable.is_known_before_pick()) {
-        Some(later) => Err(format!("`{later}` is not known when a server is picked")),
-        None => Ok(()),
-    }
-}

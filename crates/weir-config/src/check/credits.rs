@@ -1,9 +1,9 @@
 //! Checks `cpu_credits …;` and `agent ADDRESS;`. Known machine types are in the model.
 
 use super::arguments::Arguments;
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::Config;
+use crate::model::{Config, values};
 use crate::model::credits::{CpuCredits, CreditMachine, Shed, machine, machines};
 use crate::units::percent;
 

@@ -1,11 +1,11 @@
 //! Parses conditions, the operators between them, and named rules. It matches no request.
 
 use super::arguments::{Arguments, Value};
-use super::model::MAX_RULE_DEPTH;
-use super::{Checker, values};
+use crate::model::validate::MAX_RULE_DEPTH;
+use super::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
-use crate::model::Rule;
+use crate::model::{Rule, values};
 use crate::source::Span;
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Block, Directive};

@@ -2,9 +2,9 @@
 //! and in routes.
 
 use super::arguments::{Arguments, Value};
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit};
+use crate::model::{Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit, values};
 use crate::units::size;
 
 /// The options of each kind of limit.
@@ -25,24 +25,11 @@ const CLIENT_OPTIONS: &[&str] = &[
 const RATE_OPTIONS: &[&str] =
     &["rate", "burst", "delay", "nodelay", "name", "status", "action", "headers", "dry_run"];
 const BANDWIDTH_OPTIONS: &[&str] = &["down", "up", "after", "name"];
-/// The smallest and the largest table.
-const TABLE_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(16 << 30);
-
 /// The word after `limit`.
 enum LimitKind {
     Client,
     Rate,
     Bandwidth,
-}
-
-/// Parses the memory of the table of clients and keys.
-pub(super) fn table_bytes(text: &str) -> Result<usize, String> {
-    let bytes = size::parse(text)?;
-    if TABLE_BYTES.contains(&bytes) {
-        Ok(bytes as usize)
-    } else {
-        Err("this table has from `64k` to `16g`".into())
-    }
 }
 
 impl<'a> Checker<'a> {

@@ -10,7 +10,6 @@ mod limit;
 mod limits;
 mod listen;
 mod log;
-pub(crate) mod model;
 mod place;
 mod pool;
 mod probe;
@@ -21,7 +20,6 @@ mod rights;
 mod route;
 mod sticky;
 mod target;
-mod values;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -31,13 +29,13 @@ use weir_stats::{Template, Variable};
 use crate::defaults;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directives::Context;
-use crate::model::{AccessLog, Config, ListenAddress, Listener, Pool};
+use crate::model::validate::{Problem, validate};
+use crate::model::{AccessLog, Config, ListenAddress, Listener, Pool, values};
 use crate::source::{Sources, Span};
 use crate::syntax::tree::Directive;
 use crate::units;
 use arguments::{Arguments, Value};
 use expression::NamedRule;
-pub use values::endpoint_address;
 
 /// Checks a whole file. `read` holds the diagnostics of parsing. The configuration is valid only if
 /// there is no error among the diagnostics.
@@ -69,8 +67,8 @@ pub(crate) fn check(
     // Errors of the model were reported above with their places; this makes sure that none is
     // missed.
     if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) {
-        let problems = model::validate(&config);
-        let general = |problem: model::Problem| {
+        let problems = validate(&config);
+        let general = |problem: Problem| {
             Diagnostic::general(format!("{}: {}", problem.path, problem.message))
         };
         diagnostics.extend(problems.into_iter().map(general));
@@ -167,7 +165,7 @@ impl<'a> Checker<'a> {
             }
             "limit" => self.top_limit(arguments, &mut config.client_limit),
             "limit_table" => {
-                let bytes = self.value(value, limit::table_bytes);
+                let bytes = self.value(value, values::table_bytes);
                 config.limit_table = bytes.unwrap_or(config.limit_table);
             }
             "trusted_proxies" => self.trusted = self.networks(&arguments.words),

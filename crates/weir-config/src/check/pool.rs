@@ -3,19 +3,15 @@
 use std::collections::HashMap;
 
 use super::arguments::{Arguments, Value};
-use super::{Checker, values};
+use super::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     Certificate, Endpoint, EndpointAddress, Keepalive, Passive, PassiveCause, Pool, Stall,
-    TlsClient, TlsProtocol,
-};
+    TlsClient, TlsProtocol, values};
 use crate::source::Span;
 use crate::units::{percent, size};
-
-/// The largest factor of `stall`; a larger one is taken for a typing mistake.
-pub(super) const MAX_STALL_FACTOR: u64 = 1000;
 
 /// Words that begin a target, so that no pool can have these names.
 const TARGETS: [&str; 3] = ["respond", "redirect", "files"];

@@ -3,9 +3,9 @@
 use weir_balance::WeightMode;
 
 use super::arguments::{Arguments, Value};
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Fair, Policy, Pool, Queue};
+use crate::model::{Fair, Policy, Pool, Queue, values};
 
 impl<'a> Checker<'a> {
     pub(super) fn queue(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>) -> Option<Queue> {

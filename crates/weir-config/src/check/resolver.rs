@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::arguments::Arguments;
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::Resolver;
+use crate::model::{Resolver, values};
 
 /// The standard port of DNS servers.
 const DNS_PORT: u16 = 53;

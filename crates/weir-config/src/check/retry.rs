@@ -1,9 +1,9 @@
 //! Checks `retry …` of a pool.
 
 use super::arguments::{Arguments, Value};
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{MOST_RETRIES, Pool, Retry, RetryOn};
+use crate::model::{MOST_RETRIES, Pool, Retry, RetryOn, values};
 
 impl<'a> Checker<'a> {
     pub(super) fn retry(

@@ -2,9 +2,9 @@
 //! the start, because the configuration may be for another machine.
 
 use super::arguments::Arguments;
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::Config;
+use crate::model::{Config, values};
 
 impl<'a> Checker<'a> {
     pub(super) fn rights(&mut self, top: &[Arguments<'a>], config: &mut Config) {
@@ -31,13 +31,4 @@ impl<'a> Checker<'a> {
             self.report(warning.help("add `user weir;`"));
         }
     }
-}
-
-/// Returns the field that is invalid and the reason, if there is one.
-pub(super) fn objection(config: &Config) -> Option<(&'static str, String)> {
-    let wrong = |name: &Option<String>| values::name(name.as_deref()?).err();
-    let empty = config.chroot.as_ref().is_some_and(|path| path.as_os_str().is_empty());
-    let user = wrong(&config.user).map(|why| ("user", why));
-    let group = || wrong(&config.group).map(|why| ("group", why));
-    user.or_else(group).or_else(|| empty.then(|| ("chroot", "this path is empty".to_owned())))
 }

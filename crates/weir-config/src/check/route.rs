@@ -2,10 +2,10 @@
 //! access rules and header changes.
 
 use super::arguments::{Arguments, Value};
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
-use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict};
+use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict, values};
 use crate::source::Span;
 
 /// The routes of one block.

@@ -1,13 +1,13 @@
-//! Checks `sticky …` of a pool and, for both syntaxes, the cookie itself: above all that browsers
-//! will accept it. It makes no cookie.
+//! Checks `sticky …` of a pool. The checks that the JSON form passes too are in
+//! `model/validate/sticky.rs`.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use super::arguments::Arguments;
-use super::{Checker, values};
+use super::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Action, Listener, Order, Pool, Route, SameSite, Secret, Secure, Sticky};
+use crate::model::validate::sticky as validate;
+use crate::model::{Action, Listener, Order, Pool, Route, SameSite, Secret, Secure, Sticky, values};
 use crate::source::Span;
 use crate::units;
 
@@ -22,16 +22,6 @@ const FOREIGN: [(&str, &str); 8] = [
     ("maxidle", "write `max_age=`"),
     ("maxlife", "write `max_age=`"),
 ];
-
-/// A reason why a sticky cookie is invalid.
-pub(super) struct Objection {
-    /// The path in the JSON form, below the cookie.
-    pub(super) path: &'static str,
-    /// The option of the native form that is at fault; `None` for the name.
-    option: Option<&'static str>,
-    pub(super) message: String,
-    help: &'static str,
-}
 
 impl<'a> Checker<'a> {
     pub(super) fn sticky(&mut self, line: &Arguments<'a>) -> Option<Sticky> {
@@ -65,14 +55,14 @@ impl<'a> Checker<'a> {
         sticky.http_only = line.flag("httponly");
         self.set(line, "secure", &mut sticky.secure, secure);
         sticky.same_site = self.setting(line, "samesite", same_site);
-        self.set(line, "path", &mut sticky.path, |text| path(text).map(|()| text.to_owned()));
-        sticky.domain = self.setting(line, "domain", |text| domain(text).map(|()| text.to_owned()));
+        self.set(line, "path", &mut sticky.path, |text| validate::path(text).map(|()| text.to_owned()));
+        sticky.domain = self.setting(line, "domain", |text| validate::domain(text).map(|()| text.to_owned()));
         sticky.max_age = self.setting(line, "max_age", |text| {
             let age = units::duration::parse(text)?;
-            max_age(age).map(|()| age)
+            validate::max_age(age).map(|()| age)
         });
         sticky.secret = self.secret(line);
-        for objection in cross_objections(&sticky) {
+        for objection in validate::cross_objections(&sticky) {
             let place = objection.option.and_then(|option| line.option(option));
             let place = place.map_or(name.span(), |value| value.word.span);
             self.report(Diagnostic::error(place, objection.message).help(objection.help));
@@ -178,56 +168,6 @@ fn pool_of(route: &Route) -> Option<usize> {
     }
 }
 
-/// Returns every reason why a cookie is invalid.
-pub(super) fn objections(sticky: &Sticky) -> Vec<Objection> {
-    let mut objections = cross_objections(sticky);
-    let mut hold = |path, outcome: Result<(), String>| {
-        if let Err(message) = outcome {
-            objections.push(Objection { path, option: None, message, help: "" });
-        }
-    };
-    hold(".cookie", values::token(&sticky.cookie, "a cookie"));
-    hold(".path", path(&sticky.path));
-    hold(".domain", sticky.domain.as_deref().map_or(Ok(()), domain));
-    hold(".max_age", sticky.max_age.map_or(Ok(()), max_age));
-    if let Some(Secret::Text(text)) = &sticky.secret {
-        hold(".secret", Secret::check(text.as_bytes()));
-    }
-    objections
-}
-
-/// Returns the contradictions between attributes: browsers reject such a cookie.
-fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
-    let mut objections = Vec::new();
-    let mut object = |path, option, message: &str, help| {
-        objections.push(Objection { path, option, message: message.to_owned(), help });
-    };
-    if sticky.same_site == Some(SameSite::None) && sticky.secure == Secure::Off {
-        let message = "browsers throw a cookie with `samesite=none` away unless it is `secure`";
-        object(".same_site", Some("samesite"), message, "add `secure`, or `secure=auto`");
-    }
-    let prefixed = |prefix: &str| {
-        let start = sticky.cookie.get(..prefix.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
-    if (prefixed("__Secure-") || prefixed("__Host-")) && sticky.secure != Secure::On {
-        let message = "browsers throw a cookie of such a name away unless it is `secure`";
-        object(".cookie", None, message, "add `secure`, or give it another name");
-    }
-    if prefixed("__Host-") && (sticky.domain.is_some() || sticky.path != "/") {
-        let message =
-            "browsers throw a `__Host-` cookie away that has a domain or another path than `/`";
-        let option = if sticky.domain.is_some() { "domain" } else { "path" };
-        object(
-            ".cookie",
-            Some(option),
-            message,
-            "leave `domain=` and `path=` out, or give it another name",
-        );
-    }
-    objections
-}
-
 fn secure(text: &str) -> Result<Secure, String> {
     match text {
         "secure" => Ok(Secure::On),
@@ -243,27 +183,4 @@ fn same_site(text: &str) -> Result<SameSite, String> {
         "none" => Ok(SameSite::None),
         _ => Err(format!("`{text}` is none of `lax`, `strict` and `none`")),
     }
-}
-
-fn path(text: &str) -> Result<(), String> {
-    if !text.starts_with('/') {
-        return Err(format!("`{text}` is not a cookie's path: it starts with `/`"));
-    }
-    if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';') {
-        return Err(format!("`{text}` is not a cookie's path: it is visible ASCII without `;`"));
-    }
-    Ok(())
-}
-
-/// Checks a `Domain`. A leading dot is allowed and ignored (RFC 6265 section 5.2.3).
-fn domain(text: &str) -> Result<(), String> {
-    values::host_name(text.strip_prefix('.').unwrap_or(text))
-        .map_err(|_| format!("`{text}` is not a cookie's domain: write `example.com`"))
-}
-
-fn max_age(age: Duration) -> Result<(), String> {
-    if age.is_zero() || age.subsec_nanos() != 0 {
-        return Err("a cookie lasts whole seconds, at least `1s`".into());
-    }
-    Ok(())
 }

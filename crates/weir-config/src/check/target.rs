@@ -3,11 +3,11 @@
 use weir_stats::Template;
 
 use super::arguments::{Arguments, Value};
-use super::{Checker, values};
+use super::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};
-use crate::model::{Action, Endpoint, Files, Pool, Redirect, Respond};
+use crate::model::{Action, Endpoint, Files, Pool, Redirect, Respond, values};
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Config, Endpoint, Order, Pool};
-use crate::check::model::validate;
+use crate::model::validate::validate;
 
 mod address;
 mod difference;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::{EndpointOverride, Overrides, PoolOverrides, Refusal, known_endpoint};
-use crate::check::model::validate;
+use crate::model::validate::validate;
 use crate::model::names::{Question, is_place_of};
 use crate::model::{Config, Endpoint, EndpointAddress, Pool};
 

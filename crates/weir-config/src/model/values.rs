@@ -1,28 +1,34 @@
 //! Checks of single values. Each function takes the text and returns the typed value or one
-//! sentence. The JSON form passes the same functions.
+//! sentence. Both syntaxes use them: the native one in `check`, the JSON form in `validate`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use weir_stats::Template;
 
-use crate::model::{
+use super::{
     EndpointAddress, EndpointCheck, ListenAddress, Role, Severity, SrvName, SyslogFormat,
     TlsVersion, Treatment, Workers,
 };
-use crate::model::{HIDDEN, forbidden_edit};
+use super::{HIDDEN, forbidden_edit};
 use crate::units;
 
 /// The largest number of threads; a larger one is taken for a typing mistake.
-pub(super) const MAX_WORKERS: usize = 1024;
+pub(crate) const MAX_WORKERS: usize = 1024;
 /// The largest number of header lines of one message that may be configured.
-pub(super) const MAX_HEADERS: u64 = 10_000;
+pub(crate) const MAX_HEADERS: u64 = 10_000;
 /// The largest number of Weir instances that a request may pass.
-pub(super) const MAX_HOPS: u64 = 999;
+pub(crate) const MAX_HOPS: u64 = 999;
+
+/// The largest factor of `stall`; a larger one is taken for a typing mistake.
+pub(crate) const MAX_STALL_FACTOR: u64 = 1000;
+/// The smallest and the largest table.
+const TABLE_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(16 << 30);
 
 /// Parses a whole number between two bounds.
-pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
+pub(crate) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let value: u64 = match text.parse() {
         Ok(value) => value,
         Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => u64::MAX,
@@ -32,7 +38,7 @@ pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
 }
 
 /// Returns an error that names the bound that is exceeded.
-pub(super) fn in_range(value: u64, least: u64, most: u64) -> Result<(), String> {
+pub(crate) fn in_range(value: u64, least: u64, most: u64) -> Result<(), String> {
     if value < least {
         return Err(format!("{value} is too small: at least {least}"));
     }
@@ -42,7 +48,7 @@ pub(super) fn in_range(value: u64, least: u64, most: u64) -> Result<(), String> 
     Ok(())
 }
 
-pub(super) fn workers(text: &str) -> Result<Workers, String> {
+pub(crate) fn workers(text: &str) -> Result<Workers, String> {
     if text == "auto" {
         return Ok(Workers::Auto);
     }
@@ -52,21 +58,21 @@ pub(super) fn workers(text: &str) -> Result<Workers, String> {
 }
 
 /// Parses a duration that is not zero.
-pub(super) fn wait(text: &str) -> Result<Duration, String> {
+pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     let duration = units::duration::parse(text)?;
     not_zero(duration).map(|()| duration)
 }
 
 /// Parses a duration that is not zero, or `off`.
-pub(super) fn wait_or_off(text: &str) -> Result<Option<Duration>, String> {
+pub(crate) fn wait_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" { Ok(None) } else { wait(text).map(Some) }
 }
 
 /// The largest number of probes of TCP keep-alive that the kernel accepts.
-pub(super) const MOST_PROBES: u64 = 127;
+pub(crate) const MOST_PROBES: u64 = 127;
 
 /// Checks a time of TCP keep-alive: the kernel accepts whole seconds up to about nine hours.
-pub(super) fn probe_seconds(wait: Duration) -> Result<(), String> {
+pub(crate) fn probe_seconds(wait: Duration) -> Result<(), String> {
     if wait.subsec_nanos() > 0 || !(1..=32_767).contains(&wait.as_secs()) {
         return Err("the kernel takes whole seconds from `1s` to `32767s`".to_owned());
     }
@@ -74,7 +80,7 @@ pub(super) fn probe_seconds(wait: Duration) -> Result<(), String> {
 }
 
 /// Parses a rate in bytes per second, or `off`.
-pub(super) fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
+pub(crate) fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
     if text == "off" {
         return Ok(None);
     }
@@ -83,7 +89,7 @@ pub(super) fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
 }
 
 /// Checks a lowest rate in bytes per second.
-pub(super) fn rate(bytes: u64) -> Result<(), String> {
+pub(crate) fn rate(bytes: u64) -> Result<(), String> {
     if bytes == 0 {
         return Err("a rate of 0 is none: write `off`".to_owned());
     }
@@ -91,14 +97,14 @@ pub(super) fn rate(bytes: u64) -> Result<(), String> {
 }
 
 /// Checks that a duration is in whole seconds.
-pub(super) fn whole_seconds(duration: Duration) -> Result<(), String> {
+pub(crate) fn whole_seconds(duration: Duration) -> Result<(), String> {
     if duration.subsec_nanos() > 0 {
         return Err("`Retry-After` is told in whole seconds".into());
     }
     Ok(())
 }
 
-pub(super) fn not_zero(duration: Duration) -> Result<(), String> {
+pub(crate) fn not_zero(duration: Duration) -> Result<(), String> {
     if duration.is_zero() {
         return Err("a time of 0 would end everything at once; for a long one write `1d`".into());
     }
@@ -106,7 +112,7 @@ pub(super) fn not_zero(duration: Duration) -> Result<(), String> {
 }
 
 /// Parses a duration of at least one second, or `off`.
-pub(super) fn watchdog(text: &str) -> Result<Option<Duration>, String> {
+pub(crate) fn watchdog(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" {
         return Ok(None);
     }
@@ -118,7 +124,7 @@ pub(super) fn watchdog(text: &str) -> Result<Option<Duration>, String> {
     }
 }
 
-pub(super) fn on_off(text: &str) -> Result<bool, String> {
+pub(crate) fn on_off(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
@@ -126,7 +132,7 @@ pub(super) fn on_off(text: &str) -> Result<bool, String> {
     }
 }
 
-pub(super) fn role(text: &str) -> Result<Role, String> {
+pub(crate) fn role(text: &str) -> Result<Role, String> {
     match text {
         "read" => Ok(Role::Read),
         "operate" => Ok(Role::Operate),
@@ -136,11 +142,11 @@ pub(super) fn role(text: &str) -> Result<Role, String> {
 }
 
 /// Parses host names separated by commas; they are returned in lower case.
-pub(super) fn own_names(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn own_names(text: &str) -> Result<Vec<String>, String> {
     text.split(',').map(|name| host_name(name).map(|()| name.to_ascii_lowercase())).collect()
 }
 
-pub(super) fn srv_name(text: &str) -> Result<SrvName, String> {
+pub(crate) fn srv_name(text: &str) -> Result<SrvName, String> {
     match text {
         "domain" => Ok(SrvName::Domain),
         "target" => Ok(SrvName::Target),
@@ -148,7 +154,7 @@ pub(super) fn srv_name(text: &str) -> Result<SrvName, String> {
     }
 }
 
-pub(super) fn treatment(text: &str) -> Result<Treatment, String> {
+pub(crate) fn treatment(text: &str) -> Result<Treatment, String> {
     match text {
         "refuse" => Ok(Treatment::Refuse),
         "keep" => Ok(Treatment::Keep),
@@ -156,7 +162,7 @@ pub(super) fn treatment(text: &str) -> Result<Treatment, String> {
     }
 }
 
-pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
+pub(crate) fn tls_version(text: &str) -> Result<TlsVersion, String> {
     match text {
         "1.2" => Ok(TlsVersion::Tls12),
         "1.3" => Ok(TlsVersion::Tls13),
@@ -165,7 +171,7 @@ pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
 }
 
 /// Parses a network or a single address.
-pub(super) fn network(text: &str) -> Result<IpNet, String> {
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
     }
@@ -210,7 +216,7 @@ pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
 }
 
 /// Parses the address at which a server is probed, or `off`.
-pub(super) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
+pub(crate) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
     if text == "off" {
         return Ok(EndpointCheck::Off);
     }
@@ -220,7 +226,7 @@ pub(super) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
 
 /// Checks that the address needs no name resolution: names are resolved only for the servers
 /// themselves.
-pub(super) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
+pub(crate) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
     match address {
         EndpointAddress::Name(name, port) => Err(format!(
             "a server is probed at an IP address or `unix:/path`, not at the name `{name}`; for another port alone, give the check `port={port}`"
@@ -233,7 +239,7 @@ pub(super) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
 }
 
 /// Checks the name of a service in DNS.
-pub(super) fn service_name(name: &str) -> Result<(), String> {
+pub(crate) fn service_name(name: &str) -> Result<(), String> {
     if name.contains(':') {
         return Err(format!(
             "`{name}` has a port, which the records of a service bring themselves"
@@ -245,11 +251,11 @@ pub(super) fn service_name(name: &str) -> Result<(), String> {
 }
 
 /// Returns the error for a field that an endpoint of a service may not have.
-pub(super) fn said_by_records(field: &str) -> String {
+pub(crate) fn said_by_records(field: &str) -> String {
     format!("`{field}` comes from the records of a service (`srv:`)")
 }
 
-pub(super) fn port(number: u16) -> Result<(), String> {
+pub(crate) fn port(number: u16) -> Result<(), String> {
     if number == 0 {
         return Err("a server cannot be at port 0".into());
     }
@@ -257,7 +263,7 @@ pub(super) fn port(number: u16) -> Result<(), String> {
 }
 
 /// Checks a host name as DNS and `/etc/hosts` have them.
-pub(super) fn host_name(name: &str) -> Result<(), String> {
+pub(crate) fn host_name(name: &str) -> Result<(), String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let labels = name.strip_suffix('.').unwrap_or(name);
     if labels.is_empty()
@@ -304,7 +310,7 @@ fn unix_path(path: &str) -> Result<PathBuf, String> {
 }
 
 /// Parses an address to listen on; `mode` applies to Unix sockets only.
-pub(super) fn listen_address(text: &str, mode: Option<u32>) -> Result<ListenAddress, String> {
+pub(crate) fn listen_address(text: &str, mode: Option<u32>) -> Result<ListenAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(|path| ListenAddress::Unix { path, mode });
     }
@@ -328,7 +334,7 @@ pub(super) fn listen_address(text: &str, mode: Option<u32>) -> Result<ListenAddr
     ))
 }
 
-pub(super) fn mode(text: &str) -> Result<u32, String> {
+pub(crate) fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err(format!("`{text}` is not a file mode: write it in octal, as `0660`")),
@@ -336,7 +342,7 @@ pub(super) fn mode(text: &str) -> Result<u32, String> {
 }
 
 /// Checks a `token` of RFC 9110: names of headers and methods.
-pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
+pub(crate) fn token(text: &str, what: &str) -> Result<(), String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if text.is_empty() || !text.bytes().all(good) {
         return Err(format!("`{text}` is not the name of {what}"));
@@ -345,7 +351,7 @@ pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
 }
 
 /// Checks a `protocol` of RFC 9110: a name, and optionally a slash and a version.
-pub(super) fn protocol(text: &str) -> Result<String, String> {
+pub(crate) fn protocol(text: &str) -> Result<String, String> {
     if text == "off" {
         return Err("`off` stands alone".to_owned());
     }
@@ -356,7 +362,7 @@ pub(super) fn protocol(text: &str) -> Result<String, String> {
 }
 
 /// Checks a method. Methods are case-sensitive, and the common ones are never in lower case.
-pub(super) fn method(text: &str) -> Result<String, String> {
+pub(crate) fn method(text: &str) -> Result<String, String> {
     token(text, "a method")?;
     if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
         return Err(format!(
@@ -367,7 +373,7 @@ pub(super) fn method(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(super) fn header_name(text: &str) -> Result<String, String> {
+pub(crate) fn header_name(text: &str) -> Result<String, String> {
     token(text, "a header")?;
     match forbidden_edit(text) {
         Some(reason) => Err(format!("`{text}` {reason}")),
@@ -376,15 +382,15 @@ pub(super) fn header_name(text: &str) -> Result<String, String> {
 }
 
 /// Checks the name of a header that is only read.
-pub(super) fn request_header(text: &str) -> Result<String, String> {
+pub(crate) fn request_header(text: &str) -> Result<String, String> {
     token(text, "a header").map(|()| text.to_owned())
 }
 
 /// The error for an explanation that every client may ask for.
-pub(super) const EXPLAINED_TO_ALL: &str = "this tells every client the names of servers and the ids of others' requests: who is it for? `when=NAME=VALUE` or `trusted`";
+pub(crate) const EXPLAINED_TO_ALL: &str = "this tells every client the names of servers and the ids of others' requests: who is it for? `when=NAME=VALUE` or `trusted`";
 
 /// Checks the value of the header that asks for an explanation.
-pub(super) fn explain_value(text: &str) -> Result<(), String> {
+pub(crate) fn explain_value(text: &str) -> Result<(), String> {
     if text == HIDDEN {
         return Err(
             "a secret stood here and was not shown: `weir check --json --show-secrets` does".into(),
@@ -397,23 +403,23 @@ pub(super) fn explain_value(text: &str) -> Result<(), String> {
 }
 
 /// Checks a text for use in a header line.
-pub(super) fn line_text(text: &str) -> Result<(), String> {
+pub(crate) fn line_text(text: &str) -> Result<(), String> {
     if text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
         return Err("this text goes into one header line: it cannot hold control characters".into());
     }
     Ok(())
 }
 
-pub(super) fn status(text: &str) -> Result<u16, String> {
+pub(crate) fn status(text: &str) -> Result<u16, String> {
     whole(text, 200, 599).map(|status| status as u16).map_err(|_| not_a_status(text))
 }
 
-pub(super) fn not_a_status(text: &str) -> String {
+pub(crate) fn not_a_status(text: &str) -> String {
     format!("`{text}` is not a status to answer with: 200 to 599")
 }
 
 /// Parses the status of a redirect.
-pub(super) fn redirect_status(text: &str) -> Result<u16, String> {
+pub(crate) fn redirect_status(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(status @ (301 | 302 | 303 | 307 | 308)) => Ok(status),
         _ => Err(format!("`{text}` is not a redirect: 301, 302, 303, 307 or 308")),
@@ -421,14 +427,14 @@ pub(super) fn redirect_status(text: &str) -> Result<u16, String> {
 }
 
 /// Parses an error status of Weir's own responses.
-pub(super) fn error_status(text: &str) -> Result<u16, String> {
+pub(crate) fn error_status(text: &str) -> Result<u16, String> {
     whole(text, 400, 599)
         .map(|status| status as u16)
         .map_err(|_| format!("`{text}` is not an error status: 400 to 599"))
 }
 
 /// Checks the location of a redirect.
-pub(super) fn location(text: &str) -> Result<(), String> {
+pub(crate) fn location(text: &str) -> Result<(), String> {
     line_text(text)?;
     if !(text.starts_with(['/', '$']) || text.contains("://")) {
         return Err(format!(
@@ -466,7 +472,7 @@ const FACILITIES: [&str; 24] = [
 ];
 
 /// Parses a syslog facility.
-pub(super) fn facility(text: &str) -> Result<u8, String> {
+pub(crate) fn facility(text: &str) -> Result<u8, String> {
     match FACILITIES.iter().position(|name| *name == text) {
         Some(number) => Ok(number as u8),
         None => Err(format!(
@@ -476,7 +482,7 @@ pub(super) fn facility(text: &str) -> Result<u8, String> {
 }
 
 /// Parses a severity.
-pub(super) fn severity(text: &str) -> Result<Severity, String> {
+pub(crate) fn severity(text: &str) -> Result<Severity, String> {
     Severity::parse(text).ok_or_else(|| {
         format!(
             "`{text}` is not a level: `emerg`, `alert`, `crit`, `error`, `warning`, `notice`, `info` or `debug`"
@@ -485,7 +491,7 @@ pub(super) fn severity(text: &str) -> Result<Severity, String> {
 }
 
 /// Parses the format of syslog messages.
-pub(super) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
+pub(crate) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
     let known = SyslogFormat::ALL.iter().find(|(name, _)| *name == text);
     known
         .map(|(_, format)| *format)
@@ -494,7 +500,7 @@ pub(super) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
 
 /// Checks a name that routes, logs and statistics show: it has to be one word in a log line of any
 /// format.
-pub(super) fn name(text: &str) -> Result<String, String> {
+pub(crate) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(unfit_for_names) {
         return Err(format!("`{text}` is not a name: it has to be one word without quotes"));
     }
@@ -502,17 +508,17 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 }
 
 /// Returns true for a character that no name may contain.
-pub(super) fn unfit_for_names(character: char) -> bool {
+pub(crate) fn unfit_for_names(character: char) -> bool {
     character.is_whitespace() || character.is_control() || matches!(character, '"' | '\'')
 }
 
 /// Checks a host name or address that a certificate is for.
-pub(super) fn server_name(text: &str) -> Result<(), String> {
+pub(crate) fn server_name(text: &str) -> Result<(), String> {
     if text.parse::<IpAddr>().is_ok() { Ok(()) } else { host_name(text) }
 }
 
 /// Checks the limit of a head, which has to fit in memory many times over.
-pub(super) fn head_bytes(bytes: u64) -> Result<(), String> {
+pub(crate) fn head_bytes(bytes: u64) -> Result<(), String> {
     if (256..=16 << 20).contains(&bytes) {
         Ok(())
     } else {
@@ -521,10 +527,31 @@ pub(super) fn head_bytes(bytes: u64) -> Result<(), String> {
 }
 
 /// Checks the limit of a request line, which is a part of a head.
-pub(super) fn request_line_bytes(bytes: u64) -> Result<(), String> {
+pub(crate) fn request_line_bytes(bytes: u64) -> Result<(), String> {
     if (64..=16 << 20).contains(&bytes) {
         Ok(())
     } else {
         Err("a request line's limit is from `64b` to `16m`".into())
+    }
+}
+
+/// Parses the memory of the table of clients and keys.
+pub(crate) fn table_bytes(text: &str) -> Result<usize, String> {
+    let bytes = units::size::parse(text)?;
+    if TABLE_BYTES.contains(&bytes) {
+        Ok(bytes as usize)
+    } else {
+        Err("this table has from `64k` to `16g`".into())
+    }
+}
+
+/// Checks that the key can differ between requests and is known when an endpoint is picked.
+pub(crate) fn sound_key(key: &Template) -> Result<(), String> {
+    if key.constant().is_some() {
+        return Err("this key is the same for every request: all would go to one server".into());
+    }
+    match key.variables().find(|variable| !variable.is_known_before_pick()) {
+        Some(later) => Err(format!("`{later}` is not known when a server is picked")),
+        None => Ok(()),
     }
 }

@@ -2,21 +2,23 @@
 //! native syntax also has checks with messages of its own. Problems name the JSON path of the
 //! value.
 
+pub(crate) mod probe;
+pub(crate) mod sticky;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{balance, probe, rights, sticky, values};
-use crate::defaults;
-use crate::model::{
+use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
     EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
     ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, RateLimit, Redirect,
     RequestTimeout, Respond, Retry, Route, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts,
-    Workers,
+    Workers, values,
 };
+use crate::defaults;
 
 /// The deepest nesting of rules. JSON parsers stop at 128 levels, and each rule takes two.
-pub(super) const MAX_RULE_DEPTH: usize = 50;
+pub(crate) const MAX_RULE_DEPTH: usize = 50;
 
 /// An invalid value.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl<'a> Validator<'a> {
             self.log(&format!("logs[{index}]"), log);
         }
         self.error_logs();
-        if let Some((field, message)) = rights::objection(config) {
+        if let Some((field, message)) = privileges(config) {
             self.problem(field, message);
         }
         if let Some((field, message)) = config.resolver.objection() {
@@ -84,7 +86,7 @@ impl<'a> Validator<'a> {
         if let Some(limit) = &config.client_limit {
             self.client_limit("client_limit", limit);
         }
-        let table = super::limit::table_bytes(&format!("{}b", config.limit_table));
+        let table = values::table_bytes(&format!("{}b", config.limit_table));
         self.held("limit_table", table.map(drop));
         self.limit_names();
         self.addresses();
@@ -242,7 +244,7 @@ impl<'a> Validator<'a> {
         }
         if let Some(key) = pool.policy.key() {
             let path = format!("{path}.policy.{}.key", pool.policy.kind());
-            self.held(path, balance::sound_key(key));
+            self.held(path, values::sound_key(key));
         }
         let endpoints = format!("{path}.endpoints");
         self.unique(&endpoints, pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()));
@@ -270,7 +272,7 @@ impl<'a> Validator<'a> {
             100,
         );
         let factor = u64::from(pool.stall.factor);
-        self.range(format!("{path}.stall.factor"), factor, 0, super::pool::MAX_STALL_FACTOR);
+        self.range(format!("{path}.stall.factor"), factor, 0, values::MAX_STALL_FACTOR);
         self.waits(&format!("{path}.stall"), &[("floor", pool.stall.floor)]);
         let limits = [
             ("max_in_flight", pool.limits.max_in_flight),
@@ -647,4 +649,13 @@ impl<'a> Validator<'a> {
             }
         }
     }
+}
+
+/// Returns the field of `user`, `group` and `chroot` that is invalid and the reason, if there is one.
+fn privileges(config: &Config) -> Option<(&'static str, String)> {
+    let wrong = |name: &Option<String>| values::name(name.as_deref()?).err();
+    let empty = config.chroot.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+    let user = wrong(&config.user).map(|why| ("user", why));
+    let group = || wrong(&config.group).map(|why| ("group", why));
+    user.or_else(group).or_else(|| empty.then(|| ("chroot", "this path is empty".to_owned())))
 }

@@ -1,0 +1,166 @@
+//! The checks of a health check: above all that it can pass. It sends no probe.
+
+use std::time::Duration;
+
+use crate::model::{Check, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, values};
+
+/// The shortest interval; more frequent probes would be a load in themselves.
+const LEAST_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A reason why a check is invalid.
+pub(crate) struct Objection {
+    /// The path in the JSON form, below the check.
+    pub(crate) path: &'static str,
+    /// The options of the native form that may be at fault, the most likely first.
+    pub(crate) options: &'static [&'static str],
+    pub(crate) message: String,
+    pub(crate) help: &'static str,
+}
+
+/// Returns every reason why a check is invalid or can never pass.
+pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
+    let mut list = Objections(Vec::new());
+    if check.timeout >= check.interval {
+        let options: &[&str] = &["timeout", "interval"];
+        let message = "`timeout` has to be shorter than `interval`: the next probe would be due before this one is over";
+        list.add(".timeout", options, message);
+        list.help("left out, `timeout` is half of `interval`, at most 1s");
+    }
+    if check.timeout.is_zero() {
+        list.add(".timeout", &["timeout"], "a probe that may take no time could never pass");
+        list.help("left out, `timeout` is half of `interval`, at most 1s");
+    }
+    let intervals = [
+        (".interval", &["interval"] as &[&str], Some(check.interval)),
+        (".fast", &["fast"], check.fast),
+        (".down", &["down"], check.down),
+    ];
+    for (path, options, interval) in intervals {
+        if interval.is_some_and(|interval| interval < LEAST_INTERVAL) {
+            list.add(path, options, "probes more often than every `10ms` are a load, not a check");
+            list.help("`interval=2s` is usual; for a server that is down, `fast=500ms`");
+        }
+    }
+    list.hold(".rise", &["rise"], values::in_range(u64::from(check.rise), 1, MOST_RESULTS));
+    list.hold(".fall", &["fall"], values::in_range(u64::from(check.fall), 1, MOST_RESULTS));
+    if check.spread_percent > 50 {
+        list.add(".spread", &["spread"], "`spread` is at most `50%`");
+        list.help("`spread=50%` draws each wait between half and one and a half of `interval`");
+    }
+    list.hold(".panic", &["panic"], values::in_range(u64::from(check.panic_percent), 0, 100));
+    if let Some(number) = check.port {
+        list.hold(".port", &["port"], values::port(number));
+        let unix = |server: &&| {
+            matches!(server.address, EndpointAddress::Unix(_)) && server.check == EndpointCheck::Own
+        };
+        if let Some(server) = pool.endpoints.iter().find(unix) {
+            let message = format!(
+                "the server `{}` is a Unix socket, which has no ports: say `check=ADDRESS` there",
+                server.name
+            );
+            list.add(".port", &["port"], message);
+            list.help("or leave `port=` out");
+        }
+    }
+    match &check.probe {
+        Probe::Http(probe) => http_objections(probe, pool, &mut list),
+        Probe::Tls if pool.tls.is_none() => {
+            let message = "`check tls` needs the pool's `tls`, which says what is verified";
+            list.add(".probe", &[], message);
+            list.help("add `tls;` to the pool");
+        }
+        Probe::Tcp(_) | Probe::Tls => {}
+    }
+    list.0
+}
+
+/// The largest number of results in a row; a larger one is taken for a typing mistake.
+pub(crate) const MOST_RESULTS: u64 = 1000;
+
+struct Objections(Vec<Objection>);
+
+impl Objections {
+    fn add(
+        &mut self,
+        path: &'static str,
+        options: &'static [&'static str],
+        message: impl Into<String>,
+    ) {
+        self.0.push(Objection { path, options, message: message.into(), help: "" });
+    }
+
+    /// Adds a help text to the latest objection.
+    fn help(&mut self, help: &'static str) {
+        if let Some(latest) = self.0.last_mut() {
+            latest.help = help;
+        }
+    }
+
+    fn hold(
+        &mut self,
+        path: &'static str,
+        options: &'static [&'static str],
+        result: Result<(), String>,
+    ) {
+        if let Err(message) = result {
+            self.add(path, options, message);
+        }
+    }
+}
+
+fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
+    list.hold(".probe.http.method", &[], method(&probe.method));
+    list.hold(".probe.http.path", &[], path(&probe.path));
+    if let Some(name) = &probe.host {
+        list.hold(".probe.http.host", &["host"], host(name));
+    }
+    if let Some(expected) = &probe.header {
+        list.hold(".probe.http.header", &["header"], values::token(&expected.name, "a header"));
+    }
+    if probe.body.is_some() && probe.method == "HEAD" {
+        let message =
+            "this check could never pass: a response to HEAD has no body; probe with `GET`";
+        list.add(".probe.http.body", &["body"], message);
+        list.help("write `check http GET PATH body=TEXT`");
+    } else if probe.body.is_some() && probe.expect.are_bodiless() {
+        let message = format!(
+            "this check could never pass: a response with status {} has no body",
+            probe.expect
+        );
+        list.add(".probe.http.body", &["body"], message);
+        list.help("expect a status that has a body, such as `expect=200`");
+    }
+    if probe.tls == Some(true) && pool.tls.is_none() {
+        let message = "`tls=on` needs the pool's `tls`, which says what is verified";
+        list.add(".probe.http.tls", &["tls"], message);
+        list.help("add `tls;` to the pool");
+    }
+}
+
+/// Checks the method of a probe.
+pub(crate) fn method(text: &str) -> Result<(), String> {
+    values::method(text)?;
+    if text == "CONNECT" {
+        return Err("a probe cannot be a CONNECT: it asks for a tunnel".into());
+    }
+    Ok(())
+}
+
+/// Checks the path and query of a probe.
+pub(crate) fn path(text: &str) -> Result<(), String> {
+    if !text.starts_with('/') {
+        return Err(format!("a path starts with `/`: did you mean `/{text}`?"));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') {
+        return Err(format!("`{text}` cannot be asked for: encode what is special, as in `%20`"));
+    }
+    Ok(())
+}
+
+/// Checks the `Host` of a probe.
+pub(crate) fn host(text: &str) -> Result<(), String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('/') {
+        return Err(format!("`{text}` is not a host: write `shop.example.com`"));
+    }
+    Ok(())
+}

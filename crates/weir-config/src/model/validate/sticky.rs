@@ -1,0 +1,88 @@
+//! The checks of a sticky cookie: above all that browsers will accept it. It makes no cookie.
+
+use std::time::Duration;
+
+use crate::model::{SameSite, Secret, Secure, Sticky, values};
+
+/// A reason why a sticky cookie is invalid.
+pub(crate) struct Objection {
+    /// The path in the JSON form, below the cookie.
+    pub(crate) path: &'static str,
+    /// The option of the native form that is at fault; `None` for the name.
+    pub(crate) option: Option<&'static str>,
+    pub(crate) message: String,
+    pub(crate) help: &'static str,
+}
+
+/// Returns every reason why a cookie is invalid.
+pub(crate) fn objections(sticky: &Sticky) -> Vec<Objection> {
+    let mut objections = cross_objections(sticky);
+    let mut hold = |path, outcome: Result<(), String>| {
+        if let Err(message) = outcome {
+            objections.push(Objection { path, option: None, message, help: "" });
+        }
+    };
+    hold(".cookie", values::token(&sticky.cookie, "a cookie"));
+    hold(".path", path(&sticky.path));
+    hold(".domain", sticky.domain.as_deref().map_or(Ok(()), domain));
+    hold(".max_age", sticky.max_age.map_or(Ok(()), max_age));
+    if let Some(Secret::Text(text)) = &sticky.secret {
+        hold(".secret", Secret::check(text.as_bytes()));
+    }
+    objections
+}
+
+/// Returns the contradictions between attributes: browsers reject such a cookie.
+pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
+    let mut objections = Vec::new();
+    let mut object = |path, option, message: &str, help| {
+        objections.push(Objection { path, option, message: message.to_owned(), help });
+    };
+    if sticky.same_site == Some(SameSite::None) && sticky.secure == Secure::Off {
+        let message = "browsers throw a cookie with `samesite=none` away unless it is `secure`";
+        object(".same_site", Some("samesite"), message, "add `secure`, or `secure=auto`");
+    }
+    let prefixed = |prefix: &str| {
+        let start = sticky.cookie.get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    if (prefixed("__Secure-") || prefixed("__Host-")) && sticky.secure != Secure::On {
+        let message = "browsers throw a cookie of such a name away unless it is `secure`";
+        object(".cookie", None, message, "add `secure`, or give it another name");
+    }
+    if prefixed("__Host-") && (sticky.domain.is_some() || sticky.path != "/") {
+        let message =
+            "browsers throw a `__Host-` cookie away that has a domain or another path than `/`";
+        let option = if sticky.domain.is_some() { "domain" } else { "path" };
+        object(
+            ".cookie",
+            Some(option),
+            message,
+            "leave `domain=` and `path=` out, or give it another name",
+        );
+    }
+    objections
+}
+
+pub(crate) fn path(text: &str) -> Result<(), String> {
+    if !text.starts_with('/') {
+        return Err(format!("`{text}` is not a cookie's path: it starts with `/`"));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';') {
+        return Err(format!("`{text}` is not a cookie's path: it is visible ASCII without `;`"));
+    }
+    Ok(())
+}
+
+/// Checks a `Domain`. A leading dot is allowed and ignored (RFC 6265 section 5.2.3).
+pub(crate) fn domain(text: &str) -> Result<(), String> {
+    values::host_name(text.strip_prefix('.').unwrap_or(text))
+        .map_err(|_| format!("`{text}` is not a cookie's domain: write `example.com`"))
+}
+
+pub(crate) fn max_age(age: Duration) -> Result<(), String> {
+    if age.is_zero() || age.subsec_nanos() != 0 {
+        return Err("a cookie lasts whole seconds, at least `1s`".into());
+    }
+    Ok(())
+}
