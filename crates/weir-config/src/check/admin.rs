@@ -1,13 +1,14 @@
 //! Checks `admin ADDRESS;` and `state_file FILE;`. It opens neither.
 
 use super::arguments::Arguments;
+use super::checker::Checker;
 use super::listen::listened_already;
-use super::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AdminAccess, AdminListener, AdminTls, Certificate, Config, ListenAddress, RoleGrant, values};
+    AdminAccess, AdminListener, AdminTls, Certificate, Config, ListenAddress, RoleGrant, values,
+};
 
 impl<'a> Checker<'a> {
     /// Checks the admin lines. They come after the listeners, so that an address in use by both is

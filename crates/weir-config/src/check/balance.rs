@@ -4,7 +4,7 @@ use weir_balance::{HashSettings, PolicyKind};
 use weir_stats::{Template, Variable};
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::LATER_POLICIES;

@@ -1,10 +1,10 @@
 //! Checks `cpu_credits …;` and `agent ADDRESS;`. Known machine types are in the model.
 
 use super::arguments::Arguments;
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Config, values};
 use crate::model::credits::{CpuCredits, CreditMachine, Shed, machine, machines};
+use crate::model::{Config, values};
 use crate::units::percent;
 
 /// A substitute for an unknown machine type.

@@ -1,10 +1,10 @@
 //! Parses conditions, the operators between them, and named rules. It matches no request.
 
 use super::arguments::{Arguments, Value};
-use crate::model::validate::MAX_RULE_DEPTH;
-use super::Checker;
+use super::checker::{Checker, NamedRule, RuleState};
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
+use crate::model::validate::MAX_RULE_DEPTH;
 use crate::model::{Rule, values};
 use crate::source::Span;
 use crate::syntax::lexer::Word;
@@ -15,23 +15,6 @@ const MAX_DEPTH: usize = 32;
 /// The largest number of conditions in one expression, those of named rules included: without a
 /// bound, rules that name rules could grow exponentially.
 const MAX_CONDITIONS: usize = 10_000;
-
-/// A named rule: its words, and then its meaning.
-pub(super) struct NamedRule<'a> {
-    pub(super) span: Span,
-    pub(super) used: bool,
-    /// The words of its expressions, all of which have to hold.
-    expressions: Vec<Vec<&'a Word>>,
-    state: State,
-}
-
-#[derive(Clone)]
-enum State {
-    Unread,
-    /// A rule that is found in this state refers to itself.
-    Reading,
-    Read(Rule),
-}
 
 impl<'a> Checker<'a> {
     /// Keeps a rule's words. They are parsed when every name is known.
@@ -51,7 +34,8 @@ impl<'a> Checker<'a> {
                 Diagnostic::error(name.span(), format!("the rule `{}` says nothing", name.text()));
             self.report(error.help("rule NAME { EXPRESSION }"));
         }
-        let rule = NamedRule { span: name.span(), used: false, expressions, state: State::Unread };
+        let rule =
+            NamedRule { span: name.span(), used: false, expressions, state: RuleState::Unread };
         self.rules.insert(name.text(), rule);
     }
 
@@ -76,8 +60,8 @@ impl<'a> Checker<'a> {
     fn rule_of(&mut self, name: Value<'a>) -> Option<Rule> {
         let rule = self.rules.get_mut(name.text())?;
         match rule.state.clone() {
-            State::Read(rule) => return Some(rule),
-            State::Reading => {
+            RuleState::Read(rule) => return Some(rule),
+            RuleState::Reading => {
                 let error = Diagnostic::error(
                     name.span(),
                     format!("the rule `{}` names itself", name.text()),
@@ -86,14 +70,14 @@ impl<'a> Checker<'a> {
                 self.report(error.related(related, "defined here"));
                 return None;
             }
-            State::Unread => {}
+            RuleState::Unread => {}
         }
         if self.rule_depth == MAX_RULE_DEPTH {
             let message = format!("rules name rules deeper than {MAX_RULE_DEPTH}");
             self.report(Diagnostic::error(name.span(), message));
             return None;
         }
-        rule.state = State::Reading;
+        rule.state = RuleState::Reading;
         self.rule_depth += 1;
         let expressions = std::mem::take(&mut rule.expressions);
         let rules: Vec<Rule> =
@@ -101,7 +85,7 @@ impl<'a> Checker<'a> {
         self.rule_depth -= 1;
         let meaning = all(rules);
         if let Some(rule) = self.rules.get_mut(name.text()) {
-            rule.state = State::Read(meaning.clone());
+            rule.state = RuleState::Read(meaning.clone());
         }
         Some(meaning)
     }

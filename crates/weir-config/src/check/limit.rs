@@ -2,9 +2,11 @@
 //! and in routes.
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit, values};
+use crate::model::{
+    Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit, values,
+};
 use crate::units::size;
 
 /// The options of each kind of limit.

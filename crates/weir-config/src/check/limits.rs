@@ -1,8 +1,8 @@
 //! Warns of limits that are never reached, of pools with backups only, and of other settings that
 //! are allowed and most likely not intended.
 
-use super::Checker;
 use super::arguments::Arguments;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::Pool;
 

@@ -4,16 +4,17 @@
 use std::net::SocketAddr;
 
 use super::arguments::{Arguments, Value};
+use super::checker::Checker;
 use super::pool::size_or_off;
 use super::route::{Lines, RouteList};
-use super::Checker;
 use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
     ListenAddress, Listener, MessageLimits, PathRules, RequestId, Rule, Site, TcpKeepalive,
-    TlsProtocol, TlsServer, values};
+    TlsProtocol, TlsServer, values,
+};
 use crate::pattern::HostPattern;
 use crate::source::Span;
 use crate::units::size;

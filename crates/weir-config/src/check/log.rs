@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     AccessLog, Config, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
-    SyslogReceiver, values};
+    SyslogReceiver, values,
+};
 
 /// The named formats.
 pub(super) const FORMATS: [(&str, LogFormat); 4] = [

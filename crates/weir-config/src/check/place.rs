@@ -1,7 +1,7 @@
 //! Checks of names: duplicates and unknown ones. The names themselves are kept by the checker.
 
-use super::Checker;
 use super::arguments::Value;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     Certificate, Endpoint, EndpointAddress, Keepalive, Passive, PassiveCause, Pool, Stall,
-    TlsClient, TlsProtocol, values};
+    TlsClient, TlsProtocol, values,
+};
 use crate::source::Span;
 use crate::units::{percent, size};
 

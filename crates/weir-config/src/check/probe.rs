@@ -2,11 +2,13 @@
 //! `model/validate/probe.rs`.
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::model::validate::probe::{self, MOST_RESULTS};
-use crate::model::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, TcpProbe, values};
+use crate::model::{
+    Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, TcpProbe, values,
+};
 use crate::pattern::TextPattern;
 use crate::units::percent;
 

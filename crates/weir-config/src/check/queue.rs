@@ -3,7 +3,7 @@
 use weir_balance::WeightMode;
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Fair, Policy, Pool, Queue, values};
 

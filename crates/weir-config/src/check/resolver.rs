@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::arguments::Arguments;
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Resolver, values};
 

@@ -1,7 +1,7 @@
 //! Checks `retry …` of a pool.
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{MOST_RETRIES, Pool, Retry, RetryOn, values};
 

@@ -2,7 +2,7 @@
 //! the start, because the configuration may be for another machine.
 
 use super::arguments::Arguments;
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Config, values};
 

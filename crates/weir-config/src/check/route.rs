@@ -2,7 +2,7 @@
 //! access rules and header changes.
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict, values};

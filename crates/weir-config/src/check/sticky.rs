@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 
 use super::arguments::Arguments;
-use super::Checker;
+use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::validate::sticky as validate;
-use crate::model::{Action, Listener, Order, Pool, Route, SameSite, Secret, Secure, Sticky, values};
+use crate::model::{
+    Action, Listener, Order, Pool, Route, SameSite, Secret, Secure, Sticky, values,
+};
 use crate::source::Span;
 use crate::units;
 
@@ -55,8 +57,11 @@ impl<'a> Checker<'a> {
         sticky.http_only = line.flag("httponly");
         self.set(line, "secure", &mut sticky.secure, secure);
         sticky.same_site = self.setting(line, "samesite", same_site);
-        self.set(line, "path", &mut sticky.path, |text| validate::path(text).map(|()| text.to_owned()));
-        sticky.domain = self.setting(line, "domain", |text| validate::domain(text).map(|()| text.to_owned()));
+        self.set(line, "path", &mut sticky.path, |text| {
+            validate::path(text).map(|()| text.to_owned())
+        });
+        sticky.domain =
+            self.setting(line, "domain", |text| validate::domain(text).map(|()| text.to_owned()));
         sticky.max_age = self.setting(line, "max_age", |text| {
             let age = units::duration::parse(text)?;
             validate::max_age(age).map(|()| age)

@@ -3,7 +3,7 @@
 use weir_stats::Template;
 
 use super::arguments::{Arguments, Value};
-use super::Checker;
+use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};

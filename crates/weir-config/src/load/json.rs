@@ -1,9 +1,9 @@
 //! The canonical JSON form, reading and writing. Diagnostics name the place in the text and the
 //! path of the value. The checks of the values are in `check`.
 
-use crate::model::validate::validate;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::model::Config;
+use crate::model::validate::validate;
 use crate::source::{FileId, Sources, Span};
 
 use super::checked::{Checked, verdict};

@@ -7,41 +7,19 @@
 //! server, and a name whose addresses change all the time does not add ever more entries to the
 //! tables that are kept by name.
 
+mod place;
+
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Addressed, Config, Endpoint, EndpointAddress, EndpointOverride, Overrides};
 use crate::defaults;
+use place::place_name;
+
+pub use place::{Question, is_place_of};
 
 /// The largest number of addresses of one name that are used.
 pub const MOST_PLACES: usize = 256;
-
-/// A DNS question.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Question {
-    /// The addresses of this name.
-    Host(String),
-    /// The servers of this service (RFC 2782).
-    Service(String),
-}
-
-impl Question {
-    /// Returns the question that an endpoint's address requires.
-    pub fn of(address: &EndpointAddress) -> Option<Self> {
-        match address {
-            EndpointAddress::Name(name, _) => Some(Self::Host(name.clone())),
-            EndpointAddress::Service(name) => Some(Self::Service(name.clone())),
-            EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => None,
-        }
-    }
-
-    /// Returns the name.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Host(name) | Self::Service(name) => name,
-        }
-    }
-}
 
 /// One server behind a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,29 +184,6 @@ pub fn service_domain(service: &str) -> &str {
         domain = rest;
     }
     domain
-}
-
-/// Returns the name of the endpoint at a place; the first place has the configured name.
-fn place_name(own: &str, number: usize, written: &HashSet<&str>) -> String {
-    if number == 0 {
-        return own.to_owned();
-    }
-    let mut name = format!("{own}~{}", number + 1);
-    while written.contains(name.as_str()) {
-        name.push('~');
-    }
-    name
-}
-
-/// Returns true if `endpoint` is one of the endpoints that replace the configured endpoint `own`.
-pub fn is_place_of(endpoint: &str, own: &str) -> bool {
-    let Some(rest) = endpoint.strip_prefix(own) else { return false };
-    // A place whose name is taken by another server has further `~` at its end.
-    let number = rest.strip_prefix('~').map(|number| number.trim_end_matches('~'));
-    rest.is_empty()
-        || number.is_some_and(|number| {
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        })
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::{EndpointOverride, Overrides, PoolOverrides, Refusal, known_endpoint};
-use crate::model::validate::validate;
 use crate::model::names::{Question, is_place_of};
+use crate::model::validate::validate;
 use crate::model::{Config, Endpoint, EndpointAddress, Pool};
 
 /// The largest number of addresses of a pool that have changes of their own.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::model::{Check, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, values};
+use crate::model::{
+    Check, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, values,
+};
 
 /// The shortest interval; more frequent probes would be a load in themselves.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
@@ -50,7 +52,7 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
     list.hold(".panic", &["panic"], values::in_range(u64::from(check.panic_percent), 0, 100));
     if let Some(number) = check.port {
         list.hold(".port", &["port"], values::port(number));
-        let unix = |server: &&| {
+        let unix = |server: &&Endpoint| {
             matches!(server.address, EndpointAddress::Unix(_)) && server.check == EndpointCheck::Own
         };
         if let Some(server) = pool.endpoints.iter().find(unix) {

@@ -1,0 +1,185 @@
+//! The state of a check and the operations that all checks use: to report, and to parse a value at
+//! its place. It knows no directive.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use weir_stats::{Template, Variable};
+
+use super::arguments::{Arguments, Value};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::model::{AccessLog, ListenAddress, Pool, Rule, values};
+use crate::source::{Sources, Span};
+use crate::syntax::lexer::Word;
+
+/// The state of a check: the diagnostics so far, and the names that the file defines and uses.
+pub(super) struct Checker<'a> {
+    pub(super) sources: &'a Sources,
+    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) pools: Vec<Pool>,
+    /// The index and place of every named pool.
+    pub(super) pool_names: HashMap<&'a str, (usize, Span)>,
+    /// The pools made for addresses in routes, by their name.
+    pub(super) anonymous: HashMap<String, usize>,
+    pub(super) used_pools: HashSet<usize>,
+    pub(super) logs: Vec<AccessLog>,
+    pub(super) log_names: HashMap<&'a str, Span>,
+    pub(super) used_logs: HashSet<&'a str>,
+    pub(super) rules: HashMap<&'a str, NamedRule<'a>>,
+    /// The depth of rules that are being parsed, each named by the one before.
+    pub(super) rule_depth: usize,
+    /// The place at which every address is listened on.
+    pub(super) addresses: HashMap<ListenAddress, Span>,
+    pub(super) trusted: Vec<ipnet::IpNet>,
+    /// The limit of client connections and its place.
+    pub(super) max_connections: Option<(u32, Span)>,
+    /// The headers of edits that are marked `secret`, in lower case.
+    pub(super) hidden_headers: BTreeSet<String>,
+    /// The places at which rate limits are named.
+    pub(super) limit_names: HashMap<String, Span>,
+}
+
+/// A named rule: its words, and then its meaning.
+pub(super) struct NamedRule<'a> {
+    pub(super) span: Span,
+    pub(super) used: bool,
+    /// The words of its expressions, all of which have to hold.
+    pub(super) expressions: Vec<Vec<&'a Word>>,
+    pub(super) state: RuleState,
+}
+
+/// The progress of reading a named rule.
+#[derive(Clone)]
+pub(super) enum RuleState {
+    /// The words are not parsed yet.
+    Unread,
+    /// The words are being parsed. A rule that is found in this state refers to itself.
+    Reading,
+    /// The meaning.
+    Read(Rule),
+}
+
+impl<'a> Checker<'a> {
+    /// Returns the state at the start of a check; `diagnostics` are those of parsing.
+    pub(super) fn new(sources: &'a Sources, diagnostics: Vec<Diagnostic>) -> Self {
+        Self {
+            sources,
+            diagnostics,
+            pools: Vec::new(),
+            pool_names: HashMap::new(),
+            anonymous: HashMap::new(),
+            used_pools: HashSet::new(),
+            logs: Vec::new(),
+            log_names: HashMap::new(),
+            used_logs: HashSet::new(),
+            rules: HashMap::new(),
+            rule_depth: 0,
+            addresses: HashMap::new(),
+            trusted: Vec::new(),
+            max_connections: None,
+            hidden_headers: BTreeSet::new(),
+            limit_names: HashMap::new(),
+        }
+    }
+
+    /// Returns true if an error was reported. Warnings that may be its consequences are then left
+    /// out.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Parses a value, or reports the error at its place.
+    pub(super) fn value<T>(
+        &mut self,
+        value: Value<'_>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match parse(value.text()) {
+            Ok(parsed) => Some(parsed),
+            Err(_) if value.word.broken => None,
+            Err(message) => {
+                let mut error = Diagnostic::error(value.span(), message);
+                if value.word.expanded {
+                    let written = self.sources.text(value.word.span);
+                    error =
+                        error.help(format!("`{written}` stands for `{}` here", value.word.text));
+                }
+                self.report(error);
+                None
+            }
+        }
+    }
+
+    /// Parses an option if it is present; `None` also after an error.
+    pub(super) fn setting<T>(
+        &mut self,
+        arguments: &Arguments<'_>,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        arguments.option(name).and_then(|value| self.value(value, parse))
+    }
+
+    /// Parses an option into `slot`.
+    pub(super) fn set<T>(
+        &mut self,
+        arguments: &Arguments<'_>,
+        name: &str,
+        slot: &mut T,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) {
+        if let Some(value) = self.setting(arguments, name, parse) {
+            *slot = value;
+        }
+    }
+
+    pub(super) fn count<T: TryFrom<u64>>(&mut self, value: Value<'_>, least: u64) -> Option<T> {
+        self.value(value, |text| values::whole(text, least, u64::from(u32::MAX)))
+            .and_then(|number| T::try_from(number).ok())
+    }
+
+    pub(super) fn networks(&mut self, words: &[Value<'_>]) -> Vec<ipnet::IpNet> {
+        words.iter().filter_map(|word| self.value(*word, values::network)).collect()
+    }
+
+    /// Returns a file's path, resolved against the directory of the file that names it.
+    pub(super) fn path(&self, value: Value<'_>) -> PathBuf {
+        let base = Path::new(&self.sources.file(value.word.span.file).name);
+        base.parent().unwrap_or(Path::new("")).join(value.text())
+    }
+
+    /// Parses a path, which must not be empty.
+    pub(super) fn file(&mut self, value: Value<'a>) -> Option<PathBuf> {
+        let path = self.path(value);
+        let filled =
+            |text: &str| if text.is_empty() { Err("this path is empty".into()) } else { Ok(()) };
+        self.value(value, filled).map(|()| path)
+    }
+
+    /// Parses a text with `$variables`.
+    pub(super) fn template(&mut self, value: Value<'_>) -> Option<Template> {
+        match Template::parse(value.text()) {
+            Ok(template) => Some(template),
+            Err(error) => {
+                let place = value.skip(error.offset).span();
+                let rest = value.text().get(error.offset..).unwrap_or_default();
+                let length =
+                    rest.find(|c: char| !(c.is_ascii_alphanumeric() || "${}_".contains(c)));
+                let end = place.start + length.unwrap_or(rest.len());
+                let narrow = value.word.verbatim.is_some() && end <= place.end;
+                let place =
+                    if narrow { Span { end: end.max(place.start + 1), ..place } } else { place };
+                let mut diagnostic = Diagnostic::error(place, error.message);
+                if let Some(name) = error.unknown {
+                    diagnostic = diagnostic.suggest(&name, Variable::names());
+                }
+                self.report(diagnostic.help("for a dollar sign write `$$`"));
+                None
+            }
+        }
+    }
+}
