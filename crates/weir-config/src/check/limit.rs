@@ -5,7 +5,7 @@ use super::arguments::{Arguments, Value};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
-    Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit, values,
+    Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit, Route, values,
 };
 use crate::units::size;
 
@@ -73,12 +73,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    pub(super) fn route_limit(
-        &mut self,
-        line: &Arguments<'a>,
-        owner: &str,
-        (limits, bandwidth): (&mut Vec<RateLimit>, &mut Option<Bandwidth>),
-    ) {
+    pub(super) fn route_limit(&mut self, line: &Arguments<'a>, route: &mut Route) {
         match self.limit_kind(line) {
             Some(LimitKind::Client) => {
                 let place = line.directive.name.span;
@@ -88,8 +83,12 @@ impl<'a> Checker<'a> {
                     "it belongs at the top level or in `listen`; here, `limit rate $remote_addr rate=10/s` does the same for requests",
                 ));
             }
-            Some(LimitKind::Bandwidth) => self.only_bandwidth(line, owner, bandwidth),
-            Some(LimitKind::Rate) => limits.extend(self.rate_limit(line, owner)),
+            Some(LimitKind::Bandwidth) => {
+                self.only_bandwidth(line, &route.name, &mut route.bandwidth);
+            }
+            Some(LimitKind::Rate) => {
+                route.rate_limits.extend(self.rate_limit(line, &route.name));
+            }
             None => {}
         }
     }

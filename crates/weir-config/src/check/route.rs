@@ -77,16 +77,13 @@ impl<'a> Checker<'a> {
                 _ => self.line(&line, &mut lines),
             }
         }
-        let given = list.routes.last().map(|route| route.name.clone()).unwrap_or_default();
-        let owner = name.unwrap_or(given);
-        let (mut rate_limits, mut bandwidth) = (Vec::new(), None);
-        for line in &limits {
-            self.route_limit(line, &owner, (&mut rate_limits, &mut bandwidth));
-        }
         if let Some(route) = list.routes.last_mut() {
-            route.name = owner;
-            route.rate_limits = rate_limits;
-            route.bandwidth = bandwidth;
+            if let Some(name) = name {
+                route.name = name;
+            }
+            for line in &limits {
+                self.route_limit(line, route);
+            }
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;

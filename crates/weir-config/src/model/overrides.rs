@@ -335,7 +335,7 @@ impl Overrides {
             }
             Change::Address { pool, of, set } => {
                 sound(set)?;
-                next.order_address(&now, pool, (of, *set))?;
+                next.order_address(&now, pool, of, *set)?;
             }
             Change::RevertAddress { pool, of } => next.revert_address(pool, of)?,
             Change::Add { pool, endpoint } => {

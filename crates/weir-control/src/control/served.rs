@@ -40,7 +40,7 @@ impl Served {
 
     /// The address that `name` stands for, if it names one of the addresses of a DNS name.
     pub fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
-        Addressed::named(name, (pool_of(&self.config, pool)?, pool_of(&self.live, pool)?))
+        Addressed::named(name, pool_of(&self.config, pool)?, pool_of(&self.live, pool)?)
     }
 
     /// Resolves the target of a change: a name of a server that was found by DNS stands for that

@@ -34,7 +34,7 @@ impl Addressed {
     /// Returns the address that an operator's `name` denotes: the name of a running endpoint, such
     /// as `app:80~2`, that is not configured under that name, or the form `app:80@10.0.0.2:80`.
     /// Returns `None` if `name` is a configured endpoint or unknown.
-    pub fn named(name: &str, (configured, live): (&Pool, &Pool)) -> Option<Self> {
+    pub fn named(name: &str, configured: &Pool, live: &Pool) -> Option<Self> {
         let asks = |endpoint: &&Endpoint| Question::of(&endpoint.address).is_some();
         if configured.endpoints.iter().any(|endpoint| endpoint.name == *name) {
             return None;
@@ -75,7 +75,8 @@ impl Overrides {
         &mut self,
         now: &Config,
         pool: &str,
-        (of, set): (&Addressed, EndpointOverride),
+        of: &Addressed,
+        set: EndpointOverride,
     ) -> Result<(), Refusal> {
         known_endpoint(now, pool, &of.endpoint)?;
         // A value that is invalid for the endpoint in a file is invalid for each of its addresses.

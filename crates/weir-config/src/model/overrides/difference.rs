@@ -43,13 +43,23 @@ impl Overrides {
         let mut list = Vec::new();
         if let Some(own) = self.max_connections {
             let file = number(file.max_connections);
-            list.push(difference((None, None), "max_connections", file, Some(own.to_string())));
+            list.push(difference(
+                Subject::default(),
+                "max_connections",
+                file,
+                Some(own.to_string()),
+            ));
         }
         for listener in &file.listeners {
             let Some(own) = self.listeners.get(&listener.name) else { continue };
-            let place = (None, Some(listener.name.as_str()));
+            let subject = Subject { pool: None, name: Some(&listener.name) };
             let now = Some(own.max_connections.to_string());
-            list.push(difference(place, "max_connections", number(listener.max_connections), now));
+            list.push(difference(
+                subject,
+                "max_connections",
+                number(listener.max_connections),
+                now,
+            ));
         }
         for pool in &file.pools {
             if let Some(own) = self.pools.get(&pool.name) {
@@ -84,22 +94,23 @@ impl Overrides {
 impl PoolOverrides {
     fn differences(&self, pool: &Pool, list: &mut Vec<Difference>) {
         for endpoint in &pool.endpoints {
-            let place = (Some(pool.name.as_str()), Some(endpoint.name.as_str()));
+            let subject = Subject { pool: Some(&pool.name), name: Some(&endpoint.name) };
             if self.removed.contains(&endpoint.name) {
-                list.push(difference(place, "server", Some(server_line(endpoint)), None));
+                list.push(difference(subject, "server", Some(server_line(endpoint)), None));
             } else if let Some(own) = self.endpoints.get(&endpoint.name) {
-                own.differences(place, endpoint, list);
+                own.differences(subject, endpoint, list);
             }
         }
         for endpoint in &self.added {
-            let place = (Some(pool.name.as_str()), Some(endpoint.name.as_str()));
-            list.push(difference(place, "server", None, Some(server_line(endpoint))));
+            let subject = Subject { pool: Some(&pool.name), name: Some(&endpoint.name) };
+            list.push(difference(subject, "server", None, Some(server_line(endpoint))));
         }
         for (of, own) in self.each_address() {
             let mut endpoints = pool.endpoints.iter().chain(&self.added);
             let Some(endpoint) = endpoints.find(|own| own.name == of.endpoint) else { continue };
             let name = of.to_string();
-            own.differences((Some(pool.name.as_str()), Some(&name)), endpoint, list);
+            let subject = Subject { pool: Some(&pool.name), name: Some(&name) };
+            own.differences(subject, endpoint, list);
         }
     }
 
@@ -144,15 +155,10 @@ impl PoolOverrides {
 }
 
 impl EndpointOverride {
-    fn differences(
-        &self,
-        place: (Option<&str>, Option<&str>),
-        file: &Endpoint,
-        list: &mut Vec<Difference>,
-    ) {
+    fn differences(&self, subject: Subject<'_>, file: &Endpoint, list: &mut Vec<Difference>) {
         let mut note = |field: &str, before: String, now: Option<String>| {
             if now.is_some() {
-                list.push(difference(place, field, Some(before), now));
+                list.push(difference(subject, field, Some(before), now));
             }
         };
         note("order", file.order.as_str().to_owned(), self.order.map(|it| it.as_str().to_owned()));
@@ -161,13 +167,22 @@ impl EndpointOverride {
     }
 }
 
+/// The subject of a difference: an endpoint of a pool, a listener (without a pool), or the process
+/// (without a name).
+#[derive(Clone, Copy, Default)]
+struct Subject<'a> {
+    pool: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
 fn difference(
-    (pool, name): (Option<&str>, Option<&str>),
+    subject: Subject<'_>,
     field: &str,
     file: Option<String>,
     now: Option<String>,
 ) -> Difference {
-    let (pool, name) = (pool.map(str::to_owned), name.map(str::to_owned));
+    let pool = subject.pool.map(str::to_owned);
+    let name = subject.name.map(str::to_owned);
     Difference { pool, name, field: field.to_owned(), file, now }
 }
 

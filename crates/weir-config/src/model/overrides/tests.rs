@@ -356,7 +356,7 @@ fn what_an_operator_names_is_found() {
     answers.insert(Question::Host("app.test".to_owned()), places);
     let live = answers.over(&written, &Overrides::default());
     let check = |name: &str, expected: Option<u8>| {
-        let found = Addressed::named(name, (&written.pools[0], &live.pools[0]));
+        let found = Addressed::named(name, &written.pools[0], &live.pools[0]);
         assert_eq!(found, expected.map(|last| addressed("app.test:80", last)), "{name}");
     };
     check("app.test:80", None);
