@@ -6,11 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
 use crate::failure::Failure;
-use crate::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
-
-/// The default configuration file.
-pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
 
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls with aws-lc-rs");
 

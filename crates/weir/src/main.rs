@@ -4,27 +4,21 @@
 // These macros panic when the reader of the output has closed it; `terminal.rs` does not.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-mod bench;
-mod check;
+mod admin_client;
 mod cli;
-mod completion;
+mod commands;
+mod config_file;
 mod config_text;
-mod ctl;
-mod demo;
 mod failure;
-mod origin;
-mod proxy;
-mod run;
-mod serve;
-mod sim;
+mod serving;
 mod terminal;
-mod top;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+use crate::commands::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
 use crate::failure::Failure;
 
 /// The allocator whose count `memory max=` limits. It also marks threads that are inside it, for
@@ -59,7 +53,7 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Sim(arguments)) => sim::run(&arguments),
-        Some(Command::Completion(arguments)) => completion::run(&arguments),
+        Some(Command::Completion(arguments)) => completion::run(&arguments, &mut Cli::command()),
         None => check::run(&cli.into_nginx_test()?),
     }
 }

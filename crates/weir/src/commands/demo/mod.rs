@@ -15,11 +15,11 @@ use serde_json::Value;
 use weir_control::Server;
 
 use crate::config_text::{self, quote};
-use crate::demo::client::Client;
-use crate::demo::home::Home;
-use crate::demo::origin::Origin;
 use crate::failure::Failure;
 use crate::terminal::print;
+use client::Client;
+use home::Home;
+use origin::Origin;
 
 /// Log lines are written in batches; this is far longer than a batch takes.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);

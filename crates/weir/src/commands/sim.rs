@@ -16,7 +16,7 @@ use weir_lab::sim::{
 };
 use weir_lab::units::time_ns;
 
-use crate::check;
+use crate::config_file;
 use crate::failure::Failure;
 use crate::terminal::print;
 
@@ -306,7 +306,7 @@ impl Arguments {
     /// Returns the pool of the configuration, if one is named.
     fn configured(&self, plan: &mut Plan) -> Result<Option<Candidate>, Failure> {
         let Some(path) = &self.config else { return Ok(None) };
-        let config = check::load(path)?;
+        let config = config_file::load(path)?;
         let names = || config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>();
         let found = match (&self.pool, config.pools.as_slice()) {
             (Some(name), pools) => pools.iter().find(|pool| pool.name == *name),

@@ -28,7 +28,7 @@ use self::screen::{After, Screen};
 use self::seen::Seen;
 use self::signals::{EndSignals, Signal};
 use self::terminal::RawTerminal;
-use crate::ctl::client::Place;
+use crate::admin_client::Place;
 use crate::failure::Failure;
 use crate::terminal as output;
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use weir_admin::{ClientFiles, client_connection};
 use weir_config::model::{AdminAccess, ListenAddress};
 
-use crate::cli::CONFIGURATION_FILE;
+use crate::config_file::CONFIGURATION_FILE;
 use crate::failure::Failure;
 
 /// The default path of the admin socket.
@@ -268,13 +268,13 @@ pub(crate) fn sentence(status: u16, body: &str) -> String {
 }
 
 /// Returns the message of a refusal, without the field.
-pub(super) fn message(body: &str) -> String {
+pub(crate) fn message(body: &str) -> String {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     said["error"]["message"].as_str().unwrap_or(body).to_owned()
 }
 
 /// Returns true if a refusal concerns this field.
-pub(super) fn is_about(body: &str, field: &str) -> bool {
+pub(crate) fn is_about(body: &str, field: &str) -> bool {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     said["error"]["field"] == field
 }

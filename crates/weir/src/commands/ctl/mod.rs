@@ -2,7 +2,6 @@
 //! `weir upgrade` and `weir stop` are also here; they are separate commands because users expect
 //! them. The interface itself is in `weir-admin`.
 
-pub(crate) mod client;
 mod percentiles;
 mod show;
 
@@ -11,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use self::client::{Place, encoded, sentence};
+use crate::admin_client::{self as client, Place, encoded, sentence};
 use crate::failure::Failure;
 use crate::terminal;
 

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::config_text::{self, quote, quote_path};
 use crate::failure::Failure;
-use crate::run::{self, WorkerCount};
+use crate::serving::{self, WorkerCount};
 
 /// Serve the files of a directory
 #[derive(Args, Debug)]
@@ -26,5 +26,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (listen, directory) = (quote(&arguments.listen), quote_path(&arguments.directory)?);
     let mut config = config_text::check(&format!("listen {listen} -> files {directory};"))?;
     arguments.workers.apply(&mut config);
-    run::serve_until_stopped(&config)
+    serving::serve_until_stopped(&config)
 }

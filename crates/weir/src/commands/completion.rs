@@ -1,10 +1,9 @@
 //! `weir completion`: prints the completion script of a shell, generated from the definitions of
 //! the flags.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -15,8 +14,8 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, command: &mut Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "weir", &mut script);
+    clap_complete::generate(arguments.shell, command, "weir", &mut script);
     terminal::print(&String::from_utf8_lossy(&script))
 }

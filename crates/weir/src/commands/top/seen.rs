@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use weir_admin::status::{Event, Status, WaitingStatus};
 
-use crate::ctl::client::{Place, encoded};
+use crate::admin_client::{Place, encoded};
 use crate::failure::Failure;
 
 /// The values that are drawn.

@@ -4,10 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weir_config::Config;
 
-use crate::cli::CONFIGURATION_FILE;
-use crate::failure::{self, Failure};
+use crate::config_file::{self, CONFIGURATION_FILE};
+use crate::failure::Failure;
 use crate::terminal;
 
 /// Check a configuration: what it says, its certificates, and the files it names
@@ -37,7 +36,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
-    let config = load(path)?;
+    let config = config_file::load(path)?;
     for warning in weir_control::dry_run(&config).map_err(Failure::RunTime)? {
         terminal::say(&format!("weir: warning: {warning}\n"));
     }
@@ -46,18 +45,4 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return terminal::print(&format!("{}\n", weir_config::to_json(&shown).trim_end()));
     }
     terminal::print(&format!("{}: ok\n", path.display()))
-}
-
-/// Reads and checks a file. Warnings go to standard error.
-pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
-    let environment = |name: &str| std::env::var(name).ok();
-    match weir_config::load(path, &environment) {
-        Ok(checked) => {
-            failure::warn(&checked.warnings);
-            Ok(checked.config)
-        }
-        Err(diagnostics) => {
-            Err(Failure::Rejected { name: path.display().to_string(), diagnostics })
-        }
-    }
 }

@@ -10,7 +10,7 @@ use weir_balance::PolicyKind;
 
 use crate::config_text::{self, quote, quote_path};
 use crate::failure::Failure;
-use crate::run::{self, WorkerCount};
+use crate::serving::{self, WorkerCount};
 
 /// Run a proxy from the command line
 #[derive(Args, Debug)]
@@ -59,7 +59,7 @@ fn policies() -> PossibleValuesParser {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut config = config_text::check(&arguments.text()?)?;
     arguments.workers.apply(&mut config);
-    run::serve_until_stopped(&config)
+    serving::serve_until_stopped(&config)
 }
 
 impl Arguments {

@@ -10,8 +10,8 @@ use serde_json::json;
 use weir_stats::interchange::{Interval, Log, Wanted, read_log, spectrum, to_hdr, write_log};
 use weir_stats::metrics::{Distribution, Phase};
 
-use super::client::Place;
 use super::show::{table, time};
+use crate::admin_client::Place;
 use crate::failure::Failure;
 use crate::terminal;
 

@@ -1,0 +1,37 @@
+//! Serving in the foreground: the part that all commands with a proxy share.
+
+use clap::Args;
+use weir_config::Config;
+use weir_config::model::Workers;
+use weir_control::{Server, Source};
+
+use crate::failure::Failure;
+
+/// The number of worker threads, for every command that serves.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WorkerCount {
+    /// Worker threads [default: as configured, else one per allowed core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+}
+
+impl WorkerCount {
+    /// Overrides the number of workers of the configuration.
+    pub(crate) fn apply(self, config: &mut Config) {
+        if let Some(count) = self.workers {
+            config.workers = Workers::Count(usize::from(count));
+        }
+    }
+}
+
+/// Starts the proxy, prints its addresses and serves until a signal ends it.
+pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
+    serve(config, None)
+}
+
+/// Does the same; `source` reads the configuration again for a reload.
+pub(crate) fn serve(config: &Config, source: Option<Source>) -> Result<(), Failure> {
+    let server = Server::start(config, source, weir_admin::start).map_err(Failure::RunTime)?;
+    server.announce();
+    server.run().map_err(Failure::RunTime)
+}
