@@ -6,7 +6,6 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
 use crate::model::validate::MAX_RULE_DEPTH;
 use crate::model::{Rule, values};
-use crate::source::Span;
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Block, Directive};
 

@@ -165,7 +165,7 @@ impl<'a> Checker<'a> {
             stall.factor = 0;
         }
         self.set(line, "factor", &mut stall.factor, |text| {
-            values::whole(text, 1, MAX_STALL_FACTOR).map(|factor| factor as u32)
+            values::whole(text, 1, values::MAX_STALL_FACTOR).map(|factor| factor as u32)
         });
         self.set(line, "floor", &mut stall.floor, values::wait);
     }

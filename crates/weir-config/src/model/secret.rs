@@ -30,7 +30,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The smallest number of bytes of a secret: 128 bits, if they are random.
-pub const SECRET_BYTES: usize = 16;
+const SECRET_BYTES: usize = 16;
 
 impl Secret {
     /// Checks that a secret is long enough and not the placeholder of a hidden one.
