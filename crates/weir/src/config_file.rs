@@ -4,7 +4,8 @@ use std::path::Path;
 
 use weir_config::Config;
 
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
+use crate::terminal;
 
 /// The default configuration file.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
@@ -14,7 +15,7 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
     let environment = |name: &str| std::env::var(name).ok();
     match weir_config::load(path, &environment) {
         Ok(checked) => {
-            failure::warn(&checked.warnings);
+            terminal::warn(&checked.warnings);
             Ok(checked.config)
         }
         Err(diagnostics) => {

@@ -1,11 +1,9 @@
-//! The failure of a command: its message on standard error and its exit code.
+//! The failure of a command: its message and its exit code. It writes nothing.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use weir_config::diagnostic::{Diagnostics, Severity};
-
-use crate::terminal::say;
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -42,64 +40,51 @@ impl Failure {
             | Self::Unreachable(sentence)
             | Self::RejectedThere(sentence) => sentence.clone(),
             Self::Rejected { name, diagnostics } => {
-                let errors = diagnostics.iter();
-                let errors = errors.filter(|entry| matches!(entry.severity, Severity::Error));
-                let errors = count(errors.count(), "error");
+                let errors = count_errors(diagnostics);
                 format!("{}\n\n{name}: {errors}", diagnostics.render(colour()))
             }
         }
     }
 
-    /// Writes the message to standard error and returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Returns the message as standard error shows it.
+    pub(crate) fn message(&self) -> String {
         match self {
-            Self::Exit(code) => ExitCode::from(*code),
-            Self::RunTime(sentence) => {
-                say(&format!("weir: {sentence}\n"));
-                ExitCode::from(1)
-            }
-            Self::Usage(sentence) => {
-                say(&format!("weir: {sentence}\n"));
-                ExitCode::from(2)
-            }
-            Self::Threshold(sentence) => {
-                say(&format!("weir: {sentence}\n"));
-                ExitCode::from(4)
-            }
-            Self::Unreachable(sentence) => {
-                say(&format!("weir: {sentence}\n"));
-                ExitCode::from(5)
-            }
+            Self::Exit(_) => String::new(),
+            Self::RunTime(sentence)
+            | Self::Usage(sentence)
+            | Self::Threshold(sentence)
+            | Self::Unreachable(sentence) => format!("weir: {sentence}\n"),
             Self::RejectedThere(sentence) => {
-                say(&format!(
-                    "{sentence}\n\nweir: rejected; what was served before is served on\n"
-                ));
-                ExitCode::from(3)
+                format!("{sentence}\n\nweir: rejected; what was served before is served on\n")
             }
             Self::Rejected { name, diagnostics } => {
-                let is_error = |severity| matches!(severity, Severity::Error);
-                let errors = diagnostics.iter().filter(|entry| is_error(entry.severity)).count();
-                let errors = count(errors, "error");
-                say(&format!("{}\n\nweir: {name}: {errors}\n", diagnostics.render(colour())));
-                ExitCode::from(3)
+                let errors = count_errors(diagnostics);
+                format!("{}\n\nweir: {name}: {errors}\n", diagnostics.render(colour()))
             }
         }
     }
-}
 
-/// Writes warnings to standard error.
-pub(crate) fn warn(diagnostics: &Diagnostics) {
-    if !diagnostics.is_empty() {
-        say(&format!("{}\n\n", diagnostics.render(colour())));
+    /// Returns the exit code.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Exit(code) => *code,
+            Self::RunTime(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Rejected { .. } | Self::RejectedThere(_) => 3,
+            Self::Threshold(_) => 4,
+            Self::Unreachable(_) => 5,
+        })
     }
 }
 
 /// Returns true if standard error is a terminal and `NO_COLOR` is not set.
-fn colour() -> bool {
+pub(crate) fn colour() -> bool {
     std::io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+fn count_errors(diagnostics: &Diagnostics) -> String {
+    let is_error = |severity| matches!(severity, Severity::Error);
+    let number = diagnostics.iter().filter(|entry| is_error(entry.severity)).count();
+    format!("{number} error{}", if number == 1 { "" } else { "s" })
 }

@@ -33,7 +33,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             weir_control::tell_failed(&failure.text());
-            failure.report()
+            terminal::say(&failure.message());
+            failure.exit_code()
         }
     }
 }

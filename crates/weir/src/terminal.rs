@@ -3,7 +3,9 @@
 
 use std::io::{ErrorKind, Write};
 
-use crate::failure::Failure;
+use weir_config::Diagnostics;
+
+use crate::failure::{Failure, colour};
 
 /// Writes `text` unchanged.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -20,4 +22,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// them.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes the warnings of a configuration to standard error.
+pub(crate) fn warn(diagnostics: &Diagnostics) {
+    if !diagnostics.is_empty() {
+        say(&format!("{}\n\n", diagnostics.render(colour())));
+    }
 }

@@ -10,6 +10,7 @@
 
 mod frame;
 mod keys;
+mod message;
 mod screen;
 mod seen;
 mod signals;
@@ -22,11 +23,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use nix::sys::signal::Signal;
 
 use self::frame::Size;
+use self::message::Heard;
 use self::screen::{After, Screen};
-use self::seen::Seen;
-use self::signals::{EndSignals, Signal};
+use self::signals::EndSignals;
 use self::terminal::RawTerminal;
 use crate::admin_client::Place;
 use crate::failure::Failure;
@@ -46,16 +48,6 @@ pub(crate) struct Arguments {
     /// Order of the servers of a pool
     #[arg(long, value_enum, default_value_t)]
     sort: table::Sort,
-}
-
-/// A message to the drawing thread.
-enum Heard {
-    Typed(Vec<u8>),
-    /// Standard input has ended.
-    NoMoreKeys,
-    Saw(Box<Result<Seen, Failure>>),
-    /// A signal to end the process with, once the terminal is restored.
-    Told(Signal),
 }
 
 /// The end of a session.
@@ -81,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (sender, heard) = mpsc::channel();
     let (told, before) = (sender.clone(), raw.before());
     thread::spawn(move || signals.wait(&told, &before));
-    let watched = watch(&arguments.place, &mut screen, (sender, &heard));
+    let watched = watch(&arguments.place, &mut screen, sender, &heard);
     drop(raw);
     if let Ended::By(signal) = watched? {
         signals::end_by(signal);
@@ -93,7 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn watch(
     place: &Place,
     screen: &mut Screen,
-    (sender, heard): (Sender<Heard>, &Receiver<Heard>),
+    sender: Sender<Heard>,
+    heard: &Receiver<Heard>,
 ) -> Result<Ended, Failure> {
     let typed = sender.clone();
     thread::spawn(move || read_keys(&typed));

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use nix::Result;
-pub(super) use nix::sys::signal::Signal;
-use nix::sys::signal::{SigSet, raise};
+use nix::sys::signal::{SigSet, Signal, raise};
 use rustix::termios::Termios;
 
-use super::{Heard, terminal};
+use super::message::Heard;
+use super::terminal;
 
 /// The time that the drawing thread has to restore the terminal. A terminal that is stopped with ^S
 /// blocks that thread.
