@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Config, values};
 
 impl<'a> Checker<'a> {
-    pub(super) fn rights(&mut self, top: &[Arguments<'a>], config: &mut Config) {
+    pub(super) fn privileges(&mut self, top: &[Arguments<'a>], config: &mut Config) {
         let line = |name| top.iter().find(|arguments: &&Arguments<'a>| arguments.name() == name);
         let (user, group, chroot) = (line("user"), line("group"), line("chroot"));
         if let Some(user) = user {
