@@ -7,174 +7,189 @@ use super::spec::{
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
-    directive("listen", TOP, "ADDRESS…", "Addresses to accept on, and what is served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` IPv4 only; `[::1]:80` and `unix:/path` work too.")
+    directive("listen", TOP, "ADDRESS…", "A listener: the addresses on which connections are accepted, and the hosts and routes served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` is IPv4 only; `[::1]:80` and `unix:/path` are allowed too.")
         .words(1, MANY)
         .options(LISTEN_OPTIONS)
         .block(BlockRule::Optional(Context::Listen))
         .arrow(Arrow::Optional)
         .many()
         .example("listen :8080 -> 127.0.0.1:3000;"),
-    directive("certificate", LISTEN, "FILE", "A certificate chain in PEM, leaf first, with its key in the same file or in `key=`. With several, the server name decides, then what the client can verify; the first is the default.")
-        .options(&[option("key", "FILE", "", "The key, when it is not in the same file.")])
+    directive("certificate", LISTEN, "FILE", "A certificate chain in PEM, leaf first, with its key in the same file or in `key=`. Among several certificates the server name decides, then the signature algorithms that the client supports; the first certificate is the default.")
+        .options(&[option("key", "FILE", "", "The key, if it is not in the same file.")])
         .many()
         .example("certificate /etc/weir/site.pem key=/etc/weir/site.key;"),
-    directive("tls", LISTEN, "", "Protocols, suites and groups of a `tls` listener. Suites are written as OpenSSL or IANA write them.")
+    directive("tls", LISTEN, "", "The protocol versions, cipher suites and key-exchange groups of a `tls` listener. Suites have their OpenSSL or IANA names.")
         .words(0, 0)
         .options(PROTOCOL)
         .example("tls min=1.3 ciphers=TLS_AES_256_GCM_SHA384;"),
-    directive("log", LISTEN, "NAME…", "Access logs written to.").words(1, MANY).example("log access;"),
-    directive("timeout", LISTEN, "", "How long Weir waits on the clients' side.")
+    directive("log", LISTEN, "NAME…", "The access logs that record the requests of this listener.").words(1, MANY).example("log access;"),
+    directive("timeout", LISTEN, "", "Timeouts on the client side.")
         .words(0, 0)
         .options(CLIENT_TIMEOUT)
         .example("timeout head=5s keepalive=30s;"),
-    directive("tcp_keepalive", &[Context::Listen, Context::Pool], "[off]", "Has the kernel ask the other end of a silent TCP connection whether it is still there, so that one that is gone without a word does not hold a connection for ever: of clients in `listen`, of servers in a `pool`.")
+    directive("tcp_keepalive", &[Context::Listen, Context::Pool], "[off]", "TCP keep-alive: the kernel probes the peer of a silent connection, so that a peer that disappeared does not hold the connection open. In `listen` for client connections, in `pool` for connections to servers.")
         .words(0, 1)
         .options(TCP_KEEPALIVE)
         .example("tcp_keepalive idle=30s interval=10s probes=3;"),
-    directive("limits", LISTEN, "", "What a client may send.")
+    directive("limits", LISTEN, "", "Limits on the size and number of requests of a client.")
         .words(0, 0)
         .options(LIMITS)
         .example("limits head=16k body=8m;"),
-    directive("path", LISTEN, "", "In which form the path of a request is matched, logged as `$uri`, looked up below a directory and sent to servers: one form for all, so that no rule sees another path than the server does. It is the normal form of RFC 3986 section 6: escapes of letters, digits and `-._~` are decoded, other escapes written in capitals, dot segments resolved (above the root, at the root), slashes in a row made one; routes match it decoded once. A malformed escape gets 400, and so does what servers read in different ways, unless it is kept: `%2F` (kept, it is no slash to routes and goes on as `%2F`), backslashes, `;`, and `%00`; a dot segment with a parameter, as in `/..;/`, is refused even then. The query and the request line in logs stay as they came. For comparison: nginx matches a normalised path but with a `proxy_pass` without URI sends the one received; HAProxy matches and sends it as received unless `http-request normalize-uri` is used; Envoy does so unless `normalize_path`, `merge_slashes` and `path_with_escaped_slashes_action` are set.")
+    directive("path", LISTEN, "", "Path normalisation. The same form of the path is matched by routes, logged as `$uri`, looked up below a directory and sent to servers, so that no rule sees a different path than the server. It is the normal form of RFC 3986 section 6: escapes of letters, digits and `-._~` are decoded, other escapes are written in capitals, dot segments are resolved (those above the root end at the root), and repeated slashes become one. Routes match the path decoded once. A malformed escape gets 400, and so do characters that servers interpret differently, unless they are kept: `%2F` (if kept, it is not a slash for routes and is sent as `%2F`), backslashes, `;` and `%00`. A dot segment with a parameter, as in `/..;/`, is always refused. The query and the request line in logs are unchanged. For comparison: nginx matches a normalised path, but `proxy_pass` without a URI sends the received one; HAProxy matches and sends the received path unless `http-request normalize-uri` is used; so does Envoy unless `normalize_path`, `merge_slashes` and `path_with_escaped_slashes_action` are set.")
         .words(0, 0)
         .options(PATH)
         .example("path encoded_slash=keep parameters=keep;"),
-    directive("trusted_proxies", &[Context::Top, Context::Listen], "NETWORK…", "Peers whose `X-Forwarded-For` is believed: the client is its last address that is not trusted. At the top level, for every listener that does not say otherwise.")
+    directive("trusted_proxies", &[Context::Top, Context::Listen], "NETWORK…", "The peers whose `X-Forwarded-For` is trusted: the client is the last address in it that is not trusted itself. At the top level it applies to every listener without a `trusted_proxies` of its own.")
         .words(1, MANY)
         .example("trusted_proxies 10.0.0.0/8 2001:db8::/32;"),
-    directive("forwarded", LISTEN, "", "Which headers tell servers about the client.")
+    directive("forwarded", LISTEN, "", "The headers that forward the client's address to servers.")
         .words(0, 0)
         .options(&[
-            option("x_forwarded", "on | off", "on", "Send `X-Forwarded-For`, `-Proto` and `-Host`."),
-            option("forwarded", "on | off", "off", "Send `Forwarded` (RFC 7239)."),
+            option("x_forwarded", "on | off", "on", "Sends `X-Forwarded-For`, `-Proto` and `-Host`."),
+            option("forwarded", "on | off", "off", "Sends `Forwarded` (RFC 7239)."),
         ])
         .example("forwarded forwarded=on;"),
-    directive("request_id", LISTEN, "[HEADER | off]", "The header in which a request's id is sent on. It is taken over from trusted proxies, else made.")
+    directive("request_id", LISTEN, "[HEADER | off]", "The header that carries the request id to servers. The id of a trusted proxy is kept; otherwise an id is generated.")
         .words(0, 1)
-        .options(&[flag("respond", "Put it on the response too.")])
+        .options(&[flag("respond", "Adds the header to the response as well.")])
         .default("X-Request-Id")
         .example("request_id X-Trace-Id respond;"),
-    directive("cause_header", LISTEN, "[HEADER]", "Tells why in this response header, `Weir-Cause` unless it says otherwise, whenever Weir itself answers with 400 or above: `queue_timeout`, `no_endpoint`, `connect_failed` and so on, as `$cause` in logs. Without it clients are told nothing.")
+    directive("cause_header", LISTEN, "[HEADER]", "Adds this response header (by default `Weir-Cause`) to error responses that Weir itself generates (status 400 and above). Its value is the cause, such as `queue_timeout`, `no_endpoint` or `connect_failed`, as `$cause` in logs. Without this directive the cause is not sent to clients.")
         .words(0, 1)
-        .options(&[flag("trusted", "Only to `trusted_proxies`.")])
+        .options(&[flag("trusted", "Only for peers in `trusted_proxies`.")])
         .example("cause_header X-Cause trusted;"),
-    directive("explain_header", LISTEN, "[HEADER]", "Tells in this response header, `Weir-Why` unless it says otherwise, where a request went and why, as `$why` in logs: its route and pool, how long it waited and who was ahead, the server and the runner-up, and the time of each part until the response's head. Names of servers and ids of other requests are in it: only who shows `when=`, or `trusted_proxies`, or who does both if both are asked for, is told.")
+    directive("explain_header", LISTEN, "[HEADER]", "Adds this response header (by default `Weir-Why`), which explains how the request was handled, as `$why` in logs: its route and pool, its time in the queue and the requests ahead of it, the chosen server and the runner-up, and the time of each phase up to the head of the response. It contains names of servers and ids of other requests, so it is only sent if the request has the header of `when=` or comes from `trusted_proxies`; if both are configured, both are required.")
         .words(0, 1)
         .options(&[
-            option("when", "NAME[=VALUE]", "", "Only to requests with this header, and with this value of it: a secret that only you know."),
-            flag("trusted", "Only to `trusted_proxies`."),
+            option("when", "NAME[=VALUE]", "", "Only for requests with this header and this value, which should be a secret."),
+            flag("trusted", "Only for peers in `trusted_proxies`."),
         ])
         .example("explain_header when=X-Explain=fcd73b6fa3a04ae1;"),
-    directive("upgrade", EDITS, "PROTOCOL… | off", "Protocols that a client's connection may switch to (`Upgrade` and 101, RFC 9110 section 7.8); what follows the switch passes as it is, seen by no rule and no log. Of what a client offers these are offered to the server, the others are taken out, and the request goes on as an ordinary one. A 101 that names another one, or none, is a bad response (502). A route's line replaces the listener's. nginx passes what its configuration sets; Envoy takes a list, too.")
+    directive("upgrade", EDITS, "PROTOCOL… | off", "The protocols that a client connection may switch to (`Upgrade` and 101, RFC 9110 section 7.8). Bytes after the switch are passed on unchanged and are neither matched by rules nor logged. Of the protocols that a client offers, only these are offered to the server; the others are removed, and without any the request continues as an ordinary one. A 101 response that names another protocol or none is an invalid response (502). The directive of a route replaces that of the listener. nginx passes the headers that its configuration sets; Envoy has a list as well.")
         .words(1, MANY)
         .default("websocket")
         .example("upgrade websocket postgres;"),
-    directive("allow", EDITS, "NETWORK… | all", "Lets these clients in. The first `allow` or `deny` that matches decides; who matches none is let in.")
+    directive("allow", EDITS, "NETWORK… | all", "Allows these clients. The first matching `allow` or `deny` decides; a client that matches none is allowed.")
         .words(1, MANY)
         .many()
         .example("allow 192.0.2.0/24;"),
-    directive("deny", EDITS, "NETWORK… | all", "Answers these clients with 403.").words(1, MANY).many().example("deny all;"),
-    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the request sent to the server. Values may have `$variables`; a listener's changes come before a route's.")
+    directive("deny", EDITS, "NETWORK… | all", "Refuses these clients with 403.").words(1, MANY).many().example("deny all;"),
+    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the request to the server. Values may contain `$variables`. Changes of the listener are applied before those of the route.")
         .words(2, 3)
         .options(HEADER_EDIT)
         .many()
         .example("header set X-Client $remote_addr;"),
-    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the response sent to the client.")
+    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the response to the client.")
         .words(2, 3)
         .options(HEADER_EDIT)
         .many()
         .example("response_header remove Server;"),
-    directive("error_page", LISTEN, "STATUS… FILE", "An own page for statuses that Weir itself answers with. It is read when the configuration is loaded.")
+    directive("error_page", LISTEN, "STATUS… FILE", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded.")
         .words(2, MANY)
         .many()
         .example("error_page 502 503 504 /etc/weir/sorry.html;"),
-    directive("redirect", LISTEN, "https [STATUS] | STATUS URL", "Redirects everything that no host block takes: `default -> redirect …` in short.")
+    directive("redirect", LISTEN, "https [STATUS] | STATUS URL", "Redirects all requests that match no host block; short for `default -> redirect …`.")
         .words(1, 2)
         .example("redirect https 301;"),
-    directive("respond", LISTEN, "STATUS [\"TEXT\"]", "Answers everything that no host block takes: `default -> respond …` in short.")
+    directive("respond", LISTEN, "STATUS [\"TEXT\"]", "Answers all requests that match no host block; short for `default -> respond …`.")
         .words(1, 2)
         .options(RESPOND)
         .example("respond 403 \"not here\";"),
 ];
 
 const LISTEN_OPTIONS: &[OptionSpec] = &[
-    flag("tls", "Clients speak TLS; a `certificate` is needed."),
-    option("name", "NAME", "", "Its name in logs; without it, the first address as written."),
+    flag("tls", "Connections use TLS; a `certificate` is required."),
+    option(
+        "name",
+        "NAME",
+        "",
+        "The name of the listener in logs; by default the first address as written.",
+    ),
     option(
         "max_connections",
         "NUMBER",
         "",
-        "Client connections open at once here; near the limit, idle ones make room, then clients with most of them, as with the `max_connections` of the process; else the surplus waits in the kernel's backlog.",
+        "The largest number of client connections open at once at this listener. Near the limit, room is made as with the `max_connections` of the process; further connections wait in the kernel's backlog.",
     ),
-    option("mode", "OCTAL", "", "File mode of Unix sockets, such as `0660`."),
+    option("mode", "OCTAL", "", "The file mode of Unix sockets, such as `0660`."),
 ];
 
 const CLIENT_TIMEOUT: &[OptionSpec] = &[
-    option("handshake", "TIME", "10s", "TLS handshake."),
-    option("head", "TIME", "10s", "First byte of a request's head to its end."),
-    option("body", "TIME", "30s", "Between two reads of a request's body."),
-    option("keepalive", "TIME", "75s", "Idle between requests."),
+    option("handshake", "TIME", "10s", "The TLS handshake."),
+    option("head", "TIME", "10s", "From the first byte of a request's head to its end."),
+    option("body", "TIME", "30s", "Between two reads of a request body."),
+    option("keepalive", "TIME", "75s", "An idle connection between requests."),
     option("send", "TIME", "1m", "Without progress while a response is written."),
     option(
         "request",
         "TIME | off",
         "off",
-        "The whole exchange, from a request's first byte to the last of its response: 504 where nothing was sent yet, else the connection ends. A tunnel is not bounded by it. A route or pool may say otherwise.",
+        "The whole exchange, from the first byte of the request to the last byte of the response. After that the response is 504 or, if a part of a response has been sent, the connection ends. Tunnels are exempt. Routes and pools may set their own.",
     ),
     option(
         "age",
         "TIME | off",
         "1h",
-        "A connection this old ends with the response to its next request.",
+        "The age at which a connection is closed, after its next response.",
     ),
     option(
         "min_rate",
         "SIZE | off",
         "off",
-        "Bytes a second that a client at least sends of a request's body while it is waited for, and takes of a response that waits for it, on average over `after`.",
+        "The lowest average rate, in bytes per second, at which a client must send a request body and receive a response, measured over `after` of waiting for the client.",
     ),
     option(
         "slot_min_rate",
         "SIZE | off",
         "512b",
-        "The same while the request holds a place of a server with `max_conn`, so that a body that dribbles gives it up. A stream whose server is silent is not meant, nor is a tunnel.",
+        "The same while the request holds a slot of a server with `max_conn`, so that a slow client cannot keep the slot. Time in which the server is silent does not count, and tunnels are exempt.",
     ),
     option(
         "after",
         "TIME",
         "30s",
-        "How much time of waiting for the client a rate is measured over.",
+        "The period of waiting for the client over which the rates are measured.",
     ),
 ];
 
 const TCP_KEEPALIVE: &[OptionSpec] = &[
-    option("idle", "TIME", "1m", "Silence before the first probe, in whole seconds."),
-    option("interval", "TIME", "15s", "From one probe to the next, in whole seconds."),
-    option("probes", "NUMBER", "4", "Probes without an answer that end the connection."),
+    option("idle", "TIME", "1m", "The silence before the first probe, in whole seconds."),
+    option("interval", "TIME", "15s", "The time from one probe to the next, in whole seconds."),
+    option(
+        "probes",
+        "NUMBER",
+        "4",
+        "The number of unanswered probes after which the connection is closed.",
+    ),
     option(
         "user_timeout",
         "TIME | off",
         "off",
-        "How long bytes that were sent may stay unacknowledged before the connection ends (`TCP_USER_TIMEOUT`); it then bounds the probes too. `off` is as long as the kernel tries, about 15 minutes.",
+        "The longest time that sent bytes may stay unacknowledged before the connection is closed (`TCP_USER_TIMEOUT`); it also limits the probes. With `off` the kernel's limit applies, about 15 minutes.",
     ),
 ];
 
 const LIMITS: &[OptionSpec] = &[
-    option("head", "SIZE", "32k", "Request line and header lines together; more gets 431."),
+    option(
+        "head",
+        "SIZE",
+        "32k",
+        "The size of the request line and header lines together; larger heads get 431.",
+    ),
     option(
         "request_line",
         "SIZE",
         "8k",
-        "Method, target and version; more gets 414. It counts for `head` too.",
+        "The size of the request line (method, target and version); longer ones get 414. It also counts towards `head`.",
     ),
-    option("headers", "NUMBER", "100", "Header lines; more gets 431."),
-    option("body", "SIZE | off", "off", "Body; more gets 413."),
-    option("requests", "NUMBER | off", "off", "Requests on one connection."),
+    option("headers", "NUMBER", "100", "The number of header lines; more get 431."),
+    option("body", "SIZE | off", "off", "The size of the request body; larger ones get 413."),
+    option("requests", "NUMBER | off", "off", "The number of requests on one connection."),
     option(
         "hops",
         "NUMBER | off",
         "10",
-        "Weirs that a request may have passed before, as the header `Weir-Hops` counts them; more is a loop and gets 508. `off` neither counts nor sends the header on.",
+        "The number of Weir instances that a request may have passed before, as counted in the header `Weir-Hops`; more indicate a loop and get 508. With `off` the header is neither evaluated nor passed on.",
     ),
 ];
 
@@ -183,33 +198,38 @@ const PATH: &[OptionSpec] = &[
         "normalize",
         "on | off",
         "on",
-        "Off sends the path as it was received; routes match it decoded and resolved all the same, and a server that reads it differently gets past them.",
+        "Normalises the path. With `off` it is sent as received, while routes still match it decoded and resolved; a server that interprets it differently may then bypass rules.",
     ),
-    option("merge_slashes", "on | off", "on", "Make one slash of several in a row."),
-    option("encoded_slash", "refuse | keep", "refuse", "What becomes of `%2F`."),
-    option("backslash", "refuse | keep", "refuse", "What becomes of a backslash and of `%5C`."),
+    option("merge_slashes", "on | off", "on", "Merges repeated slashes into one."),
+    option("encoded_slash", "refuse | keep", "refuse", "The treatment of `%2F`."),
+    option("backslash", "refuse | keep", "refuse", "The treatment of a backslash and of `%5C`."),
     option(
         "parameters",
         "refuse | keep",
         "refuse",
-        "What becomes of `;`, as in `/page;jsessionid=1`: some servers cut a segment off there.",
+        "The treatment of `;`, as in `/page;jsessionid=1`, at which some servers end a segment.",
     ),
-    option("nul", "refuse | keep", "refuse", "What becomes of `%00`."),
+    option("nul", "refuse | keep", "refuse", "The treatment of `%00`."),
 ];
 
 pub(super) const PROTOCOL: &[OptionSpec] = &[
-    option("min", "1.2 | 1.3", "1.2", "Lowest version."),
-    option("max", "1.2 | 1.3", "1.3", "Highest version."),
-    option("ciphers", "NAME:…", "", "Suites in order of preference; without it, all safe ones."),
+    option("min", "1.2 | 1.3", "1.2", "The lowest version."),
+    option("max", "1.2 | 1.3", "1.3", "The highest version."),
+    option(
+        "ciphers",
+        "NAME:…",
+        "",
+        "Cipher suites in order of preference; by default all that are considered secure.",
+    ),
     option(
         "curves",
         "NAME:…",
         "",
-        "Key-exchange groups in order of preference; without it, all safe ones.",
+        "Key-exchange groups in order of preference; by default all that are considered secure.",
     ),
 ];
 
 const HEADER_EDIT: &[OptionSpec] = &[flag(
     "secret",
-    "The value is not shown: neither in `/v1/config`, nor by `weir check --json` without `--show-secrets`, nor in what a reload changed. Nor are, without this word, those of `Authorization`, `Cookie`, `Set-Cookie` and headers whose names end in `-Key` or `-Auth` or hold `token`, `secret`, `passw`, `credential` or `session`.",
+    "Hides the value in `/v1/config`, in `weir check --json` without `--show-secrets` and in the changes of a reload. Values of `Authorization`, `Cookie`, `Set-Cookie` and of headers whose names end in `-Key` or `-Auth` or contain `token`, `secret`, `passw`, `credential` or `session` are always hidden.",
 )];

@@ -7,79 +7,79 @@ use super::spec::{
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
-    directive("workers", TOP, "auto | NUMBER", "Worker threads. `auto` is one per core of the allowed set; each is pinned to its core.")
+    directive("workers", TOP, "auto | NUMBER", "The number of worker threads. `auto` starts one per core of the allowed set. Each worker is pinned to its core.")
         .default("auto")
         .example("workers 4;"),
     directive(
         "max_connections",
         TOP,
         "NUMBER",
-        "Client connections open at once over all listeners. Near the limit, idle connections are closed for new ones: first those \
-         of clients (addresses, or networks of 64 bits) with more than a sixteenth of the limit, then those that sent nothing for a second, then \
-         the one that is idle for longest. Where none is idle, a client with more than a quarter of the limit gives way to others: it gets no \
-         more connections, and for each newcomer with less than half as many its longest running request ends with 503, cause `connection_cap`; \
-         `weir_connection_cap_losses` counts both. Peers in `trusted_proxies` are never such clients, and where no other client came within ten minutes, \
-         or no client has so much, the surplus waits in the kernel's backlog. \
-         Without it, as many as the limit of open files allows.",
+        "The largest number of client connections open at once, over all listeners; by default as many as the limit of open files allows. \
+         Near the limit, idle connections are closed to admit new ones: first those \
+         of clients (an IPv4 address or an IPv6 /64) that hold more than a sixteenth of the limit, then those that sent nothing for a second, then \
+         the one that has been idle longest. If no connection is idle, a client that holds more than a quarter of the limit yields to others: it gets no \
+         further connections, and for each new client with less than half as many, its longest-running request ends with 503 and cause `connection_cap`; \
+         `weir_connection_cap_losses` counts both. Peers in `trusted_proxies` never yield. If no other client connected within ten minutes, \
+         or no client holds that many, further connections wait in the kernel's backlog.",
     )
     .example("max_connections 20000;"),
-    directive("memory", TOP, "", "The budget of memory: all that the process allocates counts, buffers, TLS sessions, held bodies, logs and statistics among it. Nobody's request fails for it before it is near. At 80 % of it idle client connections are closed, the oldest first; at 90 % bodies of `buffer_request` are not read on; at 95 % new connections are closed, requests on idle connections are not read, and the requests that hold most get 503 or are cut off, until it is below 90 % again. `weir ctl status`, the dashboard and the metrics `weir_memory_…` show it.")
+    directive("memory", TOP, "", "The memory budget. Everything that the process allocates counts towards it, including buffers, TLS sessions, buffered bodies, logs and statistics. At 80 % of the budget idle client connections are closed, the oldest first. At 90 % reading of `buffer_request` bodies pauses. At 95 % new connections are closed, requests on idle connections are not read, and the requests that hold the most memory get 503 or are cut off until usage is below 90 % again. `weir ctl status`, the dashboard and the metrics `weir_memory_…` show the usage.")
         .words(0, 0)
         .options(MEMORY)
         .example("memory max=2g;"),
-    directive("shutdown_timeout", TOP, "TIME", "How long a graceful stop waits for running exchanges.")
+    directive("shutdown_timeout", TOP, "TIME", "The longest time that a graceful stop waits for running exchanges.")
         .default("30s")
         .example("shutdown_timeout 1m;"),
-    directive("watchdog", TOP, "TIME | off", "After how long a worker thread that does not answer is replaced. Its sockets stay, other workers serve on, and a new thread takes its number; its connections end, and what it held is given back. What it is at is said after a second, whatever stands here. `off`: it is said, and left as it is.")
+    directive("watchdog", TOP, "TIME | off", "The time after which a worker thread that does not respond is replaced. Its listening sockets stay open, the other workers continue, and a new thread takes its number; its connections end, and the slots that it held are released. What the worker is executing is logged after one second, whatever the setting. With `off` the worker is only logged, not replaced.")
         .default("10s")
         .example("watchdog 5s;"),
-    directive("sandbox", TOP, "on | off", "Whether Weir shuts doors behind it once it has started: no new privileges, no core dump and no reading of its memory by other processes of its user, a seccomp filter for what no part of it calls, and for worker threads a list of what they may call and a Landlock domain in which they can change and execute no file. What the kernel lacks is said. `off` for `perf`, `gdb` and core dumps.")
+    directive("sandbox", TOP, "on | off", "Restricts the process once it has started: no new privileges, no core dumps, no access to its memory by other processes of the same user, and a seccomp filter against system calls that no part of it uses. Worker threads may only use a fixed list of system calls and run in a Landlock domain in which they cannot modify or execute any file. Features that the kernel lacks are logged. Set `off` to use `perf`, `gdb` or core dumps.")
         .default("on")
         .example("sandbox off;"),
-    directive("supervisor", TOP, "on | off", "Whether `weir run` is two processes: one that serves, and a small one that holds duplicates of its listening sockets, passes signals on, and starts it again when it dies. Connections that wait in the kernel meanwhile are served then. `off`, or `weir run --no-supervisor`: one process, for a container whose runtime does that.")
+    directive("supervisor", TOP, "on | off", "Makes `weir run` two processes: one that serves, and a small supervisor that holds duplicates of the listening sockets, forwards signals and restarts the serving process if it dies. Connections that arrive in the meantime wait in the kernel and are then served. With `off` or `weir run --no-supervisor` there is a single process, for containers whose runtime restarts it.")
         .default("on")
         .example("supervisor off;"),
-    directive("admin", TOP, "ADDRESS", "An address where the process is looked at and changed while it runs: an HTTP API, and on a Unix socket also HAProxy's command line. `unix:/path` for whoever the file's owner and mode let in; an IP address and port for whoever brings the token, or only to look.")
+    directive("admin", TOP, "ADDRESS", "An address of the admin interface, over which the running process is inspected and changed: an HTTP API, the dashboard and, on a Unix socket, HAProxy's command line as well. Access to `unix:/path` is controlled by the file's owner and mode; changes over an IP address and port need a token, a client certificate or a role, unless the address is `read_only`.")
         .options(ADMIN_OPTIONS)
         .block(BlockRule::Optional(Context::Admin))
         .many()
         .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
-    directive("role", ADMIN, "read | operate | admin", "Who may do what at this address: `read` looks, `operate` also changes orders, weights and limits, gives such changes up and clears counters, `admin` does everything. Each line is for one user (at a Unix socket), one token or one client certificate. Where a Unix socket has such lines, other users may do nothing, or look where it is `read_only`; root and the user that Weir runs as stay admins. `read_only` bounds every role.")
+    directive("role", ADMIN, "read | operate | admin", "Grants a role at this address. `read` may only read; `operate` may also change states, weights and limits of servers, revert such changes and clear counters; `admin` may do everything. Each line is for one user (on a Unix socket), one token or one client certificate. If a Unix socket has roles, other users have no access, or read access if the address is `read_only`; root and the user that Weir runs as are always `admin`. `read_only` limits every role.")
         .options(ROLE)
         .many()
         .example("role operate user=deploy;"),
-    directive("state_file", TOP, "FILE", "Keeps what is changed at run time (orders, limits, weights, servers added and removed) over restarts. Reloads keep it anyway. `weir ctl diff` shows what differs from the configuration, `weir ctl adopt` the lines that would take it over, `weir ctl revert` gives it up.")
+    directive("state_file", TOP, "FILE", "The file that keeps changes made at run time (states, limits and weights of servers, added and removed servers) over restarts. Reloads always keep them. `weir ctl diff` shows the differences from the configuration, `weir ctl adopt` prints the lines that would make them permanent, and `weir ctl revert` undoes them.")
         .example("state_file /var/lib/weir/state.json;"),
-    directive("pid_file", TOP, "FILE", "Holds the number of the process that serves, while it does: written when it serves, also by one that takes over in an upgrade. systemd needs none.")
+    directive("pid_file", TOP, "FILE", "The file with the process id of the serving process. It is written when the process starts to serve, also after an upgrade, and removed when it ends. systemd does not need one.")
         .example("pid_file /run/weir/weir.pid;"),
-    directive("cpu_credits", TOP, "[KIND]", "This machine has processor credits: it may use more than its baseline as long as it has saved up some, and is slow when they are used up. With this line Weir keeps its books (what it earns, and what all programs use of all cores), says in time when credits will be used up at this rate, and with `shed=` lowers what is asked of it before that. KIND is the name that its cloud gives it: Amazon's `t2.…`, `t3.…`, `t3a.…` and `t4g.…`, Azure's first B series (`Standard_B2s`); else `earn=` and `max=` say it. One credit is one core, fully used, for a minute. A machine that is held to its baseline although it wants more has used up its credits, whatever the books say.")
+    directive("cpu_credits", TOP, "[KIND]", "Declares that this machine has CPU credits: it may exceed its baseline while it has saved credits and is throttled when they run out. Weir then keeps an account (credits earned, and the processor time used by all programs), warns before credits run out at the current rate, and with `shed=` reduces its load before that. KIND is the cloud's name of the machine type: Amazon's `t2.…`, `t3.…`, `t3a.…` and `t4g.…`, or Azure's first B series (`Standard_B2s`); for other machines set `earn=` and `max=`. One credit is one core at full use for one minute. If the machine is throttled to its baseline, its credits count as used up, whatever the account shows.")
         .words(0, 1)
         .options(CPU_CREDITS)
         .example("cpu_credits t3.small shed=weight,connections within=15m;"),
-    directive("agent", TOP, "ADDRESS", "Tells a balancer in front how much of its share this instance wants, in HAProxy's agent protocol (`agent-check`): whoever connects gets one line, `100%`, or less while processor credits are spared (`cpu_credits … shed=weight`), or `0%` while it stops. Whoever can connect may know.")
+    directive("agent", TOP, "ADDRESS", "An address at which load balancers in front read this instance's weight, in HAProxy's agent protocol (`agent-check`). Each connection gets one line: `100%`, less while CPU credits are being saved (`cpu_credits … shed=weight`), or `0%` while Weir stops. There is no authentication.")
         .options(AGENT)
         .many()
         .example("agent :9777;"),
-    directive("user", TOP, "USER [GROUP]", "Whom Weir becomes before it serves, by name or number, when root starts it: listening sockets, certificates, logs and the pid file are open by then, and belong to this user as far as they were made for Weir. Without GROUP it is the user's own group; the user's further groups come along. Of root's rights one is kept, to bind ports below 1024 (`CAP_NET_BIND_SERVICE`), so that reloads and upgrades can. Who is not root when it starts is warned that this does nothing. Reloads and upgrades read keys and write logs as this user.")
+    directive("user", TOP, "USER [GROUP]", "The user that Weir changes to before it serves, by name or number, if it is started as root. Listening sockets, certificates, logs and the pid file are opened before that; files that Weir creates belong to this user. GROUP defaults to the user's primary group; supplementary groups are set as well. One capability is kept, to bind ports below 1024 (`CAP_NET_BIND_SERVICE`) at reloads and upgrades. Without root the directive has no effect, and a warning says so. Reloads and upgrades read keys and write logs as this user.")
         .words(1, 2)
         .example("user weir;"),
-    directive("group", TOP, "GROUP", "The group that goes with `user`, on a line of its own.")
+    directive("group", TOP, "GROUP", "The group of `user`, as a directive of its own.")
         .example("group weir;"),
-    directive("chroot", TOP, "DIR", "All that Weir sees of the file system while it serves. Certificates, pages, logs and sockets are opened before that, outside; directories of `files` are looked for inside, and so is everything that a reload reads, the configuration included, and the program that an upgrade starts. It takes root, and `user`, since root can leave such a place.")
+    directive("chroot", TOP, "DIR", "The directory that the process is confined to while it serves. Certificates, pages, logs and sockets are opened before that, outside of it. The directories of `files`, everything that a reload reads (including the configuration), and the program that an upgrade starts are looked up inside. It needs root, and `user`, because root can leave a chroot.")
         .example("chroot /var/lib/weir;"),
-    directive("resolver", TOP, "[ADDRESS…]", "The DNS servers that are asked for the names of servers, by IP address, with port 53 if none is given. Without addresses, `/etc/hosts` and the servers of `/etc/resolv.conf`. Names are looked up beside the traffic, again and again: an answer holds for its TTL; when none comes, the last good one stays.")
+    directive("resolver", TOP, "[ADDRESS…]", "The DNS servers that resolve the names of servers, by IP address; the port defaults to 53. Without addresses, `/etc/hosts` and the servers of `/etc/resolv.conf` are used. Names are resolved repeatedly in the background: an answer is valid for its TTL, and if a lookup fails, the last good answer stays in use.")
         .words(0, MANY)
         .options(RESOLVER)
         .example("resolver 10.0.0.53 [2001:db8::53]:5353 valid=10s timeout=2s;"),
-    directive("error_log", TOP, "FILE | stdout | stderr | syslog:… [LEVEL]", "Where Weir says what happens to it (servers that go and come, reloads, faults), and the least grave that is written there: `emerg`, `alert`, `crit`, `error`, `warning`, `notice`, `info` or `debug`. Several lines are several places. Without any it is standard error, with `notice`. Files get a time stamp; standard error gets none, and where it is the systemd journal, each line has its level. What ends a start is always told on standard error.")
+    directive("error_log", TOP, "FILE | stdout | stderr | syslog:… [LEVEL]", "A destination of Weir's own log (servers that go down or come up, reloads, errors), and the lowest severity that is written there: `emerg`, `alert`, `crit`, `error`, `warning`, `notice`, `info` or `debug`. Several directives write to several destinations. The default is standard error with `notice`. Lines in files have a time stamp; lines on standard error have none, and if standard error is the systemd journal, each line has its level. A failure to start is always reported on standard error.")
         .words(1, 2)
         .many()
         .default("stderr notice")
         .example("error_log /var/log/weir/error.log warning;"),
-    directive("audit_log", TOP, "FILE | stdout | stderr | syslog:…", "Where it is written who changed what through the admin interface, by signals and by upgrades, and who wanted what the role does not allow: one JSON object a line, with the time, the kind (`change`, `reload`, `upgrade`, `process`, `denied`), who it was and what. Several lines are several places. It is opened anew on USR1. `error_log` says the same in words.")
+    directive("audit_log", TOP, "FILE | stdout | stderr | syslog:…", "A destination of the audit log: changes made through the admin interface, by signals and by upgrades, and requests that a role does not allow. Each line is a JSON object with the time, the kind (`change`, `reload`, `upgrade`, `process`, `denied`), the caller and the change. Several directives write to several destinations. Files are reopened on USR1. `error_log` has the same information as text.")
         .many()
         .example("audit_log /var/log/weir/audit.log;"),
-    directive("include", TOP, "FILE | PATTERN", "Puts the directives of these files here. May stand in any block. The path is relative to the file that has the line; a pattern (`*`, `?`, `[…]`) may match nothing and is taken in alphabetical order.")
+    directive("include", TOP, "FILE | PATTERN", "Inserts the directives of these files. Allowed in any block. The path is relative to the file that contains the directive. A pattern (`*`, `?`, `[…]`) may match no file; matches are read in alphabetical order.")
         .many()
         .example("include conf.d/*.conf;"),
 ];
@@ -88,44 +88,44 @@ const MEMORY: &[OptionSpec] = &[option(
     "max",
     "SIZE | PERCENT | off",
     "60%",
-    "The budget: a size, at least `32m`, or a share of what the control group allows or the machine has, whichever is less. What the kernel holds for sockets is not in it.",
+    "The budget: a size of at least `32m`, or a percentage of the control group's limit or the machine's memory, whichever is less. Socket buffers in the kernel are not included.",
 )];
 
 const CPU_CREDITS: &[OptionSpec] = &[
-    option("earn", "NUMBER", "", "Credits earned in an hour; 60 are one core all the time."),
-    option("max", "NUMBER", "", "Most credits that are saved up."),
-    option("launch", "NUMBER", "0", "Credits that the machine is started with."),
+    option("earn", "NUMBER", "", "Credits earned per hour; 60 equal one core."),
+    option("max", "NUMBER", "", "The largest number of saved credits."),
+    option("launch", "NUMBER", "0", "Credits that the machine has when it starts."),
     option(
         "balance",
         "NUMBER",
         "",
-        "Credits that it has when Weir starts. Without it, what `file=` kept, or an estimate from what was used since the machine was started.",
+        "Credits that the machine has when Weir starts; by default the value kept in `file=`, or an estimate from the processor time used since the machine started.",
     ),
     option(
         "file",
         "FILE",
         "",
-        "Keeps the books over restarts and upgrades of Weir, until the machine itself is started anew.",
+        "The file that keeps the account over restarts and upgrades of Weir, until the machine itself restarts.",
     ),
     option(
         "warn",
         "TIME | off",
         "30m",
-        "It is said when credits will be used up within this time, again at a quarter of it, when they are, and when they last again.",
+        "A warning is logged when credits will run out within this time, at a quarter of this time, and when they have run out; a message follows when they suffice again.",
     ),
     option(
         "shed",
         "WHAT,…",
         "",
-        "What is lowered so that credits last: `weight` (what `agent` and `/v1/weight` say) and `connections` (how many may be open; those beyond it wait in the kernel's backlog, and those that are open stay). Without it, nothing.",
+        "The values that are lowered so that credits last: `weight` (reported by `agent` and `/v1/weight`) and `connections` (the limit of open connections; further ones wait in the kernel's backlog, and open ones stay). By default none.",
     ),
     option(
         "within",
         "TIME",
         "15m",
-        "It is lowered when credits would be used up within this time, as far as it takes for them to last that long: they get fewer ever more slowly, down to what the baseline carries.",
+        "The values are lowered when credits would run out within this time, as far as is needed for credits to last that long, at most down to the load that the baseline carries.",
     ),
-    option("floor", "PERCENT", "10%", "It is lowered to this share at most."),
+    option("floor", "PERCENT", "10%", "The values are never lowered below this share."),
 ];
 
 const AGENT: &[OptionSpec] =
@@ -133,58 +133,53 @@ const AGENT: &[OptionSpec] =
 
 const ADMIN_OPTIONS: &[OptionSpec] = &[
     option("mode", "MODE", "0660", "Permissions of a Unix socket, in octal."),
-    option(
-        "owner",
-        "USER",
-        "",
-        "The user a Unix socket belongs to; without it, whoever runs Weir.",
-    ),
-    option("group", "GROUP", "", "The group a Unix socket belongs to."),
-    flag("read_only", "Nothing can be changed over it."),
+    option("owner", "USER", "", "The owner of a Unix socket; by default the user that runs Weir."),
+    option("group", "GROUP", "", "The group of a Unix socket."),
+    flag("read_only", "Allows reading only."),
     option(
         "token_file",
         "FILE",
         "",
-        "File with the token that every request over TCP has to bring, as `Authorization: Bearer TOKEN`.",
+        "The file with the token that every request over TCP must carry, as `Authorization: Bearer TOKEN`.",
     ),
     option(
         "name",
         "NAME[,NAME…]",
         "",
-        "Host names that a TCP address answers to when no token or certificate is shown, besides addresses, `localhost`, the machine's own name and the names of its certificate. Requests for others are refused with 421: DNS that somebody else rules may have led a browser here.",
+        "Host names that a TCP address accepts in requests without a token or certificate, besides IP addresses, `localhost`, the machine's own name and the names in its certificate. Requests for other hosts get 421, which protects browsers against DNS rebinding.",
     ),
-    flag("tls", "Speaks TLS, with this certificate. It is read again at a reload."),
-    option("certificate", "FILE", "", "The certificate chain in PEM."),
-    option("key", "FILE", "", "Its key, when it is not in the same file."),
+    flag("tls", "Uses TLS, with `certificate=`, which is read again at a reload."),
+    option("certificate", "FILE", "", "The certificate chain (PEM)."),
+    option("key", "FILE", "", "The key of the certificate, if it is not in the same file."),
     option(
         "client_ca",
         "FILE",
         "",
-        "Authorities whose client certificates let somebody in. Without any token one has to be shown; `role … certificate=NAME` says which may do what, without such lines each may do what the address allows.",
+        "The authorities (PEM) whose client certificates are accepted. If the address has no token, a certificate is required. `role … certificate=NAME` gives certificates roles; without such lines every accepted certificate may do everything that the address allows.",
     ),
 ];
 
 const ROLE: &[OptionSpec] = &[
     option("user", "NAME", "", "The user at the other end of a Unix socket, by name or number."),
-    option("token_file", "FILE", "", "File with the token that is shown."),
+    option("token_file", "FILE", "", "The file with the token."),
     option(
         "certificate",
         "NAME",
         "",
-        "A DNS name of the client certificate that is shown, or its common name where it has none.",
+        "A DNS name in the client certificate, or its common name if it has no DNS name.",
     ),
 ];
 
 const RESOLVER: &[OptionSpec] = &[
-    option("valid", "TIME", "", "How long an answer holds, whatever its TTL."),
+    option("valid", "TIME", "", "The time for which an answer is valid, instead of its TTL."),
     option("min_ttl", "TIME", "1s", "A shorter TTL counts as this."),
     option("max_ttl", "TIME", "1h", "A longer TTL counts as this."),
-    option("timeout", "TIME", "5s", "For a whole look-up, all tries included."),
-    option("ipv4", "on | off", "on", "Whether IPv4 addresses are asked for."),
+    option("timeout", "TIME", "5s", "The time limit of a whole lookup, including retries."),
+    option("ipv4", "on | off", "on", "Queries IPv4 addresses."),
     option(
         "ipv6",
         "on | off",
         "on",
-        "Whether IPv6 addresses are asked for; they are used where a name has none of IPv4.",
+        "Queries IPv6 addresses; they are used if a name has no IPv4 address.",
     ),
 ];
