@@ -24,25 +24,26 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// The largest response.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Where the running Weir is to be found.
+/// The address of a running Weir, as given by flags.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Place {
-    /// Admin address: a Unix socket's path, a host and port, or `https://HOST:PORT` [default: as configured, else /run/weir/admin.sock]
+    /// Admin address: the path of a Unix socket, a host and port, or `https://HOST:PORT` [default: as
+    /// configured, otherwise /run/weir/admin.sock]
     #[arg(long, visible_alias = "admin", global = true, value_name = "ADDRESS")]
     socket: Option<String>,
     /// Configuration file that names the admin address [default: /etc/weir/weir.conf]
     #[arg(short, long, global = true, value_name = "FILE", conflicts_with = "socket")]
     config: Option<PathBuf>,
-    /// File with the token that an address over TCP wants
+    /// File with the token for an address over TCP
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Trusted roots for an address with TLS, in PEM [default: the system's]
+    /// Trusted roots for an address with TLS (PEM) [default: the system's]
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Client certificate to show, in PEM
+    /// Client certificate (PEM)
     #[arg(long, global = true, value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// Its key, when it is not in the same file
+    /// Key of the client certificate, if it is not in the same file
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
@@ -114,7 +115,7 @@ impl Place {
         let answer = answer.map_err(|error| unreachable_at(&address, &error))?;
         told(&answer).ok_or_else(|| {
             let place = address.text();
-            Failure::Unreachable(format!("what answers at {place} does not speak HTTP"))
+            Failure::Unreachable(format!("the response of {place} is not HTTP"))
         })
     }
 
@@ -216,7 +217,7 @@ fn with_port(place: &str, usual: u16) -> String {
 }
 
 fn connect(place: &str) -> io::Result<TcpStream> {
-    let none = || io::Error::new(io::ErrorKind::NotFound, "this name has no address");
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let address = place.to_socket_addrs()?.next().ok_or_else(none)?;
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -238,13 +239,13 @@ fn talk(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
 
 fn unreachable_at(address: &Address, error: &io::Error) -> Failure {
     let reason = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such socket: is Weir running?".to_owned(),
-        io::ErrorKind::ConnectionRefused => "nobody listens there: is Weir running?".to_owned(),
+        io::ErrorKind::NotFound => "the socket does not exist: is Weir running?".to_owned(),
+        io::ErrorKind::ConnectionRefused => "connection refused: is Weir running?".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no response in time".to_owned(),
         _ => error.to_string(),
     };
-    Failure::Unreachable(format!("cannot ask {}: {reason}", address.text()))
+    Failure::Unreachable(format!("cannot reach {}: {reason}", address.text()))
 }
 
 /// Splits a response whose body ends with the connection.
@@ -263,7 +264,7 @@ pub(crate) fn sentence(status: u16, body: &str) -> String {
     match (error["field"].as_str(), error["message"].as_str()) {
         (Some(field), Some(message)) => format!("{field}: {message}"),
         (None, Some(message)) => message.to_owned(),
-        _ => format!("the answer has status {status}: {body}"),
+        _ => format!("the response has status {status}: {body}"),
     }
 }
 
@@ -316,6 +317,6 @@ mod tests {
     fn refusals_are_sentences() {
         let body = r#"{"error": {"field": "weight", "message": "0 is too small"}}"#;
         assert_eq!(sentence(422, body), "weight: 0 is too small");
-        assert_eq!(sentence(503, "busy"), "the answer has status 503: busy");
+        assert_eq!(sentence(503, "busy"), "the response has status 503: busy");
     }
 }

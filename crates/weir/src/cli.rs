@@ -21,10 +21,10 @@ const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls wit
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Check the configuration, as `weir check` does
+    /// Check the configuration, like `weir check`
     #[arg(short = 't')]
     test: bool,
-    /// The configuration file that -t checks
+    /// Configuration file that -t checks
     #[arg(short = 'c', value_name = "FILE", requires = "test")]
     config: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ impl Cli {
     /// Converts `weir -t -c FILE`, nginx's syntax, into the arguments of `weir check`.
     pub(crate) fn into_nginx_test(self) -> Result<check::Arguments, Failure> {
         if !self.test {
-            return Err(Failure::Usage("name a command; `weir --help` lists them".to_owned()));
+            return Err(Failure::Usage("no command is given; `weir --help` lists the commands".to_owned()));
         }
         Ok(check::Arguments::of(self.config))
     }

@@ -19,7 +19,7 @@ pub(crate) fn quote_path(path: &Path) -> Result<String, Failure> {
         absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     match path.to_str() {
         Some(path) => Ok(quote(path)),
-        None => Err(Failure::Usage(format!("{}: a path has to be UTF-8", path.display()))),
+        None => Err(Failure::Usage(format!("{}: the path is not valid UTF-8", path.display()))),
     }
 }
 

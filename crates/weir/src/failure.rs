@@ -55,7 +55,7 @@ impl Failure {
             | Self::Threshold(sentence)
             | Self::Unreachable(sentence) => format!("weir: {sentence}\n"),
             Self::RejectedThere(sentence) => {
-                format!("{sentence}\n\nweir: rejected; what was served before is served on\n")
+                format!("{sentence}\n\nweir: rejected; the previous configuration stays in use\n")
             }
             Self::Rejected { name, diagnostics } => {
                 let errors = count_errors(diagnostics);

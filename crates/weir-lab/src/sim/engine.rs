@@ -143,8 +143,8 @@ impl<'a> Engine<'a> {
             }
             if self.present.len() - self.vacant.len() > MAX_PRESENT {
                 return Err(format!(
-                    "{} offers more than the servers can do: {MAX_PRESENT} requests are there at once. Lower the rate, or \
-                    bound what may wait, with --max-conn and --queue-max or with --backlog",
+                    "{} exceeds the capacity of the servers: {MAX_PRESENT} requests are present at once. Lower the rate, or \
+                    limit the waiting requests with --max-conn and --queue-max or with --backlog",
                     self.scenario.load
                 ));
             }

@@ -303,17 +303,17 @@ impl Plan {
             return Err(format!("{} requests: use 1 to {MAX_REQUESTS}", self.requests));
         }
         if self.keys == 0 {
-            return Err("0 keys: requests have at least 1 (--keys 1)".to_owned());
+            return Err("0 keys: use 1 or more (--keys 1)".to_owned());
         }
         if !(0.0..=1.0).contains(&self.sticky) {
-            return Err("the share of bound requests is from 0% to 100%".to_owned());
+            return Err("the share of bound requests must be from 0% to 100%".to_owned());
         }
         if self.scenarios.is_empty() || self.candidates.is_empty() {
-            return Err("nothing to compare: name a load and a policy".to_owned());
+            return Err("nothing to compare: give a load and a policy".to_owned());
         }
         let rows = self.scenarios.len() * self.candidates.len();
         if rows > MAX_ROWS {
-            return Err(format!("{rows} combinations: at most {MAX_ROWS}; name fewer values"));
+            return Err(format!("{rows} combinations: at most {MAX_ROWS} are possible; give fewer values"));
         }
         self.scenarios.iter().try_for_each(|scenario| self.check_scenario(scenario))?;
         self.candidates.iter().try_for_each(|candidate| self.check_candidate(candidate))
@@ -369,15 +369,15 @@ impl Plan {
                 Spread::Request => "request",
             };
             let _ =
-                write!(text, "; {} workers, one of them at random for each {each}", self.workers);
+                write!(text, "; {} workers, a random one for each {each}", self.workers);
         }
         if let Some(trace) = &self.trace {
             let _ = write!(text, "; requests as in {}", trace.name());
             match trace.skipped() {
                 0 => {}
-                1 => text.push_str(", of which 1 line is not about this pool"),
+                1 => text.push_str(", 1 line of which is not about this pool"),
                 lines => {
-                    let _ = write!(text, ", of which {lines} lines are not about this pool");
+                    let _ = write!(text, ", {lines} lines of which are not about this pool");
                 }
             }
         }
@@ -417,7 +417,7 @@ impl Plan {
         for pause in &self.pauses {
             if pause.length == 0 || pause.length >= pause.every || pause.every < 1_000_000 {
                 return Err(format!(
-                    "a pause of {} every {}: it has to be shorter than the time from one to the next, which is at \
+                    "a pause of {} every {}: the pause must be shorter than its interval, and the interval at \
                     least 1ms",
                     time::format(pause.length),
                     time::format(pause.every)
@@ -431,21 +431,21 @@ impl Plan {
         for outage in &self.outages {
             if outage.endpoint >= self.endpoints.len() {
                 return Err(format!(
-                    "there is no endpoint {} to fail: they are numbered 1 to {}",
+                    "there is no endpoint {} that could fail: endpoints are numbered 1 to {}",
                     outage.endpoint + 1,
                     self.endpoints.len()
                 ));
             }
             if outage.from >= outage.until {
                 return Err(format!(
-                    "a failure from {} to {}: it has to end after it begins",
+                    "a failure from {} to {}: it must end after its start",
                     time::format(outage.from),
                     time::format(outage.until)
                 ));
             }
             if outage.kind == OutageKind::Frozen && outage.until >= time::NEVER {
                 return Err(
-                    "a server that is frozen for ever never answers: say until when, as in \
+                    "a server that is frozen for ever never answers: give the end, as in \
                     frozen:1:5s..11s"
                         .to_owned(),
                 );
@@ -457,19 +457,19 @@ impl Plan {
     fn check_scenario(&self, scenario: &Scenario) -> Result<(), String> {
         match scenario.load {
             Load::Closed(0) => {
-                return Err("0 clients send nothing: use --concurrency 1 or more".to_owned());
+                return Err("0 clients: use --concurrency 1 or more".to_owned());
             }
             Load::Closed(clients) if clients > MAX_CLIENTS => {
                 return Err(format!("{clients} clients: at most {MAX_CLIENTS}"));
             }
             Load::Closed(clients) if u64::from(clients) > self.requests => {
                 return Err(format!(
-                    "{clients} clients at once cannot share {} requests: raise --requests or lower --concurrency",
+                    "{clients} clients need at least as many requests, not {}: raise --requests or lower --concurrency",
                     self.requests
                 ));
             }
             Load::Constant(rate) | Load::Poisson(rate) if !(0.001..=1e7).contains(&rate) => {
-                return Err(format!("{rate} requests a second: use 0.001 to 10000000"));
+                return Err(format!("{rate} requests per second: use 0.001 to 10000000"));
             }
             Load::Trace(factor) if !(0.001..=1000.0).contains(&factor) => {
                 return Err(format!("a trace {factor} times as fast: use 0.001 to 1000"));
@@ -478,24 +478,24 @@ impl Plan {
                 if self.trace.as_ref().is_some_and(|trace| trace.len() < self.requests) =>
             {
                 return Err(format!(
-                    "the trace has fewer than {} requests: lower --requests, or leave it out",
+                    "the trace has fewer than {} requests: lower --requests or omit it",
                     self.requests
                 ));
             }
             Load::Trace(_) if self.trace.is_none() => {
                 return Err(
-                    "a trace is to be replayed and none is named: use --trace FILE".to_owned()
+                    "no trace is given: use --trace FILE".to_owned()
                 );
             }
             _ => {}
         }
         match (&scenario.service, &self.trace) {
             (Service::Trace, None) => {
-                Err("--service trace takes the times from a trace: name one with --trace FILE"
+                Err("--service trace takes the times from a trace: give one with --trace FILE"
                     .to_owned())
             }
             (Service::Trace, Some(trace)) if !trace.is_timed() => Err(format!(
-                "{} does not say how long every request took: use another --service than trace",
+                "{} does not have the duration of every request: use a --service other than trace",
                 trace.name()
             )),
             (Service::Trace, Some(trace)) if trace.len() < self.requests => Err(format!(
@@ -511,11 +511,11 @@ impl Plan {
     fn check_candidate(&self, candidate: &Candidate) -> Result<(), String> {
         let limits = &candidate.max_conn.0;
         if limits.contains(&Some(0)) {
-            return Err("max_conn 0 lets nothing through: use 1 or more, or none".to_owned());
+            return Err("max_conn 0 admits no requests: use 1 or more, or none".to_owned());
         }
         if limits.len() != 1 && limits.len() != self.endpoints.len() {
             return Err(format!(
-                "{} limits for {} endpoints: give one for all, or one each",
+                "{} limits for {} endpoints: give one limit, or one per endpoint",
                 limits.len(),
                 self.endpoints.len()
             ));
@@ -529,7 +529,7 @@ impl fmt::Display for Load {
         match self {
             Self::Closed(1) => formatter.write_str("1 client"),
             Self::Closed(clients) => write!(formatter, "{clients} clients"),
-            Self::Constant(rate) => write!(formatter, "{rate}/s evenly"),
+            Self::Constant(rate) => write!(formatter, "{rate}/s evenly spaced"),
             Self::Poisson(rate) => write!(formatter, "{rate}/s at random"),
             Self::Trace(factor) if (factor - 1.0).abs() < f64::EPSILON => {
                 formatter.write_str("as recorded")

@@ -46,7 +46,7 @@ impl FromStr for Service {
         let time = ServiceTime::parse(text, read)?;
         if time.mean_ns() <= 0.0 {
             return Err(format!(
-                "`{text}`: service times of 0 make nobody wait; use more, as in 20ms"
+                "`{text}`: the service time must be above 0, as in 20ms"
             ));
         }
         Ok(Self::Drawn { text: text.to_owned(), time })

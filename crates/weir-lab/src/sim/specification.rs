@@ -23,7 +23,7 @@ impl FromStr for Pause {
         }
         match (every, length) {
             (Some(every), Some(length)) => Ok(Self { every, length }),
-            _ => Err(format!("`{text}` says too little: a pause is written every=5s,for=200ms")),
+            _ => Err(format!("`{text}` is incomplete: a pause is written every=5s,for=200ms")),
         }
     }
 }
@@ -35,7 +35,7 @@ impl FromStr for Outage {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is no failure: write down:2:10s..20s or frozen:1:5s..11s (kind, endpoint, from..until)"
+                "`{text}` is not a failure: write down:2:10s..20s or frozen:1:5s..11s (kind, endpoint, from..until)"
             )
         };
         let mut parts = text.splitn(3, ':');
@@ -72,7 +72,7 @@ impl FromStr for Queue {
             "on" => Ok(Self::On),
             "off" => Ok(Self::Off),
             "buggy" => Ok(Self::Buggy),
-            _ => Err(format!("`{text}` is no queue: use on, off or buggy")),
+            _ => Err(format!("`{text}` is not a queue setting: use on, off or buggy")),
         }
     }
 }
@@ -93,13 +93,13 @@ pub fn count_or(text: &str, none: &str) -> Result<Option<u32>, String> {
 /// Reads `100` or `100/s`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
-    let wrong = || format!("`{text}` is no rate: write requests a second, as in 100 or 100/s");
+    let wrong = || format!("`{text}` is not a rate: write requests per second, as in 100 or 100/s");
     number.parse::<f64>().ok().filter(|rate| rate.is_finite()).ok_or_else(wrong)
 }
 
 /// Reads `20%` as a share of 1.
 pub fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is no share: write percent, as in 20%");
+    let wrong = || format!("`{text}` is not a share: write a percentage, as in 20%");
     let percent: f64 =
         text.strip_suffix('%').and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
     if (0.0..=100.0).contains(&percent) { Ok(percent / 100.0) } else { Err(wrong()) }

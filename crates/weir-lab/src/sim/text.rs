@@ -10,23 +10,23 @@ use super::summary::Summary;
 use super::time::SECOND;
 
 const LEGEND: &str = "\
-times are ms, of requests that were answered or waited in vain
-samples        requests that a figure rests on: as many took as long or longer
-of max         answers a second, as a share of what these servers can do with these requests
-near fastest   share that took at most 1.5 times as long as the fastest
+times are in ms, over the requests that were answered or timed out in the queue
+samples        requests that a value rests on: this many took as long or longer
+of max         throughput, as a share of the highest possible one with these servers and requests
+near fastest   share of requests that took at most 1.5 times as long as the fastest
 in queue       the longest wait in the balancer's queue
-in all         the longest wait in the queue and at a server's door together
-÷ ideal        that, to the longest wait in one queue before all servers
-inversions     times that a busy endpoint was chosen while an idle one could be had
-overlaps       requests that came to a server that was already working on as many as it can
-out of order   times that somebody who waited was overtaken
+in all         the longest wait in the balancer's queue and at the server together
+÷ ideal        the longest wait in all, divided by that of a single ideal queue for all servers
+inversions     requests that were sent to a busy endpoint although an idle one was available
+overlaps       requests that arrived at a server that was already working at its limit
+out of order   requests that overtook a waiting request
 ";
 
 /// The additional legend of tables with separate balancers.
 const STATE_LEGEND: &str = "\
-state          shared: one balancer for all workers; per-process: each worker has limits, a queue and a policy of its own
-most at one    most requests that were at one server at once
-ahead          most requests that a server ever had beyond its share; below 1 is an exact round robin
+state          shared: one balancer for all workers; per-process: each worker has its own limits, queue and policy
+most at one    the largest number of requests at one server at the same time
+ahead          the largest number of requests that a server had beyond its share; an exact round robin is below 1
 ";
 
 impl Report {
@@ -59,7 +59,7 @@ impl ScenarioReport {
                 let aside = if self.bounds.backups { " without the backups" } else { "" };
                 let _ = write!(text, "at most {}/s{aside}", rate(ceiling));
             }
-            None => text.push_str("no bound on answers a second"),
+            None => text.push_str("no bound on the throughput"),
         }
         let _ = writeln!(
             text,
@@ -69,7 +69,7 @@ impl ScenarioReport {
         if self.bounds.is_overloaded() {
             let _ = writeln!(
                 text,
-                "saturated: more comes ({}/s) than the servers can do ({}/s), and waits grow as long as that lasts",
+                "saturated: the load ({}/s) exceeds the capacity of the servers ({}/s), so waits keep growing",
                 self.bounds.offered.map_or_else(String::new, rate),
                 self.bounds.capacity.map_or_else(String::new, rate),
             );
@@ -84,7 +84,7 @@ impl ScenarioReport {
             if let Some(period) = row.summary.period {
                 let _ = writeln!(
                     text,
-                    "{}: response times repeat every {:.2} s (autocorrelation {:.2})",
+                    "{}: response times follow a pattern with a period of {:.2} s (autocorrelation {:.2})",
                     self.names_of(row).join(" ").trim_end_matches([' ', '-']),
                     period.length as f64 / SECOND as f64,
                     period.correlation
@@ -96,7 +96,7 @@ impl ScenarioReport {
     fn times(&self) -> Vec<Vec<String>> {
         let mut headings = self.names();
         headings.extend([
-            "answers/s",
+            "req/s",
             "of max",
             "mean",
             "p25",
@@ -147,7 +147,7 @@ impl ScenarioReport {
         if self.has_states() {
             headings.extend(["most at one", "ahead"]);
         }
-        headings.push("not answered");
+        headings.push("failed");
         let line = |row: &Row| {
             let summary = &row.summary;
             let mut line = self.names_of(row);
@@ -226,7 +226,7 @@ fn not_answered(summary: &Summary) -> String {
         (End::Full, "refused"),
         (End::Unavailable, "no endpoint"),
         (End::Unreachable, "not connected"),
-        (End::Reset, "cut off"),
+        (End::Reset, "connection reset"),
     ];
     let parts: Vec<String> = words
         .iter()

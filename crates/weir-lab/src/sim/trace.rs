@@ -225,7 +225,7 @@ fn read_log<R: BufRead>(
         Some(wanted) if entries.is_empty() => Err(format!(
             "{} has no request of the pool `{wanted}`; it has {}",
             lines.name,
-            if all.is_empty() { "none of any pool".to_owned() } else { all.join(", ") }
+            if all.is_empty() { "none".to_owned() } else { all.join(", ") }
         )),
         _ => Ok((entries, skipped)),
     }
@@ -294,7 +294,7 @@ impl Columns {
 fn read_csv<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<Recorded>, String> {
     let Some(columns) = Columns::read(lines.current()) else {
         return Err(lines.wrong(
-            "a trace is Weir's `json` log, or CSV whose first line names its columns: arrival_ms and, if wished, \
+            "a trace is Weir's `json` log, or CSV whose first line names the columns: arrival_ms and optionally \
             service_ms and key (units: _s, _ms or _us)",
         ));
     };

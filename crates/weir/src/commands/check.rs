@@ -9,19 +9,19 @@ use crate::config_file::{self, CONFIGURATION_FILE};
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Check a configuration: what it says, its certificates, and the files it names
+/// Check a configuration, its certificates and the files that it names
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Configuration file [default: /etc/weir/weir.conf]
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The same, for those used to it
+    /// Configuration file, as an option
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the configuration in its canonical JSON form
     #[arg(long)]
     json: bool,
-    /// Print secrets in that form too
+    /// Include secrets in the JSON form
     #[arg(long, requires = "json")]
     show_secrets: bool,
 }

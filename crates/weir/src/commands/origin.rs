@@ -17,47 +17,48 @@ Pages: /1k /10k /100k, /bytes/N (exact sizes; 1k is 1024 bytes), /status/N, /ech
 /stream/N (chunks), /events/N (server-sent events), /fault/NAME, and / which lists them.
 With each of them: ?delay=20ms, ?fault=NAME or X-Fault: NAME, ?id=TEXT or X-Request-Id: TEXT.
 Faults: close, close-head, close-body, reset, reset-body, garbage, hang, hang-body.
-/-/stats says what was asked, request for request; /-/stats?reset starts again.
+/-/stats lists the requests and their counts; /-/stats?reset clears them.
 
-Service times: constant:20ms, exp:20ms, lognormal:MEDIAN,SIGMA, list:FILE (one time a line),
-mix:98%10ms+2%500ms. The n-th request, over all ports, takes what the seed and n say.";
+Service times: constant:20ms, exp:20ms, lognormal:MEDIAN,SIGMA, list:FILE (one time per line),
+mix:98%10ms+2%500ms. The time of the n-th request, over all ports, depends on the seed and n only.";
 
-/// Run a test origin: exact bodies, drawn service times, one request at a time, faults on request
+/// Run a test origin: exact bodies, random service times, limited concurrency, faults on request
 #[derive(Args, Debug)]
 #[command(after_help = PAGES)]
 pub(crate) struct Arguments {
-    /// Address for HTTP, such as `127.0.0.1:9001`, `:9001`, `127.0.0.1:0`, or a range of ports `127.0.0.1:9001-9004`; may be
-    /// repeated [default: 127.0.0.1:9001]
+    /// Address for HTTP, such as `127.0.0.1:9001`, `:9001`, `127.0.0.1:0`, or a range of ports
+    /// `127.0.0.1:9001-9004`; may be repeated [default: 127.0.0.1:9001]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
     /// Address for HTTPS; may be repeated
     #[arg(long, value_name = "ADDR")]
     listen_tls: Vec<String>,
-    /// Certificate chain for HTTPS (PEM) [default: one made for localhost]
+    /// Certificate chain for HTTPS (PEM) [default: a generated one for localhost]
     #[arg(long, value_name = "FILE", requires = "listen_tls")]
     cert: Option<PathBuf>,
     /// Key of the certificate (PEM) [default: in the certificate's file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// How long a request takes, as a distribution; see below [default: no time]
+    /// Service time of a request, as a distribution; see below [default: none]
     #[arg(long, value_name = "TIMES")]
     service_time: Option<String>,
     /// Seed of the service times
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Requests that one port serves at a time; further ones wait in the order of their arrival and count as overlap [default: all]
+    /// Requests that one port serves at a time; further ones wait in order of arrival and are counted
+    /// as overlap [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Option<u32>,
-    /// Stand still again and again, such as `every=5s,for=200ms`
+    /// Pause repeatedly, such as `every=5s,for=200ms`
     #[arg(long, value_name = "every=T,for=T", value_parser = Pause::parse)]
     pause: Option<Pause>,
     /// Log entries kept for /-/stats
     #[arg(long, value_name = "N", default_value_t = Settings::default().log_entries)]
     log: usize,
-    /// Most connections at once; the surplus waits in the kernel's backlog
+    /// Largest number of open connections; further ones wait in the kernel's backlog
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
-    /// Close a connection that leaves a request or an answer standing for so long
+    /// Close a connection if a request or response makes no progress for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time_ns)]
     idle_timeout: u64,
     /// Worker threads [default: one per allowed core]

@@ -15,22 +15,23 @@ use crate::serving::{self, WorkerCount};
 /// Run a proxy from the command line
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Address to listen on, such as `:8080`, `127.0.0.1:8080` or `unix:/run/site.sock`; may be repeated
+    /// Address to listen on, such as `:8080`, `127.0.0.1:8080` or `unix:/run/site.sock`; may be
+    /// repeated
     #[arg(long, value_name = "ADDR", required = true)]
     listen: Vec<String>,
     /// Endpoint to send requests to, such as `127.0.0.1:3000`; may be repeated
     #[arg(long, value_name = "ADDR", required = true)]
     to: Vec<String>,
-    /// Certificate chain (PEM); clients then have to speak TLS
+    /// Certificate chain (PEM); clients must then use TLS
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
     /// Key of the certificate (PEM) [default: in the certificate's file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// How an endpoint is picked; hash, ring_hash and maglev go by the client's address
+    /// Load balancing policy; hash, ring_hash and maglev use the client's address as the key
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     balance: Option<String>,
-    /// Most requests in flight at once at each endpoint
+    /// Largest number of requests in flight at each endpoint
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_conn: Option<u32>,
     #[command(flatten)]

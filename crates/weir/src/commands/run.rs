@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = CONFIGURATION_FILE)]
     config: PathBuf,
-    /// Serve in this process; nothing starts it again when it dies
+    /// Serve in this process, without a supervisor that restarts it
     #[arg(long)]
     no_supervisor: bool,
     #[command(flatten)]

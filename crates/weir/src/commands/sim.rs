@@ -21,8 +21,8 @@ use crate::failure::Failure;
 use crate::terminal::print;
 
 const EXAMPLES: &str = "\
-Lists with commas are compared: every policy with every limit and queue, under every load. Slashes give \
-each endpoint its own value.
+The values of comma-separated lists are compared: every policy with every limit and queue, under every \
+load. Slashes give each endpoint its own value.
 
 Examples:
   weir sim 2008-mongrel
@@ -33,18 +33,19 @@ Examples:
   weir sim --at-once any --concurrency 200 --max-conn 10 --state shared,per-process --workers 4
   weir sim -c weir.conf --pool app --at-once 1 --trace access.json --max-conn 1,2";
 
-/// Compare policies, limits and queues in virtual time, on the balancer's own code
+/// Compare policies, limits and queues in virtual time, with the code of the balancer
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A comparison that has a name; flags change it
+    /// Predefined comparison; flags change it
     #[arg(value_name = "PRESET", value_parser = presets())]
     preset: Option<String>,
-    /// The pool as this configuration has it: servers, weights, limits, policy, queue. Flags are compared with it
+    /// Configuration file to take the pool from: servers, weights, limits, policy and queue. It is
+    /// compared with the values of the flags
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["preset", "endpoints", "weight"])]
     #[arg(requires = "at_once")]
     config: Option<PathBuf>,
-    /// The pool, where the configuration or the access log has several
+    /// Pool, if the configuration or the access log has several
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
     #[command(flatten)]
@@ -60,36 +61,37 @@ pub(crate) struct Arguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Load")]
 struct LoadArguments {
-    /// Requests in each run [default: 10000, or those of the trace]
+    /// Number of requests of each run [default: 10000, or those of the trace]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Clients that each have one request at a time, as `ab -c N` [default: 10]
+    /// Number of clients, each with one request at a time, as `ab -c N` [default: 10]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     concurrency: Vec<u32>,
-    /// Requests a second, whatever becomes of them
+    /// Requests per second, independent of the responses (open loop)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rate)]
     #[arg(conflicts_with = "concurrency")]
     rate: Vec<f64>,
-    /// How requests of a rate follow each other: independently or evenly
+    /// Distribution of the arrivals of --rate: independent or evenly spaced
     #[arg(long, value_enum, default_value_t = Spacing::Poisson, requires = "rate")]
     arrivals: Spacing,
-    /// Requests as recorded: Weir's `json` access log, or CSV with the columns arrival_ms, service_ms, key
+    /// Recorded requests: Weir's `json` access log, or CSV with the columns arrival_ms, service_ms,
+    /// key
     #[arg(long, value_name = "FILE", conflicts_with_all = ["concurrency", "rate"])]
     trace: Option<PathBuf>,
-    /// So many times as fast as recorded
+    /// Factor by which the trace is replayed faster than recorded
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "trace")]
     speed_up: Vec<f64>,
-    /// How long a server works on a request: constant:20ms, exp:20ms, lognormal:MEDIAN,SIGMA, mix:98%10ms+2%500ms, list:FILE or
-    /// trace; several are compared [default: exp:20ms, or trace]
+    /// Service time of a request: constant:20ms, exp:20ms, lognormal:MEDIAN,SIGMA,
+    /// mix:98%10ms+2%500ms, list:FILE or trace; several are compared [default: exp:20ms, or trace]
     #[arg(long, value_name = "TIMES", value_parser = Service::from_str)]
     service: Vec<Service>,
-    /// From an answer to the client's next request
+    /// Time from a response to the client's next request
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     think: Option<u64>,
-    /// Different clients, for policies that hash [default: 1000]
+    /// Number of different keys, for hashing policies [default: 1000]
     #[arg(long, value_name = "N")]
     keys: Option<u64>,
-    /// Share of requests that are bound to an endpoint by affinity, as in 20%
+    /// Share of requests that are bound to an endpoint by affinity, such as 20%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     sticky: Option<f64>,
 }
@@ -103,28 +105,29 @@ enum Spacing {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Servers")]
 struct ServerArguments {
-    /// How many [default: 3]
+    /// Number of servers [default: 3]
     #[arg(long, value_name = "N")]
     endpoints: Option<usize>,
-    /// Requests that a server works on at once, or `any`; `1/1/8` gives each its own, here and below [default: 1]
+    /// Requests that a server processes at once, or `any`; `1/1/8` gives each server its own value,
+    /// here and below [default: 1]
     #[arg(long, value_name = "N", value_parser = PerEndpoint::at_once)]
     at_once: Option<PerEndpoint<Option<u32>>>,
-    /// How fast it works: 2 takes half as long as the service time says
+    /// Speed: a server with 2 needs half of the service time
     #[arg(long, value_name = "FACTOR", value_parser = PerEndpoint::<f64>::read)]
     speed: Option<PerEndpoint<f64>>,
-    /// Its weight in the pool
+    /// Weight in the pool
     #[arg(long, value_name = "N", value_parser = PerEndpoint::<u32>::read)]
     weight: Option<PerEndpoint<u32>>,
-    /// Requests that may wait at its door, or `any`; it refuses more [default: any]
+    /// Requests that may wait at a server, or `any`; it refuses more [default: any]
     #[arg(long, value_name = "N", value_parser = PerEndpoint::at_once)]
     backlog: Option<PerEndpoint<Option<u32>>>,
-    /// A pause of every server that comes again and again, as in every=5s,for=200ms
+    /// Repeated pause of every server, such as every=5s,for=200ms
     #[arg(long, value_name = "PAUSE", value_parser = Pause::from_str)]
     pause: Vec<Pause>,
-    /// A failure: down:ENDPOINT:FROM..UNTIL or frozen:ENDPOINT:FROM..UNTIL; may be repeated
+    /// Failure: down:ENDPOINT:FROM..UNTIL or frozen:ENDPOINT:FROM..UNTIL; may be repeated
     #[arg(long, value_name = "FAILURE", value_parser = Outage::from_str)]
     fail: Vec<Outage>,
-    /// From the proxy to a server, and back again
+    /// Network latency from the proxy to a server, and the same back
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     latency: Option<u64>,
 }
@@ -132,34 +135,35 @@ struct ServerArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Balancer")]
 struct BalancerArguments {
-    /// How endpoints are picked [default: round_robin,least_conn]
+    /// Load balancing policies [default: round_robin,least_conn]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policies())]
     policy: Vec<String>,
-    /// Most requests in flight at each endpoint, or `none` [default: none,1]
+    /// Largest number of requests in flight at each endpoint, or `none` [default: none,1]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = MaxConn::from_str)]
     max_conn: Vec<MaxConn>,
-    /// When all are at their limit: on (wait), off (refuse), buggy (wait and be forgotten, as with HAProxy before 1.3.15.2)
-    /// [default: on]
+    /// Queue while all endpoints are at their limit: on (requests wait), off (requests are refused),
+    /// buggy (waiting requests are forgotten, as with HAProxy before 1.3.15.2) [default: on]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Queue::from_str)]
     queue: Vec<Queue>,
-    /// Requests that may wait in the queue [default: as configured, which is 1024]
+    /// Largest number of waiting requests [default: as configured, otherwise 1024]
     #[arg(long, value_name = "N")]
     queue_max: Option<u32>,
-    /// How long one may wait, or `none` [default: as configured, which is 5s]
+    /// Longest wait, or `none` [default: as configured, otherwise 5s]
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     queue_timeout: Option<Timeout>,
-    /// Whether a server that does not answer while others do gets nothing more [default: as configured, which is on]
+    /// Detection of stalled servers, which do not answer while others do [default: as configured,
+    /// otherwise on]
     #[arg(long, value_enum, value_name = "SWITCH")]
     stall: Option<Switch>,
-    /// Whether workers share limits, queue and policy: shared (as Weir's do), per-process (each has its own, as with HAProxy's
-    /// `nbproc`) [default: shared]
+    /// State of limits, queue and policy: shared by all workers (as in Weir), or per-process (each
+    /// worker has its own, as with HAProxy's `nbproc`) [default: shared]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = State::from_str)]
     state: Vec<State>,
-    /// Workers, where the state is per process [default: 4]
+    /// Number of workers with state per process [default: 4]
     #[arg(long, value_name = "N", requires = "state")]
     workers: Option<u32>,
-    /// What falls on a worker at random, where the state is per process: a client's connection with all its requests, or each
-    /// request [default: connection]
+    /// Unit that is assigned to a random worker with state per process: a connection with all its
+    /// requests, or each request [default: connection]
     #[arg(long, value_enum, value_name = "WHAT", requires = "state")]
     spread: Option<SpreadName>,
 }
@@ -179,10 +183,10 @@ enum Switch {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 struct OutputArguments {
-    /// What all that is random comes from: the same seed gives the same output [default: 1]
+    /// Seed of the random numbers: the same seed gives the same output [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write all figures as JSON; `-` instead of the tables
+    /// Write all results as JSON; with `-` to standard output instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write a CSV line for each request of each run
@@ -217,7 +221,7 @@ impl<T: Copy> PerEndpoint<T> {
     ) -> Result<(), Failure> {
         if self.0.len() != 1 && self.0.len() != endpoints.len() {
             return Err(Failure::Usage(format!(
-                "{flag} has {} values for {} endpoints: give one for all, or one each",
+                "{flag} has {} values for {} endpoints: give one value, or one per endpoint",
                 self.0.len(),
                 endpoints.len()
             )));
@@ -285,7 +289,7 @@ impl Arguments {
             Some(name) => {
                 let found = Preset::all().iter().find(|(own, _)| own == name);
                 let (_, preset) =
-                    found.ok_or_else(|| Failure::Usage(format!("no preset {name}")))?;
+                    found.ok_or_else(|| Failure::Usage(format!("there is no preset {name}")))?;
                 preset.plan().map_err(Failure::Usage)?
             }
             None => Plan::default(),
@@ -315,7 +319,7 @@ impl Arguments {
         };
         let Some(pool) = found else {
             return Err(Failure::Usage(format!(
-                "{} has the pools {}: name one of them with --pool",
+                "{} has the pools {}: select one with --pool",
                 path.display(),
                 names().join(", ")
             )));
@@ -427,7 +431,7 @@ impl BalancerArguments {
         };
         if !self.queue.is_empty() && limits.iter().all(MaxConn::is_none) {
             return Err(Failure::Usage(
-                "--queue makes no difference without a limit: add --max-conn 1".to_owned(),
+                "--queue has no effect without a limit: add --max-conn 1".to_owned(),
             ));
         }
         // The flags replace the candidates of a preset.
@@ -445,7 +449,7 @@ impl BalancerArguments {
         let own = self.state.contains(&State::PerProcess);
         if !own && (self.workers.is_some() || self.spread.is_some()) {
             return Err(Failure::Usage(
-                "--workers and --spread make no difference where all is shared: add --state per-process"
+                "--workers and --spread have no effect with shared state: add --state per-process"
                     .to_owned(),
             ));
         }

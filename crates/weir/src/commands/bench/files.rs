@@ -99,5 +99,5 @@ fn create(path: &Path) -> Result<File, Failure> {
 
 fn write(mut file: File, bytes: &[u8]) -> Result<(), Failure> {
     file.write_all(bytes)
-        .map_err(|error| Failure::RunTime(format!("cannot write a file of figures: {error}")))
+        .map_err(|error| Failure::RunTime(format!("cannot write a results file: {error}")))
 }

@@ -33,32 +33,35 @@ const MOST_RATE: f64 = 1e7;
 const NOTES: &str = "\
 For example: weir bench -t2 -c100 -d30s -R2000 --latency http://127.0.0.1:8080/1k
 
-Times are seconds or have a unit (30, 30s, 2m, 500ms), counts may end in k or M (2k is 2,000).
-Response time runs from the intended start, service time from the actual send; both are reported.
+Times are in seconds or have a unit (30, 30s, 2m, 500ms); counts may end in k or M (2k is 2,000).
+Response time is measured from the intended start, service time from the actual send; both are
+reported.
 Conditions of --fail-if: p99.9>8ms, service_p99>1ms, mean, max, errors>0, error_rate>0.1%, unsent>0,
-achieved<5000, achieved_share<99%; joined by `and` and `or`. The exit code is 4 when they are met.";
+achieved<5000, achieved_share<99%; combined with `and` and `or`. If they are met, the exit code is 4.";
 
-/// Load a server at a constant rate and report honest percentiles; takes wrk2's flags
+/// Send requests at a constant rate and report percentiles without coordinated omission; takes
+/// wrk2's flags
 #[derive(Args, Debug)]
 #[command(after_help = NOTES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
-    /// What to ask for; several of the same server in turn, with weights as in `3*http://host/a`
+    /// URL to request; several of the same server are requested in turn, with weights as in
+    /// `3*http://host/a`
     #[arg(value_name = "URL", required_unless_present = "version")]
     urls: Vec<String>,
     /// Threads [default: 2, or 1 for one connection]
     #[arg(short, long, value_name = "N", value_parser = count)]
     threads: Option<f64>,
-    /// Connections kept open
+    /// Number of connections
     #[arg(short, long, value_name = "N", default_value = "10", value_parser = count)]
     connections: f64,
-    /// How long
+    /// Duration of the measurement
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = wrk_time_ns)]
     duration: u64,
     /// Requests per second, over all connections
     #[arg(short = 'R', long, value_name = "N", value_parser = wrk_count)]
     rate: Option<f64>,
-    /// So many requests, one after the other on each connection (closed loop, as `ab -n`)
+    /// Number of requests, sent one after the other on each connection (closed loop, as `ab -n`)
     #[arg(short = 'n', long, value_name = "N", value_parser = count, conflicts_with_all = ["rate", "warmup", "arrival", "duration"])]
     requests: Option<f64>,
     /// Show the distribution of response times
@@ -67,31 +70,31 @@ pub(crate) struct Arguments {
     /// Show the distribution of service times as well
     #[arg(short = 'U', long = "u_latency")]
     u_latency: bool,
-    /// As in wrk2: one figure for each batch of requests; a batch is one request here
+    /// As in wrk2: one value per batch of requests; here a batch is one request
     #[arg(short = 'B', long = "batch_latency")]
     batch_latency: bool,
-    /// `Name: value`, sent with each request; may be repeated
+    /// Header `Name: value` of each request; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER")]
     header: Vec<String>,
-    /// How long an answer or a new connection may take
+    /// Timeout of a response or a connect
     #[arg(short = 'T', long, value_name = "TIME", default_value = "2s", value_parser = wrk_time_ns)]
     timeout: u64,
-    /// wrk's Lua scripts, which are not taken
+    /// wrk's Lua scripts, which are not supported
     #[arg(short = 's', long, value_name = "FILE", hide = true)]
     script: Option<String>,
     /// Print the version
     #[arg(short = 'v', long)]
     version: bool,
-    /// What is left of `-latency` with one dash
+    /// The rest of `-latency`, written with one dash
     #[arg(short = 'l', value_name = "REST", hide = true)]
     one_dash: Option<String>,
-    /// Load before the measurement, in no figure
+    /// Warm-up before the measurement, not included in the results
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = wrk_time_ns)]
     warmup: u64,
-    /// How the starts lie: constant, or poisson as of many users who know nothing of each other
+    /// Distribution of the intended starts: constant, or poisson as of many independent users
     #[arg(long, value_name = "KIND", default_value = "constant", value_parser = ["constant", "poisson"])]
     arrival: String,
-    /// Seed of what is drawn
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Method [default: GET, or POST with a body]
@@ -100,13 +103,13 @@ pub(crate) struct Arguments {
     /// Body of each request, or `@FILE`
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
-    /// A new connection for each request
+    /// Open a new connection for each request
     #[arg(long)]
     no_keepalive: bool,
-    /// Take any certificate
+    /// Accept any certificate
     #[arg(short = 'k', long)]
     insecure: bool,
-    /// Roots to trust instead of the system's (PEM)
+    /// Trusted roots instead of the system's (PEM)
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// TLS version
@@ -115,50 +118,52 @@ pub(crate) struct Arguments {
     /// Cipher suites by OpenSSL or IANA name, separated by colons
     #[arg(long, value_name = "LIST")]
     ciphers: Option<String>,
-    /// A whole handshake for each connection
+    /// Full TLS handshake for each connection
     #[arg(long)]
     no_resumption: bool,
-    /// Connect there, whatever host and port the URL names
+    /// Connect to this address instead of the host and port of the URL
     #[arg(long, value_name = "HOST:PORT")]
     connect_to: Option<String>,
     /// Cores for the threads, such as `0-3` or `0,2`
     #[arg(long, value_name = "LIST", value_parser = cores)]
     cpus: Option<Cores>,
-    /// A process on this machine to watch, with its children: the target, or whoever else has a part; may be repeated [default: who
-    /// listens on the URL's port, if that is this machine]
+    /// Process on this machine whose CPU time is measured, with its children; may be repeated
+    /// [default: the process that listens on the URL's port, if it is on this machine]
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
-    /// The same, by a port of this machine that it listens on
+    /// The same, for the process that listens on this local port
     #[arg(long, value_name = "PORT")]
     port: Vec<u16>,
-    /// Requests of a page, to say how slow the slowest of them is; may be repeated [default: 1, 10, 100]
+    /// Number of requests of a page, for the distribution of its slowest request; may be repeated
+    /// [default: 1, 10, 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     page: Vec<u32>,
-    /// Say how many pages have a request slower than this; may be repeated [default: p99]
+    /// Report the share of pages with a request slower than this; may be repeated [default: p99]
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     slower_than: Vec<u64>,
-    /// Conditions that make the exit code 4, such as `p99.9>8ms or errors>0`
+    /// Conditions under which the exit code is 4, such as `p99.9>8ms or errors>0`
     #[arg(long, value_name = "CONDITIONS", value_parser = Thresholds::parse)]
     fail_if: Option<Thresholds>,
-    /// Write all figures to this file, or with `-` to standard output instead of the report
+    /// Write all results as JSON to this file, or with `-` to standard output instead of the report
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the percentile spectrum, as HdrHistogram's plotter reads it
+    /// Write the percentile spectrum in the format of HdrHistogram's plotter
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
-    /// Write one line a request
+    /// Write one line per request
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the charts: percentiles, course in time, and with --csv every request
+    /// Write the charts: percentiles, latency over time, and with --csv every request
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// The same as PNG
+    /// Write the charts as PNG
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
     /// Write a page with the report and the charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Another run for the percentile chart: its --json or --hgrm file or printed report; may be repeated
+    /// Another run for the percentile chart: its --json or --hgrm file, or its printed report; may be
+    /// repeated
     #[arg(long, value_name = "[NAME=]FILE")]
     compare: Vec<String>,
 }
@@ -250,7 +255,7 @@ fn progress(warmup_ns: u64) -> impl FnMut(&Watch) {
         let elapsed_ns = watch.elapsed_ns();
         let phase = if elapsed_ns < warmup_ns { "warm-up, " } else { "" };
         say(&format!(
-            "\r\x1b[K{phase}{:.0} s: {} answered a second, {} in flight, {} connections open",
+            "\r\x1b[K{phase}{:.0} s: {} responses per second, {} in flight, {} connections open",
             elapsed_ns as f64 / 1e9,
             ended - last,
             started.saturating_sub(ended),
@@ -276,26 +281,26 @@ impl Arguments {
         let usage = |sentence: &str| Err(Failure::Usage(sentence.to_owned()));
         match &self.one_dash {
             Some(rest) if "atency".starts_with(rest.as_str()) => {
-                return usage("`-latency` has one dash too few: write `--latency` or `-L`");
+                return usage("`-latency` needs two dashes: write `--latency` or `-L`");
             }
             Some(rest) => return usage(&format!("there is no `-l{rest}`; `-L` shows latencies")),
             None => {}
         }
         if self.script.is_some() {
             return usage(
-                "wrk's Lua scripts are not taken; see -X, -H, --body and several URLs with weights",
+                "wrk's Lua scripts are not supported; see -X, -H, --body and several URLs with weights",
             );
         }
         match (self.rate, self.requests) {
             (None, None) => usage(
-                "say how many requests per second with -R, or how many in all with -n (closed loop); without a rate \
+                "give a rate with -R, or a number of requests with -n (closed loop); without a rate \
                 there is no intended start to measure from",
             ),
             (Some(rate), _) if rate <= 0.0 => usage("the rate of -R must be above zero"),
             (Some(rate), _) if rate > MOST_RATE => {
-                usage("the rate of -R is above 10M a second, which no generator can send")
+                usage("the rate of -R is above 10M per second, which is not possible")
             }
-            (_, Some(requests)) if requests < 1.0 => usage("-n wants one request at least"),
+            (_, Some(requests)) if requests < 1.0 => usage("-n must be at least 1"),
             _ if self.duration == 0 => usage("the duration of -d must be above zero"),
             _ if self.timeout == 0 => usage("the timeout of -T must be above zero"),
             _ => Ok(()),
@@ -308,7 +313,7 @@ impl Arguments {
         if let Some(flag) = self.urls.iter().find(long_dash) {
             let name = flag.trim_start_matches(['\u{2013}', '\u{2014}', '\u{2212}']);
             let sentence = format!(
-                "`{flag}` begins with a long dash, which is none: did you mean `--{name}`?"
+                "`{flag}` begins with a long dash: did you mean `--{name}`?"
             );
             return Err(Failure::Usage(sentence));
         }
@@ -318,7 +323,7 @@ impl Arguments {
         let first = places.next();
         if let Some((_, other)) = places.find(|place| Some(place) != first.as_ref()) {
             let sentence =
-                format!("all URLs must name one server; `{other}` is another one than the first");
+                format!("all URLs must name the same server; `{other}` differs from the first");
             return Err(Failure::Usage(sentence));
         }
         Ok(urls)
@@ -327,7 +332,7 @@ impl Arguments {
     /// Returns the load, and the addresses that it may go to.
     fn load(&self, urls: &[(f64, Url)]) -> Result<(Load, Vec<SocketAddr>), Failure> {
         let Some((_, url)) = urls.first() else {
-            return Err(Failure::Usage("name a URL".to_owned()));
+            return Err(Failure::Usage("no URL is given".to_owned()));
         };
         let (connections, threads) = self.connections_and_threads()?;
         let form = Form {
@@ -375,24 +380,24 @@ impl Arguments {
         let connections = self.connections as usize;
         let threads = self.threads.map_or(2.min(connections), |threads| threads as usize);
         if threads == 0 || connections == 0 {
-            return Err(Failure::Usage("-t and -c want one at least".to_owned()));
+            return Err(Failure::Usage("-t and -c must be at least 1".to_owned()));
         }
         if threads > connections {
             let sentence = format!(
-                "{threads} threads for {connections} connections: every thread needs one, so raise -c or lower -t"
+                "{threads} threads for {connections} connections: every thread needs a connection, so raise -c or lower -t"
             );
             return Err(Failure::Usage(sentence));
         }
         let allowed = allowed_cores();
         let wanted = self.cpus.iter().flat_map(|cores| &cores.0);
         if let Some(core) = wanted.into_iter().find(|core| !allowed.contains(core)) {
-            let sentence = format!("core {core} of --cpus is not one that may be used here");
+            let sentence = format!("core {core} of --cpus is not available to this process");
             return Err(Failure::Usage(sentence));
         }
         let room = room_for_connections(connections);
         if room < connections {
             let sentence = format!(
-                "the limit of open files leaves room for {room} connections; raise it with `ulimit -n`"
+                "the limit of open files allows only {room} connections; raise it with `ulimit -n`"
             );
             return Err(Failure::RunTime(sentence));
         }
@@ -426,7 +431,7 @@ impl Arguments {
         };
         let scheme = if url.tls { "https" } else { "http" };
         let place = Url::parse(&format!("{scheme}://{other}")).map_err(|_| {
-            Failure::Usage(format!("`{other}` is no place to connect to: write `HOST:PORT`"))
+            Failure::Usage(format!("`{other}` is not an address: write `HOST:PORT`"))
         })?;
         resolve(&place.host, place.port).map_err(Failure::RunTime)
     }
@@ -462,7 +467,7 @@ fn count(text: &str) -> Result<f64, String> {
 }
 
 fn cores(text: &str) -> Result<Cores, String> {
-    let wrong = || format!("`{text}` is no list of cores: write `0-3` or `0,2`");
+    let wrong = || format!("`{text}` is not a list of cores: write `0-3` or `0,2`");
     let mut found = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

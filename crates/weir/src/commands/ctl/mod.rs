@@ -14,15 +14,15 @@ use crate::admin_client::{self as client, Place, encoded, sentence};
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Look at a running Weir and change it
+/// Show and change a running Weir
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// Print what the admin interface says, as JSON
+    /// Print the response of the admin interface, as JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Check a change and say what it would do, but do not make it
+    /// Check a change and print its effect, but do not make it
     #[arg(long, global = true)]
     dry_run: bool,
     #[command(subcommand)]
@@ -33,33 +33,33 @@ pub(crate) struct Arguments {
 enum Command {
     #[command(flatten)]
     Asking(Asking),
-    /// Percentiles up to one in a million, of this instance or of several together
+    /// Show percentiles up to one in a million, of one or several instances
     Percentiles(percentiles::Arguments),
 }
 
-/// What takes one question, put to one instance.
+/// The commands that send one request to one instance.
 #[derive(Debug, Subcommand)]
 enum Asking {
-    /// The process, its listeners and workers
+    /// Show the process, its listeners and workers
     Status,
-    /// Every pool with its servers
+    /// Show every pool with its servers
     Pools,
-    /// A pool, or one server of it
+    /// Show a pool or one of its servers
     Show {
         /// `POOL` or `POOL/SERVER`
         what: String,
     },
-    /// A server takes what comes
+    /// Set a server to ready
     Ready {
         /// `POOL/SERVER`
         server: String,
     },
-    /// A server takes only clients that are bound to it
+    /// Drain a server: only clients bound to it are still sent there
     Drain {
         /// `POOL/SERVER`
         server: String,
     },
-    /// A server takes nothing
+    /// Set a server to maintenance: no requests are sent there
     Maintenance {
         /// `POOL/SERVER`
         server: String,
@@ -68,7 +68,7 @@ enum Asking {
     Set {
         /// `POOL/SERVER`
         server: String,
-        /// What to change
+        /// Values to change
         #[arg(required = true, value_name = "NAME=VALUE")]
         values: Vec<String>,
     },
@@ -76,77 +76,77 @@ enum Asking {
     Add {
         /// The pool
         pool: String,
-        /// Its address, as `server` writes it
+        /// Address of the server, as in the `server` directive
         address: String,
         /// `name=`, `weight=`, `max_conn=`, `priority=`, `order=`, or `backup`
         #[arg(value_name = "NAME=VALUE")]
         values: Vec<String>,
     },
-    /// Take a server out; what runs there finishes
+    /// Remove a server; running requests finish
     Remove {
         /// `POOL/SERVER`
         server: String,
     },
-    /// Who waits, in a pool or in all
+    /// List the requests that wait in the queue of a pool, or of all pools
     Queue {
         /// The pool
         pool: Option<String>,
     },
-    /// What limits on clients and keys did, and whom they limited most
+    /// Show the limits on clients and keys, and the clients and keys limited most often
     Limits,
-    /// What happened: changes of health, who changed what
+    /// List events: changes of health and of the configuration
     Events {
-        /// Only those after this number
+        /// Only events after this number
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         after: u64,
     },
-    /// The slowest requests of the last 15 minutes
+    /// List the slowest requests of the last 15 minutes
     Slow {
-        /// Only of this route
+        /// Only requests of this route
         #[arg(long, value_name = "NAME")]
         route: Option<String>,
-        /// How many
+        /// Number of requests
         #[arg(long, value_name = "NUMBER", default_value_t = 20)]
         limit: usize,
     },
-    /// Why a request took as long as it did
+    /// Explain where a request went and why it took as long as it did
     Why {
-        /// Its id, from the log or the request id header
+        /// Request id, from the log or the request id header
         id: String,
     },
-    /// The configuration as it holds, runtime changes included
+    /// Show the configuration in effect, including changes made at run time
     Config {
-        /// As its file says, without them
+        /// Show the configuration of the file, without these changes
         #[arg(long)]
         file: bool,
     },
-    /// What is not as the configuration's file says
+    /// Show the differences from the configuration file
     Diff,
-    /// The lines to write into the file so that it says what holds
+    /// Print the lines that would make the changes permanent in the file
     Adopt,
-    /// Back to what the file says: everything, a pool, or a server
+    /// Revert changes to the values of the file: all, of a pool, or of a server
     Revert {
         /// `POOL` or `POOL/SERVER`
         what: Option<String>,
     },
-    /// Counters that are shown begin at 0 again
+    /// Reset the displayed counters to 0
     ClearCounters,
 }
 
-/// Reload the configuration, and wait for the verdict
+/// Reload the configuration and wait for the result
 #[derive(Args, Debug)]
 pub(crate) struct Reload {
     #[command(flatten)]
     place: Place,
 }
 
-/// Let a new process take over without losing a request, and wait until it serves
+/// Replace the process by a new one without losing a request, and wait until it serves
 #[derive(Args, Debug)]
 pub(crate) struct Upgrade {
-    /// The new program [default: what the running one was started as]
+    /// New program [default: the path that the running one was started from]
     #[arg(value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Seconds that the new process may take until it serves
+    /// Seconds within which the new process must serve
     #[arg(long, value_name = "SECONDS", default_value_t = weir_control::UPGRADE_PATIENCE.as_secs_f64())]
     timeout: f64,
     #[command(flatten)]
@@ -279,7 +279,7 @@ impl Asking {
                 method: "POST",
                 path: "/v1/counters/clear".into(),
                 body: None,
-                view: |_| Ok("counters begin at 0\n".to_owned()),
+                view: |_| Ok("the displayed counters start from 0\n".to_owned()),
             },
         })
     }

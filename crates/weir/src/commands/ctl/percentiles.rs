@@ -17,31 +17,31 @@ use crate::terminal;
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// Only of this listener
+    /// Only requests of this listener
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
-    /// Only of this route
+    /// Only requests of this route
     #[arg(long, value_name = "NAME", conflicts_with_all = ["pool", "endpoint"])]
     route: Option<String>,
-    /// Only of this pool
+    /// Only requests of this pool
     #[arg(long, value_name = "NAME", conflicts_with_all = ["listener", "endpoint"])]
     pool: Option<String>,
-    /// Only of this server, `POOL/SERVER`
+    /// Only requests of this server, `POOL/SERVER`
     #[arg(long, value_name = "SERVER", conflicts_with = "listener")]
     endpoint: Option<String>,
-    /// request, queue, connect, response, data, total, or own: what Weir itself added
+    /// Phase: request, queue, connect, response, data, total, or own (the time that Weir itself added)
     #[arg(long, value_name = "PHASE", default_value = "total")]
     phase: String,
-    /// Of the last moments, not since the start
+    /// Recent values only, instead of those since the start
     #[arg(long)]
     recent: bool,
-    /// Of these instances together, each an admin address or an .hlog file
+    /// Merge these instances, each an admin address or an .hlog file
     #[arg(long, value_name = "PLACE", num_args = 1..)]
     merge: Vec<String>,
-    /// Write the percentile distribution here, as HdrHistogram's plotter reads it; `-` prints it
+    /// Write the percentile distribution in the format of HdrHistogram's plotter; `-` prints it
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
-    /// Write the histograms of everything here, as HdrHistogram's log; `-` prints it
+    /// Write all histograms in HdrHistogram's log format; `-` prints them
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
 }
@@ -72,9 +72,9 @@ pub(super) fn run(arguments: &Arguments, place: &Place, form: Form) -> Result<()
     let Some(times) = times else {
         let nobody = wanted == Wanted::default();
         return Err(Failure::RunTime(if nobody {
-            "there has been no request".to_owned()
+            "there has been no request yet".to_owned()
         } else {
-            "there is nothing of that name that has had a request".to_owned()
+            "there is no listener, route, pool or server of that name that has had a request".to_owned()
         }));
     };
     if let Some(path) = &arguments.hgrm {
@@ -102,7 +102,7 @@ impl Arguments {
     fn phase(&self) -> Result<Phase, Failure> {
         Phase::named(&self.phase).ok_or_else(|| {
             let known = Phase::ALL.map(Phase::as_str).join(", ");
-            Failure::Usage(format!("`{}` is no phase: there are {known}", self.phase))
+            Failure::Usage(format!("`{}` is not a phase: use {known}", self.phase))
         })
     }
 
@@ -132,7 +132,7 @@ impl Arguments {
         let window = if self.recent { "recent" } else { "start" };
         let path = format!("/v1/distributions.hlog?window={window}");
         if self.merge.is_empty() {
-            add("the answer", &place.ask("GET", &path, None)?.body)?;
+            add("the response", &place.ask("GET", &path, None)?.body)?;
         }
         for name in &self.merge {
             let text = if Path::new(name).is_file() {

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
     serde_json::from_str(body)
-        .map_err(|error| Failure::RunTime(format!("the answer makes no sense: {error}")))
+        .map_err(|error| Failure::RunTime(format!("the response cannot be read: {error}")))
 }
 
 /// Formats rows below a heading, each column as wide as its widest cell.
@@ -165,7 +165,7 @@ pub(super) fn limits(body: &str) -> Result<String, Failure> {
 pub(super) fn pools(body: &str) -> Result<String, Failure> {
     let mut value: Value = read(body)?;
     let pools: Vec<PoolStatus> = serde_json::from_value(value["pools"].take())
-        .map_err(|error| Failure::RunTime(format!("the answer makes no sense: {error}")))?;
+        .map_err(|error| Failure::RunTime(format!("the response cannot be read: {error}")))?;
     Ok(servers(&pools))
 }
 
@@ -235,7 +235,7 @@ pub(super) fn pool(body: &str) -> Result<String, Failure> {
     let counters = &pool.counters;
     let _ = writeln!(
         text,
-        "\n{} dispatched, {} had to wait; turned away: {} queue full, {} waited too long, {} no server, {} all full",
+        "\n{} dispatched, {} of them queued; refused: {} queue full, {} queue timeout, {} no server, {} all servers full",
         counters.dispatched,
         counters.queued,
         counters.queue_full,
@@ -329,7 +329,7 @@ pub(super) fn outcome(body: &str) -> Result<String, Failure> {
         );
     }
     if text.is_empty() {
-        text.push_str("nothing is different: it was so already\n");
+        text.push_str("nothing changed: these are the present values\n");
     } else if !dry {
         let note = value["lasts"]["note"].as_str().unwrap_or_default();
         let _ = writeln!(text, "for all {} workers; {note}", value["workers"]);
@@ -365,7 +365,7 @@ fn waiting(queues: &[Value]) -> String {
         }
     }
     if rows.is_empty() {
-        return "nobody waits\n".to_owned();
+        return "no request is waiting\n".to_owned();
     }
     table(&["for", "ahead", "waited", "left", "id", "client", "request"], &rows)
 }
@@ -421,7 +421,7 @@ pub(super) fn differences(body: &str) -> Result<String, Failure> {
     let value: Value = read(body)?;
     let list = value["differences"].as_array().map_or(&[] as &[Value], Vec::as_slice);
     if list.is_empty() {
-        return Ok("everything is as the file says\n".to_owned());
+        return Ok("no differences from the configuration file\n".to_owned());
     }
     let row = |one: &Value| {
         let text = |name: &str| one[name].as_str().unwrap_or("none").to_owned();
@@ -436,7 +436,7 @@ pub(super) fn lines(body: &str) -> Result<String, Failure> {
     let value: Value = read(body)?;
     let list = value["lines"].as_array().map_or(&[] as &[Value], Vec::as_slice);
     if list.is_empty() {
-        return Ok("everything is as the file says\n".to_owned());
+        return Ok("no differences from the configuration file\n".to_owned());
     }
     let mut text = String::new();
     let mut last = None;

@@ -28,7 +28,7 @@ const LOG_POLL: Duration = Duration::from_millis(10);
 /// The paths that the demonstration requests over either protocol.
 const PATHS: [&str; 6] = ["/", "/", "/", "/slow", "/large", "/missing"];
 
-/// See it work: origins, the proxy, some requests and where their time went
+/// Demonstration: origins, the proxy, some requests and their timing
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Address for HTTP
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Address for HTTPS
     #[arg(long, value_name = "ADDR", default_value = ":8443")]
     listen_tls: String,
-    /// End after the table instead of staying up
+    /// Exit after the table instead of serving on
     #[arg(long)]
     once: bool,
 }
@@ -53,16 +53,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = Server::start(&config_text::check(&text)?, None, weir_admin::start)
         .map_err(Failure::RunTime)?;
     let Some((plain, encrypted)) = addresses(&server) else {
-        return Err(Failure::Usage("the demonstration wants TCP addresses".to_owned()));
+        return Err(Failure::Usage("the demonstration needs TCP addresses".to_owned()));
     };
     print(&format!(
-        "This configuration runs now, in front of three origins in this process:\n\n{}\n",
+        "Running with this configuration, in front of three origins in this process:\n\n{}\n",
         indented(&text)
     ))?;
     let asked = ask(plain, encrypted, &home).map_err(Failure::RunTime)?;
     let entries = read_log(&home, asked)?;
     print(&format!(
-        "It was asked {asked} times; times in µs, `-` where a phase was not reached:\n\n{}",
+        "{asked} requests were sent; times in µs, `-` for a phase that was not reached:\n\n{}",
         table::render(&entries)
     ))?;
     print(&what_to_see(&entries))?;
@@ -124,7 +124,7 @@ fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, S
     for mut client in [Client::plain(plain)?, Client::encrypted(encrypted, &home.root)?] {
         for path in PATHS {
             client.get(path).map_err(|error| {
-                format!("the demonstration's own request for {path} failed: {error}")
+                format!("the request for {path} failed: {error}")
             })?;
             asked += 1;
         }
@@ -147,7 +147,7 @@ fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
         }
         if Instant::now() > deadline {
             return Err(Failure::RunTime(format!(
-                "{} of {count} requests are in the access log",
+                "only {} of {count} requests are in the access log",
                 entries.len()
             )));
         }
@@ -158,8 +158,8 @@ fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
 fn what_to_see(entries: &[Value]) -> String {
     let reused = entries.iter().filter(|entry| entry["reused"] == true).count();
     format!(
-        "\n/slow waits {} ms at its origin: that is t_response. /large sends {} KB: that is t_data. /missing never left \
-        the proxy.\n{reused} requests went over a connection that was open already: their t_connect is 0.\n",
+        "\nThe origin takes {} ms for /slow, which shows in t_response. /large has {} KB, which shows in t_data. /missing is answered by \
+        the proxy itself.\n{reused} requests used a connection that was already open: their t_connect is 0.\n",
         origin::SLOW.as_millis(),
         origin::LARGE_BYTES / 1024,
     )
@@ -171,7 +171,7 @@ fn what_to_try(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> String 
         curl http://{plain}/\n    \
         curl http://{plain}/slow\n    \
         curl --cacert {} https://localhost:{}/\n    \
-        tail -f {}\n\nCtrl-C ends it.\n\n",
+        tail -f {}\n\nPress Ctrl-C to stop.\n\n",
         home.certificate,
         encrypted.port(),
         home.log,

@@ -37,12 +37,12 @@ use crate::terminal as output;
 /// The polling interval.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Watch a running Weir in the terminal
+/// Monitor a running Weir in the terminal
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// Print one plain frame and end
+    /// Print one frame as plain text and exit
     #[arg(long)]
     once: bool,
     /// Order of the servers of a pool
@@ -66,9 +66,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     // Signals are blocked before the terminal is changed.
     let signals = EndSignals::take()
-        .map_err(|error| Failure::RunTime(format!("cannot take signals: {error}")))?;
+        .map_err(|error| Failure::RunTime(format!("cannot handle signals: {error}")))?;
     let raw = RawTerminal::enter().map_err(|error| {
-        Failure::Usage(format!("weir top wants a terminal ({error}); --once prints one frame"))
+        Failure::Usage(format!("weir top needs a terminal ({error}); use --once to print one frame"))
     })?;
     let (sender, heard) = mpsc::channel();
     let (told, before) = (sender.clone(), raw.before());

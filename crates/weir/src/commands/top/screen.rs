@@ -91,7 +91,7 @@ impl Screen {
             if key == Key::Character('y') {
                 return After::Order(order);
             }
-            self.message = Some(Line::of(Style::Faint, "Nothing was changed."));
+            self.message = Some(Line::of(Style::Faint, "Cancelled."));
             return After::Stay;
         }
         match key {
@@ -119,7 +119,7 @@ impl Screen {
         self.message = Some(match done {
             Ok(note) => Line::of(Style::Strong, format!("{name}: {}: {note}", order.to)),
             Err(failure) => {
-                Line::of(Style::Trouble, format!("{name}: not done: {}", failure.text()))
+                Line::of(Style::Trouble, format!("{name}: failed: {}", failure.text()))
             }
         });
     }
@@ -187,7 +187,7 @@ impl Screen {
         let second = match &self.lost {
             Some((since, why)) => {
                 let silent = since.elapsed().as_millis() as u64;
-                Line::of(Style::Trouble, format!("no answer for {}: {why}", age_ms(silent)))
+                Line::of(Style::Trouble, format!("no response for {}: {why}", age_ms(silent)))
             }
             None => self.workers(),
         };
@@ -199,15 +199,15 @@ impl Screen {
         let all: u64 = status.workers.iter().map(|worker| worker.requests).sum();
         let mut line = Line::of(Style::Faint, format!("configuration {}", status.info.generation));
         if status.info.overrides > 0 {
-            line.push(Style::Strong, format!(", {} not as in the file", status.info.overrides));
+            line.push(Style::Strong, format!(", {} changed at run time", status.info.overrides));
         }
-        line.push(Style::Faint, "  share of workers");
+        line.push(Style::Faint, "  requests by worker");
         for worker in &status.workers {
             let share = worker.requests as f64 * 100.0 / all.max(1) as f64;
             line.push(Style::Plain, format!(" {share:.0}%"));
         }
         let late = status.workers.iter().map(|worker| worker.lag.p99_us).max().unwrap_or(0);
-        line.push(Style::Faint, format!("  late p99 {}", span_us(late)));
+        line.push(Style::Faint, format!("  lag p99 {}", span_us(late)));
         if let Some(own) = &status.credits {
             let (left, what) = credits(own);
             let style = if own.is_near { Style::Trouble } else { Style::Plain };
@@ -240,7 +240,7 @@ impl Screen {
         for pool in status.pools.iter().filter(|pool| pool.queue.is_some()) {
             let queue = pool.queue?;
             let text = format!(
-                "{}: {} wait, at most {} for {}; longest so far {}; waited too long {}",
+                "{}: {} waiting, at most {} for {}; longest queue {}; timed out {}",
                 pool.name,
                 count(queue.now),
                 count(queue.max),
@@ -251,11 +251,11 @@ impl Screen {
             lines.push(Line::of(Style::Strong, text));
             if let Some(guess) = what_if(pool) {
                 let wait = |seconds: Option<f64>| {
-                    let us = |seconds: f64| format!("wait {}", span_us((seconds * 1e6) as u64));
+                    let us = |seconds: f64| format!("mean wait {}", span_us((seconds * 1e6) as u64));
                     seconds.map_or("the queue grows".to_owned(), us)
                 };
                 let text = format!(
-                    "  {} places: {}; one more each: {} (estimate: Erlang C, servers as fast as now)",
+                    "  {} slots: {}; one more per server: {} (estimate: Erlang C, present service times)",
                     guess.places,
                     wait(guess.now_s),
                     wait(guess.more_s)
@@ -265,7 +265,7 @@ impl Screen {
             let waiting = self.seen.queues.iter().find(|(name, _)| *name == pool.name);
             for one in waiting.map(|(_, waiting)| waiting.as_slice()).unwrap_or_default() {
                 let text = format!(
-                    "  {:>5} ahead  waits {:>8}  at most {:>8} more  {:15}  for {}",
+                    "  {:>5} ahead  waited {:>8}  {:>8} left  {:15}  for {}",
                     one.position,
                     span_us(one.waited_us),
                     span_us(one.left_us),
@@ -284,7 +284,7 @@ impl Screen {
         let now = self.seen.status.at_ms;
         let mut lines = vec![Line::of(Style::Strong, "events")];
         if self.seen.events.is_empty() {
-            lines.push(Line::of(Style::Faint, "  nothing has happened yet"));
+            lines.push(Line::of(Style::Faint, "  no events yet"));
         }
         lines.extend(self.seen.events.iter().take(200).map(|event| {
             let age = age_ms(now.saturating_sub(event.at_ms));
@@ -301,7 +301,7 @@ impl Screen {
     fn bottom(&self) -> Line {
         if let Some(Order { pool, endpoint, to }) = &self.asked {
             let last = if self.is_last(pool, endpoint) && *to != "ready" {
-                " It is the last of its pool that can be had!"
+                " It is the last usable server of its pool!"
             } else {
                 ""
             };
@@ -314,10 +314,10 @@ impl Screen {
         let keys = match self.page {
             Page::Servers => {
                 format!(
-                    "q quit  s sort: {sort}  j k choose  d drain  r ready  m maintenance  w who waits"
+                    "q quit  s sort: {sort}  j k select  d drain  r ready  m maintenance  w queue"
                 )
             }
-            Page::Waiting => "q quit  w or Esc back to the servers".to_owned(),
+            Page::Waiting => "q quit  w or Esc back to servers".to_owned(),
         };
         Line::of(Style::Faint, keys)
     }
@@ -349,7 +349,7 @@ impl Screen {
 
     fn ask(&mut self, to: &'static str) {
         let Some((pool, endpoint)) = self.chosen.clone() else {
-            self.message = Some(Line::of(Style::Strong, "Choose a server first: j and k."));
+            self.message = Some(Line::of(Style::Strong, "Select a server first: j and k."));
             return;
         };
         self.asked = Some(Order { pool, endpoint, to });

@@ -46,7 +46,7 @@ fn told<T: DeserializeOwned>(place: &Place, path: &str) -> Result<T, Failure> {
     let told = place.ask("GET", path, None)?;
     serde_json::from_str(&told.body).map_err(|error| {
         Failure::RunTime(format!(
-            "what {path} says makes no sense here, perhaps of another version: {error}"
+            "the response to {path} cannot be read; the running Weir may be another version: {error}"
         ))
     })
 }

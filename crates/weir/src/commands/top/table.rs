@@ -13,13 +13,13 @@ pub(crate) enum Sort {
     /// As configured
     #[default]
     File,
-    /// Those that are not up first
+    /// Servers that are not up first
     State,
-    /// The most in flight first
+    /// Most requests in flight first
     Load,
-    /// The most requests per second first
+    /// Most requests per second first
     Rate,
-    /// The slowest first, by p99
+    /// Slowest first, by p99
     Slow,
 }
 
@@ -145,10 +145,10 @@ pub(super) fn pool_line(pool: &PoolStatus) -> Line {
         line.push(Style::Plain, format!("  p50 {p50}  p99 {p99}  p99.9 {p999}"));
     }
     if pool.panicking {
-        line.push(Style::Trouble, "  checks ignored: too few pass");
+        line.push(Style::Trouble, "  probe results ignored: too few servers up");
     }
     if pool.counters.violations > 0 {
-        line.push(Style::Trouble, format!("  law broken {} times", pool.counters.violations));
+        line.push(Style::Trouble, format!("  queue invariant violated {} times", pool.counters.violations));
     }
     line.push(Style::Faint, format!("  {}", pool.policy));
     line

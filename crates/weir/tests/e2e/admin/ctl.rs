@@ -46,12 +46,12 @@ fn it_shows_what_runs() {
     assert!(status.starts_with("Weir ") && status.contains("generation 1"), "{status}");
     assert_eq!(row(&status, &["front"])[3], "8", "{status}");
     let pool = ctl(&managed, &["show", "app"]);
-    assert!(pool.contains("8 dispatched, 0 had to wait"), "{pool}");
+    assert!(pool.contains("8 dispatched, 0 of them queued"), "{pool}");
     assert_eq!(row(&pool, &["total"])[1], "8", "{pool}");
     let server = ctl(&managed, &["show", "app/two"]);
     assert_eq!(row(&server, &["max_conn"])[1], "60", "{server}");
     assert_eq!(row(&server, &["picked"])[1], "6", "{server}");
-    assert_eq!(ctl(&managed, &["queue"]), "nobody waits\n");
+    assert_eq!(ctl(&managed, &["queue"]), "no request is waiting\n");
     let slow = ctl(&managed, &["slow", "--limit", "1"]);
     let id = slow.split_whitespace().next().unwrap();
     assert!(slow.contains(" GET /\n"), "{slow}");
@@ -121,7 +121,7 @@ fn it_changes_servers_and_tells_how_long_that_lasts() {
     let said = ctl(&managed, &["--dry-run", "set", "app/one", "max_conn=none"]);
     assert_eq!(said, "would change: app/one max_conn: 50 -> none\n");
     ctl(&managed, &["set", "app/one", "max_conn=9"]);
-    assert_eq!(ctl(&managed, &["ready", "app/two"]), "nothing is different: it was so already\n");
+    assert_eq!(ctl(&managed, &["ready", "app/two"]), "nothing changed: these are the present values\n");
     let diff = ctl(&managed, &["diff"]);
     assert_eq!(row(&diff, &["app/one", "max_conn"])[2..], ["50", "9"], "{diff}");
     let adopt = ctl(&managed, &["adopt"]);
@@ -130,7 +130,7 @@ fn it_changes_servers_and_tells_how_long_that_lasts() {
     let events = ctl(&managed, &["events"]);
     assert!(events.contains("change: app/one max_conn 50 -> 9, by uid "), "{events}");
     ctl(&managed, &["revert", "app/one"]);
-    assert_eq!(ctl(&managed, &["diff"]), "everything is as the file says\n");
+    assert_eq!(ctl(&managed, &["diff"]), "no differences from the configuration file\n");
     assert_eq!(managed.answers(8), ["one", "two"]);
 }
 
@@ -148,7 +148,7 @@ fn the_exit_code_tells_what_went_wrong() {
         let done = finish(weir_command().args(command).args(["--socket", &nowhere]), b"");
         assert_eq!(done.status.code(), Some(5), "{command:?}");
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(said.contains("there is no such socket: is Weir running?"), "{said}");
+        assert!(said.contains("the socket does not exist: is Weir running?"), "{said}");
     }
     let dead = managed.directory.path().join("dead.sock");
     drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());

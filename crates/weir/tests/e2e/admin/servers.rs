@@ -67,7 +67,7 @@ fn a_server_is_added_and_taken_out_without_a_lost_request() {
     ctl(&managed, &["revert"]);
     let names = managed.json("/v1/pools/app")["endpoints"].as_array().unwrap().len();
     assert_eq!(names, 2);
-    assert_eq!(ctl(&managed, &["diff"]), "everything is as the file says\n");
+    assert_eq!(ctl(&managed, &["diff"]), "no differences from the configuration file\n");
 }
 
 #[test]

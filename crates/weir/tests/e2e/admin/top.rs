@@ -53,7 +53,7 @@ fn without_a_socket_or_a_terminal_it_says_so() {
     let managed = Managed::start("", 0);
     let done = finish(weir_command().args(["top", "--socket"]).arg(&managed.socket), b"");
     assert_eq!(done.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("--once prints one frame"));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("use --once to print one frame"));
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Row {
     }
 }
 
-const HEAD: &str = "policy      max_conn queue answers/s  of max   mean    p50    p95    p99     max  near f. in queue  in all ÷ ideal overlaps not answered\n";
+const HEAD: &str = "policy      max_conn queue     req/s  of max   mean    p50    p95    p99     max  near f. in queue  in all ÷ ideal overlaps       failed\n";
 
 /// Runs every candidate with the same requests, one after the other.
 fn compare(scale: &Scale, clients: usize) {
