@@ -96,7 +96,7 @@ fn check_host_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     if name.contains(':') {
-        return Err("a host is matched without its port: leave `:…` out".into());
+        return Err("a host is matched without its port: remove `:…`".into());
     }
     if name.contains('*') {
         return Err("`*` may only stand for the first labels, as in `*.example.com`; for more write `~regex`".into());
@@ -255,7 +255,7 @@ impl FromStr for ContentPattern {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("an empty text is in every reply".into());
+            return Err("every reply contains the empty text".into());
         }
         let expression = if let Some(pattern) = text.strip_prefix("~*") {
             compile(pattern, Case::Insensitive)?
@@ -263,7 +263,7 @@ impl FromStr for ContentPattern {
             compile(pattern, Case::Sensitive)?
         } else if text.len() > REPLY_BYTES {
             return Err(format!(
-                "this check could never pass: a reply is read to {REPLY_BYTES} bytes, and this text is longer"
+                "this check could never pass: only the first {REPLY_BYTES} bytes of a reply are read, and this text is longer"
             ));
         } else {
             compile(&regex::escape(text), Case::Sensitive)?
@@ -355,7 +355,7 @@ fn regex_message(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default();
     let reason = line.trim().strip_prefix("error: ").unwrap_or(line);
-    format!("this regex is wrong: {reason}")
+    format!("this regex is invalid: {reason}")
 }
 
 macro_rules! written_as_text {

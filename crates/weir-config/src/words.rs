@@ -11,7 +11,7 @@ pub(crate) mod weight_mode {
         let mut modes = WeightMode::all().iter().copied();
         modes.find(|mode| mode.as_str() == text).ok_or_else(|| {
             let words: Vec<&str> = WeightMode::all().iter().map(|mode| mode.as_str()).collect();
-            format!("there is no weight mode `{text}`: there is {}", words.join(", "))
+            format!("there is no weight mode `{text}`: use {}", words.join(", "))
         })
     }
 
@@ -52,9 +52,7 @@ pub(crate) mod balance_factor {
             return Err(format!("`{text}` is too large: at most {MOST_PERCENT}%"));
         }
         BalanceFactor::from_percent(percent).ok_or_else(|| {
-            format!(
-                "`{text}` is less than the fair share of each: at least 100%, and 125% is usual"
-            )
+            format!("`{text}` is below the fair share: at least 100%; 125% is common")
         })
     }
 

@@ -62,7 +62,9 @@ impl Cli {
     /// Converts `weir -t -c FILE`, nginx's syntax, into the arguments of `weir check`.
     pub(crate) fn into_nginx_test(self) -> Result<check::Arguments, Failure> {
         if !self.test {
-            return Err(Failure::Usage("no command is given; `weir --help` lists the commands".to_owned()));
+            return Err(Failure::Usage(
+                "no command is given; `weir --help` lists the commands".to_owned(),
+            ));
         }
         Ok(check::Arguments::of(self.config))
     }

@@ -22,7 +22,7 @@ impl<'a> Checker<'a> {
         if config.admin.is_empty() && !self.is_wrong() {
             let warning = Diagnostic::warning(
                 file.span(),
-                "`state_file` has no effect: without `admin` nothing is changed at run time",
+                "`state_file` has no effect: without `admin` there are no changes at run time",
             );
             self.report(warning.help("add `admin unix:/run/weir/admin.sock;`"));
         }
@@ -44,7 +44,7 @@ impl<'a> Checker<'a> {
         self.addresses.insert(address.clone(), value.span());
         let unix = matches!(address, ListenAddress::Unix { .. });
         if let Some(mode) = line.option("mode").filter(|_| !unix) {
-            self.report(Diagnostic::error(mode.word.span, "`mode=` is for Unix sockets"));
+            self.report(Diagnostic::error(mode.word.span, "`mode=` applies to Unix sockets only"));
         }
         Some(address)
     }
@@ -70,9 +70,8 @@ impl<'a> Checker<'a> {
             let place = line.option(field).map_or(value.span(), |option| option.word.span);
             let mut error = Diagnostic::error(place, message);
             if missing {
-                error = error.help(
-                    "add `token_file=FILE`, or `read_only` for an address where everybody may look and nobody may change",
-                );
+                error = error
+                    .help("add `token_file=FILE`, or `read_only` to allow reading without a token");
             }
             self.report(error);
             return None;
@@ -90,7 +89,7 @@ impl<'a> Checker<'a> {
             return None;
         };
         let Some(chain) = line.option("certificate") else {
-            let error = Diagnostic::error(word.word.span, "`tls` needs a certificate to show");
+            let error = Diagnostic::error(word.word.span, "`tls` needs a certificate");
             self.report(error.help("add `certificate=FILE key=FILE`"));
             return None;
         };

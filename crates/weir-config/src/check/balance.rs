@@ -78,7 +78,7 @@ impl<'a> Checker<'a> {
         ];
         for (name, fits, owner) in owners {
             if let (false, Some(value)) = (fits, line.option(name)) {
-                let message = format!("`{name}` means nothing to `{kind}`");
+                let message = format!("`{name}` has no effect with `{kind}`");
                 let error = Diagnostic::error(value.word.span, message);
                 self.report(error.help(format!("it belongs to {owner}")));
             }
@@ -109,9 +109,8 @@ impl<'a> Checker<'a> {
         }
         let Some(value) = line.word(1) else {
             let error = Diagnostic::error(line.span(), format!("`{kind}` needs a key"));
-            let help = format!(
-                "for the same client always the same server: `balance {kind} $remote_addr;`"
-            );
+            let help =
+                format!("to map each client to one server, write `balance {kind} $remote_addr;`");
             self.report(error.help(help));
             return None;
         };
@@ -130,7 +129,8 @@ impl<'a> Checker<'a> {
 
     pub(super) fn weight(&mut self, value: Value<'a>) -> Option<u32> {
         if value.text() == "0" {
-            let error = Diagnostic::error(value.span(), "a server of weight 0 would get nothing");
+            let error =
+                Diagnostic::error(value.span(), "a server of weight 0 would get no requests");
             self.report(error.help(OUT_OF_USE));
             return None;
         }
@@ -140,7 +140,7 @@ impl<'a> Checker<'a> {
 
     pub(super) fn max_conn(&mut self, value: Value<'a>) -> Option<u32> {
         if value.text() == "0" {
-            let error = Diagnostic::error(value.span(), "`max_conn=0` would let nothing through");
+            let error = Diagnostic::error(value.span(), "`max_conn=0` would admit no requests");
             self.report(error.help(OUT_OF_USE));
             return None;
         }
@@ -160,4 +160,4 @@ impl<'a> Checker<'a> {
 
 /// Help for taking a server out of use.
 const OUT_OF_USE: &str =
-    "to take a server out of use write `down`; `drain` lets clients that are bound to it finish";
+    "to take a server out of use write `down`, or `drain` to keep the clients that are bound to it";

@@ -23,7 +23,7 @@ impl Checker<'_> {
             let Some(spec) = self.spec(directive, context) else { continue };
             let first = list.iter().find(|earlier| earlier.name() == spec.name);
             if let Some(first) = first.filter(|_| spec.repeats == Repeats::Once) {
-                let message = format!("`{}` may stand here only once", spec.name);
+                let message = format!("`{}` is allowed here only once", spec.name);
                 let error = Diagnostic::error(directive.name.span, message);
                 self.report(error.related(first.directive.name.span, "first here"));
             }
@@ -71,7 +71,7 @@ impl Checker<'_> {
     pub(super) fn later(&mut self, name: &str, span: Span) {
         self.report(Diagnostic::error(
             span,
-            format!("`{name}` is not there yet in this version of Weir"),
+            format!("`{name}` is not supported in this version of Weir"),
         ));
     }
 
@@ -116,7 +116,7 @@ impl Checker<'_> {
             (Arrow::Never, Some((arrow, _))) => {
                 self.report(Diagnostic::error(
                     arrow.span,
-                    format!("`{}` leads to no target", spec.name),
+                    format!("`{}` takes no target", spec.name),
                 ));
                 return None;
             }
@@ -257,7 +257,7 @@ impl Checker<'_> {
 
 /// Returns the syntax of a directive, for help.
 fn usage(spec: &Spec) -> String {
-    let mut text = format!("it is written `{}", spec.name);
+    let mut text = format!("the syntax is `{}", spec.name);
     if !spec.syntax.is_empty() {
         text.push(' ');
         text.push_str(spec.syntax);
@@ -277,7 +277,7 @@ fn foreign(name: &str) -> Option<&'static str> {
         "upstream" | "backend" => "a group of servers is a `pool NAME { … }`",
         "frontend" | "bind" => "addresses to accept on are `listen ADDRESS { … }`",
         "location" | "use_backend" | "default_backend" => {
-            "requests are led by `route path /prefix/* -> POOL;`"
+            "requests are routed by `route path /prefix/* -> POOL;`"
         }
         "server_name" => "hosts are blocks in `listen`: `host NAME { … }`",
         "proxy_pass" => "a target stands after an arrow: `route -> POOL;`",
@@ -301,11 +301,11 @@ fn foreign(name: &str) -> Option<&'static str> {
         }
         "add_header" => "write `response_header set NAME VALUE;`",
         "proxy_set_header" => "write `header set NAME VALUE;`",
-        "redispatch" => "`redispatch 2` has become `retry 2`, which can do more",
+        "redispatch" => "write `retry 2`, which includes `redispatch 2`",
         "retries" | "retry-on" | "proxy_next_upstream" => {
             "write `retry NUMBER on=connect,reset,503;` in the `pool`"
         }
-        "if" => "there is no `if`: conditions stand in `route CONDITION… -> TARGET;`",
+        "if" => "there is no `if`: write conditions in `route CONDITION… -> TARGET;`",
         _ => return None,
     })
 }

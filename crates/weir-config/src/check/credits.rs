@@ -25,7 +25,7 @@ impl<'a> Checker<'a> {
             let place = line.option("shed").map_or(line.span(), |value| value.word.span);
             let warning = Diagnostic::warning(
                 place,
-                "nobody is told the weight: there is neither an `agent` nor an `admin` address",
+                "the weight is not reported: there is neither an `agent` nor an `admin` address",
             );
             self.report(warning.help(
                 "add `agent :9777;`, and `agent-check agent-port 9777` to HAProxy's `server` line",
@@ -60,13 +60,13 @@ impl<'a> Checker<'a> {
     fn credit_machine(&mut self, line: &Arguments<'a>) -> Option<CreditMachine> {
         let known = line.word(0).map(|name| (name, machine(name.text())));
         if let Some((name, None)) = known {
-            let message = format!("`{}` is no kind of machine that is known here", name.text());
+            let message = format!("`{}` is not a known machine type", name.text());
             let names: Vec<String> = machines().collect();
             let error = Diagnostic::error(name.span(), message);
             let error =
                 error.suggest(&name.text().to_ascii_lowercase(), names.iter().map(String::as_str));
             self.report(error.help(
-                "known are Amazon's t2, t3, t3a and t4g (`t3.small`) and Azure's first B series (`Standard_B2s`); for others write `earn=` and `max=`",
+                "known types are Amazon's t2, t3, t3a and t4g (`t3.small`) and Azure's first B series (`Standard_B2s`); for others write `earn=` and `max=`",
             ));
             return None;
         }
@@ -77,7 +77,7 @@ impl<'a> Checker<'a> {
         let max = max.or_else(|| known.map(|kind| kind.max));
         let (Some(earn), Some(max)) = (earn, max) else {
             if line.option("earn").is_none() || line.option("max").is_none() {
-                let message = "`cpu_credits` needs the kind of the machine, or `earn=` and `max=`";
+                let message = "`cpu_credits` needs the machine type, or `earn=` and `max=`";
                 let error = Diagnostic::error(line.span(), message);
                 self.report(
                     error.help("as in `cpu_credits t3.small;` or `cpu_credits earn=24 max=576;`"),
@@ -96,7 +96,7 @@ fn credits(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if plain => Ok(number),
         _ => Err(format!(
-            "`{text}` is not a number of credits, such as `24` or `81.6`: one is a core, fully used, for a minute"
+            "`{text}` is not a number of credits, such as `24` or `81.6`; one credit is one core at full use for a minute"
         )),
     }
 }
@@ -115,7 +115,7 @@ fn shed(text: &str) -> Result<Vec<Shed>, String> {
             }
         };
         if list.contains(&one) {
-            return Err(format!("`{word}` is there twice"));
+            return Err(format!("`{word}` is given twice"));
         }
         list.push(one);
     }

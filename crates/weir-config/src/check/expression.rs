@@ -30,7 +30,7 @@ impl<'a> Checker<'a> {
         };
         if expressions.iter().all(Vec::is_empty) {
             let error =
-                Diagnostic::error(name.span(), format!("the rule `{}` says nothing", name.text()));
+                Diagnostic::error(name.span(), format!("the rule `{}` is empty", name.text()));
             self.report(error.help("rule NAME { EXPRESSION }"));
         }
         let rule =
@@ -63,7 +63,7 @@ impl<'a> Checker<'a> {
             RuleState::Reading => {
                 let error = Diagnostic::error(
                     name.span(),
-                    format!("the rule `{}` names itself", name.text()),
+                    format!("the rule `{}` refers to itself", name.text()),
                 );
                 let related = rule.span;
                 self.report(error.related(related, "defined here"));
@@ -72,7 +72,7 @@ impl<'a> Checker<'a> {
             RuleState::Unread => {}
         }
         if self.rule_depth == MAX_RULE_DEPTH {
-            let message = format!("rules name rules deeper than {MAX_RULE_DEPTH}");
+            let message = format!("rules refer to rules deeper than {MAX_RULE_DEPTH} levels");
             self.report(Diagnostic::error(name.span(), message));
             return None;
         }
@@ -95,7 +95,7 @@ impl<'a> Checker<'a> {
         let mut parser = Parser { checker: self, words, at: 0, depth: 0 };
         let rule = parser.any();
         if let Some(word) = parser.peek() {
-            self.report(Diagnostic::error(word.span, "this `)` closes nothing"));
+            self.report(Diagnostic::error(word.span, "this `)` has no matching `(`"));
         }
         if depth(&rule) > MAX_RULE_DEPTH {
             let message = format!(

@@ -50,7 +50,7 @@ impl<'a> Checker<'a> {
     fn only_client_limit(&mut self, line: &Arguments<'a>, slot: &mut Option<ClientLimit>) {
         if slot.is_some() {
             let place = line.directive.name.span;
-            let error = Diagnostic::error(place, "clients are limited here already");
+            let error = Diagnostic::error(place, "there is a `limit client` here already");
             self.report(error.help("write all bounds of `limit client` on one line"));
         }
         *slot = self.client_limit(line);
@@ -101,8 +101,9 @@ impl<'a> Checker<'a> {
             "rate" => (LimitKind::Rate, RATE_OPTIONS, 2),
             "bandwidth" => (LimitKind::Bandwidth, BANDWIDTH_OPTIONS, 2),
             other => {
-                let message =
-                    format!("`{other}` is not a kind of limit: `client`, `rate` or `bandwidth`");
+                let message = format!(
+                    "`{other}` is not a kind of limit: write `client`, `rate` or `bandwidth`"
+                );
                 let error = Diagnostic::error(kind.span(), message);
                 self.report(error.suggest(other, ["client", "rate", "bandwidth"]));
                 return None;
@@ -110,7 +111,8 @@ impl<'a> Checker<'a> {
         };
         for option in line.spec.options.iter().filter(|one| !known.contains(&one.name)) {
             if let Some(value) = line.option(option.name) {
-                let message = format!("`{}` is not for `limit {}`", option.name, kind.text());
+                let message =
+                    format!("`{}` is not an option of `limit {}`", option.name, kind.text());
                 self.report(Diagnostic::error(value.word.span, message));
             }
         }
@@ -217,7 +219,7 @@ impl<'a> Checker<'a> {
     fn only_bandwidth(&mut self, line: &Arguments<'a>, owner: &str, slot: &mut Option<Bandwidth>) {
         if slot.is_some() {
             let place = line.directive.name.span;
-            self.report(Diagnostic::error(place, "the bandwidth is limited here already"));
+            self.report(Diagnostic::error(place, "there is a `limit bandwidth` here already"));
         }
         *slot = self.bandwidth(line, owner);
     }

@@ -45,7 +45,7 @@ impl<'a> Checker<'a> {
         let addresses = self.addresses(arguments, mode);
         let unix = |address: &ListenAddress| matches!(address, ListenAddress::Unix { .. });
         if let Some(value) = arguments.option("mode").filter(|_| !addresses.iter().any(unix)) {
-            self.report(Diagnostic::error(value.word.span, "`mode=` is for Unix sockets"));
+            self.report(Diagnostic::error(value.word.span, "`mode=` applies to Unix sockets only"));
         }
         let name = self.setting(arguments, "name", values::name);
         let first = arguments.word(0).map_or("", |value| value.text());
@@ -157,7 +157,7 @@ impl<'a> Checker<'a> {
             let message = format!("`{}` has no effect: this listener is plain", line.name());
             let error = Diagnostic::error(line.directive.name.span, message);
             let place = arguments.word(0).map_or(arguments.span(), |value| value.span());
-            self.report(error.related(place, "`tls` is missing after the addresses here"));
+            self.report(error.related(place, "`tls` is missing here, after the addresses"));
         }
     }
 
@@ -194,10 +194,7 @@ impl<'a> Checker<'a> {
                     listener.request_id.header = self.value(value, values::header_name);
                 }
                 if let (Some(_), Some(respond)) = (off, line.option("respond")) {
-                    self.report(Diagnostic::error(
-                        respond.word.span,
-                        "`respond` needs a header to write",
-                    ));
+                    self.report(Diagnostic::error(respond.word.span, "`respond` needs a header"));
                 }
             }
             "cause_header" => listener.cause_header = self.cause_header(line),
@@ -268,9 +265,9 @@ impl<'a> Checker<'a> {
         if let (false, Some(other)) = (rules.normalize, other) {
             let error = Diagnostic::error(
                 other.word.span,
-                "this has no effect: paths are not normalised here, and nothing in them is refused",
+                "this has no effect with `normalize=off`, which refuses nothing",
             );
-            self.report(error.help("leave `normalize=off` out, or this"));
+            self.report(error.help("remove one of the two"));
         }
     }
 
@@ -354,7 +351,7 @@ impl<'a> Checker<'a> {
         if listener.sites.is_empty() && listener.default.is_empty() && !self.is_wrong() {
             let error = Diagnostic::error(
                 arguments.span(),
-                "nothing is served here: every request would get 404",
+                "this listener has no routes: every request would get 404",
             );
             self.report(error.help("add `-> TARGET`, or a block with `route -> TARGET;`"));
         }
@@ -379,8 +376,7 @@ impl<'a> Checker<'a> {
         for line in lines {
             let place = line.directive.name.span;
             if let Some(first) = first {
-                let error =
-                    Diagnostic::error(place, "this listener has a target for the rest already");
+                let error = Diagnostic::error(place, "this listener has a default target already");
                 self.report(error.related(first, "first here"));
             }
             first = first.or(Some(place));
@@ -392,7 +388,7 @@ impl<'a> Checker<'a> {
             let to_itself = line.name() == "redirect" && arguments.flag("tls");
             if to_itself && line.word(0).is_some_and(|value| value.text() == "https") {
                 let warning =
-                    Diagnostic::warning(place, "this redirects HTTPS to itself, again and again");
+                    Diagnostic::warning(place, "this redirects HTTPS to itself in a loop");
                 self.report(
                     warning
                         .help("it belongs in the plain listener, `listen :80 { redirect https; }`"),
@@ -417,7 +413,7 @@ impl<'a> Checker<'a> {
             if let Some((_, first)) = earlier.iter().find(|(other, _)| same(other)) {
                 let error = Diagnostic::error(
                     value.span(),
-                    format!("there is a block for `{}` already", host.as_str()),
+                    format!("there is a host block for `{}` already", host.as_str()),
                 );
                 self.report(error.related(*first, "first here"));
             }
@@ -445,12 +441,14 @@ pub(super) fn listened_already(
     address: &ListenAddress,
     first: Span,
 ) -> Diagnostic {
-    let error =
-        Diagnostic::error(value.span(), format!("`{}` is listened on already", value.text()));
+    let error = Diagnostic::error(
+        value.span(),
+        format!("`{}` is already in use by another `listen`, `admin` or `agent`", value.text()),
+    );
     let error = error.related(first, "first here");
     match address {
         ListenAddress::Socket(address) if address.ip().is_unspecified() => {
-            error.help("`:80` and `[::]:80` take IPv4 too")
+            error.help("`:80` and `[::]:80` accept IPv4 too")
         }
         _ => error,
     }

@@ -46,7 +46,8 @@ impl<'a> Checker<'a> {
                     said = true;
                     let Some(target) = self.log_target(value, Kind::Access) else { continue };
                     if to.contains(&target) {
-                        let error = Diagnostic::error(value.span(), "this log goes there already");
+                        let error =
+                            Diagnostic::error(value.span(), "this log is written there already");
                         self.report(error);
                     }
                     to.push(target);
@@ -58,11 +59,13 @@ impl<'a> Checker<'a> {
             }
         }
         if !said && arguments.directive.block.is_some() {
-            let error =
-                Diagnostic::error(name.span(), format!("the log `{}` goes nowhere", name.text()));
+            let error = Diagnostic::error(
+                name.span(),
+                format!("the log `{}` has no destination", name.text()),
+            );
             self.report(
                 error.help(
-                    "say where in its block: `to FILE;`, `to stdout;` or `to syslog:/dev/log;`",
+                    "add one to its block: `to FILE;`, `to stdout;` or `to syslog:/dev/log;`",
                 ),
             );
         }
@@ -83,7 +86,10 @@ impl<'a> Checker<'a> {
         };
         let Some(to) = self.log_target(place, Kind::Error) else { return };
         if config.error_logs.iter().any(|known| known.to == to) {
-            self.report(Diagnostic::error(place.span(), "what Weir says goes there already"));
+            self.report(Diagnostic::error(
+                place.span(),
+                "there is an `error_log` for this destination already",
+            ));
         }
         config.error_logs.extend(level.map(|level| ErrorLog { to, level }));
     }
@@ -93,7 +99,7 @@ impl<'a> Checker<'a> {
         if config.audit_logs.contains(&to) {
             self.report(Diagnostic::error(
                 place.span(),
-                "who changes what is written there already",
+                "there is an `audit_log` for this destination already",
             ));
         }
         config.audit_logs.push(to);
@@ -125,10 +131,12 @@ impl<'a> Checker<'a> {
                 "severity" => {
                     let error = Diagnostic::error(
                         value.span(),
-                        "what Weir says has its own severity, line by line",
+                        "each message of the error log has its own severity",
                     );
                     let write = format!("write `error_log syslog:{place} {text};`");
-                    self.report(error.help(format!("for the least grave that is sent, {write}")));
+                    self.report(
+                        error.help(format!("to set the lowest severity that is sent, {write}")),
+                    );
                     return None;
                 }
                 "format" => format = self.value(value, |_| values::syslog_format(text))?,
@@ -148,7 +156,7 @@ impl<'a> Checker<'a> {
 
     fn no_syslog_option(&mut self, value: Value<'a>, part: &str) -> Option<LogTarget> {
         let error = Diagnostic::error(value.span(), format!("`{part}` is not an option of syslog"));
-        self.report(error.help("write `syslog:/dev/log,facility=local0`; there are `facility=`, `severity=` and `format=`"));
+        self.report(error.help("write `syslog:/dev/log,facility=local0`; the options are `facility=`, `severity=` and `format=`"));
         None
     }
 

@@ -134,7 +134,7 @@ impl<'a> Checker<'a> {
         let all: Vec<&Arguments<'a>> =
             top.iter().filter(|arguments| arguments.name() == "listen").collect();
         if all.is_empty() && !self.is_wrong() {
-            let error = Diagnostic::general("there is no `listen`: nothing would be served");
+            let error = Diagnostic::general("there is no `listen`, so nothing would be served");
             self.report(error.help("the smallest file is `listen :8080 -> 127.0.0.1:3000;`"));
         }
         all.into_iter().map(|arguments| self.listen(arguments)).collect()

@@ -191,9 +191,11 @@ impl<'a> Checker<'a> {
         {
             let warning = Diagnostic::warning(
                 option.word.span,
-                "nobody knows whom Weir talks to: who is between can read and change everything",
+                "the servers are not verified: an attacker on the network path can read and change everything",
             );
-            self.report(warning.help("to trust an authority of your own, write `ca=FILE` instead"));
+            self.report(
+                warning.help("to trust your own certificate authority, write `ca=FILE` instead"),
+            );
         }
         tls.server_name =
             self.setting(line, "name", |text| values::server_name(text).map(|()| text.to_owned()));
@@ -227,7 +229,10 @@ impl<'a> Checker<'a> {
                 .option("min")
                 .or(line.option("max"))
                 .map_or(line.span(), |value| value.word.span);
-            self.report(Diagnostic::error(place, "`min=` is above `max=`: no version is left"));
+            self.report(Diagnostic::error(
+                place,
+                "`min=` is above `max=`, which allows no version",
+            ));
         }
         protocol
     }
@@ -241,7 +246,7 @@ fn pool_name(text: &str) -> Result<(), String> {
         ));
     }
     if TARGETS.contains(&text) {
-        return Err(format!("a pool cannot be called `{text}`: that is a target of its own"));
+        return Err(format!("a pool cannot be called `{text}`, which is the name of a target"));
     }
     Ok(())
 }
@@ -257,12 +262,12 @@ fn causes(text: &str) -> Result<Vec<PassiveCause>, String> {
             "status" => PassiveCause::Status,
             _ => {
                 return Err(format!(
-                    "`{word}` is no failure: `connect`, `reset`, `timeout` or `status`, with commas between"
+                    "`{word}` is not a failure: write `connect`, `reset`, `timeout` or `status`, separated by commas"
                 ));
             }
         };
         if causes.contains(&cause) {
-            return Err(format!("`{word}` is there twice"));
+            return Err(format!("`{word}` is given twice"));
         }
         causes.push(cause);
     }

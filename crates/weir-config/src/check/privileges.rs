@@ -16,7 +16,7 @@ impl<'a> Checker<'a> {
         }
         if let Some(value) = group.and_then(|line| line.word(0)) {
             if let Some(first) = user.and_then(|line| line.word(1)) {
-                let error = Diagnostic::error(value.span(), "the group is there already");
+                let error = Diagnostic::error(value.span(), "the group is given already");
                 self.report(error.related(first.span(), "first here"));
             }
             config.group = self.value(value, values::name);
@@ -26,7 +26,7 @@ impl<'a> Checker<'a> {
         if config.user.is_none() && !self.is_wrong() {
             let warning = Diagnostic::warning(
                 chroot.span(),
-                "`chroot` alone holds nobody back: Weir stays root, and root can leave it",
+                "`chroot` without `user` gives no protection: Weir keeps running as root, and root can leave a chroot",
             );
             self.report(warning.help("add `user weir;`"));
         }

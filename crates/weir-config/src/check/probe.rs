@@ -32,7 +32,7 @@ impl<'a> Checker<'a> {
                 let message = format!("there is no check `{other}`");
                 let error = Diagnostic::error(kind.span(), message);
                 let error = error.suggest(other, ["http", "tcp", "tls"]);
-                self.report(error.help("there is `http`, `tcp` and `tls`"));
+                self.report(error.help("the checks are `http`, `tcp` and `tls`"));
                 return None;
             }
         };
@@ -120,7 +120,7 @@ impl<'a> Checker<'a> {
         }
         let unprobed = pool.endpoints.iter().all(|server| server.check == EndpointCheck::Off);
         if unprobed && !pool.endpoints.is_empty() {
-            let message = "this check probes nothing: every server says `check=off`";
+            let message = "this check probes no server: all of them have `check=off`";
             self.report(Diagnostic::warning(line.span(), message));
         }
     }

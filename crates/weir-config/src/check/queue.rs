@@ -41,9 +41,9 @@ impl<'a> Checker<'a> {
             return;
         }
         let message =
-            format!("nobody ever waits: no server of the pool `{}` has a limit", pool.name);
+            format!("the queue has no effect: no server of the pool `{}` has a limit", pool.name);
         let warning = Diagnostic::warning(line.directive.name.span, message);
-        self.report(warning.help("write `max_conn=` behind the servers"));
+        self.report(warning.help("add `max_conn=` to the servers"));
     }
 }
 

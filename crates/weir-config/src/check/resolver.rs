@@ -16,7 +16,7 @@ impl<'a> Checker<'a> {
         for word in &line.words {
             let Some(server) = self.value(*word, dns_server) else { continue };
             if resolver.servers.contains(&server) {
-                let message = format!("`{}` is there twice", word.text());
+                let message = format!("`{}` is given twice", word.text());
                 self.report(Diagnostic::error(word.span(), message));
             }
             resolver.servers.push(server);

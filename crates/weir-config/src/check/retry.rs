@@ -28,9 +28,9 @@ impl<'a> Checker<'a> {
         let nowhere = pool.endpoints.len() == 1 && pool.retry.backoff.is_none();
         if nowhere && pool.retry.attempts > 0 && pool.retry != Retry::default() && !self.is_wrong()
         {
-            let message = format!("the pool `{}` has no other server to retry at", pool.name);
+            let message = format!("the pool `{}` has no other server for a retry", pool.name);
             let warning = Diagnostic::warning(line.directive.name.span, message);
-            self.report(warning.help("to ask the same one again, write `backoff=25ms`"));
+            self.report(warning.help("to retry at the same server, write `backoff=25ms`"));
         }
     }
 }
@@ -50,7 +50,7 @@ fn conditions(text: &str) -> Result<Vec<RetryOn>, String> {
     for word in text.split(',') {
         let on = word.parse()?;
         if conditions.contains(&on) {
-            return Err(format!("`{word}` is there twice"));
+            return Err(format!("`{word}` is given twice"));
         }
         conditions.push(on);
     }

@@ -96,7 +96,7 @@ impl<'a> Checker<'a> {
     pub(super) fn unreachable(&mut self, place: Span, what: &str, catch_all: Option<Span>) {
         if let Some(before) = catch_all {
             let warning = Diagnostic::warning(place, format!("this {what} is never reached"));
-            self.report(warning.related(before, "this takes everything before it"));
+            self.report(warning.related(before, "this matches every request before it"));
         }
     }
 
@@ -148,10 +148,8 @@ impl<'a> Checker<'a> {
                     self.hidden_headers.insert(header.to_ascii_lowercase());
                 }
                 (_, None) => {
-                    let error = Diagnostic::error(
-                        mark.word.span,
-                        "`secret` has no effect without a value to hide",
-                    );
+                    let error =
+                        Diagnostic::error(mark.word.span, "`secret` has no effect without a value");
                     self.report(error);
                 }
                 (None, Some(_)) => {}

@@ -15,12 +15,12 @@ use crate::units;
 
 /// Words of nginx and HAProxy, with their equivalents.
 const FOREIGN: [(&str, &str); 8] = [
-    ("indirect", "that is always so: servers never see the cookie"),
-    ("nocache", "that is always so: a response that sets the cookie is `private` to caches"),
-    ("preserve", "a server's own cookie of this name is never passed on"),
-    ("rewrite", "write `insert`: the cookie is Weir's own"),
-    ("prefix", "write `insert`: the cookie is Weir's own"),
-    ("dynamic", "write `secret=`: the value is made of names and the secret, never of addresses"),
+    ("indirect", "this is always the case: servers never see the cookie"),
+    ("nocache", "this is always the case: a response that sets the cookie is `private` for caches"),
+    ("preserve", "a cookie of this name that a server sets is never passed on"),
+    ("rewrite", "write `insert`: the cookie is always set by Weir"),
+    ("prefix", "write `insert`: the cookie is always set by Weir"),
+    ("dynamic", "write `secret=`: the value depends on names and the secret, not on addresses"),
     ("maxidle", "write `max_age=`"),
     ("maxlife", "write `max_age=`"),
 ];
@@ -29,22 +29,22 @@ impl<'a> Checker<'a> {
     pub(super) fn sticky(&mut self, line: &Arguments<'a>) -> Option<Sticky> {
         let (kind, name, how) = (line.word(0)?, line.word(1)?, line.word(2)?);
         if kind.text() != "cookie" {
-            let message = format!("there is no affinity by `{}`", kind.text());
+            let message = format!("`{}` is not a kind of affinity", kind.text());
             let error = Diagnostic::error(kind.span(), message).suggest(kind.text(), ["cookie"]);
             self.report(error.help(
-                "there is `sticky cookie NAME insert`; for affinity by a key, `balance hash KEY`",
+                "write `sticky cookie NAME insert`, or for affinity by a key `balance hash KEY`",
             ));
             return None;
         }
         let cookie =
             self.value(name, |text| values::token(text, "a cookie").map(|()| text.to_owned()));
         if how.text() != "insert" {
-            let message = format!("`{}` does not belong to a sticky cookie", how.text());
+            let message = format!("`{}` is not an option of a sticky cookie", how.text());
             let error = Diagnostic::error(how.span(), message).suggest(how.text(), ["insert"]);
             self.report(error.help("write `sticky cookie NAME insert`, and options after it"));
         }
         for word in line.words.iter().skip(3) {
-            let message = format!("`{}` does not belong to a sticky cookie", word.text());
+            let message = format!("`{}` is not an option of a sticky cookie", word.text());
             let known = line.spec.options.iter().map(|option| option.name);
             let error = Diagnostic::error(word.span(), message).suggest(word.text(), known);
             let foreign = FOREIGN.iter().find(|(name, _)| *name == word.text());
@@ -99,7 +99,7 @@ impl<'a> Checker<'a> {
             (Some(down), Some(drain)) => {
                 let error = Diagnostic::error(
                     drain.word.span,
-                    "a server is either `down` or draining: `down` takes nothing at all",
+                    "a server is either `down` or draining; a server that is `down` gets no requests at all",
                 );
                 self.report(error.related(down.word.span, "first here"));
                 Order::Maintenance
@@ -116,7 +116,7 @@ impl<'a> Checker<'a> {
         if !ready && !pool.endpoints.is_empty() {
             let message = "every server of this pool is `down` or draining: new clients get 503";
             let warning = Diagnostic::warning(name, message);
-            self.report(warning.help("leave `down` or `drain` out where a server is to be used"));
+            self.report(warning.help("remove `down` or `drain` from a server that is to be used"));
         }
         if pool.sticky.is_some() || lines.iter().any(|line| line.name() == "sticky") {
             return;
@@ -124,7 +124,7 @@ impl<'a> Checker<'a> {
         for drain in lines.iter().filter(|line| line.name() == "server") {
             if let Some(drain) = drain.option("drain") {
                 let message =
-                    "nobody is bound to a server of this pool: `drain` is the same as `down` here";
+                    "no client is bound to a server of this pool, so `drain` is the same as `down`";
                 let warning = Diagnostic::warning(drain.word.span, message);
                 self.report(warning.help("clients are bound by `sticky cookie NAME insert`"));
             }
@@ -153,12 +153,12 @@ impl<'a> Checker<'a> {
                     (other != number, spans.get(&number), spans.get(&other))
                 {
                     let message = format!(
-                        "the sticky cookie `{}` of two pools that one host serves is one to browsers: each pool replaces the other's",
+                        "two pools of one host have the same sticky cookie `{}`: each would replace the cookie of the other",
                         sticky.cookie
                     );
-                    let warning = Diagnostic::warning(*here, message)
-                        .related(*there, "this is the other pool");
-                    warnings.push(warning.help("give the cookies two names, or two paths"));
+                    let warning =
+                        Diagnostic::warning(*here, message).related(*there, "the other pool");
+                    warnings.push(warning.help("give the cookies different names or paths"));
                 }
             }
         }

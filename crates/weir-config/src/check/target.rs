@@ -20,7 +20,7 @@ impl<'a> Checker<'a> {
         let (arrow, words) = arguments.target?;
         let Some((first, rest)) = words.split_first() else {
             let error = Diagnostic::error(arrow.span, "there is no target after `->`");
-            self.report(error.help("a pool, an address, or `respond`, `redirect` or `files`"));
+            self.report(error.help("write a pool, an address, `respond`, `redirect` or `files`"));
             return None;
         };
         if first.is_bare() && matches!(first.text.as_str(), "respond" | "redirect" | "files") {
@@ -160,7 +160,7 @@ impl<'a> Checker<'a> {
         }
         let status = self.value(first, values::redirect_status)?;
         let Some(place) = target.word(1) else {
-            let error = Diagnostic::error(first.span(), "`redirect` needs a place to go to");
+            let error = Diagnostic::error(first.span(), "`redirect` needs a URL");
             self.report(
                 error.help("`redirect https` or `redirect 301 https://example.com$request_uri`"),
             );

@@ -20,10 +20,9 @@ impl<'a> Checker<'a> {
     fn backups_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
         let first = servers(lines).find_map(|line| line.option("backup"));
         if let Some(first) = first.filter(|_| pool.endpoints.iter().all(|server| server.backup)) {
-            let message =
-                "every server of this pool is a `backup`: they are used as if none were one";
+            let message = "every server of this pool is a `backup`, which has no effect";
             let warning = Diagnostic::warning(first.word.span, message);
-            self.report(warning.help("leave `backup` out where a server is to be used first"));
+            self.report(warning.help("remove `backup` from the servers that are to be used first"));
         }
     }
 
@@ -33,11 +32,11 @@ impl<'a> Checker<'a> {
         let (Some(option), Some(queue)) = (option, &pool.queue) else { return };
         if queue.per_endpoint.is_some_and(|most| most > queue.max) {
             let message = format!(
-                "`per_endpoint=` is never reached: no more than {} may wait in the whole queue",
+                "`per_endpoint=` is never reached: the whole queue is limited to {}",
                 queue.max
             );
             let warning = Diagnostic::warning(option.word.span, message);
-            self.report(warning.help("make `max=` larger, or leave `per_endpoint=` out"));
+            self.report(warning.help("raise `max=` or remove `per_endpoint=`"));
         }
     }
 
@@ -47,11 +46,11 @@ impl<'a> Checker<'a> {
         for option in servers(lines).filter_map(|line| line.option("max_conn")) {
             if option.text().parse::<u32>().is_ok_and(|limit| limit > most) {
                 let message = format!(
-                    "`max_conn=` is never reached: {most} connections bring {most} requests at once at most"
+                    "`max_conn=` is never reached: {most} connections carry at most {most} requests at once"
                 );
                 let warning = Diagnostic::warning(option.word.span, message);
-                self.report(warning.related(said, "this is the limit on connections").help(
-                    "raise `max_connections`, or leave `max_conn=` out where a server has no limit",
+                self.report(warning.related(said, "the limit on connections").help(
+                    "raise `max_connections`, or remove `max_conn=` from servers without a limit",
                 ));
             }
         }

@@ -96,18 +96,18 @@ impl AdminListener {
         if unix && self.token_file.is_some() {
             return Some((
                 "token_file",
-                "a Unix socket is guarded by its owner and mode, not by a token",
+                "a Unix socket is protected by its owner and mode, not by a token",
             ));
         }
         if !unix && (self.owner.is_some() || self.group.is_some()) {
             let field = if self.owner.is_some() { "owner" } else { "group" };
-            return Some((field, "only a Unix socket belongs to a user and a group"));
+            return Some((field, "only a Unix socket has an owner and a group"));
         }
         if unix && self.tls.is_some() {
-            return Some(("tls", "a Unix socket is on this machine and speaks no TLS"));
+            return Some(("tls", "a Unix socket cannot use TLS"));
         }
         if unix && !self.names.is_empty() {
-            return Some(("name", "a Unix socket answers to every name"));
+            return Some(("name", "a Unix socket accepts every name"));
         }
         let has_authority = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         for grant in &self.roles {
@@ -122,19 +122,16 @@ impl AdminListener {
             if unix != user.is_some() {
                 return Some((
                     "role",
-                    "users have roles over Unix sockets, tokens and certificates over TCP",
+                    "roles of users are for Unix sockets, roles of tokens and certificates for TCP",
                 ));
             }
             if certificate.is_some() && !has_authority {
-                return Some(("role", "certificates have roles where `client_ca=` verifies them"));
+                return Some(("role", "a role of a certificate needs `client_ca=` to verify it"));
             }
         }
         let is_guarded = self.token_file.is_some() || has_authority || !self.roles.is_empty();
         if !unix && self.access == AdminAccess::Write && !is_guarded {
-            return Some((
-                "token_file",
-                "over TCP, whoever may change things has to bring a token",
-            ));
+            return Some(("token_file", "changes over TCP need a token"));
         }
         None
     }

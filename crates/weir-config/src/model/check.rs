@@ -148,15 +148,16 @@ fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let status = |part: &str| {
         let number = part.parse::<u16>().ok().filter(|_| part.len() == 3);
-        number.ok_or_else(|| format!("`{text}` is no status: write `200`, `200-399` or `200,204`"))
+        number
+            .ok_or_else(|| format!("`{text}` is not a status: write `200`, `200-399` or `200,204`"))
     };
     let (first, last) = (status(first)?, status(last)?);
     if first > last {
-        return Err(format!("`{text}` runs backwards: did you mean `{last}-{first}`?"));
+        return Err(format!("`{text}` is in the wrong order: did you mean `{last}-{first}`?"));
     }
     if first < 200 || last > 599 {
         return Err(format!(
-            "`{text}`: a probe ends with a status of 200 to 599; the check could never pass with another"
+            "`{text}`: the status must be from 200 to 599; a check for another one could never pass"
         ));
     }
     Ok(first..=last)

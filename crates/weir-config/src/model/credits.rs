@@ -80,20 +80,20 @@ impl CpuCredits {
             }
         };
         let fits = |value: f64| value > 0.0 && value <= MOST;
-        object(!fits(self.earn), "earn", "it has to be more than 0, and at most 1000000");
-        object(!fits(self.max), "max", "it has to be more than 0, and at most 1000000");
+        object(!fits(self.earn), "earn", "it must be above 0 and at most 1000000");
+        object(!fits(self.max), "max", "it must be above 0 and at most 1000000");
         let launch = (0.0..=MOST).contains(&self.launch);
-        object(!launch, "launch", "it has to be from 0 to 1000000");
+        object(!launch, "launch", "it must be from 0 to 1000000");
         let balance = self.balance.unwrap_or(0.0);
         object(balance < 0.0 || balance.is_nan(), "balance", "it cannot be less than 0");
         let most = format!("the machine never has more than {} credits", self.max);
         object(balance > self.max, "balance", &most);
         let never = self.warn.is_some_and(|warn| warn.is_zero());
-        object(never, "warn", "a time of 0 would never warn: for that write `off`");
-        let late = "credits that are used up cannot be spared any more";
+        object(never, "warn", "a time of 0 would never warn: write `off` for that");
+        let late = "with a time of 0 the load would be lowered only after the credits have run out";
         object(self.within.is_zero(), "within", late);
         let floor = (1..=100).contains(&self.floor_percent);
-        object(!floor, "floor", "it has to be from `1%` to `100%`");
+        object(!floor, "floor", "it must be from `1%` to `100%`");
         list
     }
 }

@@ -50,10 +50,10 @@ impl FromStr for EventRate {
         let count: u32 = count.strip_suffix('r').unwrap_or(count).parse().map_err(|_| wrong())?;
         let (_, per) = PERIODS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
         if count == 0 {
-            return Err("a rate of 0 would let nothing through: `deny` does that".into());
+            return Err("a rate of 0 would refuse everything: write `deny` for that".into());
         }
         if u64::from(count) > u64::from(MOST_PER_SECOND) * per.as_secs() {
-            return Err(format!("`{text}` is too much: at most {MOST_PER_SECOND}/s"));
+            return Err(format!("`{text}` is too large: at most {MOST_PER_SECOND}/s"));
         }
         Ok(Self { count, per: *per })
     }
@@ -158,10 +158,13 @@ impl ClientLimit {
         let bounds = [self.connections, self.in_flight];
         let rates = [self.rate, self.new_connections, self.handshakes];
         if bounds.iter().all(Option::is_none) && rates.iter().all(Option::is_none) {
-            return Some(("", "this limits nothing: give it `connections=`, `rate=` or another"));
+            return Some((
+                "",
+                "this limit has no bound: add `connections=`, `rate=` or another option",
+            ));
         }
         if bounds.contains(&Some(0)) {
-            return Some(("", "a limit of 0 would let nobody in: `deny` does that"));
+            return Some(("", "a limit of 0 would refuse everything: write `deny` for that"));
         }
         if self.burst.is_some() && self.rate.is_none() {
             return Some(("burst", "`burst=` needs `rate=`"));
@@ -232,7 +235,10 @@ impl RateLimit {
         }
         let burst = self.burst.unwrap_or_else(|| self.rate.burst());
         if self.delay.is_some_and(|delay| delay > burst) {
-            return Some(("delay", "`delay=` is larger than `burst=`: nothing would wait".into()));
+            return Some((
+                "delay",
+                "`delay=` is larger than `burst=`: no request would wait".into(),
+            ));
         }
         None
     }
@@ -262,10 +268,10 @@ impl Bandwidth {
     /// Returns the field that is invalid and the reason, if there is one.
     pub fn objection(&self) -> Option<(&'static str, String)> {
         if self.down.is_none() && self.up.is_none() {
-            return Some(("down", "this limits nothing: give it `down=` or `up=`".into()));
+            return Some(("down", "this limit has no bound: add `down=` or `up=`".into()));
         }
         if self.down.into_iter().chain(self.up).any(|rate| rate < LEAST_BANDWIDTH) {
-            return Some(("down", "a bandwidth is `1k` (a second) at least".into()));
+            return Some(("down", "a bandwidth must be at least `1k` (per second)".into()));
         }
         let key = self.key.as_ref()?;
         let later = key.variables().find(|one| !one.is_known_before_pick())?;

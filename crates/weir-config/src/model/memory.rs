@@ -38,9 +38,9 @@ impl MemoryLimit {
 
     pub(crate) fn objection(self) -> Option<&'static str> {
         match self {
-            Self::Percent(0) => Some("a share of 0% leaves nothing"),
+            Self::Percent(0) => Some("a budget of 0% would allow no memory"),
             Self::Bytes(bytes) if bytes < LEAST_MEMORY => {
-                Some("a budget of less than `32m` would be used up without a client")
+                Some("a budget below `32m` would be used up without any client")
             }
             Self::Percent(_) | Self::Bytes(_) | Self::Off => None,
         }

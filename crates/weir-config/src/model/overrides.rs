@@ -390,7 +390,7 @@ impl Overrides {
     ) -> Result<(), Refusal> {
         let Some(pool) = pool else {
             if endpoint.is_some() {
-                return Err(Refusal::invalid("pool", "an endpoint is named with its pool"));
+                return Err(Refusal::invalid("pool", "an endpoint needs the name of its pool"));
             }
             *self = Self::default();
             return Ok(());
@@ -476,7 +476,7 @@ fn known_endpoint(config: &Config, pool: &str, name: &str) -> Result<(), Refusal
 /// Refuses a change that changes nothing.
 fn sound(set: &EndpointOverride) -> Result<(), Refusal> {
     if set.is_empty() {
-        return Err(Refusal::invalid("body", "nothing is changed: name order, weight or max_conn"));
+        return Err(Refusal::invalid("body", "the change is empty: set order, weight or max_conn"));
     }
     Ok(())
 }

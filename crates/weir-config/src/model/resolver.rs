@@ -43,7 +43,12 @@ impl Resolver {
     /// Returns the field that is invalid and the reason, if there is one.
     pub(crate) fn objection(&self) -> Option<(&'static str, String)> {
         let short = |time: Duration| time < SHORTEST_TTL;
-        let too_short = |field| Some((field, "names are looked at every `100ms` at most".into()));
+        let too_short = |field| {
+            Some((
+                field,
+                "the shortest time is `100ms`: names are resolved at most every `100ms`".into(),
+            ))
+        };
         if self.valid.is_some_and(short) {
             return too_short("valid");
         }
@@ -54,10 +59,10 @@ impl Resolver {
             return Some(("min_ttl", "`min_ttl` is above `max_ttl`".into()));
         }
         if self.timeout.is_zero() {
-            return Some(("timeout", "a time of 0 would end every look-up at once".into()));
+            return Some(("timeout", "a time of 0 would end every lookup at once".into()));
         }
         if !self.ipv4 && !self.ipv6 {
-            return Some(("ipv6", "with `ipv4` and `ipv6` off no name has an address".into()));
+            return Some(("ipv6", "with `ipv4` and `ipv6` off no name could be resolved".into()));
         }
         None
     }

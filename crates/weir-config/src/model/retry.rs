@@ -96,11 +96,11 @@ impl FromStr for RetryOn {
         }
         match text.parse() {
             Ok(status @ 400..=599) => Ok(Self::Status(status)),
-            Ok(_) => Err(format!("`{text}` is no status of a failure: 400 to 599")),
+            Ok(_) => Err(format!("`{text}` is not an error status: 400 to 599")),
             Err(_) => {
                 let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
                 Err(format!(
-                    "`{text}` is nothing to retry: `{}` or a status, with commas between",
+                    "`{text}` is not a failure to retry: write `{}` or a status, separated by commas",
                     words.join("`, `")
                 ))
             }
@@ -152,7 +152,9 @@ impl FromStr for Budget {
             _ if text.starts_with(|first: char| first.is_ascii_digit()) => {
                 percent::parse(text).map(Self::Percent)
             }
-            _ => Err(format!("`{text}` is no budget: a share such as `10%`, `auto` or `off`")),
+            _ => Err(format!(
+                "`{text}` is not a budget: write a share such as `10%`, `auto` or `off`"
+            )),
         }
     }
 }

@@ -183,10 +183,10 @@ pub fn forbidden_edit(name: &str) -> Option<&'static str> {
     }
     match name.to_ascii_lowercase().as_str() {
         "content-length" | "transfer-encoding" | "trailer" | "te" => {
-            Some("tells where a message ends: only Weir itself writes it")
+            Some("determines where a message ends and is written by Weir itself")
         }
         "connection" | "keep-alive" | "proxy-connection" | "upgrade" => {
-            Some("belongs to one connection: only Weir itself writes it")
+            Some("belongs to a single connection and is written by Weir itself")
         }
         "expect" => Some("is answered by Weir itself"),
         _ => None,

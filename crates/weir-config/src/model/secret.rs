@@ -40,13 +40,13 @@ impl Secret {
     pub fn check(bytes: &[u8]) -> Result<(), String> {
         if bytes == HIDDEN.as_bytes() {
             return Err(
-                "a secret stood here and was not shown: `weir check --json --show-secrets` does"
+                "this is the placeholder of a hidden secret; `weir check --json --show-secrets` prints secrets"
                     .into(),
             );
         }
         if bytes.len() < SECRET_BYTES {
             return Err(format!(
-                "this secret has {} bytes: at least {SECRET_BYTES} random ones, such as `openssl rand -hex 16` makes",
+                "this secret has {} bytes, but needs at least {SECRET_BYTES} random ones, for example from `openssl rand -hex 16`",
                 bytes.len()
             ));
         }

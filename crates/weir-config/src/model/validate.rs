@@ -69,7 +69,7 @@ impl<'a> Validator<'a> {
             self.pool(&format!("pools[{index}]"), pool);
         }
         if config.listeners.is_empty() {
-            self.problem("listeners", "there is no listener: nothing would be served");
+            self.problem("listeners", "there is no listener, so nothing would be served");
         }
         for (index, listener) in config.listeners.iter().enumerate() {
             self.listener(&format!("listeners[{index}]"), listener);
@@ -155,19 +155,22 @@ impl<'a> Validator<'a> {
         for (index, name) in names.enumerate() {
             self.held(format!("{path}[{index}].name"), values::name(name));
             if !seen.insert(name) {
-                self.problem(format!("{path}[{index}].name"), format!("`{name}` is there already"));
+                self.problem(
+                    format!("{path}[{index}].name"),
+                    format!("`{name}` is defined already"),
+                );
             }
         }
     }
 
     fn log(&mut self, path: &str, log: &AccessLog) {
         if log.to.is_empty() {
-            self.problem(format!("{path}.to"), "this log goes nowhere");
+            self.problem(format!("{path}.to"), "this log has no destination");
         }
         for (index, target) in log.to.iter().enumerate() {
             let path = format!("{path}.to[{index}]");
             if log.to.iter().take(index).any(|earlier| earlier == target) {
-                self.problem(path.clone(), "this log goes there already");
+                self.problem(path.clone(), "this log is written there already");
             }
             self.log_target(&path, target);
         }
@@ -190,7 +193,7 @@ impl<'a> Validator<'a> {
         for (index, log) in logs.iter().enumerate() {
             let path = format!("error_logs[{index}].to");
             if logs.iter().take(index).any(|earlier| earlier.to == log.to) {
-                self.problem(path.clone(), "what Weir says goes there already");
+                self.problem(path.clone(), "there is an `error_log` for this destination already");
             }
             self.log_target(&path, &log.to);
         }
@@ -324,11 +327,14 @@ impl<'a> Validator<'a> {
         self.range(format!("{path}.attempts"), attempts, 0, u64::from(MOST_RETRIES));
         for (index, on) in retry.on.iter().enumerate() {
             if retry.on.iter().take(index).any(|earlier| earlier == on) {
-                self.problem(format!("{path}.on[{index}]"), format!("`{on}` is there twice"));
+                self.problem(format!("{path}.on[{index}]"), format!("`{on}` is given twice"));
             }
         }
         if retry.on.is_empty() && retry.attempts > 0 {
-            self.problem(format!("{path}.on"), "nothing is retried: write `\"attempts\": 0`");
+            self.problem(
+                format!("{path}.on"),
+                "the list is empty: to disable retries write `\"attempts\": 0`",
+            );
         }
         if let Budget::Percent(percent) = retry.budget {
             self.range(format!("{path}.budget"), u64::from(percent), 0, 100);
@@ -355,7 +361,7 @@ impl<'a> Validator<'a> {
             u64::from(defaults::MAX_PRIORITY),
         );
         if endpoint.backup && endpoint.priority != 0 {
-            self.problem(format!("{path}.priority"), "a backup has no `priority`");
+            self.problem(format!("{path}.priority"), "a backup cannot have a `priority`");
         }
         self.address(&format!("{path}.address"), &endpoint.address);
         if let EndpointAddress::Service(_) = &endpoint.address {
@@ -393,7 +399,7 @@ impl<'a> Validator<'a> {
 
     fn protocol(&mut self, path: &str, protocol: &TlsProtocol) {
         if protocol.min > protocol.max {
-            self.problem(format!("{path}.min"), "`min` is above `max`: no version is left");
+            self.problem(format!("{path}.min"), "`min` is above `max`, which allows no version");
         }
         if protocol.ciphers.iter().chain(&protocol.curves).any(String::is_empty) {
             self.problem(path, "there is an empty name in a list");
@@ -483,10 +489,7 @@ impl<'a> Validator<'a> {
                 self.held(format!("{path}.request_id.header"), values::header_name(header));
             }
             None if listener.request_id.respond => {
-                self.problem(
-                    format!("{path}.request_id.respond"),
-                    "`respond` needs a header to write",
-                );
+                self.problem(format!("{path}.request_id.respond"), "`respond` needs a header");
             }
             None => {}
         }
@@ -575,7 +578,7 @@ impl<'a> Validator<'a> {
                 let count = self.config.pools.len();
                 self.problem(
                     format!("{path}.pool"),
-                    format!("there is no pool number {index}: there are {count}"),
+                    format!("there is no pool with index {index}: there are {count} pools"),
                 );
             }
             Action::Pool(_) => {}
@@ -617,7 +620,7 @@ impl<'a> Validator<'a> {
             if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
                 self.held(path.clone(), values::line_text(value.as_str()));
                 if value.as_str() == HIDDEN {
-                    self.problem(path, "a value stood here and was not shown: `weir check --json --show-secrets` does");
+                    self.problem(path, "this is the placeholder of a hidden value; `weir check --json --show-secrets` prints such values");
                 }
             }
         }
@@ -635,7 +638,10 @@ impl<'a> Validator<'a> {
             let fresh = matches!(address, ListenAddress::Socket(address) if address.port() == 0);
             if !fresh && !seen.insert(address) {
                 let path = format!("listeners[{index}].addresses[{number}]");
-                self.problem(path, "this address is listened on already");
+                self.problem(
+                    path,
+                    "this address is already in use by another listener, admin interface or agent",
+                );
             }
         }
         let admin = config.admin.iter().enumerate();
@@ -645,7 +651,10 @@ impl<'a> Validator<'a> {
         for (path, address) in admin.chain(agent) {
             let fresh = matches!(address, ListenAddress::Socket(address) if address.port() == 0);
             if !fresh && !seen.insert(address) {
-                self.problem(path, "this address is listened on already");
+                self.problem(
+                    path,
+                    "this address is already in use by another listener, admin interface or agent",
+                );
             }
         }
     }

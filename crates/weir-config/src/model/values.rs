@@ -74,7 +74,7 @@ pub(crate) const MOST_PROBES: u64 = 127;
 /// Checks a time of TCP keep-alive: the kernel accepts whole seconds up to about nine hours.
 pub(crate) fn probe_seconds(wait: Duration) -> Result<(), String> {
     if wait.subsec_nanos() > 0 || !(1..=32_767).contains(&wait.as_secs()) {
-        return Err("the kernel takes whole seconds from `1s` to `32767s`".to_owned());
+        return Err("the kernel allows whole seconds from `1s` to `32767s`".to_owned());
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ pub(crate) fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
 /// Checks a lowest rate in bytes per second.
 pub(crate) fn rate(bytes: u64) -> Result<(), String> {
     if bytes == 0 {
-        return Err("a rate of 0 is none: write `off`".to_owned());
+        return Err("a rate of 0 has no effect: write `off`".to_owned());
     }
     Ok(())
 }
@@ -99,14 +99,14 @@ pub(crate) fn rate(bytes: u64) -> Result<(), String> {
 /// Checks that a duration is in whole seconds.
 pub(crate) fn whole_seconds(duration: Duration) -> Result<(), String> {
     if duration.subsec_nanos() > 0 {
-        return Err("`Retry-After` is told in whole seconds".into());
+        return Err("`Retry-After` is in whole seconds".into());
     }
     Ok(())
 }
 
 pub(crate) fn not_zero(duration: Duration) -> Result<(), String> {
     if duration.is_zero() {
-        return Err("a time of 0 would end everything at once; for a long one write `1d`".into());
+        return Err("a time of 0 would expire at once; for a long time write `1d`".into());
     }
     Ok(())
 }
@@ -117,9 +117,9 @@ pub(crate) fn watchdog(text: &str) -> Result<Option<Duration>, String> {
         return Ok(None);
     }
     match units::duration::parse(text)? {
-        short if short < Duration::from_secs(1) => {
-            Err(format!("`{text}` is too short: a worker may be late for a second"))
-        }
+        short if short < Duration::from_secs(1) => Err(format!(
+            "`{text}` is too short: a worker may be delayed by up to a second without a fault"
+        )),
         time => Ok(Some(time)),
     }
 }
@@ -137,7 +137,7 @@ pub(crate) fn role(text: &str) -> Result<Role, String> {
         "read" => Ok(Role::Read),
         "operate" => Ok(Role::Operate),
         "admin" => Ok(Role::Admin),
-        _ => Err(format!("`{text}` is no role: `read`, `operate` or `admin`")),
+        _ => Err(format!("`{text}` is not a role: `read`, `operate` or `admin`")),
     }
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn tls_version(text: &str) -> Result<TlsVersion, String> {
     match text {
         "1.2" => Ok(TlsVersion::Tls12),
         "1.3" => Ok(TlsVersion::Tls13),
-        _ => Err(format!("`{text}` is not a TLS version that Weir speaks: `1.2` or `1.3`")),
+        _ => Err(format!("`{text}` is not a supported TLS version: `1.2` or `1.3`")),
     }
 }
 
@@ -198,9 +198,7 @@ pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
         ));
     }
     if text.starts_with("https://") {
-        return Err(
-            "an address has no scheme: for TLS, make a `pool` of it that says `tls;`".into()
-        );
+        return Err("an address has no scheme: for TLS, define a `pool` with `tls;`".into());
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
         port(address.port())?;
@@ -229,10 +227,10 @@ pub(crate) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
 pub(crate) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
     match address {
         EndpointAddress::Name(name, port) => Err(format!(
-            "a server is probed at an IP address or `unix:/path`, not at the name `{name}`; for another port alone, give the check `port={port}`"
+            "the address to probe must be an IP address or `unix:/path`, not the name `{name}`; for another port, write `port={port}` in `check`"
         )),
         EndpointAddress::Service(name) => Err(format!(
-            "a server is probed at an IP address or `unix:/path`, not at the service `{name}`"
+            "the address to probe must be an IP address or `unix:/path`, not the service `{name}`"
         )),
         EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Ok(()),
     }
@@ -241,9 +239,7 @@ pub(crate) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
 /// Checks the name of a service in DNS.
 pub(crate) fn service_name(name: &str) -> Result<(), String> {
     if name.contains(':') {
-        return Err(format!(
-            "`{name}` has a port, which the records of a service bring themselves"
-        ));
+        return Err(format!("`{name}` has a port; the ports of a service are in its SRV records"));
     }
     host_name(name).map_err(|_| {
         format!("`{name}` is not the name of a service, such as `_http._tcp.example.com`")
@@ -252,7 +248,7 @@ pub(crate) fn service_name(name: &str) -> Result<(), String> {
 
 /// Returns the error for a field that an endpoint of a service may not have.
 pub(crate) fn said_by_records(field: &str) -> String {
-    format!("`{field}` comes from the records of a service (`srv:`)")
+    format!("for a service (`srv:`), `{field}` is taken from the SRV records")
 }
 
 pub(crate) fn port(number: u16) -> Result<(), String> {
@@ -353,7 +349,7 @@ pub(crate) fn token(text: &str, what: &str) -> Result<(), String> {
 /// Checks a `protocol` of RFC 9110: a name, and optionally a slash and a version.
 pub(crate) fn protocol(text: &str) -> Result<String, String> {
     if text == "off" {
-        return Err("`off` stands alone".to_owned());
+        return Err("`off` cannot be combined with other values".to_owned());
     }
     let (name, version) = text.split_once('/').unwrap_or((text, "1"));
     token(name, "a protocol")?;
@@ -387,17 +383,17 @@ pub(crate) fn request_header(text: &str) -> Result<String, String> {
 }
 
 /// The error for an explanation that every client may ask for.
-pub(crate) const EXPLAINED_TO_ALL: &str = "this tells every client the names of servers and the ids of others' requests: who is it for? `when=NAME=VALUE` or `trusted`";
+pub(crate) const EXPLAINED_TO_ALL: &str = "this header would show every client the names of servers and the ids of other requests: restrict it with `when=NAME=VALUE` or `trusted`";
 
 /// Checks the value of the header that asks for an explanation.
 pub(crate) fn explain_value(text: &str) -> Result<(), String> {
     if text == HIDDEN {
         return Err(
-            "a secret stood here and was not shown: `weir check --json --show-secrets` does".into(),
+            "this is the placeholder of a hidden secret; `weir check --json --show-secrets` prints secrets".into(),
         );
     }
     if text.is_empty() {
-        return Err("an empty value is no secret: `when=NAME` takes any value".into());
+        return Err("an empty value is not a secret; `when=NAME` accepts any value".into());
     }
     line_text(text)
 }
@@ -405,7 +401,9 @@ pub(crate) fn explain_value(text: &str) -> Result<(), String> {
 /// Checks a text for use in a header line.
 pub(crate) fn line_text(text: &str) -> Result<(), String> {
     if text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
-        return Err("this text goes into one header line: it cannot hold control characters".into());
+        return Err(
+            "this text is part of a header line and cannot contain control characters".into()
+        );
     }
     Ok(())
 }
@@ -415,7 +413,7 @@ pub(crate) fn status(text: &str) -> Result<u16, String> {
 }
 
 pub(crate) fn not_a_status(text: &str) -> String {
-    format!("`{text}` is not a status to answer with: 200 to 599")
+    format!("`{text}` is not a status of a response: 200 to 599")
 }
 
 /// Parses the status of a redirect.
@@ -438,7 +436,7 @@ pub(crate) fn location(text: &str) -> Result<(), String> {
     line_text(text)?;
     if !(text.starts_with(['/', '$']) || text.contains("://")) {
         return Err(format!(
-            "`{text}` is not a place to redirect to: `/path`, `https://host/path` or `https`"
+            "`{text}` is not a target of a redirect: write `/path`, `https://host/path` or `https`"
         ));
     }
     Ok(())
@@ -495,14 +493,14 @@ pub(crate) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
     let known = SyslogFormat::ALL.iter().find(|(name, _)| *name == text);
     known
         .map(|(_, format)| *format)
-        .ok_or_else(|| format!("`{text}` is not a form of syslog: `rfc3164` or `rfc5424`"))
+        .ok_or_else(|| format!("`{text}` is not a syslog format: `rfc3164` or `rfc5424`"))
 }
 
 /// Checks a name that routes, logs and statistics show: it has to be one word in a log line of any
 /// format.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(unfit_for_names) {
-        return Err(format!("`{text}` is not a name: it has to be one word without quotes"));
+        return Err(format!("`{text}` is not a name: it must be one word without quotes"));
     }
     Ok(text.to_owned())
 }
@@ -522,7 +520,7 @@ pub(crate) fn head_bytes(bytes: u64) -> Result<(), String> {
     if (256..=16 << 20).contains(&bytes) {
         Ok(())
     } else {
-        Err("a head's limit is from `256b` to `16m`".into())
+        Err("the limit of a head must be from `256b` to `16m`".into())
     }
 }
 
@@ -531,7 +529,7 @@ pub(crate) fn request_line_bytes(bytes: u64) -> Result<(), String> {
     if (64..=16 << 20).contains(&bytes) {
         Ok(())
     } else {
-        Err("a request line's limit is from `64b` to `16m`".into())
+        Err("the limit of a request line must be from `64b` to `16m`".into())
     }
 }
 
@@ -541,14 +539,14 @@ pub(crate) fn table_bytes(text: &str) -> Result<usize, String> {
     if TABLE_BYTES.contains(&bytes) {
         Ok(bytes as usize)
     } else {
-        Err("this table has from `64k` to `16g`".into())
+        Err("the size of this table must be from `64k` to `16g`".into())
     }
 }
 
 /// Checks that the key can differ between requests and is known when an endpoint is picked.
 pub(crate) fn sound_key(key: &Template) -> Result<(), String> {
     if key.constant().is_some() {
-        return Err("this key is the same for every request: all would go to one server".into());
+        return Err("this key is the same for every request, so all would go to one server".into());
     }
     match key.variables().find(|variable| !variable.is_known_before_pick()) {
         Some(later) => Err(format!("`{later}` is not known when a server is picked")),

@@ -278,8 +278,10 @@ impl Lexer<'_> {
         let span = self.span(start, self.at);
         let good = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         if name.is_empty() || !name.bytes().all(good) || name.as_bytes()[0].is_ascii_digit() {
-            let error =
-                Diagnostic::error(span, format!("`{name}` is no name of an environment variable"));
+            let error = Diagnostic::error(
+                span,
+                format!("`{name}` is not a name of an environment variable"),
+            );
             draft.broken = true;
             self.errors.push(
                 error.help("write `${NAME}` or `${NAME:-default}`, with the name in capitals"),

@@ -110,7 +110,7 @@ impl Parser {
             self.words.last().filter(|word| word.is_bare() && word.span.end == open.start)
             && word.text.starts_with('~')
         {
-            let error = Diagnostic::error(open, "`{` begins a block here")
+            let error = Diagnostic::error(open, "`{` starts a block here")
                 .label("this ends the word before it");
             self.errors.push(error.help("put a regex that has `{` in quotes"));
         }
@@ -129,8 +129,8 @@ impl Parser {
         self.unterminated();
         let depth = self.frames.len();
         let Some(frame) = self.frames.pop() else {
-            let error = Diagnostic::error(close, "this `}` closes nothing");
-            self.errors.push(error.help("a `{` is missing before it, or it is one too many"));
+            let error = Diagnostic::error(close, "this `}` has no matching `{`");
+            self.errors.push(error.help("a `{` is missing before it, or the `}` is superfluous"));
             return;
         };
         let mut directives = std::mem::replace(&mut self.directives, frame.before);
@@ -266,7 +266,7 @@ impl Includer<'_> {
             Err(error) => {
                 self.errors.push(Diagnostic::error(
                     word.span,
-                    format!("this pattern is wrong: {}", error.msg),
+                    format!("this pattern is invalid: {}", error.msg),
                 ));
                 Vec::new()
             }
@@ -278,7 +278,7 @@ impl Includer<'_> {
         let problem = if self.stack.contains(&identity) {
             Some(format!("{} includes itself", path.display()))
         } else if self.stack.len() > MAX_INCLUDE_DEPTH {
-            Some(format!("files include files deeper than {MAX_INCLUDE_DEPTH}"))
+            Some(format!("includes are nested deeper than {MAX_INCLUDE_DEPTH}"))
         } else if self.sources.files().len() >= MAX_FILES {
             Some(format!("there are more than {MAX_FILES} files"))
         } else {
@@ -354,9 +354,9 @@ mod tests {
     #[test]
     fn damage_is_told_and_the_rest_is_read() {
         check("a { b;", "a(){b()} !this block of `a` is never closed");
-        check("a; } b;", "a() b() !this `}` closes nothing");
+        check("a; } b;", "a() b() !this `}` has no matching `{`");
         check("{ a; } b;", "b() !a block needs a name before its `{`");
-        check("r ~^/[0-9]{3}$ x;", "r(~^/[0-9]){3()} $(x) !`{` begins a block here");
+        check("r ~^/[0-9]{3}$ x;", "r(~^/[0-9]){3()} $(x) !`{` starts a block here");
         check("a { b { c; }", "a(){b(){c()}} !this block of `a` is never closed");
     }
 

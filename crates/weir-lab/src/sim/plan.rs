@@ -313,7 +313,9 @@ impl Plan {
         }
         let rows = self.scenarios.len() * self.candidates.len();
         if rows > MAX_ROWS {
-            return Err(format!("{rows} combinations: at most {MAX_ROWS} are possible; give fewer values"));
+            return Err(format!(
+                "{rows} combinations: at most {MAX_ROWS} are possible; give fewer values"
+            ));
         }
         self.scenarios.iter().try_for_each(|scenario| self.check_scenario(scenario))?;
         self.candidates.iter().try_for_each(|candidate| self.check_candidate(candidate))
@@ -368,8 +370,7 @@ impl Plan {
                 Spread::Connection => "connection",
                 Spread::Request => "request",
             };
-            let _ =
-                write!(text, "; {} workers, a random one for each {each}", self.workers);
+            let _ = write!(text, "; {} workers, a random one for each {each}", self.workers);
         }
         if let Some(trace) = &self.trace {
             let _ = write!(text, "; requests as in {}", trace.name());
@@ -444,11 +445,9 @@ impl Plan {
                 ));
             }
             if outage.kind == OutageKind::Frozen && outage.until >= time::NEVER {
-                return Err(
-                    "a server that is frozen for ever never answers: give the end, as in \
+                return Err("a server that is frozen for ever never answers: give the end, as in \
                     frozen:1:5s..11s"
-                        .to_owned(),
-                );
+                    .to_owned());
             }
         }
         Ok(())
@@ -483,9 +482,7 @@ impl Plan {
                 ));
             }
             Load::Trace(_) if self.trace.is_none() => {
-                return Err(
-                    "no trace is given: use --trace FILE".to_owned()
-                );
+                return Err("no trace is given: use --trace FILE".to_owned());
             }
             _ => {}
         }

@@ -45,9 +45,7 @@ impl FromStr for Service {
         };
         let time = ServiceTime::parse(text, read)?;
         if time.mean_ns() <= 0.0 {
-            return Err(format!(
-                "`{text}`: the service time must be above 0, as in 20ms"
-            ));
+            return Err(format!("`{text}`: the service time must be above 0, as in 20ms"));
         }
         Ok(Self::Drawn { text: text.to_owned(), time })
     }

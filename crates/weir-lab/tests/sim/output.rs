@@ -124,8 +124,8 @@ fn what_cannot_be_run_says_what_to_do() {
     check(|plan| plan.requests = 0, "use 1 to 10000000");
     check(|plan| plan.endpoints.clear(), "use 1 to 1000");
     check(|plan| plan.keys = 0, "--keys 1");
-    check(|plan| plan.scenarios.clear(), "name a load");
-    check(|plan| plan.candidates = vec![plan.candidates[0].clone(); 1_001], "name fewer values");
+    check(|plan| plan.scenarios.clear(), "give a load");
+    check(|plan| plan.candidates = vec![plan.candidates[0].clone(); 1_001], "give fewer values");
     check(|plan| load(plan, Load::Closed(0)), "--concurrency 1");
     check(|plan| load(plan, Load::Closed(2_000)), "raise --requests or lower --concurrency");
     check(|plan| load(plan, Load::Poisson(0.0)), "use 0.001 to");
@@ -135,12 +135,12 @@ fn what_cannot_be_run_says_what_to_do() {
     check(|plan| at(plan, |endpoint| endpoint.speed = 0.0), "use 0.001 to 1000");
     check(|plan| at(plan, |endpoint| endpoint.weight = 0), "use 1 to 65535");
     check(|plan| limit(plan, &[Some(0)]), "use 1 or more, or none");
-    check(|plan| limit(plan, &[Some(1), None]), "one for all, or one each");
+    check(|plan| limit(plan, &[Some(1), None]), "give one limit, or one per endpoint");
     check(|plan| plan.pauses.push(Pause { every: 1_000_000, length: 1_000_000 }), "shorter");
     check(|plan| plan.outages.push("down:4:1s..2s".parse::<Outage>().unwrap()), "numbered 1 to 3");
     check(
         |plan| plan.outages.push("down:1:2s..1s".parse::<Outage>().unwrap()),
-        "end after it begins",
+        "end after its start",
     );
     check(|plan| plan.outages.push("frozen:1:1s..".parse::<Outage>().unwrap()), "frozen:1:5s..11s");
 }

@@ -56,7 +56,7 @@ fn a_cookie_jar_stays_at_its_server_over_restarts_and_through_a_drain() {
     let first = weir(&directory, &origins, ("", ""));
     let bound = ask(&directory, &first, "jar");
     let name = bound.split(' ').next().unwrap().to_owned();
-    assert_eq!(bound, format!("{name} [theme=dark]"), "the cookie is Weir's own");
+    assert_eq!(bound, format!("{name} [theme=dark]"), "always set by Weir");
     let jar = std::fs::read_to_string(directory.text("jar")).unwrap();
     assert!(jar.contains("#HttpOnly_localhost\tFALSE\t/\tTRUE\t0\tSRV\t"), "{jar}");
     for _ in 0..6 {

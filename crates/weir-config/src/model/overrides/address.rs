@@ -85,7 +85,8 @@ impl Overrides {
         let mut endpoints = endpoints.flat_map(|own| &mut own.endpoints);
         if let Some(endpoint) = endpoints.find(|endpoint| endpoint.name == of.endpoint) {
             if Question::of(&endpoint.address).is_none() {
-                let message = format!("`{}` is no name that has addresses", of.endpoint);
+                let message =
+                    format!("`{}` is not a host name with several addresses", of.endpoint);
                 return Err(Refusal::conflict("endpoint", message));
             }
             set.apply(endpoint);
@@ -98,7 +99,7 @@ impl Overrides {
         let known = own.addresses.values().map(BTreeMap::len).sum::<usize>();
         let addresses = own.addresses.entry(of.endpoint.clone()).or_default();
         if known >= MOST_ADDRESSES && !addresses.contains_key(&of.address) {
-            let message = format!("{MOST_ADDRESSES} addresses of this pool have orders already");
+            let message = format!("{MOST_ADDRESSES} addresses of this pool have changes already");
             return Err(Refusal::conflict("endpoint", message));
         }
         let own = addresses.entry(of.address).or_default();

@@ -148,7 +148,9 @@ impl PoolOverrides {
             words.extend(own.weight.map(|weight| format!("weight={weight}")));
             words.extend(own.max_conn.map(|own| format!("max_conn={}", limit(own))));
             let words = words.join(" ");
-            let write = format!("# {of} is {words}: one address of a name has no line of its own");
+            let write = format!(
+                "# {of} is {words}: a single address of a name cannot be written in the file"
+            );
             list.push(Line { place: place(), instead_of: None, write: Some(write) });
         }
     }

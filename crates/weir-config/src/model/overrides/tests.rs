@@ -102,7 +102,7 @@ fn a_change_that_makes_no_sense_names_what_is_to_blame() {
         assert_eq!(Overrides::default().with(&file, change), Err(refusal));
     };
     let nothing = EndpointOverride::default();
-    let message = "nothing is changed: name order, weight or max_conn";
+    let message = "the change is empty: set order, weight or max_conn";
     check(&endpoint("app", "app1", nothing), Invalid, "body", message);
     check(&endpoint("ap", "app1", weight(1)), Unknown, "pool", "there is no pool `ap`");
     check(&endpoint("app", "x", weight(1)), Unknown, "endpoint", "there is no endpoint `x`");

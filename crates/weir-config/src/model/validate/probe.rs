@@ -24,13 +24,13 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
     let mut list = Objections(Vec::new());
     if check.timeout >= check.interval {
         let options: &[&str] = &["timeout", "interval"];
-        let message = "`timeout` has to be shorter than `interval`: the next probe would be due before this one is over";
+        let message = "`timeout` must be shorter than `interval`: otherwise the next probe is due before this one has ended";
         list.add(".timeout", options, message);
-        list.help("left out, `timeout` is half of `interval`, at most 1s");
+        list.help("the default of `timeout` is half of `interval`, at most 1s");
     }
     if check.timeout.is_zero() {
-        list.add(".timeout", &["timeout"], "a probe that may take no time could never pass");
-        list.help("left out, `timeout` is half of `interval`, at most 1s");
+        list.add(".timeout", &["timeout"], "a probe with a timeout of 0 could never pass");
+        list.help("the default of `timeout` is half of `interval`, at most 1s");
     }
     let intervals = [
         (".interval", &["interval"] as &[&str], Some(check.interval)),
@@ -39,7 +39,7 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
     ];
     for (path, options, interval) in intervals {
         if interval.is_some_and(|interval| interval < LEAST_INTERVAL) {
-            list.add(path, options, "probes more often than every `10ms` are a load, not a check");
+            list.add(path, options, "the shortest interval is `10ms`: more frequent probes would be a load on the server");
             list.help("`interval=2s` is usual; for a server that is down, `fast=500ms`");
         }
     }
@@ -47,7 +47,7 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
     list.hold(".fall", &["fall"], values::in_range(u64::from(check.fall), 1, MOST_RESULTS));
     if check.spread_percent > 50 {
         list.add(".spread", &["spread"], "`spread` is at most `50%`");
-        list.help("`spread=50%` draws each wait between half and one and a half of `interval`");
+        list.help("`spread=50%` varies each wait between 50 % and 150 % of `interval`");
     }
     list.hold(".panic", &["panic"], values::in_range(u64::from(check.panic_percent), 0, 100));
     if let Some(number) = check.port {
@@ -57,17 +57,17 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
         };
         if let Some(server) = pool.endpoints.iter().find(unix) {
             let message = format!(
-                "the server `{}` is a Unix socket, which has no ports: say `check=ADDRESS` there",
+                "the server `{}` is a Unix socket, which has no ports: write `check=ADDRESS` there",
                 server.name
             );
             list.add(".port", &["port"], message);
-            list.help("or leave `port=` out");
+            list.help("or remove `port=`");
         }
     }
     match &check.probe {
         Probe::Http(probe) => http_objections(probe, pool, &mut list),
         Probe::Tls if pool.tls.is_none() => {
-            let message = "`check tls` needs the pool's `tls`, which says what is verified";
+            let message = "`check tls` needs `tls` in the pool, which defines what is verified";
             list.add(".probe", &[], message);
             list.help("add `tls;` to the pool");
         }
@@ -133,7 +133,7 @@ fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
         list.help("expect a status that has a body, such as `expect=200`");
     }
     if probe.tls == Some(true) && pool.tls.is_none() {
-        let message = "`tls=on` needs the pool's `tls`, which says what is verified";
+        let message = "`tls=on` needs `tls` in the pool, which defines what is verified";
         list.add(".probe.http.tls", &["tls"], message);
         list.help("add `tls;` to the pool");
     }
@@ -143,7 +143,7 @@ fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
 pub(crate) fn method(text: &str) -> Result<(), String> {
     values::method(text)?;
     if text == "CONNECT" {
-        return Err("a probe cannot be a CONNECT: it asks for a tunnel".into());
+        return Err("the method of a probe cannot be CONNECT, which requests a tunnel".into());
     }
     Ok(())
 }
@@ -154,7 +154,9 @@ pub(crate) fn path(text: &str) -> Result<(), String> {
         return Err(format!("a path starts with `/`: did you mean `/{text}`?"));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') {
-        return Err(format!("`{text}` cannot be asked for: encode what is special, as in `%20`"));
+        return Err(format!(
+            "`{text}` is not a valid path: percent-encode special characters, as in `%20`"
+        ));
     }
     Ok(())
 }

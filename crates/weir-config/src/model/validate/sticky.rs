@@ -39,7 +39,7 @@ pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
         objections.push(Objection { path, option, message: message.to_owned(), help });
     };
     if sticky.same_site == Some(SameSite::None) && sticky.secure == Secure::Off {
-        let message = "browsers throw a cookie with `samesite=none` away unless it is `secure`";
+        let message = "browsers reject a cookie with `samesite=none` unless it is `secure`";
         object(".same_site", Some("samesite"), message, "add `secure`, or `secure=auto`");
     }
     let prefixed = |prefix: &str| {
@@ -47,18 +47,17 @@ pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
         start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
     if (prefixed("__Secure-") || prefixed("__Host-")) && sticky.secure != Secure::On {
-        let message = "browsers throw a cookie of such a name away unless it is `secure`";
+        let message = "browsers reject a cookie of such a name unless it is `secure`";
         object(".cookie", None, message, "add `secure`, or give it another name");
     }
     if prefixed("__Host-") && (sticky.domain.is_some() || sticky.path != "/") {
-        let message =
-            "browsers throw a `__Host-` cookie away that has a domain or another path than `/`";
+        let message = "browsers reject a `__Host-` cookie with a domain or a path other than `/`";
         let option = if sticky.domain.is_some() { "domain" } else { "path" };
         object(
             ".cookie",
             Some(option),
             message,
-            "leave `domain=` and `path=` out, or give it another name",
+            "remove `domain=` and `path=`, or give it another name",
         );
     }
     objections
@@ -66,10 +65,12 @@ pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
 
 pub(crate) fn path(text: &str) -> Result<(), String> {
     if !text.starts_with('/') {
-        return Err(format!("`{text}` is not a cookie's path: it starts with `/`"));
+        return Err(format!("`{text}` is not a path of a cookie: it must start with `/`"));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';') {
-        return Err(format!("`{text}` is not a cookie's path: it is visible ASCII without `;`"));
+        return Err(format!(
+            "`{text}` is not a path of a cookie: only visible ASCII without `;` is allowed"
+        ));
     }
     Ok(())
 }
@@ -77,12 +78,12 @@ pub(crate) fn path(text: &str) -> Result<(), String> {
 /// Checks a `Domain`. A leading dot is allowed and ignored (RFC 6265 section 5.2.3).
 pub(crate) fn domain(text: &str) -> Result<(), String> {
     values::host_name(text.strip_prefix('.').unwrap_or(text))
-        .map_err(|_| format!("`{text}` is not a cookie's domain: write `example.com`"))
+        .map_err(|_| format!("`{text}` is not a domain of a cookie: write `example.com`"))
 }
 
 pub(crate) fn max_age(age: Duration) -> Result<(), String> {
     if age.is_zero() || age.subsec_nanos() != 0 {
-        return Err("a cookie lasts whole seconds, at least `1s`".into());
+        return Err("the lifetime of a cookie is in whole seconds, at least `1s`".into());
     }
     Ok(())
 }

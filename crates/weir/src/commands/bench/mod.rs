@@ -312,9 +312,7 @@ impl Arguments {
         let long_dash = |text: &&String| text.starts_with(['\u{2013}', '\u{2014}', '\u{2212}']);
         if let Some(flag) = self.urls.iter().find(long_dash) {
             let name = flag.trim_start_matches(['\u{2013}', '\u{2014}', '\u{2212}']);
-            let sentence = format!(
-                "`{flag}` begins with a long dash: did you mean `--{name}`?"
-            );
+            let sentence = format!("`{flag}` begins with a long dash: did you mean `--{name}`?");
             return Err(Failure::Usage(sentence));
         }
         let urls: Result<Vec<_>, _> = self.urls.iter().map(|text| weighted_url(text)).collect();

@@ -74,7 +74,8 @@ pub(super) fn run(arguments: &Arguments, place: &Place, form: Form) -> Result<()
         return Err(Failure::RunTime(if nobody {
             "there has been no request yet".to_owned()
         } else {
-            "there is no listener, route, pool or server of that name that has had a request".to_owned()
+            "there is no listener, route, pool or server of that name that has had a request"
+                .to_owned()
         }));
     };
     if let Some(path) = &arguments.hgrm {

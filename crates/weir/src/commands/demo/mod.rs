@@ -123,9 +123,7 @@ fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, S
     let mut asked = 0;
     for mut client in [Client::plain(plain)?, Client::encrypted(encrypted, &home.root)?] {
         for path in PATHS {
-            client.get(path).map_err(|error| {
-                format!("the request for {path} failed: {error}")
-            })?;
+            client.get(path).map_err(|error| format!("the request for {path} failed: {error}"))?;
             asked += 1;
         }
     }

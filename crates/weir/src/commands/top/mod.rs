@@ -68,7 +68,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let signals = EndSignals::take()
         .map_err(|error| Failure::RunTime(format!("cannot handle signals: {error}")))?;
     let raw = RawTerminal::enter().map_err(|error| {
-        Failure::Usage(format!("weir top needs a terminal ({error}); use --once to print one frame"))
+        Failure::Usage(format!(
+            "weir top needs a terminal ({error}); use --once to print one frame"
+        ))
     })?;
     let (sender, heard) = mpsc::channel();
     let (told, before) = (sender.clone(), raw.before());

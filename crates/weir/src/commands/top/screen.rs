@@ -118,9 +118,7 @@ impl Screen {
         let name = format!("{}/{}", order.pool, order.endpoint);
         self.message = Some(match done {
             Ok(note) => Line::of(Style::Strong, format!("{name}: {}: {note}", order.to)),
-            Err(failure) => {
-                Line::of(Style::Trouble, format!("{name}: failed: {}", failure.text()))
-            }
+            Err(failure) => Line::of(Style::Trouble, format!("{name}: failed: {}", failure.text())),
         });
     }
 
@@ -251,7 +249,8 @@ impl Screen {
             lines.push(Line::of(Style::Strong, text));
             if let Some(guess) = what_if(pool) {
                 let wait = |seconds: Option<f64>| {
-                    let us = |seconds: f64| format!("mean wait {}", span_us((seconds * 1e6) as u64));
+                    let us =
+                        |seconds: f64| format!("mean wait {}", span_us((seconds * 1e6) as u64));
                     seconds.map_or("the queue grows".to_owned(), us)
                 };
                 let text = format!(

@@ -148,7 +148,10 @@ pub(super) fn pool_line(pool: &PoolStatus) -> Line {
         line.push(Style::Trouble, "  probe results ignored: too few servers up");
     }
     if pool.counters.violations > 0 {
-        line.push(Style::Trouble, format!("  queue invariant violated {} times", pool.counters.violations));
+        line.push(
+            Style::Trouble,
+            format!("  queue invariant violated {} times", pool.counters.violations),
+        );
     }
     line.push(Style::Faint, format!("  {}", pool.policy));
     line

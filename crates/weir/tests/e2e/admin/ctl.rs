@@ -121,7 +121,10 @@ fn it_changes_servers_and_tells_how_long_that_lasts() {
     let said = ctl(&managed, &["--dry-run", "set", "app/one", "max_conn=none"]);
     assert_eq!(said, "would change: app/one max_conn: 50 -> none\n");
     ctl(&managed, &["set", "app/one", "max_conn=9"]);
-    assert_eq!(ctl(&managed, &["ready", "app/two"]), "nothing changed: these are the present values\n");
+    assert_eq!(
+        ctl(&managed, &["ready", "app/two"]),
+        "nothing changed: these are the present values\n"
+    );
     let diff = ctl(&managed, &["diff"]);
     assert_eq!(row(&diff, &["app/one", "max_conn"])[2..], ["50", "9"], "{diff}");
     let adopt = ctl(&managed, &["adopt"]);
