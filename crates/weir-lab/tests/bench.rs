@@ -271,12 +271,12 @@ fn more_than_the_target_can_do_is_said_and_not_hidden() {
 fn failures_are_counted_by_their_kind() {
     let (origin, address) = origin(Settings::default());
     for (path, failure, words) in [
-        ("/fault/close", Failure::Read, "closed before the answer"),
+        ("/fault/close", Failure::Read, "closed before the response"),
         ("/fault/close-head", Failure::Read, "closed in the head"),
         ("/fault/reset", Failure::Read, "reset"),
         ("/1k?fault=close-body", Failure::Read, "closed in the body"),
         ("/stream/4?fault=close-body", Failure::Read, "closed in the body"),
-        ("/fault/garbage", Failure::Protocol, "the answer is no HTTP"),
+        ("/fault/garbage", Failure::Protocol, "the response is not HTTP"),
         ("/fault/hang", Failure::Timeout, "-T"),
         ("/1k?fault=hang-body", Failure::Timeout, "-T"),
     ] {
@@ -464,7 +464,7 @@ fn a_server_of_another_protocol_is_a_counted_failure() {
     let outcome = run(load(address, "/", open(100.0, 200)));
     assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
     let text = texts(&outcome);
-    assert!(text.contains("it speaks TLS: write https://"), "{text}");
+    assert!(text.contains("the server uses TLS: write https://"), "{text}");
 }
 
 #[test]

@@ -265,7 +265,9 @@ impl Connection {
                 break self.head.framing;
             }
             if self.head.upgrade {
-                return Err(protocol("the answer is of another protocol, which was not asked for"));
+                return Err(protocol(
+                    "the response switches to another protocol, which was not requested",
+                ));
             }
         };
         match framing {
@@ -276,7 +278,7 @@ impl Connection {
         }
         // Bytes after the end of the response belong to no request.
         if !self.input.is_empty() {
-            return Err(protocol("there are bytes after the end of the answer"));
+            return Err(protocol("there are bytes after the end of the response"));
         }
         Ok(Answer { status: self.head.status, keep_alive: self.head.keep_alive })
     }
@@ -299,9 +301,9 @@ impl Connection {
                 self.read_into_input().await.map_err(|error| broken(&error, Failure::Read))?;
             if read == 0 {
                 let text = if self.input.is_empty() {
-                    "the connection was closed before the answer"
+                    "the connection was closed before the response"
                 } else {
-                    "the connection was closed in the head of the answer"
+                    "the connection was closed in the head of the response"
                 };
                 return Err(Broken(Failure::Read, text.into()));
             }
@@ -339,7 +341,7 @@ impl Connection {
         loop {
             let (used, step) = decoder
                 .step(&self.input)
-                .map_err(|_| protocol("the chunks of the answer are malformed"))?;
+                .map_err(|_| protocol("the chunks of the response are malformed"))?;
             self.input.drain(..used);
             match step {
                 Step::End => return Ok(()),
@@ -474,7 +476,7 @@ async fn open(shared: &Shared) -> io::Result<Stream> {
 /// The failure for an error: a timeout, or else the given kind.
 fn broken(error: &io::Error, otherwise: Failure) -> Broken {
     if error.kind() == io::ErrorKind::TimedOut {
-        return Broken(Failure::Timeout, "no whole answer within the time of -T".into());
+        return Broken(Failure::Timeout, "no complete response within the timeout (-T)".into());
     }
     Broken(otherwise, error.to_string().into())
 }
@@ -484,7 +486,7 @@ fn protocol(text: &'static str) -> Broken {
 }
 
 fn cut_short() -> Broken {
-    Broken(Failure::Read, "the connection was closed in the body of the answer".into())
+    Broken(Failure::Read, "the connection was closed in the body of the response".into())
 }
 
 /// The failure for a response that is not HTTP.
@@ -492,12 +494,12 @@ fn no_http(reason: &str, bytes: &[u8]) -> Broken {
     let begin = bytes.get(..SHOWN_BYTES.min(bytes.len())).unwrap_or_default();
     // A TLS record: an alert, or a handshake message.
     let hint = if matches!(begin, [0x15 | 0x16, 0x03, ..]) {
-        "; it speaks TLS: write https://"
+        "; the server uses TLS: write https://"
     } else {
         ""
     };
     let text = format!(
-        "the answer is no HTTP ({reason}): it begins with `{}`{hint}",
+        "the response is not HTTP ({reason}): it begins with `{}`{hint}",
         begin.escape_ascii()
     );
     Broken(Failure::Protocol, text.into())

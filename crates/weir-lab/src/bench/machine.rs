@@ -262,7 +262,7 @@ pub fn listener_on(port: u16) -> Result<u32, String> {
         inodes.extend(text.lines().skip(1).filter_map(|line| listening_inode(line, port)));
     }
     if inodes.is_empty() {
-        return Err(format!("nobody listens on port {port} of this machine"));
+        return Err(format!("no process listens on port {port} of this machine"));
     }
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let processes = fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
@@ -271,7 +271,7 @@ pub fn listener_on(port: u16) -> Result<u32, String> {
     // The first process of a server has the lowest number, and the others descend from it.
     let found = pids.filter(|pid| has_file(*pid, &wanted)).min();
     found.ok_or_else(|| {
-        format!("the process that listens on port {port} cannot be seen; name it with --pid")
+        format!("the process that listens on port {port} is not visible; give it with --pid")
     })
 }
 

@@ -50,7 +50,7 @@ pub fn probe(load: &Load) -> Result<(), String> {
     runtime.block_on(async {
         match timeout(patience, open(load)).await {
             Ok(opened) => opened,
-            Err(_) => Err(format!("{} does not answer within {patience:?}", load.address)),
+            Err(_) => Err(format!("{} does not respond within {patience:?}", load.address)),
         }
     })
 }
@@ -65,12 +65,12 @@ async fn open(load: &Load) -> Result<(), String> {
     connected.map(drop).map_err(|error| {
         let text = error.to_string();
         let hint = if text.contains("certificate") {
-            "; --insecure takes any certificate, --ca FILE trusts another root"
+            "; --insecure accepts any certificate, --ca FILE trusts another root"
         } else if text.contains("corrupt message") {
-            "; is there HTTP without TLS?"
+            "; does it expect HTTP without TLS?"
         } else {
             ""
         };
-        format!("no TLS with {address}: {text}{hint}")
+        format!("TLS handshake with {address} failed: {text}{hint}")
     })
 }

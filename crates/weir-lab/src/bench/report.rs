@@ -148,7 +148,7 @@ impl<'a> Figures<'a> {
         let record = &self.outcome.record;
         let mut found = Vec::new();
         if record.answered == 0 {
-            found.push("no request was answered".to_owned());
+            found.push("no request got a response".to_owned());
         }
         let missing =
             1.0 - (record.answered + record.failed()) as f64 / self.outcome.intended.max(1) as f64;
@@ -157,8 +157,8 @@ impl<'a> Figures<'a> {
             && missing > SATURATED
         {
             found.push(format!(
-                "saturated: {:.1} % of the requests did not start in time to be measured ({} of {}), so the figures leave out the \
-                slowest ones",
+                "saturated: {:.1} % of the requests did not start in time to be measured ({} of {}), so the slowest requests \
+                are missing from the results",
                 missing * 100.0,
                 self.outcome.unsent + self.outcome.unanswered,
                 self.outcome.intended
@@ -168,7 +168,7 @@ impl<'a> Figures<'a> {
             found.push(format!("{} requests failed", record.failed()));
         }
         if record.bad_status() > 0 {
-            found.push(format!("{} answers were 400 or above", record.bad_status()));
+            found.push(format!("{} responses had a status of 400 or above", record.bad_status()));
         }
         self.object_to_the_generator(&mut found);
         self.object_to_the_machine(&mut found);
@@ -232,7 +232,7 @@ impl<'a> Figures<'a> {
                 format!(", {:.0} % of a second {}", share * 100.0, from(second))
             });
             found.push(format!(
-                "the host took {:.1} % of the machine's time (steal){since}",
+                "the host took {:.1} % of the machine's CPU time (steal){since}",
                 overall * 100.0
             ));
         }

@@ -164,7 +164,9 @@ impl Running {
         for thread in threads {
             match thread.join() {
                 Ok(part) => record.merge(&part?),
-                Err(_) => return Err("a thread of the generator died of a bug".to_owned()),
+                Err(_) => {
+                    return Err("a thread of the generator panicked; this is a bug".to_owned());
+                }
             }
         }
         if let Some(samples) = &mut record.samples {
@@ -278,7 +280,10 @@ async fn open_all(
     }
     let mut opened = Vec::new();
     for task in tasks {
-        opened.push(task.await.map_err(|_| "a connection died of a bug".to_owned())?);
+        opened.push(
+            task.await
+                .map_err(|_| "the task of a connection panicked; this is a bug".to_owned())?,
+        );
     }
     let shared = &thread.shared;
     if barrier.wait().await.is_leader() {

@@ -46,7 +46,7 @@ impl Curve {
         let mut lines = text.lines().skip_while(|line| !is_heading(line));
         if lines.next().is_none() {
             return Err(format!(
-                "there is no percentile spectrum in {name}: it begins with a line `Value Percentile TotalCount 1/(1-Percentile)`"
+                "{name} has no percentile spectrum, which begins with a line `Value Percentile TotalCount 1/(1-Percentile)`"
             ));
         }
         let mut curve = Self { name: name.to_owned(), samples: 0, points: Vec::new() };
@@ -70,7 +70,7 @@ impl Curve {
 
     fn from_json(name: &str, text: &str) -> Result<Self, String> {
         let report: Value = serde_json::from_str(text)
-            .map_err(|error| format!("{name} begins as JSON and is none: {error}"))?;
+            .map_err(|error| format!("{name} is not valid JSON: {error}"))?;
         let response = &report["response"];
         let points = response["spectrum_ms"].as_array().into_iter().flatten();
         let points: Vec<(f64, f64)> = points
@@ -80,7 +80,7 @@ impl Curve {
             .collect();
         let samples = response["samples"].as_u64().unwrap_or(0);
         if points.is_empty() || samples == 0 {
-            return Err(format!("{name} is JSON, but no report of `weir bench --json`"));
+            return Err(format!("{name} is not a report of `weir bench --json`"));
         }
         Ok(Self { name: name.to_owned(), samples, points })
     }

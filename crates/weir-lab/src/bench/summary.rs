@@ -52,7 +52,7 @@ impl Figures<'_> {
         let place = if names.is_empty() {
             String::new()
         } else {
-            format!(", watched on this machine: {}", names.join(", "))
+            format!(", measured on this machine: {}", names.join(", "))
         };
         line(out, "target", &format!("{address}{place}"));
     }
@@ -87,12 +87,12 @@ impl Figures<'_> {
                 line(
                     out,
                     "",
-                    "each connection waits for its answer before it asks again, so what users would have asked",
+                    "each connection waits for a response before it sends the next request, so requests that users",
                 );
                 line(
                     out,
                     "",
-                    "meanwhile is left out (coordinated omission): for response times, use -R",
+                    "would have sent meanwhile are missing (coordinated omission); for response times, use -R",
                 );
                 line(out, "rate", &format!("{:.2}/s achieved", self.achieved()));
             }
@@ -105,8 +105,8 @@ impl Figures<'_> {
         for (count, words) in [
             (record.failed(), "failed"),
             (outcome.unsent, "never sent"),
-            (outcome.unanswered, "unanswered when it ended"),
-            (record.delayed, "had to wait for a free connection"),
+            (outcome.unanswered, "unanswered at the end"),
+            (record.delayed, "delayed for lack of a free connection"),
         ] {
             if count > 0 {
                 let _ = write!(requests, ", {count} {words}");
@@ -114,7 +114,11 @@ impl Figures<'_> {
         }
         line(out, "requests", &requests);
         if record.warm > 0 {
-            line(out, "warm-up", &format!("{} requests before, in no figure here", record.warm));
+            line(
+                out,
+                "warm-up",
+                &format!("{} requests before the measurement, not included", record.warm),
+            );
         }
         let rate = record.bytes as f64 / self.seconds();
         line(
@@ -202,7 +206,7 @@ impl Figures<'_> {
         out.push('\n');
         if let Some(period) = self.pattern() {
             let text = format!(
-                "slower again every {:.2} s (autocorrelation {:.2})",
+                "latency rises periodically, every {:.2} s (autocorrelation {:.2})",
                 period.length as f64 / 1e9,
                 period.correlation
             );
@@ -224,7 +228,7 @@ impl Figures<'_> {
                 "" => "nowhere".to_owned(),
                 location => format!("to {}", location.escape_debug()),
             };
-            line(out, "", &format!("redirects are not followed; the first one leads {to}"));
+            line(out, "", &format!("redirects are not followed; the first one is {to}"));
         }
         let failures: Vec<String> = Failure::ALL
             .into_iter()
@@ -244,7 +248,7 @@ impl Figures<'_> {
     fn write_connections(&self, out: &mut String) {
         let outcome = self.outcome;
         let mut text = format!(
-            "{} asked for, {} open at the start, {} at the end, {} opened in all",
+            "{} requested, {} open at the start, {} at the end, {} opened in total",
             self.connections, outcome.open_at_start, outcome.open, outcome.opened
         );
         if outcome.lost > 0 {
@@ -264,12 +268,8 @@ impl Figures<'_> {
         let late = |quantile| time_text(record.lateness.value_at_quantile(quantile) as f64 / 1e3);
         // A closed loop has no intended starts.
         if matches!(self.pace, Pace::Open { .. }) {
-            let lateness = format!(
-                "late by {} at p50, {} at p99.9, {} at most",
-                late(0.5),
-                late(0.999),
-                late(1.0)
-            );
+            let lateness =
+                format!("{} at p50, {} at p99.9, {} at most", late(0.5), late(0.999), late(1.0));
             line(out, "lateness", &lateness);
         }
         let requests = record.sent + record.warm;
@@ -284,7 +284,7 @@ impl Figures<'_> {
         }
         for (target, process) in self.usage.targets.iter().zip(&usage.targets) {
             let Some(process) = process else {
-                line(out, "", &format!("{} has gone", target.name));
+                line(out, "", &format!("{} has ended", target.name));
                 continue;
             };
             let mut text = format!("{} {}", target.name, cpu_text(process.cpu, requests));
@@ -324,7 +324,7 @@ impl Figures<'_> {
         }
         let reach = self.valid_up_to().unwrap_or(0.0);
         vec![format!(
-            "valid up to p{}; fewer than {FEW} samples lie beyond any further one",
+            "valid up to p{}; higher percentiles have fewer than {FEW} samples",
             percent_text(reach)
         )]
     }
@@ -348,7 +348,7 @@ fn cpu_text(cpu: Cpu, requests: u64) -> String {
     let each = |time: f64| time / requests.max(1) as f64;
     if cpu.total_us() < COARSE_US {
         let most = each(cpu.total_us() + COARSE_US / 10.0);
-        return format!("at most {most:.0} us per request (too little to be told exactly)");
+        return format!("at most {most:.0} us per request (too little to be measured exactly)");
     }
     format!(
         "{:.1} us per request ({:.1} user, {:.1} system)",

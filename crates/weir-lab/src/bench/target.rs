@@ -26,11 +26,9 @@ impl Url {
     /// # Errors
     /// One sentence about the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |reason: &str| format!("`{text}` is not a URL to ask for: {reason}");
+        let wrong = |reason: &str| format!("`{text}` is not a valid URL: {reason}");
         if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
-            return Err(wrong(
-                "it has a space, a control character or a letter beyond ASCII in it",
-            ));
+            return Err(wrong("it contains a space, a control character or a non-ASCII character"));
         }
         let (tls, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
@@ -44,7 +42,7 @@ impl Url {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(wrong("it has a user name in it; send one with -H 'Authorization: …'"));
+            return Err(wrong("it contains a user name; send it with -H 'Authorization: …'"));
         }
         let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, "")) => (host, None),
@@ -64,11 +62,11 @@ impl Url {
             }
             Some(port) => match port.parse() {
                 Ok(port @ 1..) => port,
-                _ => return Err(wrong(&format!("`{port}` is no port"))),
+                _ => return Err(wrong(&format!("`{port}` is not a port"))),
             },
         };
         if host.is_empty() {
-            return Err(wrong("it names no host"));
+            return Err(wrong("it has no host"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self { text: text.to_owned(), tls, host: host.to_owned(), port, path })
@@ -129,7 +127,7 @@ impl Form {
                     .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
         };
         if !is_token(method) {
-            return Err(format!("`{method}` is no method"));
+            return Err(format!("`{method}` is not a method"));
         }
         let mut head = format!("{method} {} HTTP/1.1\r\n", url.path);
         let mut has_host = false;
@@ -141,13 +139,13 @@ impl Form {
             if !is_token(name) || value.chars().any(|letter| letter.is_control() && letter != '\t')
             {
                 return Err(format!(
-                    "`{}` is no header: write `Name: value`",
+                    "`{}` is not a header: write `Name: value`",
                     header.escape_debug()
                 ));
             }
             let framing = ["content-length", "transfer-encoding"];
             if framing.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-                return Err(format!("`{name}` follows from the body and cannot be given"));
+                return Err(format!("`{name}` is determined by the body and cannot be set"));
             }
             has_host |= name.eq_ignore_ascii_case("host");
             let _ = write!(lines, "{name}: {value}\r\n");
@@ -213,7 +211,7 @@ pub fn weighted_url(text: &str) -> Result<(f64, Url), String> {
         Ok(number) if number > 0.0 && number.is_finite() => {
             Ok((number, Url::parse(text.get(weight.len() + 1..).unwrap_or_default())?))
         }
-        _ => Err(format!("`{weight}` is no weight: write `3*http://host/path`")),
+        _ => Err(format!("`{weight}` is not a weight: write `3*http://host/path`")),
     }
 }
 

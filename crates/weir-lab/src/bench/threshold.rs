@@ -95,7 +95,7 @@ impl Condition {
     fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is no condition: write `p99.9>8ms`, `errors>0` or `achieved_share<99%`"
+                "`{text}` is not a condition: write `p99.9>8ms`, `errors>0` or `achieved_share<99%`"
             )
         };
         let place = text.find(['<', '>']).ok_or_else(wrong)?;
@@ -128,7 +128,7 @@ impl Condition {
         } else {
             format!("{value}")
         };
-        format!("{} (it is {value})", self.text)
+        format!("{} (the value is {value})", self.text)
     }
 }
 
@@ -152,7 +152,7 @@ impl Metric {
         }
         match name.strip_prefix('p').and_then(quantile) {
             Some(percent) => Ok(Self::Quantile(percent / 100.0)),
-            None => Err(format!("`{name}` is not a figure of the report: there are {METRICS}")),
+            None => Err(format!("`{name}` is not a metric of the report: use {METRICS}")),
         }
     }
 

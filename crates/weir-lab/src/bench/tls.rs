@@ -41,7 +41,7 @@ impl TlsSettings {
             let wanted: Vec<&str> = names.split(':').collect();
             for name in &wanted {
                 if !provider.cipher_suites.iter().any(|suite| is_named(suite.suite(), name)) {
-                    return Err(format!("`{name}` is not a cipher suite that is known here"));
+                    return Err(format!("`{name}` is not a known cipher suite"));
                 }
             }
             provider
@@ -56,7 +56,7 @@ impl TlsSettings {
         let provider = Arc::new(provider);
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions)
-            .map_err(|error| format!("no TLS can be spoken so: {error}"))?;
+            .map_err(|error| format!("these TLS settings are not usable: {error}"))?;
         let mut config = if self.insecure {
             let verifier = Arc::new(AnyCertificate(provider));
             builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
@@ -97,7 +97,8 @@ impl TlsSettings {
 /// # Errors
 /// One sentence if it is not a valid name.
 pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(host.to_owned()).map_err(|_| format!("`{host}` is no name for TLS"))
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| format!("`{host}` is not a valid name for TLS"))
 }
 
 /// Compares a suite with the name that the registry or OpenSSL gives it: rustls's

@@ -154,13 +154,13 @@ fn index() -> String {
         "This is weir origin.\n\n\
         /1k /10k /100k    a body of 1,024, 10,240, 102,400 bytes\n\
         /bytes/N          a body of N bytes; also 5k, 3m\n\
-        /status/N         that status\n\
+        /status/N         a response with that status\n\
         /echo             the request, head and body\n\
-        /delay/20ms       an answer after that time\n\
-        /stream/N         N chunks; ?size=1k the size of each, ?every=10ms one after the other\n\
-        /events/N         N server-sent events; ?every=1s one after the other\n\
-        /fault/NAME       fails: {}\n\
-        /-/stats          what was asked and when; ?reset starts again, ?log=N shows the last N\n\n\
+        /delay/20ms       a response after that time\n\
+        /stream/N         N chunks; ?size=1k for their size, ?every=10ms for the interval\n\
+        /events/N         N server-sent events; ?every=1s for the interval\n\
+        /fault/NAME       a fault: {}\n\
+        /-/stats          the requests with their times; ?reset clears them, ?log=N shows the last N\n\n\
         With each of them: ?delay=20ms, ?fault=NAME (or X-Fault: NAME), ?id=TEXT (or X-Request-Id: TEXT).\n",
         faults.join(", ")
     )

@@ -421,7 +421,7 @@ impl<S: Wire> Connection<S> {
         }
         let is_kept = plan.page == Page::Echo;
         let most = request.len() + ECHO_BYTES;
-        let too_large = Ok(Err((413, "the body is too large to be sent back")));
+        let too_large = Ok(Err((413, "the body is too large to be echoed")));
         let mut body = BodyReader::of(plan.framing);
         loop {
             let used = match body.take(&self.input) {

@@ -16,7 +16,7 @@ use super::limits::{BACKLOG, PORTS};
 pub fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     let wrong = || {
         format!(
-            "`{text}` is no address to listen on: write `127.0.0.1:9001`, `[::1]:9001`, `:9001` or `127.0.0.1:9001-9004`"
+            "`{text}` is not an address to listen on: write `127.0.0.1:9001`, `[::1]:9001`, `:9001` or `127.0.0.1:9001-9004`"
         )
     };
     let (host, ports) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
@@ -31,7 +31,7 @@ pub fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
         return Err(wrong());
     };
     if first > last || usize::from(last - first) >= PORTS {
-        return Err(format!("`{text}` is no range of up to {PORTS} ports"));
+        return Err(format!("`{text}` is not a range of up to {PORTS} ports"));
     }
     Ok((first..=last).map(|port| SocketAddr::new(ip, port)).collect())
 }
@@ -45,7 +45,7 @@ pub(super) fn bind(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), String>
     let failed = |error: io::Error| {
         let reason = match error.kind() {
             io::ErrorKind::AddrInUse => "another program is listening there already".to_owned(),
-            io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+            io::ErrorKind::AddrNotAvailable => "this machine does not have this address".to_owned(),
             _ => error.to_string(),
         };
         format!("cannot listen on {address}: {reason}")

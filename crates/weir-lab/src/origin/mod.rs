@@ -229,7 +229,7 @@ impl Origin {
         for thread in self.threads.drain(..) {
             match thread.join() {
                 Ok(ended) => ended.map_err(|error| format!("a worker failed: {error}"))?,
-                Err(_) => return Err("a worker died of a bug".to_owned()),
+                Err(_) => return Err("a worker panicked; this is a bug".to_owned()),
             }
         }
         Ok(())

@@ -28,9 +28,9 @@ impl Pause {
             (Some(every), Some(length)) if length > 0 && length < every => {
                 Ok(Self { every, length })
             }
-            (Some(_), Some(_)) => {
-                Err(format!("`{text}`: a pause is longer than zero and shorter than its interval"))
-            }
+            (Some(_), Some(_)) => Err(format!(
+                "`{text}`: a pause must be longer than zero and shorter than its interval"
+            )),
             _ => Err(format!("`{text}`: a pause needs both, as in `every=5s,for=200ms`")),
         }
     }

@@ -125,7 +125,7 @@ impl Plan {
             b"/10k" => Page::Ready(1),
             b"/100k" => Page::Ready(2),
             _ if head.form == TargetForm::Authority => {
-                return Err((405, "there is no tunnel here".to_owned()));
+                return Err((405, "tunnels are not supported".to_owned()));
             }
             b"/" | b"*" => Page::Index,
             b"/echo" => Page::Echo,
@@ -137,7 +137,7 @@ impl Plan {
 
     fn page_with_argument(&mut self, path: &[u8]) -> Result<Page, (u16, String)> {
         let text = String::from_utf8_lossy(path);
-        let nowhere = || (404, format!("there is no page {text}; / lists those there are"));
+        let nowhere = || (404, format!("there is no page {text}; / lists the pages"));
         let (kind, argument) =
             text.strip_prefix('/').and_then(|text| text.split_once('/')).ok_or_else(nowhere)?;
         let argument = argument.as_bytes();

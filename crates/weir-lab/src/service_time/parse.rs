@@ -40,7 +40,9 @@ fn simple(text: &str) -> Result<ServiceTime, String> {
             };
             let parsed = sigma.parse::<f64>().ok().filter(|sigma| *sigma > 0.0 && *sigma <= 10.0);
             let Some(sigma) = parsed else {
-                return Err(format!("sigma is a number above 0 and up to 10, not `{sigma}`"));
+                return Err(format!(
+                    "sigma must be a number above 0 and at most 10, not `{sigma}`"
+                ));
             };
             Ok(ServiceTime::LogNormal { median_ns: positive(median)?, sigma })
         }
@@ -72,7 +74,7 @@ fn mix(text: &str) -> Result<ServiceTime, String> {
     }
     // Tolerates the rounding of shares such as thirds written with a few digits.
     if (percent_sum - 100.0).abs() > 0.001 {
-        return Err(format!("the parts of a mix make 100 %, not {percent_sum} %"));
+        return Err(format!("the parts of a mix must add up to 100 %, not {percent_sum} %"));
     }
     if shares.len() > MAX_SHARES {
         return Err(format!("a mix has at most {MAX_SHARES} parts"));
@@ -97,7 +99,7 @@ fn list(file: &str, text: &str) -> Result<ServiceTime, String> {
         }
     }
     if times.is_empty() {
-        Err(format!("{file}: no times in it"))
+        Err(format!("{file} has no times"))
     } else {
         Ok(ServiceTime::List(times))
     }

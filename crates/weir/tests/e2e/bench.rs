@@ -239,7 +239,7 @@ fn every_process_that_has_a_part_is_watched_when_named() {
         std::process::id(),
         first.url(0, "/1k")
     ));
-    let line = text.lines().find(|line| line.contains("watched on this machine")).unwrap();
+    let line = text.lines().find(|line| line.contains("measured on this machine")).unwrap();
     assert_eq!(line.matches("weir (process ").count(), 2, "{line}");
     assert!(line.contains(&format!("(process {})", std::process::id())), "{line}");
 }
@@ -309,7 +309,7 @@ fn mistakes_are_one_sentence() {
     check(
         "-R10 https://HOST/".replace("HOST", &origin.address().to_string()).as_str(),
         1,
-        "is there HTTP without TLS?",
+        "does it expect HTTP without TLS?",
     );
     check("-R10 --csv /nowhere/file -d1h URL", 1, "/nowhere/file");
     let gone = {

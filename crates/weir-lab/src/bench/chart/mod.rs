@@ -19,7 +19,7 @@ const BAD: usize = 1;
 /// requests that each must have for a meaningful mean.
 const FINE_PARTS: usize = 600;
 const FINE_COUNT: u64 = 5;
-const TIME_AXIS: &str = "seconds since the measurement began, by intended start";
+const TIME_AXIS: &str = "seconds since the start of the measurement, by intended start";
 
 /// The input of the charts.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +118,7 @@ fn course(record: &Record) -> String {
     };
     let y_max = each.iter().map(|(_, _, max_ns)| *max_ns).max().unwrap_or(0) as f64 / 1e6;
     let x_max = record.seconds.len().max(1) as f64;
-    let mut frame = Frame::new("Course of the run", TIME_AXIS, x_max, y_max);
+    let mut frame = Frame::new("Response times over the run", TIME_AXIS, x_max, y_max);
     frame.time_ticks();
     let points = |value: fn(u64, u64, u64) -> f64| -> Vec<(f64, f64)> {
         let filled = each.iter().enumerate().filter(|(_, (count, ..))| *count > 0);
@@ -164,11 +164,11 @@ fn scatter(samples: &[Sample]) -> String {
     }
     let words = match left_out {
         0 => "response time".to_owned(),
-        count => format!("response time ({count} faster ones among many are left out)"),
+        count => format!("response time ({count} fast requests are not drawn)"),
     };
     frame.legend(0, GOOD, &words);
     if samples.iter().any(is_failure) {
-        frame.legend(1, BAD, "failed, or answered with 400 or above");
+        frame.legend(1, BAD, "failed, or status 400 or above");
     }
     frame.finish()
 }
