@@ -358,12 +358,12 @@ impl Control {
     async fn read_anew(&self) -> Result<ReloadReport, String> {
         let mut turn = self.changing().await;
         let source = self.source.as_ref();
-        let source = source.ok_or("there is no configuration file to read anew")?;
+        let source = source.ok_or("there is no configuration file to reload")?;
         let file = (source.read)()?;
         let mut overrides = self.overrides();
         let gone = overrides.prune(&file);
         let gone = gone.into_iter().map(|gone| {
-            format!("runtime changes of {gone} are given up: the configuration has it no more")
+            format!("changes made at run time to {gone} are dropped: it is no longer in the configuration")
         });
         let mut report = self.swap(&mut turn, file, overrides, Reading::Anew).await?;
         report.warnings.splice(0..0, gone);
@@ -458,7 +458,7 @@ impl Control {
         let snapshot = compiled.publish(process);
         for worker in self.plane.adopt(&snapshot).await {
             report.warnings.push(format!(
-                "worker {worker} does not answer: it runs on the configuration before until it does"
+                "worker {worker} does not respond: it keeps the previous configuration until it does"
             ));
         }
         let mut lines =
@@ -532,7 +532,7 @@ fn files_changed(
     for (pool, new) in read.filter(|(pool, _)| same.get(pool.name.as_str()) == Some(pool)) {
         let (old, new) = (previous.pool(&pool.name), Some(new));
         if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
-            lines.push(format!("pool {}: its files were read anew", pool.name));
+            lines.push(format!("pool {}: its files were read again", pool.name));
         }
     }
     if before.pools.len() != after.pools.len() || before.logs != after.logs {
@@ -542,7 +542,7 @@ fn files_changed(
     for listener in after.listeners.iter().filter(|one| before.listeners.contains(one)) {
         let (old, new) = (previous.listener(&listener.name), next.listener(&listener.name));
         if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
-            lines.push(format!("listener {}: its files were read anew", listener.name));
+            lines.push(format!("listener {}: its files were read again", listener.name));
         }
     }
     lines

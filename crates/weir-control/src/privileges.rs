@@ -116,7 +116,7 @@ impl Privileges {
             let path = within.unwrap_or_default();
             let path = path.display();
             return Err(format!(
-                "`chroot` was {path} when Weir was started, and nobody leaves that: a change takes a restart"
+                "`chroot` was {path} when Weir was started, and a process cannot leave it: a change needs a restart"
             ));
         }
         let chroot = wanted.chroot.clone().filter(|_| within.is_none());
@@ -133,12 +133,12 @@ impl Privileges {
         if let Some(path) = chroot {
             let path = path.display();
             return Err(format!(
-                "cannot make {path} the root directory: only root can; start Weir as root, or leave `chroot` out"
+                "cannot make {path} the root directory: only root can; start Weir as root, or remove `chroot`"
             ));
         }
         if !identity.is_ours() {
             warn(&format!(
-                "`user` and `group` do nothing: Weir was not started by root, and stays uid {}",
+                "`user` and `group` have no effect: Weir was not started by root and keeps uid {}",
                 Uid::effective()
             ));
         }
@@ -256,15 +256,15 @@ impl Privileges {
         if let Some(user) = user
             && [users.real, users.effective, users.saved].iter().any(|one| *one != user)
         {
-            return Err("the user is another one still".to_owned());
+            return Err("the user has not changed".to_owned());
         }
         if let Some(group) = group
             && [groups.real, groups.effective, groups.saved].iter().any(|one| *one != group)
         {
-            return Err("the group is another one still".to_owned());
+            return Err("the group has not changed".to_owned());
         }
         if user.is_some_and(|user| !user.is_root()) && setuid(Uid::from_raw(0)).is_ok() {
-            return Err("it could become root again".to_owned());
+            return Err("the process could become root again".to_owned());
         }
         Ok(())
     }
@@ -444,7 +444,7 @@ pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
         {
             let shown = path.display();
             sentences.push(format!(
-                "{who} cannot write {shown}{within}: {error}; it stays open, but USR1 and upgrades cannot open it anew"
+                "{who} cannot write {shown}{within}: {error}; it stays open, but USR1 and upgrades cannot reopen it"
             ));
         }
     }
@@ -457,7 +457,7 @@ pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
     {
         let shown = path.display();
         sentences.push(format!(
-            "{who} cannot write in the directory of {shown}{within}: {error}; what is changed at run time cannot be kept there"
+            "{who} cannot write in the directory of {shown}{within}: {error}; changes made at run time cannot be kept there"
         ));
     }
     if let Some(path) = config.cpu_credits.as_ref().and_then(|credits| credits.file.as_deref())
@@ -465,7 +465,7 @@ pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
     {
         let shown = path.display();
         sentences.push(format!(
-            "{who} cannot write in the directory of {shown}{within}: {error}; the books of cpu credits cannot be kept there"
+            "{who} cannot write in the directory of {shown}{within}: {error}; the account of cpu credits cannot be kept there"
         ));
     }
     if let Some(path) = &config.pid_file

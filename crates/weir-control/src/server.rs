@@ -196,13 +196,13 @@ impl Server {
                 }
                 ServerEvent::Ordered((Order::ReopenLogs, who)) => {
                     self.control.reopen_logs();
-                    self.operations.said("process", Some(who), "log files opened anew");
+                    self.operations.said("process", Some(who), "log files reopened");
                 }
                 ServerEvent::Ordered((Order::Reload, who)) => self.reload(who),
                 ServerEvent::Ordered((Order::Upgrade, who)) => self.upgrade(who),
                 ServerEvent::Succeeded(process) => return self.leave_to(process),
                 ServerEvent::Failed(sentence) => {
-                    tell("stopping, because a part of it is gone");
+                    tell("stopping, because a part of the process has failed");
                     if let Err(other) = self.stop() {
                         tell(&other);
                     }
@@ -249,7 +249,9 @@ impl Server {
 
     /// Stops accepting, since a successor serves, and finishes running exchanges.
     fn leave_to(mut self, process: u32) -> Result<(), String> {
-        tell(&format!("upgraded: process {process} serves; this one finishes what runs"));
+        tell(&format!(
+            "upgraded: process {process} serves; this one finishes its running requests"
+        ));
         self.control.notifier.replaced_by(process, "upgraded");
         if let Some(admin) = &mut self.admin {
             admin.leave();
@@ -423,7 +425,9 @@ async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
         loop {
             let Some(control) = control.upgrade() else { return };
             let Err(sentence) = control.follow_names().await else { break };
-            warn(&format!("servers stay as they are, whatever their names lead to: {sentence}"));
+            warn(&format!(
+                "servers keep their addresses, whatever their names resolve to: {sentence}"
+            ));
             sleep(NAMES_RETRY).await;
         }
     }

@@ -94,7 +94,7 @@ pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut note = |changed: bool, word: &str, takes: &str| {
         if changed {
-            sentences.push(format!("`{word}` was changed, which takes {takes} to take effect"));
+            sentences.push(format!("the change of `{word}` needs {takes} to take effect"));
         }
     };
     note(before.workers != after.workers, "workers", "`weir upgrade` or a restart");
@@ -324,8 +324,7 @@ mod tests {
         let read = |text: &str| weir_config::parse_str("test", text).unwrap().config;
         let before = read("workers 1; listen :80 -> respond 204;");
         let after = read("workers 2; listen :80 -> respond 204;");
-        let expected =
-            ["`workers` was changed, which takes `weir upgrade` or a restart to take effect"];
+        let expected = ["the change of `workers` needs `weir upgrade` or a restart to take effect"];
         assert_eq!(not_reloadable(&before, &after), expected);
         assert!(not_reloadable(&before, &before).is_empty());
     }

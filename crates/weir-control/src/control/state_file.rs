@@ -129,7 +129,7 @@ pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) 
         }
     };
     for gone in overrides.prune(config) {
-        say(&format!("runtime changes of {gone} are given up: the configuration has it no more"));
+        say(&format!("changes made at run time to {gone} are dropped: it is no longer in the configuration"));
     }
     for one in overrides.differences(config) {
         let text = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());

@@ -106,7 +106,7 @@ impl Kept {
         let before = self.0.failed.swap(result.is_err(), Ordering::Relaxed);
         match result {
             Err(error) if !before => Err(format!(
-                "the books of cpu credits cannot be written to {}: {error}",
+                "the account of cpu credits cannot be written to {}: {error}",
                 file.display()
             )),
             _ => Ok(()),

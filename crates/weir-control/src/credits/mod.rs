@@ -108,7 +108,7 @@ impl Keeping {
         let Some(used) = machine::used() else {
             if !std::mem::replace(&mut self.is_blind, true) {
                 let why = "/proc/stat and /proc/uptime cannot be read";
-                let text = format!("warning: no books of cpu credits are kept: {why}");
+                let text = format!("warning: no account of cpu credits is kept: {why}");
                 program_log::say(Severity::Warning, &text);
             }
             self.end();
@@ -283,21 +283,21 @@ impl Keeper {
         let used = rate.map_or(0.0, |rate| rate.used);
         let wanted = rate.map_or(0.0, Rate::wanted);
         let what_to_do = match self.settings.shed[..] {
-            [] => "take load off this machine, or take a larger one",
+            [] => "reduce the load of this machine, or use a larger one",
             _ => {
-                "less is asked of this instance until they last; for more load take a larger machine"
+                "the load of this instance is lowered until they last; for more load use a larger machine"
             }
         };
         match (level, forecast) {
             (Level::Soon | Level::Near, Forecast::Exhausted { in_us }) => format!(
-                "cpu credits are exhausted in {} at this rate: {left:.1} are left, {used:.2} cores are used and {earned:.2} are earned, and then there are no more than those; {what_to_do}",
+                "cpu credits are exhausted in {} at this rate: {left:.1} are left, {used:.2} cores are used and {earned:.2} are earned, which is the limit after that; {what_to_do}",
                 in_minutes(in_us)
             ),
             (Level::Empty, _) => format!(
-                "cpu credits are exhausted: {wanted:.2} cores are wanted, and the machine has its baseline of {earned:.2}; {what_to_do}"
+                "cpu credits are exhausted: the load needs {wanted:.2} cores, and the machine is limited to its baseline of {earned:.2}; {what_to_do}"
             ),
             (Level::Refuted, _) => format!(
-                "the books of cpu credits are wrong: they are at 0, and yet {used:.2} cores are used without being held to {earned:.2}: the machine had more than was thought (`balance=`), or it is of an unlimited kind; nothing is lowered"
+                "the account of cpu credits is wrong: it is at 0, but {used:.2} cores are used without a limit of {earned:.2}: the machine had more credits than assumed (`balance=`), or its credits are unlimited; nothing is lowered"
             ),
             _ => format!(
                 "cpu credits last again: {left:.1} are left, {used:.2} cores are used and {earned:.2} are earned"

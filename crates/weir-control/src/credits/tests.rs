@@ -61,7 +61,7 @@ fn the_operator_is_told_minutes_before_and_what_to_do() {
         soon.starts_with("cpu credits are exhausted in 30 min at this rate: 36.0 are left"),
         "{soon}"
     );
-    assert!(soon.contains("take a larger one"), "{soon}");
+    assert!(soon.contains("use a larger one"), "{soon}");
     assert!(world.said[2].2.contains("1.60 cores are wanted"), "{:?}", world.said[2]);
     assert_eq!(world.report().state, CreditsState::Empty);
     assert_eq!(world.report().exhausted_in_s, Some(0));
@@ -125,7 +125,7 @@ fn books_that_are_refuted_lower_nothing_and_that_is_said() {
     assert_eq!((report.state, report.weight_percent), (CreditsState::Refuted, 100));
     assert_eq!(report.max_connections, None);
     assert!(
-        world.said.last().unwrap().2.contains("books of cpu credits are wrong"),
+        world.said.last().unwrap().2.contains("account of cpu credits is wrong"),
         "{:?}",
         world.said
     );

@@ -293,7 +293,7 @@ impl HealthLog {
         if let Some(count) = unprobed {
             let EndpointName { pool, endpoint } = of;
             let sentence =
-                format!("health: {pool}/{endpoint} is probed again; {count} probes were not made");
+                format!("health: {pool}/{endpoint} is probed again; {count} probes were skipped");
             (self.say)(Severity::Notice, &sentence);
         }
     }
@@ -309,8 +309,8 @@ impl HealthLog {
         if is_first {
             let EndpointName { pool, endpoint } = of;
             let sentence = format!(
-                "health: {pool}/{endpoint} is not probed and stays as it is: Weir itself is short \
-                 of something: {reason}"
+                "health: {pool}/{endpoint} is not probed and keeps its state: Weir itself lacks \
+                 resources: {reason}"
             );
             (self.say)(Severity::Error, &sentence);
         }
@@ -327,13 +327,11 @@ impl HealthLog {
         match panic {
             Panic::Begins => (self.say)(
                 Severity::Error,
-                &format!(
-                    "health: {pool}: so few servers are up that what probes say does not count"
-                ),
+                &format!("health: {pool}: too few servers are up: probe results are ignored"),
             ),
             Panic::Ends => (self.say)(
                 Severity::Notice,
-                &format!("health: {pool}: enough servers are up again: what probes say counts"),
+                &format!("health: {pool}: enough servers are up again: probe results are used"),
             ),
         }
     }

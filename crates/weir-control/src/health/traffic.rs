@@ -40,7 +40,7 @@ fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(S
             say(
                 Severity::Error,
                 &format!(
-                    "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
+                    "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog corrected it"
                 ),
             );
         }
@@ -56,7 +56,7 @@ fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(S
         Noticed::Stalled { endpoint, silent_us, unanswered } => {
             let silent = Span(Duration::from_micros(silent_us));
             let reason = format!(
-                "{unanswered} requests without an answer, none for {silent}, while others answer"
+                "{unanswered} requests are unanswered and there was no response for {silent}, while others answer"
             );
             change(endpoint, HealthState::Stalled, reason);
         }
@@ -143,7 +143,7 @@ async fn wait_for_return(
     let Some((pool, endpoint)) = snapshot.endpoint(&of.pool, &of.endpoint) else { return };
     let ejected = pool.balancer.endpoint(endpoint).is_some_and(|state| state.is_ejected(now_us));
     if log.state(&of) == HealthState::Ejected && !ejected {
-        let reason = "its time out is over".to_owned();
+        let reason = "its ejection has ended".to_owned();
         let change = Change { of, to: HealthState::Up, reason, excerpt: String::new() };
         log.change(&process, change);
     }

@@ -41,7 +41,7 @@ impl LogFile {
         }
         match &mut self.file {
             Some(file) => file.write(lines),
-            None => Outcome::lost(lines, io::Error::other("nobody reads this pipe")),
+            None => Outcome::lost(lines, io::Error::other("no process reads this pipe")),
         }
     }
 }

@@ -251,7 +251,7 @@ impl Writer {
 
     fn reopen(&mut self) {
         if let Err(error) = self.target.reopen() {
-            say(Severity::Error, &format!("{error}; going on with the file that is open"));
+            say(Severity::Error, &format!("{error}; the open file stays in use"));
             self.orders.errors.fetch_add(1, Ordering::Relaxed);
         }
     }

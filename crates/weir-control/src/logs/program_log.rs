@@ -325,7 +325,9 @@ impl Writer {
             Order::Write(line) => {
                 let dropped = self.dropped.swap(0, Ordering::Relaxed);
                 if dropped > 0 {
-                    let text = format!("{dropped} lines are missing here: they came too fast");
+                    let text = format!(
+                        "{dropped} lines were dropped here: they came faster than they could be written"
+                    );
                     let text = text.into();
                     self.write(&Line { severity: Severity::Warning, time: line.time, text });
                 }
@@ -336,10 +338,7 @@ impl Writer {
             }
             Order::Reopen => {
                 if let Err(error) = self.target.reopen() {
-                    say_directly(
-                        Severity::Error,
-                        &format!("{error}; going on with the file that is open"),
-                    );
+                    say_directly(Severity::Error, &format!("{error}; the open file stays in use"));
                 }
             }
         }

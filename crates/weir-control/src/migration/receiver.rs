@@ -91,11 +91,11 @@ impl Receiver {
     }
 
     fn admit(&self, offer: &Offer, snapshot: &Snapshot) -> Result<Admission, &'static str> {
-        let listener = listener(offer, snapshot).ok_or("the new one does not listen there")?;
+        let listener = listener(offer, snapshot).ok_or("the new process does not listen there")?;
         if listener.tls.is_some() {
-            return Err("the new one speaks TLS there");
+            return Err("the new process uses TLS there");
         }
-        self.plane.admit(&listener.gate).ok_or("the new one has no room for more")
+        self.plane.admit(&listener.gate).ok_or("the new process is at its limit of connections")
     }
 }
 

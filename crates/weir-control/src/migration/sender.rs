@@ -298,7 +298,7 @@ impl Taken {
                 waiting => format!(", {waiting} of them with a request that waits in a queue"),
             };
             lines.push(format!(
-                "process {process} goes on with {} connection{}{waiting}",
+                "process {process} takes over {} connection{}{waiting}",
                 self.connections,
                 plural(self.connections)
             ));

@@ -26,7 +26,7 @@ pub(crate) fn connection_cap(config: &Config) -> usize {
         Some(wanted) => {
             if wanted > possible {
                 warn(&format!(
-                    "max_connections is {wanted}, but {limit} open files are enough for {possible}, each with a connection to a server; so many are taken"
+                    "max_connections is {wanted}, but the limit of {limit} open files allows only {possible}, each with a connection to a server; this number is used"
                 ));
             }
             wanted.min(possible)

@@ -56,10 +56,12 @@ impl Handover {
     pub(crate) fn check(&self) -> Result<(), String> {
         match *self.state() {
             State::Ours => Ok(()),
-            State::UnderWay => Err("an upgrade is under way: ask again when it is done".to_owned()),
+            State::UnderWay => {
+                Err("an upgrade is in progress: try again when it is done".to_owned())
+            }
             State::Stopping => Err(STOPPING.to_owned()),
             State::Done { successor } => {
-                Err(format!("process {successor} has taken over: ask again, and it answers"))
+                Err(format!("process {successor} has taken over: try again to reach it"))
             }
         }
     }

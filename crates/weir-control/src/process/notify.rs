@@ -57,7 +57,7 @@ impl Notifier {
 
     /// Reports that the process stops.
     pub(crate) fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=finishing what runs");
+        self.send("STOPPING=1\nSTATUS=finishing running requests");
     }
 
     /// Answers the watchdog.

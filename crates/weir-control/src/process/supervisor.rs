@@ -68,7 +68,7 @@ pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String
     if rights == SupervisorRights::Needed
         && let Err((call, error)) = privileges::keep_what_a_start_needs()
     {
-        let sentence = format!("the supervisor keeps all of its rights: {call}: {error}");
+        let sentence = format!("the supervisor keeps all of its privileges: {call}: {error}");
         program_log::say(Severity::Warning, &sentence);
     }
     // The library's self-test of its entropy source takes half of a start. Forked processes inherit

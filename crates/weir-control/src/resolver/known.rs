@@ -86,7 +86,7 @@ impl Known {
             None if newly_left_out => Some((
                 Severity::Warning,
                 format!(
-                    "endpoint name {name} has {left_out} addresses more than the {MOST_PLACES} that are used"
+                    "endpoint name {name} has {left_out} addresses beyond the {MOST_PLACES} that are used"
                 ),
             )),
             None => None,

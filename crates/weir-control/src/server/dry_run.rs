@@ -42,7 +42,7 @@ pub fn dry_run(config: &Config) -> Result<Vec<String>, String> {
 fn unsigned(pool: &Pool) -> Option<String> {
     let sticky = pool.sticky.as_ref().filter(|sticky| sticky.secret.is_none())?;
     Some(format!(
-        "the cookie {} of pool {} is not signed: who knows the servers' names can choose one; `secret_file=FILE` signs it",
+        "the cookie {} of pool {} is not signed: anyone who knows the names of the servers can forge one; `secret_file=FILE` signs it",
         sticky.cookie, pool.name
     ))
 }

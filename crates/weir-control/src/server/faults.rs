@@ -15,7 +15,7 @@ const VARIABLE: &str = "WEIR_FAULTS";
 /// Starts to obey orders, if `WEIR_FAULTS` is set.
 pub(crate) fn listen(plane: &Arc<DataPlane>) {
     let Some(path) = std::env::var_os(VARIABLE) else { return };
-    warn(&format!("{VARIABLE} is set: this process breaks itself when told to"));
+    warn(&format!("{VARIABLE} is set: this process injects faults on request"));
     let plane = Arc::downgrade(plane);
     let obey = move || {
         let Ok(pipe) = File::options().read(true).write(true).open(path) else { return };

@@ -85,7 +85,7 @@ impl Opened {
         let (sockets, admin_sockets, agent_sockets) = open_sockets(&config, inherited)?;
         let signals = {
             let _inside = runtime.enter();
-            Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
+            Signals::take().map_err(|error| format!("cannot handle signals: {error}"))?
         };
         let notifier = Notifier::from_environment();
         let pid_file = match privileges {
@@ -145,9 +145,7 @@ fn open_sockets(config: &Config, mut inherited: Inherited) -> Result<Sockets, St
     let agent_sockets = agent::open(config, &mut inherited)?;
     for address in inherited.close_rest() {
         let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();
-        warn(&format!(
-            "closed a socket that was handed over and that the configuration does not name: {place}"
-        ));
+        warn(&format!("closed an inherited socket that the configuration does not name: {place}"));
     }
     Ok((prepared, admin_sockets, agent_sockets))
 }

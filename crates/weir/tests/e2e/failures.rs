@@ -81,7 +81,7 @@ fn a_shortage_of_descriptors_is_a_wait_ejects_no_server_and_is_no_failed_probe()
     eventually("probes are not made", || {
         // A probe that was open during the last count has left a free descriptor.
         take_descriptors(process);
-        weir.process.said().contains("is not probed and stays as it is").then_some(())
+        weir.process.said().contains("is not probed and keeps its state").then_some(())
     });
     for _ in 0..2 {
         assert_eq!(client.ask("/").status, 503);

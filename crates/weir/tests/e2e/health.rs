@@ -240,7 +240,7 @@ fn the_operator_hears_of_failures_in_traffic_too() {
     let line = told(&weir, &format!("health: app/{} up -> ejected: ", refusing.address));
     assert!(line.contains("too many failures in traffic, the last: no connection; was up for "));
     assert!(line.ends_with("; 1 of 2 left"), "{line}");
-    let line = told(&weir, "ejected -> up: its time out is over; was ejected for ");
+    let line = told(&weir, "ejected -> up: its ejection has ended; was ejected for ");
     assert!(line.ends_with("; 2 of 2 left"), "{line}");
 }
 
@@ -302,6 +302,6 @@ fn a_stopped_server_holds_up_only_what_was_in_flight_there() {
     assert!(!held.is_empty() && held.len() <= 25, "{held:?}");
     assert!(held.iter().all(|due| *due < second), "{held:?}");
     let line = told(&weir, "up -> stalled: ");
-    assert!(line.contains(" requests without an answer, none for "), "{line}");
+    assert!(line.contains(" requests are unanswered and there was no response for "), "{line}");
     told(&weir, "stalled -> up: it answers again");
 }

@@ -305,7 +305,7 @@ fn a_full_disk_and_a_pipe_nobody_reads_stop_no_traffic_and_are_said() {
     }
     for (log, place, why) in [
         ("full", "/dev/full", "No space left on device"),
-        ("pipe", pipe.as_str(), "nobody reads this pipe"),
+        ("pipe", pipe.as_str(), "no process reads this pipe"),
     ] {
         let said = format!("weir: cannot write the log {log} to {place}: {why}");
         weir.process.says(&said);

@@ -259,7 +259,7 @@ fn a_renewed_certificate_is_shown_and_sessions_are_resumed_all_the_same() {
     std::fs::copy(&new.key, &old.key).unwrap();
     assert_eq!(certificate(&shown("")), before, "files are read when they are to be");
     let said = weir.takes(&config);
-    assert!(said.contains("its files were read anew"), "{said}");
+    assert!(said.contains("its files were read again"), "{said}");
     assert_ne!(certificate(&shown("")), before);
     let resumed = shown(&format!("-tls1_2 -sess_in {session}"));
     assert!(resumed.contains("Reused, TLSv1.2"), "{resumed}");
@@ -346,7 +346,7 @@ fn without_a_file_there_is_nothing_to_reload() {
     weir.process.signal(Signal::HUP);
     eventually("it is said", || {
         let said = weir.process.said();
-        said.contains("there is no configuration file to read anew").then_some(())
+        said.contains("there is no configuration file to reload").then_some(())
     });
     assert_eq!(Client::connect(weir.address()).ask("/etc/hostname-that-is-not").status, 404);
 }

@@ -167,7 +167,7 @@ fn another_number_of_workers_comes_with_an_upgrade() {
     let socket = line.directory.text("admin.sock");
     let done = finish(weir_command().args(["reload", "--socket", &socket]), b"");
     let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
-    assert!(said.contains("`workers` was changed, which takes `weir upgrade`"), "{said}");
+    assert!(said.contains("the change of `workers` needs `weir upgrade`"), "{said}");
     assert_eq!(workers(line.weir.process.id()), 2);
     let process = line.upgraded();
     assert_eq!(workers(process), 3);

@@ -73,7 +73,7 @@ impl Loss {
             None if lost > before => {
                 self.losing = Some(Losing { before, quiet_looks: 0 });
                 let sentence = format!(
-                    "lines of the log {log} are dropped: they come faster than they are taken"
+                    "lines of the log {log} are dropped: they arrive faster than they can be written"
                 );
                 return Some((Severity::Warning, sentence));
             }
@@ -130,7 +130,8 @@ mod tests {
         let mut world = World::new();
         world.push();
         assert!(world.looks(5).is_empty(), "a line that waits is not lost");
-        let begins = "lines of the log access are dropped: they come faster than they are taken";
+        let begins =
+            "lines of the log access are dropped: they arrive faster than they can be written";
         world.push();
         assert_eq!(world.looks(1), [begins]);
         for _ in 0..5 {

@@ -56,7 +56,7 @@ fn what_a_signal_did_is_an_event_with_who_and_what_differs() {
     assert!(details(&rejected).contains("max_con"), "{rejected}");
     managed.rewrite("max_con=7", "max_conn=7");
     let reopened = managed.event_of(Signal::USR1, "process", "signal USR1");
-    assert_eq!(reopened["what"], "log files opened anew");
+    assert_eq!(reopened["what"], "log files reopened");
     // `weir ctl events` shows the same: the lines that differ are below their event.
     let config = managed.directory.path().join("weir.conf");
     let done = finish(weir_command().args(["ctl", "events", "-c"]).arg(config), b"");
@@ -67,7 +67,7 @@ fn what_a_signal_did_is_an_event_with_who_and_what_differs() {
     let socket = managed.socket.display().to_string();
     let (_, page) = asked(&["--unix-socket", &socket, "http://localhost/"]);
     assert!(page.contains("serving generation 2 <small>by signal HUP</small>"), "{page}");
-    assert!(page.contains("log files opened anew <small>by signal USR1</small>"), "{page}");
+    assert!(page.contains("log files reopened <small>by signal USR1</small>"), "{page}");
 }
 
 #[test]

@@ -388,8 +388,8 @@ fn a_successor_without_room_or_without_the_listener_leaves_the_surplus_to_the_ol
     let said = line.weir.process.said();
     for expected in [
         "goes on with 2 connections",
-        "1 connection stays with this process: the new one has no room for more",
-        "1 connection stays with this process: the new one does not listen there",
+        "1 connection stays with this process: the new process is at its limit of connections",
+        "1 connection stays with this process: the new process does not listen there",
     ] {
         assert!(said.contains(expected), "{said}");
     }

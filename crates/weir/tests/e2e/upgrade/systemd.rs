@@ -62,7 +62,7 @@ fn a_socket_that_the_configuration_does_not_name_is_closed_with_a_warning() {
     let other = listener.local_addr().unwrap();
     let path = directory.file("weir.conf", "workers 1;\nlisten 127.0.0.1:0 -> respond 204;");
     let weir = Weir::run(&mut activated(listener.into(), &path.display().to_string()), 1);
-    weir.process.says("closed a socket that was handed over");
+    weir.process.says("closed an inherited socket");
     weir.process.says(&other.to_string());
     // Processes that other tests fork at this moment hold a copy of it until they exec.
     eventually("nobody listens there", || {
