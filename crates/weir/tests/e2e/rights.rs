@@ -422,7 +422,7 @@ fn no_log_is_written_through_a_link_of_the_user() {
     started.weir.process.signal(Signal::USR1);
     eventually("the link is refused", || {
         started.get("/after");
-        started.said().contains("going on with the file that is open").then_some(())
+        started.said().contains("the open file stays in use").then_some(())
     });
     eventually("the file that is open is written", || {
         started.text("run/moved").contains("/after").then_some(())

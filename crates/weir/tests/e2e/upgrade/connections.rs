@@ -149,7 +149,7 @@ fn idle_connections_stay_open_over_ten_upgrades() {
         client.get("/");
         stays(client);
     }
-    line.weir.process.says("goes on with 5 connections");
+    line.weir.process.says("takes over 5 connections");
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn a_successor_without_room_or_without_the_listener_leaves_the_surplus_to_the_ol
     assert_eq!(line.weir.process.wait().code(), Some(0));
     let said = line.weir.process.said();
     for expected in [
-        "goes on with 2 connections",
+        "takes over 2 connections",
         "1 connection stays with this process: the new process is at its limit of connections",
         "1 connection stays with this process: the new process does not listen there",
     ] {
