@@ -62,7 +62,7 @@ fn the_operator_is_told_minutes_before_and_what_to_do() {
         "{soon}"
     );
     assert!(soon.contains("use a larger one"), "{soon}");
-    assert!(world.said[2].2.contains("1.60 cores are wanted"), "{:?}", world.said[2]);
+    assert!(world.said[2].2.contains("the load needs 1.60 cores"), "{:?}", world.said[2]);
     assert_eq!(world.report().state, CreditsState::Empty);
     assert_eq!(world.report().exhausted_in_s, Some(0));
     world.minutes(30, 0.1);
