@@ -27,8 +27,8 @@ const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 /// The address of a running Weir, as given by flags.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Place {
-    /// Admin address: the path of a Unix socket, a host and port, or `https://HOST:PORT` [default: as
-    /// configured, otherwise /run/weir/admin.sock]
+    /// Admin address: the path of a Unix socket, a host and port, or `https://HOST:PORT` [default:
+    /// as configured, otherwise /run/weir/admin.sock]
     #[arg(long, visible_alias = "admin", global = true, value_name = "ADDRESS")]
     socket: Option<String>,
     /// Configuration file that names the admin address [default: /etc/weir/weir.conf]

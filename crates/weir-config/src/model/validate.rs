@@ -660,7 +660,7 @@ impl<'a> Validator<'a> {
     }
 }
 
-/// Returns the field of `user`, `group` and `chroot` that is invalid and the reason, if there is one.
+/// Returns the one of `user`, `group` and `chroot` that is invalid and the reason, if there is one.
 fn privileges(config: &Config) -> Option<(&'static str, String)> {
     let wrong = |name: &Option<String>| values::name(name.as_deref()?).err();
     let empty = config.chroot.as_ref().is_some_and(|path| path.as_os_str().is_empty());

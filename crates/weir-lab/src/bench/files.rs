@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::load::Pace;
 use super::machine::{Cpu, Process};
 use super::monitor::Slice;
-use super::record::{Failure, Sample};
+use super::record::{Failure, Record, Sample, Second};
 use super::report::{Figures, PERCENTILES, percent_text};
 use super::schedule::Arrival;
 use super::spectrum::Curve;
@@ -19,25 +19,6 @@ use super::wrk_text::{deviation_us, mean_us};
 pub fn json(figures: &Figures<'_>, url: &str) -> Value {
     let outcome = figures.outcome;
     let record = &outcome.record;
-    let failures: serde_json::Map<String, Value> = Failure::ALL
-        .into_iter()
-        .map(|failure| (failure.name().to_owned(), record.failures_of(failure).into()))
-        .collect();
-    let statuses: serde_json::Map<String, Value> = record
-        .status_classes
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-        .map(|(class, count)| (format!("{class}xx"), (*count).into()))
-        .collect();
-    let seconds: Vec<Value> = record
-        .seconds
-        .iter()
-        .map(|second| {
-            let mean = second.sum_ns as f64 / second.count.max(1) as f64 / 1e3;
-            json!({"requests": second.count, "errors": second.errors, "mean_us": mean, "max_us": second.max_ns as f64 / 1e3})
-        })
-        .collect();
     let objections = figures.objections();
     json!({
         "url": url,
@@ -64,11 +45,11 @@ pub fn json(figures: &Figures<'_>, url: &str) -> Value {
         "response": histogram(&record.response),
         "service": histogram(&record.service),
         "lateness": histogram(&record.lateness),
-        "failures": failures,
+        "failures": failures(record),
         "first_failures": first_failures(figures),
         "first_redirect": outcome.examples.redirect,
-        "statuses": statuses,
-        "seconds": seconds,
+        "statuses": statuses(record),
+        "seconds": seconds(record),
         "tls": outcome.tls.as_ref().map(|tls| json!({"version": tls.version, "suite": tls.suite, "group": tls.group})),
         "generator_cpu": figures.usage.whole.own.map(cpu),
         "target_cpu": figures.usage.whole.targets.first().copied().flatten().map(|process| cpu(process.cpu)),
@@ -86,6 +67,27 @@ pub fn json(figures: &Figures<'_>, url: &str) -> Value {
         "valid": objections.is_empty(),
         "objections": objections,
     })
+}
+
+/// The failures by kind.
+fn failures(record: &Record) -> Value {
+    let count = |failure: Failure| (failure.name().to_owned(), record.failures_of(failure).into());
+    Value::Object(Failure::ALL.into_iter().map(count).collect())
+}
+
+/// The responses by status class; classes without any are left out.
+fn statuses(record: &Record) -> Value {
+    let classes = record.status_classes.iter().enumerate().filter(|(_, count)| **count > 0);
+    Value::Object(classes.map(|(class, count)| (format!("{class}xx"), (*count).into())).collect())
+}
+
+/// The requests that were due in each second.
+fn seconds(record: &Record) -> Value {
+    let second = |second: &Second| {
+        let mean = second.sum_ns as f64 / second.count.max(1) as f64 / 1e3;
+        json!({"requests": second.count, "errors": second.errors, "mean_us": mean, "max_us": second.max_ns as f64 / 1e3})
+    };
+    record.seconds.iter().map(second).collect()
 }
 
 fn load(figures: &Figures<'_>) -> Value {

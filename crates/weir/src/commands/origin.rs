@@ -45,8 +45,8 @@ pub(crate) struct Arguments {
     /// Seed of the service times
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Requests that one port serves at a time; further ones wait in order of arrival and are counted
-    /// as overlap [default: all]
+    /// Requests that one port serves at a time; further ones wait in order of arrival and are
+    /// counted as overlap [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Option<u32>,
     /// Pause repeatedly, such as `every=5s,for=200ms`

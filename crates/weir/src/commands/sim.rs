@@ -141,8 +141,9 @@ struct BalancerArguments {
     /// Largest number of requests in flight at each endpoint, or `none` [default: none,1]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = MaxConn::from_str)]
     max_conn: Vec<MaxConn>,
-    /// Queue while all endpoints are at their limit: on (requests wait), off (requests are refused),
-    /// buggy (waiting requests are forgotten, as with HAProxy before 1.3.15.2) [default: on]
+    /// Queue while all endpoints are at their limit: on (requests wait), off (requests are
+    /// refused), buggy (waiting requests are forgotten, as with HAProxy before 1.3.15.2) [default:
+    /// on]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Queue::from_str)]
     queue: Vec<Queue>,
     /// Largest number of waiting requests [default: as configured, otherwise 1024]

@@ -162,8 +162,8 @@ pub(crate) struct Arguments {
     /// Write a page with the report and the charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Another run for the percentile chart: its --json or --hgrm file, or its printed report; may be
-    /// repeated
+    /// Another run for the percentile chart: its --json or --hgrm file, or its printed report; may
+    /// be repeated
     #[arg(long, value_name = "[NAME=]FILE")]
     compare: Vec<String>,
 }

@@ -29,7 +29,8 @@ pub(super) struct Arguments {
     /// Only requests of this server, `POOL/SERVER`
     #[arg(long, value_name = "SERVER", conflicts_with = "listener")]
     endpoint: Option<String>,
-    /// Phase: request, queue, connect, response, data, total, or own (the time that Weir itself added)
+    /// Phase: request, queue, connect, response, data, total, or own (the time that Weir itself
+    /// added)
     #[arg(long, value_name = "PHASE", default_value = "total")]
     phase: String,
     /// Recent values only, instead of those since the start
