@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// The number of worker threads, for every command that serves.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WorkerCount {
-    /// Worker threads [default: as configured, else one per allowed core]
+    /// Worker threads [default: as configured, otherwise one per allowed core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 }

@@ -14,16 +14,16 @@ const INTRODUCTION: &str = "\
 This page is generated from the directive table: change the tables in `crates/weir-config/src/directives/`, not this file, and run that
 crate's tests with `WEIR_BLESS=1`.
 
-A file is made of directives: words that end with `;` or with a block in braces. `#` begins a comment. Quotes, single or
-double, hold together what has spaces, `;` or braces; in them `\\\"`, `\\'`, `\\\\`, `\\n`, `\\r` and `\\t` are escapes, and any other backslash
-stays. `->` leads to a target. Options are `key=value` without spaces.
+A file consists of directives: words that end with `;` or with a block in braces. `#` starts a comment. Words that contain
+spaces, `;` or braces are quoted, with single or double quotes; in quotes `\\\"`, `\\'`, `\\\\`, `\\n`, `\\r` and `\\t` are escapes, and any other
+backslash is kept. `->` precedes a target. Options are `key=value` without spaces.
 
 - Times have a unit: `100us`, `100ms`, `5s`, `2m`, `1h`, `1d`. Sizes too: `512b`, `16k`, `8m`, `1g` (1k is 1024 bytes). Shares are written `50%`.
-- `${NAME}` and `${NAME:-default}`, with the name in capitals, stand for an environment variable, wherever a word may stand and in
-  double quotes. A value is always one word. Names with small letters, such as `${host}`, are variables of a request instead.
-- Relative paths count from the file that names them.
+- `${NAME}` and `${NAME:-default}`, with the name in capitals, are replaced by an environment variable, in words and in double
+  quotes. The value is always one word. Names in small letters, such as `${host}`, are variables of a request.
+- Relative paths are relative to the directory of the file that contains them.
 - Routes are tried from top to bottom, and the first match wins.
-- A file that begins with `{` is the JSON form of the same configuration.
+- A file that starts with `{` is the JSON form of the same configuration.
 
 The smallest file: `listen :8080 -> 127.0.0.1:3000;`
 ";
@@ -39,8 +39,8 @@ pub fn reference() -> String {
         }
     }
     page.push_str("\n## Variables\n\n");
-    page.push_str("In log formats, header values, redirects and fixed responses, as `$name` or `${name}`; `$$` is a dollar sign.\n\n");
-    page.push_str("| variable | is |\n| --- | --- |\n");
+    page.push_str("Variables are written `$name` or `${name}` in log formats, header values, redirects and fixed responses; `$$` is a dollar sign.\n\n");
+    page.push_str("| variable | value |\n| --- | --- |\n");
     for (name, doc) in Variable::reference() {
         let _ = writeln!(page, "| `${name}` | {} |", doc.replace('|', "\\|"));
     }
