@@ -504,7 +504,7 @@ mod tests {
         let path = |text: &str| text.parse::<PathPattern>().unwrap_err();
         assert!(path("admin").contains("`/admin`"));
         assert!(path("/a?b=1").contains("query"));
-        assert_eq!(path("~(a"), "this regex is wrong: unclosed group");
+        assert_eq!(path("~(a"), "this regex is invalid: unclosed group");
         assert!(path("~").contains("no regex"));
     }
 

@@ -383,8 +383,8 @@ mod tests {
         check("$host ${host} ${http_x}", "[$host] [${host}] [${http_x}]");
         check("${GONE}", "[] !the environment variable `GONE` is not set");
         check("${PO\n}", "[${PO] } !this `${` is never closed");
-        check("${1X}", "[] !`1X` is no name of an environment variable");
-        check("${x:-1}", "[] !`x` is no name of an environment variable");
+        check("${1X}", "[] !`1X` is not a name of an environment variable");
+        check("${x:-1}", "[] !`x` is not a name of an environment variable");
     }
 
     #[test]
