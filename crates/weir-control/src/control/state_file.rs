@@ -129,7 +129,9 @@ pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) 
         }
     };
     for gone in overrides.prune(config) {
-        say(&format!("changes made at run time to {gone} are dropped: it is no longer in the configuration"));
+        say(&format!(
+            "changes made at run time to {gone} are dropped: it is no longer in the configuration"
+        ));
     }
     for one in overrides.differences(config) {
         let text = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
