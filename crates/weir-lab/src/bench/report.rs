@@ -371,7 +371,7 @@ mod tests {
             objections,
             [
                 "the generator was throttled in 3 periods for 4.50ms in all, from t = 1.5 s",
-                "the host took 2.0 % of the machine's time (steal), 30 % of a second from t = 0.5 s",
+                "the host took 2.0 % of the machine's CPU time (steal), 30 % of a second from t = 0.5 s",
             ]
         );
     }
@@ -405,7 +405,7 @@ mod tests {
         let found = Figures::of(&paused, pace(), &usage).pattern().unwrap();
         assert!((found.length as f64 / 2e9 - 1.0).abs() < 0.06, "{found:?}");
         let text = Figures::of(&paused, pace(), &usage).text();
-        assert!(text.contains("slower again every 2.0"), "{text}");
+        assert!(text.contains("latency rises periodically, every 2.0"), "{text}");
         let even = outcome(4000, |_| 1);
         assert_eq!(Figures::of(&even, pace(), &usage).pattern(), None);
         let short = outcome(3, |_| 1);

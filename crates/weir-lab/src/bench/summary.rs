@@ -404,7 +404,7 @@ mod tests {
         );
         assert_eq!(
             cpu_text(cpu(0.0, 0.0), 1000),
-            "at most 10 us per request (too little to be told exactly)"
+            "at most 10 us per request (too little to be measured exactly)"
         );
         assert_eq!(own_cpu_text(cpu(1500.0, 500.0), 100), "20.0 us per request");
         assert_eq!(own_cpu_text(cpu(0.0, 0.0), 0), "0.0 us per request");

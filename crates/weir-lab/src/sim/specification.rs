@@ -140,8 +140,8 @@ mod tests {
         check("down:1:1s".parse::<Outage>().map(drop), "down:2:10s..20s");
         check("1/two".parse::<MaxConn>().map(drop), "neither a number nor `none`");
         check("perhaps".parse::<Queue>().map(drop), "on, off or buggy");
-        check(rate("fast").map(drop), "requests a second");
-        check(rate("inf").map(drop), "requests a second");
+        check(rate("fast").map(drop), "requests per second");
+        check(rate("inf").map(drop), "requests per second");
         check(share("20").map(drop), "percent");
         check(share("200%").map(drop), "percent");
     }

@@ -284,7 +284,7 @@ mod tests {
             check(Direction::Response, set(name, "1"), "where a message ends");
         }
         for name in ["Connection", "Keep-Alive", "Upgrade", "Proxy-Connection"] {
-            check(Direction::Request, remove(name), "belongs to one connection");
+            check(Direction::Request, remove(name), "belongs to a single connection");
         }
         check(Direction::Request, add("Expect", "x"), "answered by Weir itself");
         for name in ["", "A B", "A:", "A\r\nB", "\u{e9}"] {

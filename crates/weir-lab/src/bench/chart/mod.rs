@@ -246,7 +246,7 @@ mod tests {
         let svg = scatter(few.samples.as_ref().unwrap());
         assert_eq!(svg.matches("<circle").count(), 500);
         assert_eq!(svg.matches("<circle").count() - svg.matches("#0b6bcb\" fill-op").count(), 1);
-        assert!(svg.contains("answered with 400"));
+        assert!(svg.contains("status 400 or above"));
         let mut many = few.samples.unwrap();
         for sample in &mut many {
             sample.intended_ns = 5_000_000_000;
