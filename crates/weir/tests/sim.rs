@@ -198,7 +198,7 @@ fn a_configured_pool_is_compared_with_what_the_flags_name() {
         assert_eq!(output.status.code(), Some(code), "{errors}");
         assert!(errors.contains(part), "{errors}");
     };
-    check(&["-c", config, "--at-once", "1"], 2, "pools app, other: name one of them with --pool");
+    check(&["-c", config, "--at-once", "1"], 2, "pools app, other: select one with --pool");
     check(&["-c", config, "--pool", "app"], 2, "--at-once");
     check(&["-c", "/nowhere.conf", "--at-once", "1"], 3, "/nowhere.conf");
 }
