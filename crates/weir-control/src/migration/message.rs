@@ -33,12 +33,12 @@ const LENGTH: usize = size_of::<u32>();
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
     /// State that a successor needs before it serves.
-    #[serde(rename = "Estate")]
+    #[serde(rename = "estate")]
     InheritedState(InheritedState),
     /// The first message of a successor.
     Hello { version: u32 },
     /// The counts of exchanges at endpoints that have changed.
-    #[serde(rename = "Busy")]
+    #[serde(rename = "busy")]
     InFlight(Vec<EndpointLoad>),
     /// Connections to take over. Their sockets are attached in the same order.
     Offer(Vec<Offer>),
@@ -233,6 +233,20 @@ mod tests {
         let bytes: Vec<&[u8]> =
             all.iter().flat_map(|moved| &moved.begun).map(|begun| &*begun.bytes).collect();
         message.encode(&bytes).unwrap()
+    }
+
+    /// A process of another version knows the messages by these names.
+    #[test]
+    fn messages_keep_their_names() {
+        let check = |message: Message, expected: &str| {
+            let text = serde_json::to_string(&message).unwrap();
+            assert!(text.starts_with(&format!("{{\"{expected}\":")), "{text}");
+        };
+        check(Message::InheritedState(InheritedState::default()), "estate");
+        check(Message::Hello { version: 1 }, "hello");
+        check(Message::InFlight(Vec::new()), "busy");
+        check(Message::Offer(Vec::new()), "offer");
+        check(Message::Verdicts(Vec::new()), "verdicts");
     }
 
     #[tokio::test]
