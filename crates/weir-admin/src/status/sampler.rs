@@ -1,5 +1,5 @@
 //! The totals and the recent past of all counters: one reading a second, of which metrics, JSON and
-//! the dashboard are views. It defines "recent" for all of them (`weir-stats/numbers/window.rs`)
+//! the dashboard are views. It defines "recent" for all of them (`weir-stats/metrics/window.rs`)
 //! and counts nothing itself.
 
 use std::collections::{HashMap, VecDeque};
