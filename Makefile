@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 .PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab fuzz hostile-table
 
 # Real programs that the tests use, and what makes those of them fail that pass without theirs when cargo is called by hand.
-TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client valgrind
+TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client valgrind python3
 ALL_THERE := WEIR_CHROMIUM=required WEIR_PROMETHEUS=required
 
 # A scheduling policy before that of all other programs, where the user may set it. A kernel thread that ran for 4 ms once a second (the
@@ -27,6 +27,7 @@ test: ## everything that has to pass before a commit
 	@scripts/packages $(TEST_PROGRAMS)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	scripts/structure
 	$(ALL_THERE) cargo test --workspace
 	@$(MAKE) --no-print-directory schedules
 	@$(MAKE) --no-print-directory deny
@@ -53,9 +54,10 @@ fuzz: ## looks for inputs that break a parser or the whole data plane, for MINUT
 	@scripts/packages cc g++ python3
 	@scripts/fuzz --minutes $(MINUTES) $(TARGETS)
 
-lint: ## formatting and clippy
+lint: ## formatting, clippy, structure
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	scripts/structure
 
 fmt: ## formats the source
 	cargo fmt --all
