@@ -15,7 +15,7 @@ use crate::access::caller::{Caller, Right, Visitor};
 use crate::access::seats::{SeatCounts, Standing};
 use crate::status::history::History;
 use crate::status::read_model::ReadModel;
-use crate::status::sources::Sources;
+use crate::status::sources::StatusSources;
 
 /// The most streams at once.
 pub(crate) const STREAMS: usize = 16;
@@ -26,7 +26,7 @@ const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);
 /// State shared by all admin connections.
 pub(crate) struct Context {
     /// The sources of the status.
-    pub(crate) sources: Sources,
+    pub(crate) sources: StatusSources,
     /// The points of the dashboard's charts.
     pub(crate) history: History,
     /// The permits of clients that listen to `/v1/stream`.
@@ -40,7 +40,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(operations: Arc<Operations>) -> Self {
         Self {
-            sources: Sources::new(operations),
+            sources: StatusSources::new(operations),
             history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             seats: Arc::default(),

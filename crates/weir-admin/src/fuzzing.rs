@@ -3,7 +3,7 @@
 
 use hyper::Method;
 
-use crate::api::routes::{Found, find};
+use crate::api::routes::{RouteMatch, find};
 use crate::haproxy;
 use crate::http::query::query_of;
 
@@ -20,8 +20,8 @@ pub fn admin_target(
 ) -> (Option<Vec<String>>, Vec<(String, String)>) {
     let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
     let parameters = match find(&method, path) {
-        Found::Route(_, parameters) => Some(parameters),
-        Found::OtherMethods(_) | Found::Nothing => None,
+        RouteMatch::Route(_, parameters) => Some(parameters),
+        RouteMatch::OtherMethods(_) | RouteMatch::Nothing => None,
     };
     (parameters, query_of(query))
 }

@@ -28,7 +28,7 @@ use std::thread;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
-use weir_control::admin_port::{Accepting, AdminOpening, AdminPort};
+use weir_control::admin_port::{AdminAccepting, AdminOpening, AdminPort};
 use weir_control::logs::program_log::tell;
 
 use connection::socket;
@@ -96,14 +96,14 @@ async fn accept(
     AdminOpening { socket, life }: AdminOpening,
     context: Arc<Context>,
     connected: mpsc::Sender<()>,
-    mut orders: watch::Receiver<Accepting>,
+    mut orders: watch::Receiver<AdminAccepting>,
 ) {
     let mut ended = life.clone();
     tokio::select! {
         accepted = socket::accept(socket, context, connected, life) => if let Err(error) = accepted {
             tell(&format!("an admin address is not served: {error}"));
         },
-        _ = orders.wait_for(|order| *order == Accepting::NoMore) => {}
+        _ = orders.wait_for(|order| *order == AdminAccepting::NoMore) => {}
         // No value is ever sent: the sender was dropped.
         _ = ended.changed() => {}
     }

@@ -42,7 +42,7 @@ use crate::listeners::admin::{AdminListeners, PreparedAdmin};
 use crate::files::files_read::FilesRead;
 use crate::health::health_log::HealthLog;
 use crate::health::probe::Probes;
-use crate::listeners::traffic::{Listeners, Prepared};
+use crate::listeners::traffic::{Listeners, PreparedListeners};
 use crate::logs::log_writer::{LogWriter, PreparedLogs};
 use crate::logs::program_log::{ProgramLog, tell};
 use crate::migration::inherited_state::InheritedState;
@@ -53,7 +53,7 @@ use crate::process::handover::{Handover, STOPPING};
 use crate::process::memory_limit;
 use crate::process::notify::Notifier;
 use crate::process::supervisor_client;
-use crate::process::upgrade::{self, NotUpgraded, Serving, Successor};
+use crate::process::upgrade::{self, NotUpgraded, ServingSuccessor, Successor};
 use crate::resolver::Resolver;
 use own_files::{OwnFiles, PreparedFiles};
 
@@ -76,7 +76,7 @@ pub struct Control {
     plane: Arc<DataPlane>,
     health: Arc<HealthLog>,
     source: Option<Source>,
-    held: Mutex<Held>,
+    held: Mutex<EffectiveConfig>,
     /// The parts that follow the configuration. A change holds this lock from its beginning to its
     /// end.
     turn: tokio::sync::Mutex<Beside>,
@@ -97,7 +97,7 @@ pub struct Control {
 
 /// The configuration in effect.
 #[derive(Clone)]
-struct Held {
+struct EffectiveConfig {
     file: Arc<Config>,
     /// The files that it names.
     files: Arc<FilesRead>,
@@ -109,7 +109,7 @@ struct Held {
     overrides: Overrides,
 }
 
-impl Held {
+impl EffectiveConfig {
     fn new(file: Config, files: Arc<FilesRead>, overrides: Overrides, names: Answers) -> Self {
         let config = overrides.over(&file);
         let live = Arc::new(names.over(&config, &overrides));
@@ -119,7 +119,7 @@ impl Held {
 
 /// The source of the files that a configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+enum FileReading {
     /// The files as they are on disk now: a reload.
     Anew,
     /// The files as they were read before: the change concerns something else.
@@ -127,10 +127,10 @@ enum Reading {
 }
 
 /// The parts of a new configuration that `compile` does not make, already open.
-struct Ready {
+struct PreparedParts {
     logs: PreparedLogs,
     program_log: Option<ProgramLog>,
-    listeners: Prepared,
+    listeners: PreparedListeners,
     /// `None` if the admin addresses stay as they are.
     admin: Option<PreparedAdmin>,
 }
@@ -203,7 +203,12 @@ impl Control {
             plane,
             health,
             source,
-            held: Mutex::new(Held::new(file, Arc::new(parts.files_read), overrides, names)),
+            held: Mutex::new(EffectiveConfig::new(
+                file,
+                Arc::new(parts.files_read),
+                overrides,
+                names,
+            )),
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
@@ -297,7 +302,7 @@ impl Control {
         // The configuration does not change while the successor starts.
         let turn = self.changing().await;
         let sockets = self.sockets(&turn);
-        let Serving { process, passing } =
+        let ServingSuccessor { process, passing } =
             upgrade::start(successor, sockets, InheritedState::of(self.process())).await?;
         *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
@@ -365,7 +370,7 @@ impl Control {
         let gone = gone.into_iter().map(|gone| {
             format!("changes made at run time to {gone} are dropped: it is no longer in the configuration")
         });
-        let mut report = self.swap(&mut turn, file, overrides, Reading::Anew).await?;
+        let mut report = self.swap(&mut turn, file, overrides, FileReading::Anew).await?;
         report.warnings.splice(0..0, gone);
         report.warnings.extend(self.files.keep(&self.overrides()).err());
         Ok(report)
@@ -386,7 +391,7 @@ impl Control {
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
         let file = Config::clone(&self.file());
-        self.swap(turn, file, overrides, Reading::AsBefore).await
+        self.swap(turn, file, overrides, FileReading::AsBefore).await
     }
 
     /// Applies the current results of name resolution, if they differ from those in effect.
@@ -395,19 +400,19 @@ impl Control {
     /// One sentence; nothing has changed then.
     pub(crate) async fn follow_names(&self) -> Result<(), String> {
         let mut turn = self.changing().await;
-        let Held { file, overrides, names, .. } = self.held().clone();
+        let EffectiveConfig { file, overrides, names, .. } = self.held().clone();
         if turn.resolver.names().answers() == names || self.handover.is_stopping() {
             return Ok(());
         }
         let file = Config::clone(&file);
-        self.swap(&mut turn, file, overrides, Reading::AsBefore).await.map(drop)
+        self.swap(&mut turn, file, overrides, FileReading::AsBefore).await.map(drop)
     }
 
     /// Records runtime changes that have already taken effect.
     pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
         let mut held = self.held();
         let (file, files) = (Config::clone(&held.file), Arc::clone(&held.files));
-        *held = Held::new(file, files, overrides, held.names.clone());
+        *held = EffectiveConfig::new(file, files, overrides, held.names.clone());
     }
 
     /// Replaces the configuration in effect.
@@ -416,7 +421,7 @@ impl Control {
         turn: &mut Changing<'_>,
         file: Config,
         overrides: Overrides,
-        reading: Reading,
+        reading: FileReading,
     ) -> Result<ReloadReport, String> {
         if self.handover.is_stopping() {
             return Err(STOPPING.to_owned());
@@ -430,7 +435,7 @@ impl Control {
         // Steps that can fail come first.
         let ready = self.make_ready(turn, before, &config, reading)?;
         let files = FilesRead::default();
-        let known = (reading == Reading::AsBefore).then_some(&*held.files);
+        let known = (reading == FileReading::AsBefore).then_some(&*held.files);
         let surroundings = Surroundings {
             read: &|path| files.read(path, known),
             sinks: ready.logs.sinks().to_vec(),
@@ -471,7 +476,7 @@ impl Control {
         turn.resolver.follow(prepared, &self.runtime);
         turn.probes.follow(&live, process, &self.health, &self.runtime);
         self.health.forget_all_but(&snapshot);
-        *self.held() = Held::new(file, Arc::new(files), overrides, names);
+        *self.held() = EffectiveConfig::new(file, Arc::new(files), overrides, names);
         Ok(report)
     }
 
@@ -482,8 +487,8 @@ impl Control {
         turn: &Changing<'_>,
         before: &Config,
         config: &Config,
-        reading: Reading,
-    ) -> Result<Ready, String> {
+        reading: FileReading,
+    ) -> Result<PreparedParts, String> {
         let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
         let as_before =
             config.error_logs == before.error_logs && config.audit_logs == before.audit_logs;
@@ -495,10 +500,10 @@ impl Control {
         };
         let listeners = turn.listeners.prepare(config, &mut Inherited::default())?;
         let admin = match reading {
-            Reading::Anew => Some(turn.admin.prepare(config, &mut Inherited::default())?),
-            Reading::AsBefore => None,
+            FileReading::Anew => Some(turn.admin.prepare(config, &mut Inherited::default())?),
+            FileReading::AsBefore => None,
         };
-        Ok(Ready { logs, program_log, listeners, admin })
+        Ok(PreparedParts { logs, program_log, listeners, admin })
     }
 
     /// Reopens log files after they were renamed or removed.
@@ -512,7 +517,7 @@ impl Control {
         self.program_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, EffectiveConfig> {
         // A panic under the lock is a separate bug; the value is never left half changed.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,7 +7,7 @@ use hickory_resolver::proto::op::Message as DnsMessage;
 use hickory_resolver::proto::rr::RData;
 
 use crate::migration::machine_clock::MachineClock;
-use crate::migration::message::Message;
+use crate::migration::message::MigrationMessage;
 use crate::resolver::dns;
 
 /// Decodes a hand-over message. Returns the message encoded again and the number of connections in
@@ -16,10 +16,10 @@ use crate::resolver::dns;
 /// # Errors
 /// The flaw in the message.
 pub fn hand_over(bytes: &[u8]) -> Result<(Vec<u8>, usize), String> {
-    let (message, behind) = Message::decode(bytes)?;
+    let (message, behind) = MigrationMessage::decode(bytes)?;
     let clock = MachineClock::new();
     let (mut rest, mut connections) = (behind, 0);
-    if let Message::Offer(offers) = &message {
+    if let MigrationMessage::Offer(offers) = &message {
         for offer in offers {
             offer.moved(&mut rest, &clock)?;
             connections += 1;

@@ -28,16 +28,16 @@ pub use server::dry_run::dry_run;
 pub mod admin_port {
     pub use crate::control::changed::Changed;
     pub use crate::control::event::{Event, milliseconds};
-    pub use crate::control::operations::{Lasts, Operations, Outcome, Trial};
+    pub use crate::control::operations::{ChangeOutcome, Lasts, Operations, Trial};
     pub use crate::control::served::Served;
     pub use crate::credits::Credits;
     pub use crate::credits::agent::line as agent_line;
     pub use crate::listeners::admin::{AdminOpening, AdminSocket};
-    pub use crate::listeners::keys::{Keys, Right, Tls, is_owner};
+    pub use crate::listeners::keys::{AdminKeys, AdminServerTls, Right, is_owner};
     pub use crate::listeners::token::Token;
     pub use crate::process::machine::read as machine_figures;
     pub use crate::process::open_files::limit as open_files_limit;
     pub use crate::process::supervisor_client::{restart_us, restarts};
     pub use crate::process::upgrade::{NotUpgraded, Successor, UPGRADE_PATIENCE};
-    pub use crate::server::admin_port::{Accepting, AdminPort, LAST_WORDS, StartAdmin};
+    pub use crate::server::admin_port::{AdminAccepting, AdminPort, LAST_WORDS, StartAdmin};
 }

@@ -35,17 +35,17 @@ use weir_config::model::{ListenAddress, LogTarget};
 
 /// The rights that a process gave up, as its configuration had them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Given {
+pub(crate) struct GivenUpPrivileges {
     user: Option<String>,
     group: Option<String>,
     chroot: Option<PathBuf>,
 }
 
 /// The rights that this process gave up.
-static GIVEN: OnceLock<Given> = OnceLock::new();
+static GIVEN: OnceLock<GivenUpPrivileges> = OnceLock::new();
 
 /// The rights that its predecessor gave up.
-static INHERITED: OnceLock<Given> = OnceLock::new();
+static INHERITED: OnceLock<GivenUpPrivileges> = OnceLock::new();
 
 /// The user that this process is about to become, or is.
 static SERVING_USER: OnceLock<u32> = OnceLock::new();
@@ -61,16 +61,16 @@ pub(crate) fn user_of(config: &Config) -> Option<u32> {
 }
 
 /// The rights that this process or its predecessor gave up.
-pub(crate) fn given() -> Option<Given> {
+pub(crate) fn given() -> Option<GivenUpPrivileges> {
     GIVEN.get().or_else(|| INHERITED.get()).cloned()
 }
 
 /// Notes the rights that the predecessor gave up, before [`Privileges::to_give_up`].
-pub(crate) fn inherit(given: Given) {
+pub(crate) fn inherit(given: GivenUpPrivileges) {
     let _ = INHERITED.set(given);
 }
 
-impl Given {
+impl GivenUpPrivileges {
     fn wanted(config: &Config) -> Self {
         let Config { user, group, chroot, .. } = config;
         Self { user: user.clone(), group: group.clone(), chroot: chroot.clone() }
@@ -79,7 +79,7 @@ impl Given {
 
 /// The user and groups that a process becomes.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
+struct ServingIdentity {
     user: Option<Uid>,
     group: Option<Gid>,
     /// All groups, including the primary one.
@@ -89,9 +89,9 @@ struct Identity {
 /// The rights that are to be given up.
 #[derive(Debug)]
 pub(crate) struct Privileges {
-    identity: Identity,
+    identity: ServingIdentity,
     chroot: Option<PathBuf>,
-    wanted: Given,
+    wanted: GivenUpPrivileges,
 }
 
 impl Privileges {
@@ -103,7 +103,7 @@ impl Privileges {
     /// One sentence: a user or group that does not exist, or a root directory that cannot be
     /// entered.
     pub(crate) fn to_give_up(config: &Config, warn: fn(&str)) -> Result<Option<Self>, String> {
-        let wanted = Given::wanted(config);
+        let wanted = GivenUpPrivileges::wanted(config);
         let given = given();
         if given.as_ref() == Some(&wanted) {
             if wanted.user.is_some() {
@@ -201,7 +201,7 @@ impl Privileges {
         let credits = config.cpu_credits.iter().filter_map(|credits| credits.file.as_deref());
         let listeners = config.listeners.iter().flat_map(|listener| &listener.addresses);
         let sockets = listeners.chain(&config.agent).filter_map(path_of);
-        let Identity { user, group, .. } = self.identity;
+        let ServingIdentity { user, group, .. } = self.identity;
         for path in files.chain(state).chain(pid).chain(credits).chain(sockets) {
             hand_over(path, user, group);
         }
@@ -217,7 +217,7 @@ impl Privileges {
     /// # Errors
     /// The call that failed, and its error.
     fn become_it(&self) -> Result<(), (&'static str, io::Error)> {
-        let Identity { user, group, groups } = &self.identity;
+        let ServingIdentity { user, group, groups } = &self.identity;
         if user.is_some() || group.is_some() {
             setgroups(groups).map_err(|error| ("setgroups", error.into()))?;
         }
@@ -252,7 +252,7 @@ impl Privileges {
     fn verify(&self) -> Result<(), String> {
         let failed = |error: nix::Error| error.to_string();
         let (users, groups) = (getresuid().map_err(failed)?, getresgid().map_err(failed)?);
-        let Identity { user, group, .. } = self.identity;
+        let ServingIdentity { user, group, .. } = self.identity;
         if let Some(user) = user
             && [users.real, users.effective, users.saved].iter().any(|one| *one != user)
         {
@@ -270,7 +270,7 @@ impl Privileges {
     }
 }
 
-impl Identity {
+impl ServingIdentity {
     /// Returns true if this process has this user and group already.
     fn is_ours(&self) -> bool {
         self.user.is_none_or(|user| user == Uid::effective())
@@ -336,10 +336,10 @@ pub(crate) fn look_up(config: &Config) -> Result<(), String> {
     identity(config).map(drop)
 }
 
-fn identity(config: &Config) -> Result<Identity, String> {
+fn identity(config: &Config) -> Result<ServingIdentity, String> {
     let group = config.group.as_deref().map(group_called).transpose()?;
     let Some(name) = config.user.as_deref() else {
-        return Ok(Identity { user: None, group, groups: group.into_iter().collect() });
+        return Ok(ServingIdentity { user: None, group, groups: group.into_iter().collect() });
     };
     let number = name.parse().ok().map(Uid::from_raw);
     let known = match number {
@@ -352,12 +352,12 @@ fn identity(config: &Config) -> Result<Identity, String> {
         let group = group.ok_or_else(|| {
             format!("the group of user {name} is not known: write `user {name} GROUP;`")
         })?;
-        return Ok(Identity { user: Some(user), group: Some(group), groups: vec![group] });
+        return Ok(ServingIdentity { user: Some(user), group: Some(group), groups: vec![group] });
     };
     let group = group.unwrap_or(known.gid);
     let name = CString::new(known.name).unwrap_or_default();
     let groups = getgrouplist(&name, group).map_err(failed)?;
-    Ok(Identity { user: Some(known.uid), group: Some(group), groups })
+    Ok(ServingIdentity { user: Some(known.uid), group: Some(group), groups })
 }
 
 /// A user by name or number.

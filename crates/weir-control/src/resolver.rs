@@ -18,7 +18,7 @@ use weir_config::model::Config;
 use weir_config::model::names::{Answers, Question};
 use weir_config::model::resolver::Resolver as Settings;
 
-use self::dns::{Answer, Dns};
+use self::dns::{Dns, Resolution};
 use self::known::Known;
 use crate::logs::program_log::say;
 
@@ -41,11 +41,11 @@ pub(crate) struct Names {
 }
 
 /// The questions of a new configuration, and the first answers for those that are new.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedNames {
     settings: Settings,
     dns: Arc<Dns>,
     asked: Vec<Question>,
-    first: HashMap<Question, Result<Answer, String>>,
+    first: HashMap<Question, Result<Resolution, String>>,
 }
 
 impl Resolver {
@@ -56,7 +56,7 @@ impl Resolver {
 
     /// Looks up the new names of a configuration and waits a bounded time, so that its servers are
     /// known when it takes effect.
-    pub(crate) async fn prepare(&self, config: &Config) -> Prepared {
+    pub(crate) async fn prepare(&self, config: &Config) -> PreparedNames {
         let settings = config.resolver.clone();
         let dns = Arc::new(Dns::new(&settings));
         let asked = questions(config);
@@ -76,11 +76,11 @@ impl Resolver {
         };
         // A task asks again for names without an answer by then.
         let _ = timeout(FIRST_LOOKUPS, all).await;
-        Prepared { settings, dns, asked, first }
+        PreparedNames { settings, dns, asked, first }
     }
 
     /// The current answers together with the first answers of `prepared`, which is not applied yet.
-    pub(crate) fn answers(&self, prepared: &Prepared) -> Answers {
+    pub(crate) fn answers(&self, prepared: &PreparedNames) -> Answers {
         let mut answers = Answers::default();
         let known = self.names.known();
         for question in &prepared.asked {
@@ -96,8 +96,8 @@ impl Resolver {
     }
 
     /// Keeps the names of this configuration resolved from now on, and no others.
-    pub(crate) fn follow(&mut self, prepared: Prepared, runtime: &Handle) {
-        let Prepared { settings, dns, asked, mut first } = prepared;
+    pub(crate) fn follow(&mut self, prepared: PreparedNames, runtime: &Handle) {
+        let PreparedNames { settings, dns, asked, mut first } = prepared;
         let mut before = std::mem::take(&mut self.tasks);
         let other_servers = settings != self.settings;
         self.settings = settings.clone();
@@ -147,7 +147,7 @@ impl Names {
     fn take(
         &self,
         question: &Question,
-        answer: Result<Answer, String>,
+        answer: Result<Resolution, String>,
         settings: &Settings,
     ) -> Duration {
         let mut known = self.known();
@@ -190,7 +190,7 @@ async fn watch<L, F>(
     settings: Settings,
 ) where
     L: Fn(Question) -> F,
-    F: Future<Output = Result<Answer, String>>,
+    F: Future<Output = Result<Resolution, String>>,
 {
     let mut wait = first;
     loop {

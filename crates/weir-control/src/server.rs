@@ -51,11 +51,11 @@ use crate::process::connection_cap::worker_count;
 use crate::process::inheritance;
 use crate::process::memory_limit;
 use crate::process::pid_file::PidFile;
-use crate::process::signals::{Given, Order, Signals};
+use crate::process::signals::{GivenOrder, SignalOrder, Signals};
 use crate::process::supervisor_client;
 use crate::process::upgrade::{Successor, UPGRADE_PATIENCE};
 use crate::resolver::Names;
-use startup::Opened;
+use startup::OpenedServer;
 
 /// The interval at which a stop checks that the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
@@ -90,8 +90,8 @@ impl Server {
     /// # Errors
     /// One sentence for the operator; nothing runs then.
     pub fn start(file: &Config, source: Option<Source>, admin: StartAdmin) -> Result<Self, String> {
-        let opened = Opened::open(file, source.as_ref())?;
-        let Opened { config, live, compiled, mut resolver, runtime, .. } = opened;
+        let opened = OpenedServer::open(file, source.as_ref())?;
+        let OpenedServer { config, live, compiled, mut resolver, runtime, .. } = opened;
         let agent_sockets = opened.agent_sockets;
         let workers = worker_count(&config);
         let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
@@ -190,16 +190,16 @@ impl Server {
         self.tell_ready()?;
         loop {
             match self.next_event() {
-                ServerEvent::Ordered((Order::Stop, who)) => {
+                ServerEvent::Ordered((SignalOrder::Stop, who)) => {
                     self.operations.stopping(who, requests_running(&self.running));
                     return self.stop();
                 }
-                ServerEvent::Ordered((Order::ReopenLogs, who)) => {
+                ServerEvent::Ordered((SignalOrder::ReopenLogs, who)) => {
                     self.control.reopen_logs();
                     self.operations.said("process", Some(who), "log files reopened");
                 }
-                ServerEvent::Ordered((Order::Reload, who)) => self.reload(who),
-                ServerEvent::Ordered((Order::Upgrade, who)) => self.upgrade(who),
+                ServerEvent::Ordered((SignalOrder::Reload, who)) => self.reload(who),
+                ServerEvent::Ordered((SignalOrder::Upgrade, who)) => self.upgrade(who),
                 ServerEvent::Succeeded(process) => return self.leave_to(process),
                 ServerEvent::Failed(sentence) => {
                     tell("stopping, because a part of the process has failed");
@@ -286,7 +286,7 @@ impl Server {
         runtime.block_on(async {
             tokio::select! {
                 order = signals.next() => ServerEvent::Ordered(order),
-                () = supervisor_client::gone() => ServerEvent::Ordered((Order::Stop, "the supervisor's end")),
+                () = supervisor_client::gone() => ServerEvent::Ordered((SignalOrder::Stop, "the supervisor's end")),
                 sentence = running.failed() => ServerEvent::Failed(sentence),
                 process = control.handover.done() => ServerEvent::Succeeded(process),
             }
@@ -352,7 +352,7 @@ impl Server {
 
 /// The events that a running server reacts to.
 enum ServerEvent {
-    Ordered(Given),
+    Ordered(GivenOrder),
     /// A thread of the data plane is gone; one sentence.
     Failed(String),
     /// The process with this id serves instead.
@@ -377,7 +377,7 @@ async fn wait_for_end(
     loop {
         tokio::select! {
             (order, who) = signals.next() => {
-                if order == Order::Stop {
+                if order == SignalOrder::Stop {
                     operations.said("process", Some(who), "told to stop at once");
                     running.stop_now();
                     deadline = Instant::now();

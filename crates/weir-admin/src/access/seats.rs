@@ -62,11 +62,11 @@ pub(crate) struct SeatCounts {
 
 /// The connections of one address.
 pub(crate) struct Seats {
-    taken: RefCell<Vec<Taken>>,
+    taken: RefCell<Vec<TakenSeat>>,
     counts: Arc<SeatCounts>,
 }
 
-struct Taken {
+struct TakenSeat {
     number: u64,
     standing: Standing,
     /// Set while a request is being answered.
@@ -91,14 +91,14 @@ impl Seats {
         let number = taken.last().map_or(0, |last| last.number + 1);
         let end = Rc::new(Notify::new());
         let (standing, is_busy) = (Standing::Unproven, false);
-        taken.push(Taken { number, standing, is_busy, end: end.clone() });
+        taken.push(TakenSeat { number, standing, is_busy, end: end.clone() });
         Seat { seats: Rc::clone(self), number, end }
     }
 
     /// Makes room for one connection of this standing; `own` is the seat it may have already.
     fn make_room(&self, standing: Standing, own: Option<u64>) -> Result<(), Full> {
         let mut taken = self.taken.borrow_mut();
-        let others = |one: &&Taken| one.standing == standing && Some(one.number) != own;
+        let others = |one: &&TakenSeat| one.standing == standing && Some(one.number) != own;
         if taken.iter().filter(others).count() < standing.most() {
             return Ok(());
         }
@@ -160,7 +160,7 @@ impl Seat {
         taken.iter().find(|one| one.number == self.number).map(|own| own.standing)
     }
 
-    fn with(&self, change: impl FnOnce(&mut Taken)) {
+    fn with(&self, change: impl FnOnce(&mut TakenSeat)) {
         let mut taken = self.seats.taken.borrow_mut();
         if let Some(own) = taken.iter_mut().find(|one| one.number == self.number) {
             change(own);

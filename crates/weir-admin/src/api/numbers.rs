@@ -46,12 +46,12 @@ fn bounded(by_worker: Vec<Figures>, most: usize) -> Result<Vec<Figures>, ApiErro
 
 /// The span of time that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Window {
+enum FiguresWindow {
     Start,
     Recent,
 }
 
-impl Window {
+impl FiguresWindow {
     fn of(call: &Call) -> Result<Self, ApiError> {
         match call.query("window") {
             None | Some("start") => Ok(Self::Start),
@@ -89,7 +89,7 @@ impl Window {
 
 /// Histograms as a HdrHistogram log, so that those of several instances can be added up.
 pub(crate) fn hlog(call: &Call) -> Result<Reply, ApiError> {
-    let window = Window::of(call)?;
+    let window = FiguresWindow::of(call)?;
     let report = call.context.report();
     let log = interchange::log_of(&window.figures(&report).by_subject());
     let text = interchange::write_log(&log, window.interval(&report), &host_name());
@@ -98,7 +98,7 @@ pub(crate) fn hlog(call: &Call) -> Result<Reply, ApiError> {
 
 /// One distribution in the format of HdrHistogram's plotter.
 pub(crate) fn hgrm(call: &Call) -> Result<Reply, ApiError> {
-    let window = Window::of(call)?;
+    let window = FiguresWindow::of(call)?;
     let phase = call.query("phase").unwrap_or(Phase::Total.as_str());
     let phase = Phase::named(phase).ok_or_else(|| {
         let known = Phase::ALL.map(Phase::as_str).join(", ");
@@ -147,7 +147,7 @@ fn is_there(wanted: &Wanted, report: &Report) -> bool {
 
 /// Percentiles by listener, route, pool and endpoint.
 pub(crate) fn distributions(call: &Call) -> Result<Reply, ApiError> {
-    let window = Window::of(call)?;
+    let window = FiguresWindow::of(call)?;
     let report = call.context.report();
     let figures = window.figures(&report);
     let detail = if yes(call, "counts")? { Detail::Counts } else { Detail::Figures };

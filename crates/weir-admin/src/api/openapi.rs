@@ -11,9 +11,9 @@ mod tests {
     use super::TEXT;
     use crate::access::caller::Right;
     use crate::api::routes::ROUTES;
-    use crate::http::call::Route;
+    use crate::http::call::ApiRoute;
 
-    fn parameters(route: &Route) -> Vec<Value> {
+    fn parameters(route: &ApiRoute) -> Vec<Value> {
         let names =
             route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let mut list: Vec<Value> = names
@@ -30,7 +30,7 @@ mod tests {
         list
     }
 
-    fn operation(route: &Route) -> Value {
+    fn operation(route: &ApiRoute) -> Value {
         let error = json!({
             "description": "Why not",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}

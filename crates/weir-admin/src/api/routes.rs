@@ -11,7 +11,7 @@ use super::upgrade;
 use super::write;
 use crate::access::caller::Right;
 use crate::dashboard::PAGES;
-use crate::http::call::{Answer, Call, Later, Route};
+use crate::http::call::{ApiRoute, Call, Handler, Later};
 use crate::http::error::ApiError;
 use crate::http::query::decoded;
 use crate::http::reply::Reply;
@@ -22,8 +22,14 @@ const fn look(
     path: &'static str,
     summary: &'static str,
     answer: fn(&Call) -> Result<Reply, ApiError>,
-) -> Route {
-    Route { method: Method::GET, path, right: Right::Read, summary, answer: Answer::Now(answer) }
+) -> ApiRoute {
+    ApiRoute {
+        method: Method::GET,
+        path,
+        right: Right::Read,
+        summary,
+        answer: Handler::Now(answer),
+    }
 }
 
 const fn change(
@@ -31,8 +37,8 @@ const fn change(
     path: &'static str,
     summary: &'static str,
     answer: fn(Call) -> Later,
-) -> Route {
-    Route { method, path, right: Right::Admin, summary, answer: Answer::Later(answer) }
+) -> ApiRoute {
+    ApiRoute { method, path, right: Right::Admin, summary, answer: Handler::Later(answer) }
 }
 
 const fn operate(
@@ -40,15 +46,15 @@ const fn operate(
     path: &'static str,
     summary: &'static str,
     answer: fn(Call) -> Later,
-) -> Route {
-    Route { method, path, right: Right::Operate, summary, answer: Answer::Later(answer) }
+) -> ApiRoute {
+    ApiRoute { method, path, right: Right::Operate, summary, answer: Handler::Later(answer) }
 }
 
 /// The path of one endpoint.
 pub(crate) const ENDPOINT: &str = "/v1/pools/{pool}/endpoints/{endpoint}";
 
 /// All routes but those of the dashboard.
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ApiRoute] = &[
     look("/v1", "What there is to ask for", |_| {
         let list = ROUTES.iter().map(|route| {
             json!({
@@ -174,12 +180,12 @@ pub(crate) const ROUTES: &[Route] = &[
     look("/openapi.json", "This interface, for programs", |_| {
         Ok(Reply::new("application/json", openapi::TEXT))
     }),
-    Route {
+    ApiRoute {
         method: Method::GET,
         path: "/v1/stream",
         right: Right::Read,
         summary: "The status once a second, as server-sent events",
-        answer: Answer::Later(live::stream),
+        answer: Handler::Later(live::stream),
     },
     operate(
         Method::PATCH,
@@ -270,9 +276,9 @@ fn events(call: &Call) -> Result<Reply, ApiError> {
 }
 
 /// The result of a look-up.
-pub(crate) enum Found {
+pub(crate) enum RouteMatch {
     /// The route, with the values of the braces in its path.
-    Route(&'static Route, Vec<String>),
+    Route(&'static ApiRoute, Vec<String>),
     /// The path exists, but only for these methods.
     OtherMethods(Vec<&'static str>),
     /// The path does not exist.
@@ -280,17 +286,17 @@ pub(crate) enum Found {
 }
 
 /// Looks a request's route up. HEAD counts as GET.
-pub(crate) fn find(method: &Method, path: &str) -> Found {
+pub(crate) fn find(method: &Method, path: &str) -> RouteMatch {
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let mut others = Vec::new();
     for route in ROUTES.iter().chain(PAGES) {
         let Some(parameters) = parameters(route.path, path) else { continue };
         if route.method == *method {
-            return Found::Route(route, parameters);
+            return RouteMatch::Route(route, parameters);
         }
         others.push(route.method.as_str());
     }
-    if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
+    if others.is_empty() { RouteMatch::Nothing } else { RouteMatch::OtherMethods(others) }
 }
 
 /// The values of the braces in `pattern`, if `path` matches it.
@@ -315,9 +321,11 @@ mod tests {
 
     fn check(method: &Method, path: &str, expected: &str) {
         let found = match find(method, path) {
-            Found::Route(route, parameters) => format!("{} {}", route.path, parameters.join(" ")),
-            Found::OtherMethods(methods) => methods.join(", "),
-            Found::Nothing => "nothing".to_owned(),
+            RouteMatch::Route(route, parameters) => {
+                format!("{} {}", route.path, parameters.join(" "))
+            }
+            RouteMatch::OtherMethods(methods) => methods.join(", "),
+            RouteMatch::Nothing => "nothing".to_owned(),
         };
         assert_eq!(found.trim_end(), expected, "{method} {path}");
     }

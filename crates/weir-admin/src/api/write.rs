@@ -7,14 +7,14 @@ use hyper::header::{self, HeaderMap};
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal};
-use weir_control::admin_port::{Outcome, Served, Trial};
+use weir_control::admin_port::{ChangeOutcome, Served, Trial};
 
 use crate::http::call::{Call, Later};
 use crate::http::error::ApiError;
 use crate::http::reply::Reply;
 use crate::status::EndpointStatus;
 use crate::status::read_model::ReadModel;
-use crate::status::sources::Sources;
+use crate::status::sources::StatusSources;
 
 /// `PATCH` of an endpoint.
 pub(crate) fn patch(call: Call) -> Later {
@@ -155,7 +155,7 @@ pub(crate) fn stop(call: Call) -> Later {
 
 /// One endpoint, or the error that it does not exist.
 pub(crate) fn endpoint(
-    sources: &Sources,
+    sources: &StatusSources,
     pool: &str,
     name: &str,
 ) -> Result<EndpointStatus, ApiError> {
@@ -181,7 +181,7 @@ async fn make(
     call: &Call,
     change: &Change,
     place: Option<(&str, &str)>,
-) -> Result<Outcome, ApiError> {
+) -> Result<ChangeOutcome, ApiError> {
     let trial = if yes(call, "dry_run")? { Trial::Dry } else { Trial::Real };
     let mut moved = false;
     let still = |served: &Served| {
@@ -210,7 +210,7 @@ fn matches(headers: &HeaderMap, served: &Served, pool: &str, name: &str) -> bool
 }
 
 /// The response to a change: its outcome and further fields.
-fn told(outcome: &Outcome, more: Value) -> Reply {
+fn told(outcome: &ChangeOutcome, more: Value) -> Reply {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
     if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
         value.extend(more);

@@ -18,9 +18,9 @@ use tokio::time::timeout;
 
 use crate::access::caller::{Right, Visitor};
 use crate::access::seats::{Seat, Standing};
-use crate::api::routes::{Found, find};
+use crate::api::routes::{RouteMatch, find};
 use crate::context::Context;
-use crate::http::call::{Answer, Call};
+use crate::http::call::{Call, Handler};
 use crate::http::csrf::{self, Guarded, OwnNames};
 use crate::http::error::ApiError;
 use crate::http::query::query_of;
@@ -121,12 +121,12 @@ async fn handle(
     seat.set_busy(true);
     let caller = Rc::new(caller);
     let (route, parameters) = match find(&parts.method, parts.uri.path()) {
-        Found::Route(route, parameters) => (route, parameters),
-        Found::Nothing => {
+        RouteMatch::Route(route, parameters) => (route, parameters),
+        RouteMatch::Nothing => {
             let message = format!("there is nothing at {}", parts.uri.path());
             return Err(ApiError::new(StatusCode::NOT_FOUND, message));
         }
-        Found::OtherMethods(methods) => {
+        RouteMatch::OtherMethods(methods) => {
             let message = format!("{} is not for {}", parts.uri.path(), parts.method);
             let refused = Reply::from(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
             return Ok(refused.header(header::ALLOW, methods.join(", ")));
@@ -152,8 +152,8 @@ async fn handle(
     })??;
     let call = Call { context, caller, parameters, query, headers: parts.headers, body };
     match route.answer {
-        Answer::Now(answer) => answer(&call),
-        Answer::Later(answer) => answer(call).await,
+        Handler::Now(answer) => answer(&call),
+        Handler::Later(answer) => answer(call).await,
     }
 }
 

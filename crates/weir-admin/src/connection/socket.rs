@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_rustls::rustls::ServerConnection;
 use weir_config::model::AdminListener;
-use weir_control::admin_port::{AdminSocket, Keys, LAST_WORDS};
+use weir_control::admin_port::{AdminKeys, AdminSocket, LAST_WORDS};
 use weir_proxy::tls::certificate_names;
 
 use super::http;
@@ -35,18 +35,18 @@ pub(crate) async fn accept(
     life: watch::Receiver<()>,
 ) -> io::Result<()> {
     let place: Rc<str> = socket.listening().place().into();
-    let room = Room { seats: Seats::new(context.seats.clone()), connected, life };
+    let room = AddressRoom { seats: Seats::new(context.seats.clone()), connected, life };
     let own = socket.socket.socket.try_clone()?;
     let is_unix = socket.socket.is_unix();
     let names = socket.model.names.iter().chain(socket.keys.tls.iter().flat_map(|tls| &tls.names));
     let names: Arc<[String]> = names.cloned().collect();
-    let door = Rc::new(Door { model: socket.model, keys: socket.keys, place, names });
+    let address = Rc::new(AdminAddress { model: socket.model, keys: socket.keys, place, names });
     if is_unix {
         let listener = std::os::unix::net::UnixListener::from(own);
         let listener = UnixListener::from_std(listener)?;
         loop {
             let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-            let visitor = door.local(&stream);
+            let visitor = address.local(&stream);
             attend(&room, &context, async move { Some((stream, visitor)) }, Speaks::Both);
         }
     }
@@ -54,17 +54,17 @@ pub(crate) async fn accept(
     let listener = TcpListener::from_std(listener)?;
     loop {
         let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
-        let (door, peer) = (door.clone(), peer.to_string());
-        match door.keys.tls.clone() {
+        let (address, peer) = (address.clone(), peer.to_string());
+        match address.keys.tls.clone() {
             None => {
-                let visitor = door.remote(&peer, None);
+                let visitor = address.remote(&peer, None);
                 attend(&room, &context, async move { Some((stream, visitor)) }, Speaks::Http);
             }
             Some(tls) => {
                 let entered = async move {
                     let stream = weir_proxy::tls::accept(&tls.config, stream).await.ok()?;
                     let names = client_names(stream.get_ref().1);
-                    Some((stream, door.remote(&peer, names.as_deref())))
+                    Some((stream, address.remote(&peer, names.as_deref())))
                 };
                 attend(&room, &context, entered, Speaks::Http);
             }
@@ -73,14 +73,14 @@ pub(crate) async fn accept(
 }
 
 /// An address, with the data for its connections.
-struct Door {
+struct AdminAddress {
     model: AdminListener,
-    keys: Keys,
+    keys: AdminKeys,
     place: Rc<str>,
     names: Arc<[String]>,
 }
 
-impl Door {
+impl AdminAddress {
     /// A client over a Unix socket.
     fn local(&self, stream: &UnixStream) -> Visitor {
         let uid = stream.peer_cred().ok().map(|peer| peer.uid());
@@ -147,7 +147,7 @@ enum Speaks {
 }
 
 /// The room for connections to one address.
-struct Room {
+struct AddressRoom {
     seats: Rc<Seats>,
     /// Each connection holds a clone.
     connected: mpsc::Sender<()>,
@@ -156,7 +156,7 @@ struct Room {
 
 /// Serves a connection on a task of its own, once the future `entered` has accepted it.
 fn attend<S>(
-    room: &Room,
+    room: &AddressRoom,
     context: &Arc<Context>,
     entered: impl Future<Output = Option<(S, Visitor)>> + 'static,
     speaks: Speaks,

@@ -23,7 +23,7 @@ use crate::status::history::Moment;
 const BYTES: usize = 300_000;
 
 /// The page that is kept current.
-enum Page {
+enum LivePage {
     Overview,
     Endpoint { pool: String, endpoint: String },
 }
@@ -33,19 +33,19 @@ pub(super) fn stream(call: Call) -> Later {
     Box::pin(async move {
         let page = match (call.query("pool"), call.query("endpoint")) {
             (Some(pool), Some(endpoint)) => {
-                Page::Endpoint { pool: pool.to_owned(), endpoint: endpoint.to_owned() }
+                LivePage::Endpoint { pool: pool.to_owned(), endpoint: endpoint.to_owned() }
             }
-            _ => Page::Overview,
+            _ => LivePage::Overview,
         };
         let right = call.caller.right;
         begin(&call.context, |sender| tell(call.context.clone(), page, right, sender))
     })
 }
 
-async fn tell(context: Arc<Context>, page: Page, right: Right, sender: mpsc::Sender<Bytes>) {
+async fn tell(context: Arc<Context>, page: LivePage, right: Right, sender: mpsc::Sender<Bytes>) {
     let mut seconds = context.history.follow();
     let points = context.history.points();
-    let first = if matches!(page, Page::Overview) { points } else { Vec::new() };
+    let first = if matches!(page, LivePage::Overview) { points } else { Vec::new() };
     let mut text = String::new();
     event(&mut text, "history", &json!({"points": first}));
     seconds.mark_unchanged();
@@ -71,7 +71,7 @@ async fn tell(context: Arc<Context>, page: Page, right: Right, sender: mpsc::Sen
             // A browser ignores a comment; an empty piece would end the stream.
             text.push_str(":\n\n");
         }
-        if matches!(page, Page::Overview) {
+        if matches!(page, LivePage::Overview) {
             event(&mut text, "point", &moment.point);
         }
         room.send(text.into());
@@ -79,11 +79,11 @@ async fn tell(context: Arc<Context>, page: Page, right: Right, sender: mpsc::Sen
 }
 
 /// The contents of the page.
-fn main_of(context: &Context, moment: &Moment, page: &Page, right: Right) -> String {
+fn main_of(context: &Context, moment: &Moment, page: &LivePage, right: Right) -> String {
     let sight = Sight::of(context, &moment.status, right);
     let main = match page {
-        Page::Overview => overview::main(&sight),
-        Page::Endpoint { pool, endpoint } => {
+        LivePage::Overview => overview::main(&sight),
+        LivePage::Endpoint { pool, endpoint } => {
             endpoint::main(&sight, pool, endpoint).unwrap_or_else(endpoint::gone)
         }
     };

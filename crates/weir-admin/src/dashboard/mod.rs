@@ -24,7 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::context::Context;
 use crate::access::caller::Right;
-use crate::http::call::{Answer, Call, Route};
+use crate::http::call::{ApiRoute, Call, Handler};
 use crate::http::error::ApiError;
 use crate::http::reply::Reply;
 use crate::status::collect::status;
@@ -35,22 +35,22 @@ use sight::Sight;
 /// The interval between two points of the charts.
 const PERIOD: Duration = Duration::from_secs(1);
 /// The routes of the pages.
-pub(crate) const PAGES: &[Route] = &[
-    page("/", "Everything at a glance", Answer::Now(|call| Ok(overview(call)))),
-    page("/pools/{pool}/{endpoint}", "One endpoint", Answer::Now(|call| Ok(one_endpoint(call)))),
-    page("/live", "A page and its charts once a second", Answer::Later(live::stream)),
-    page("/assets/{file}", "Style, script and icon", Answer::Now(asset)),
-    Route {
+pub(crate) const PAGES: &[ApiRoute] = &[
+    page("/", "Everything at a glance", Handler::Now(|call| Ok(overview(call)))),
+    page("/pools/{pool}/{endpoint}", "One endpoint", Handler::Now(|call| Ok(one_endpoint(call)))),
+    page("/live", "A page and its charts once a second", Handler::Later(live::stream)),
+    page("/assets/{file}", "Style, script and icon", Handler::Now(asset)),
+    ApiRoute {
         method: Method::POST,
         path: "/pools/{pool}/{endpoint}",
         right: Right::Operate,
         summary: "The buttons of a page, where no script is",
-        answer: Answer::Later(order::take),
+        answer: Handler::Later(order::take),
     },
 ];
 
-const fn page(path: &'static str, summary: &'static str, answer: Answer) -> Route {
-    Route { method: Method::GET, path, right: Right::Read, summary, answer }
+const fn page(path: &'static str, summary: &'static str, answer: Handler) -> ApiRoute {
+    ApiRoute { method: Method::GET, path, right: Right::Read, summary, answer }
 }
 
 /// Adds a point to the charts once a second, as long as the admin interface exists.

@@ -3,18 +3,18 @@
 //! The values are set in `stat.rs`.
 
 /// A column.
-pub(super) struct Column {
+pub(super) struct StatColumn {
     pub(super) name: &'static str,
     pub(super) tags: &'static str,
     pub(super) kind: &'static str,
 }
 
-const fn column(name: &'static str, tags: &'static str, kind: &'static str) -> Column {
-    Column { name, tags, kind }
+const fn column(name: &'static str, tags: &'static str, kind: &'static str) -> StatColumn {
+    StatColumn { name, tags, kind }
 }
 
 /// All columns.
-pub(super) const COLUMNS: &[Column] = &[
+pub(super) const COLUMNS: &[StatColumn] = &[
     column("pxname", "KNS", "str"),
     column("svname", "KNS", "str"),
     column("qcur", "MGP", "u32"),

@@ -11,7 +11,7 @@ use super::errors::errors;
 use super::info;
 use super::servers::{servers_conn, servers_state};
 use super::sessions::sessions;
-use super::stat::{Choice, proxy_number, rows};
+use super::stat::{RowChoice, proxy_number, rows};
 use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
 use crate::access::caller::{Caller, Right};
 use crate::context::Context;
@@ -20,7 +20,7 @@ use crate::status::collect::status;
 use crate::status::read_model::ReadModel;
 
 /// The effect of a command.
-pub(super) enum Answer {
+pub(super) enum CommandReply {
     /// A text to send.
     Text(String),
     /// Prompt mode is switched: the connection continues after each line, or no longer.
@@ -68,16 +68,16 @@ const HELP: &[(&str, &str, Right)] = &[
 ];
 
 /// Executes a command.
-pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller) -> Answer {
+pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller) -> CommandReply {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let asked = Asked { context, caller };
     let done = match words.as_slice() {
-        ["quit" | "_getsocks", ..] => return Answer::Quit,
-        ["prompt", ..] => return Answer::Prompt,
+        ["quit" | "_getsocks", ..] => return CommandReply::Quit,
+        ["prompt", ..] => return CommandReply::Prompt,
         ["set", "timeout", "cli", delay] => {
             return match delay_of(delay) {
-                Some(patience) => Answer::Patience(patience),
-                None => Answer::Text("Invalid timeout value.".to_owned()),
+                Some(patience) => CommandReply::Patience(patience),
+                None => CommandReply::Text("Invalid timeout value.".to_owned()),
             };
         }
         ["help", rest @ ..] => Ok(help(rest, caller)),
@@ -110,7 +110,7 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
         }
         _ => Err(unknown(&words, caller)),
     };
-    Answer::Text(done.unwrap_or_else(|error| error))
+    CommandReply::Text(done.unwrap_or_else(|error| error))
 }
 
 /// The text of a reply. An error is a mistake of the caller, sent the same way.
@@ -163,7 +163,7 @@ impl Asked<'_> {
 
     fn stat(&self, options: &[&str]) -> Said {
         let status = status(&self.context.sources);
-        let mut choice = Choice::ALL;
+        let mut choice = RowChoice::ALL;
         if let [proxy, kinds, server, ..] = options
             && let (Ok(kinds), Ok(server)) = (kinds.parse(), server.parse())
         {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use self::command::{Answer, execute};
+use self::command::{CommandReply, execute};
 use super::context::Context;
 use crate::access::caller::{Caller, Visitor};
 use crate::access::seats::Seat;
@@ -72,16 +72,16 @@ where
         seat.set_busy(true);
         for command in commands(&line) {
             let text = match execute(&command, context, caller).await {
-                Answer::Text(text) => text,
-                Answer::Quit => return Ok(()),
-                Answer::Patience(patience) => {
+                CommandReply::Text(text) => text,
+                CommandReply::Quit => return Ok(()),
+                CommandReply::Patience(patience) => {
                     stream.set_patience(patience);
                     String::new()
                 }
-                Answer::Prompt if mode == Mode::Prompt => {
+                CommandReply::Prompt if mode == Mode::Prompt => {
                     return stream.write_all(b"\n").await;
                 }
-                Answer::Prompt => {
+                CommandReply::Prompt => {
                     mode = Mode::Prompt;
                     String::new()
                 }

@@ -2,7 +2,7 @@
 //! servers. Fields of features that Weir lacks (agents, caches, compression, slow start) stay
 //! empty, which tools read as unknown, or are 0 where HAProxy shows 0 without the feature.
 
-use super::table::{Cell, Kind, Row};
+use super::table::{Cell, RowKind, StatRow};
 use crate::status::{
     EndpointStatus, ListenerStatus, PhaseTimes, PoolStatus, ProbeStatus, State, Status, Traffic,
 };
@@ -12,10 +12,10 @@ pub(super) const FIRST_PROXY: u64 = 2;
 
 /// The rows to show: `show stat [IID|NAME TYPE SID]`.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
+pub(super) struct RowChoice {
     /// A proxy's number; -1 is all.
     pub(super) proxy: i64,
-    /// Bits of [`Kind::bit`]; -1 is all.
+    /// Bits of [`RowKind::bit`]; -1 is all.
     pub(super) kinds: i64,
     /// A server's number; -1 is all.
     pub(super) server: i64,
@@ -25,11 +25,11 @@ pub(super) struct Choice {
     pub(super) no_maintenance: bool,
 }
 
-impl Choice {
+impl RowChoice {
     pub(super) const ALL: Self =
         Self { proxy: -1, kinds: -1, server: -1, up: false, no_maintenance: false };
 
-    fn takes(&self, row: &Row) -> bool {
+    fn takes(&self, row: &StatRow) -> bool {
         let is = |wanted: i64, own: u64| wanted < 0 || u64::try_from(wanted) == Ok(own);
         let status = match row.get("status") {
             Some(Cell::Text(text)) => text.as_str(),
@@ -38,7 +38,7 @@ impl Choice {
         is(self.proxy, row.proxy)
             && (self.kinds < 0 || self.kinds & row.kind.bit() != 0)
             && is(self.server, row.server)
-            && !(self.up && row.kind == Kind::Server && status != "UP" && status != "no check")
+            && !(self.up && row.kind == RowKind::Server && status != "UP" && status != "no check")
             && !(self.no_maintenance && status.starts_with("MAINT"))
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn server_number(status: &Status, pool: &str, name: &str) -> Option<u
 }
 
 /// The rows that are selected.
-pub(super) fn rows(status: &Status, choice: &Choice) -> Vec<Row> {
+pub(super) fn rows(status: &Status, choice: &RowChoice) -> Vec<StatRow> {
     let mut rows = Vec::new();
     let mut number = FIRST_PROXY;
     for listener in &status.listeners {
@@ -78,8 +78,8 @@ pub(super) fn rows(status: &Status, choice: &Choice) -> Vec<Row> {
     rows
 }
 
-fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> Row {
-    let mut row = Row::new(Kind::Frontend, number, 0, &listener.name, "FRONTEND");
+fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> StatRow {
+    let mut row = StatRow::new(RowKind::Frontend, number, 0, &listener.name, "FRONTEND");
     let limit = listener.max_connections.unwrap_or(status.info.max_connections);
     let (own, accepted_now) = (&listener.traffic, listener.accepted_per_second as u64);
     row.set("scur", listener.connections as u64);
@@ -120,7 +120,7 @@ fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> Row {
 }
 
 /// Sets the counters of requests that ended.
-fn traffic(row: &mut Row, traffic: &Traffic) {
+fn traffic(row: &mut StatRow, traffic: &Traffic) {
     row.set("bin", traffic.bytes_received);
     row.set("bout", traffic.bytes_sent);
     for class in ["1xx", "2xx", "3xx", "4xx", "5xx"] {
@@ -135,7 +135,7 @@ fn traffic(row: &mut Row, traffic: &Traffic) {
 }
 
 /// Sets the fields that HAProxy has for backends and servers only.
-fn upstream(row: &mut Row, traffic: &Traffic) {
+fn upstream(row: &mut StatRow, traffic: &Traffic) {
     let now = traffic.per_second as u64;
     row.set("rate", now);
     row.set("rate_max", traffic.per_second_max.max(now));
@@ -170,8 +170,8 @@ fn server_row(
     endpoint: &EndpointStatus,
     number: u64,
     server: u64,
-) -> Row {
-    let mut row = Row::new(Kind::Server, number, server, &pool.name, &endpoint.name);
+) -> StatRow {
+    let mut row = StatRow::new(RowKind::Server, number, server, &pool.name, &endpoint.name);
     traffic(&mut row, &endpoint.traffic);
     upstream(&mut row, &endpoint.traffic);
     let active = !endpoint.backup && endpoint.tier == 0;
@@ -219,7 +219,7 @@ fn server_row(
 }
 
 /// Sets the results of a server's checks.
-fn checks(row: &mut Row, endpoint: &EndpointStatus, probe: &ProbeStatus) {
+fn checks(row: &mut StatRow, endpoint: &EndpointStatus, probe: &ProbeStatus) {
     let status = check_status(probe);
     row.set("check_status", status);
     row.set("check_desc", check_description(status));
@@ -247,8 +247,8 @@ pub(super) fn check_health(endpoint: &EndpointStatus) -> u32 {
     }
 }
 
-fn backend(status: &Status, pool: &PoolStatus, number: u64) -> Row {
-    let mut row = Row::new(Kind::Backend, number, 0, &pool.name, "BACKEND");
+fn backend(status: &Status, pool: &PoolStatus, number: u64) -> StatRow {
+    let mut row = StatRow::new(RowKind::Backend, number, 0, &pool.name, "BACKEND");
     if let Some(queue) = pool.queue {
         row.set("qcur", queue.now);
         row.set("qmax", queue.longest);

@@ -46,7 +46,7 @@ impl From<&str> for Cell {
 
 /// The subject of a row of `show stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RowKind {
     /// A listener.
     Frontend,
     /// A pool.
@@ -55,7 +55,7 @@ pub(super) enum Kind {
     Server,
 }
 
-impl Kind {
+impl RowKind {
     /// The bit that selects it in `show stat IID TYPE SID`.
     pub(super) fn bit(self) -> i64 {
         match self {
@@ -93,15 +93,15 @@ impl Kind {
 
 /// One row of `show stat`.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) kind: Kind,
+pub(super) struct StatRow {
+    pub(super) kind: RowKind,
     pub(super) proxy: u64,
     pub(super) server: u64,
     cells: Vec<Option<Cell>>,
 }
 
-impl Row {
-    pub(super) fn new(kind: Kind, proxy: u64, server: u64, pxname: &str, svname: &str) -> Self {
+impl StatRow {
+    pub(super) fn new(kind: RowKind, proxy: u64, server: u64, pxname: &str, svname: &str) -> Self {
         let mut row = Self { kind, proxy, server, cells: vec![None; COLUMNS.len()] };
         row.set("pxname", pxname);
         row.set("svname", svname);
@@ -128,14 +128,14 @@ impl Row {
         self.cells.get(index)?.as_ref()
     }
 
-    fn filled(&self) -> impl Iterator<Item = (usize, &'static super::columns::Column, &Cell)> {
+    fn filled(&self) -> impl Iterator<Item = (usize, &'static super::columns::StatColumn, &Cell)> {
         let cells = self.cells.iter().enumerate().zip(COLUMNS);
         cells.filter_map(|((index, cell), column)| Some((index, column, cell.as_ref()?)))
     }
 }
 
 /// `show stat` as comma-separated values, including the header.
-pub(super) fn csv(rows: &[Row]) -> String {
+pub(super) fn csv(rows: &[StatRow]) -> String {
     let mut text = "# ".to_owned();
     for (place, column) in COLUMNS.iter().enumerate() {
         text.push_str(if place == OF_PROTOCOLS { "-," } else { "" });
@@ -166,7 +166,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// `show stat typed`.
-pub(super) fn typed(rows: &[Row]) -> String {
+pub(super) fn typed(rows: &[StatRow]) -> String {
     let mut text = String::new();
     for row in rows {
         for (index, column, cell) in row.filled() {
@@ -182,9 +182,9 @@ pub(super) fn typed(rows: &[Row]) -> String {
 }
 
 /// `show stat json`.
-pub(super) fn stat_json(rows: &[Row]) -> String {
-    let row = |row: &Row| -> Value {
-        let field = |(index, column, cell): (usize, &super::columns::Column, &Cell)| {
+pub(super) fn stat_json(rows: &[StatRow]) -> String {
+    let row = |row: &StatRow| -> Value {
+        let field = |(index, column, cell): (usize, &super::columns::StatColumn, &Cell)| {
             let mut field = json!({
                 "objType": row.kind.word(), "proxyId": row.proxy, "id": row.server,
             });

@@ -41,19 +41,19 @@ impl Call {
 pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
 
 /// A route of the interface.
-pub(crate) struct Route {
+pub(crate) struct ApiRoute {
     pub(crate) method: Method,
     /// The path, with `{names}` for parameters.
     pub(crate) path: &'static str,
     pub(crate) right: Right,
     /// A description in one line.
     pub(crate) summary: &'static str,
-    pub(crate) answer: Answer,
+    pub(crate) answer: Handler,
 }
 
 /// The handler of a route.
 #[derive(Clone, Copy)]
-pub(crate) enum Answer {
+pub(crate) enum Handler {
     /// A handler that replies at once.
     Now(fn(&Call) -> Result<Reply, ApiError>),
     /// An asynchronous handler.

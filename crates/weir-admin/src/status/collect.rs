@@ -27,14 +27,14 @@ use crate::status::live;
 use crate::status::read_model::ReadModel;
 use crate::status::report;
 use crate::status::sampler::Marked;
-use crate::status::sources::Sources;
+use crate::status::sources::StatusSources;
 use crate::status::{
     EndpointStatus, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus, QueueStatus,
     RouteStatus, State, Status, WaitingStatus, WorkerStatus,
 };
 
 /// The whole status at this moment.
-pub(crate) fn status(sources: &Sources) -> Status {
+pub(crate) fn status(sources: &StatusSources) -> Status {
     let model = ReadModel::new(sources);
     Status {
         at_ms: milliseconds(SystemTime::now()),

@@ -55,7 +55,7 @@ pub(crate) struct WorkerPoint {
 
 /// The values of the counters at the last point.
 #[derive(Clone, Debug, Default)]
-struct Counters {
+struct PointCounters {
     at_ms: u64,
     failed: BTreeMap<String, u64>,
     /// The number of requests and the time worked (µs) of each worker.
@@ -64,15 +64,15 @@ struct Counters {
 
 /// The history of the last minutes.
 pub(crate) struct History {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptPoints>,
     /// The latest status with its point.
     latest: watch::Sender<Option<Arc<Moment>>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptPoints {
     points: VecDeque<Point>,
-    before: Counters,
+    before: PointCounters,
 }
 
 /// A status and the chart point made from it.
@@ -91,7 +91,7 @@ impl History {
     /// Adds the status of this second.
     pub(crate) fn take(&self, status: Status) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Counters::of(&status);
+        let now = PointCounters::of(&status);
         let point = point(&status, &now, &kept.before);
         kept.before = now;
         if kept.points.len() == POINTS {
@@ -119,7 +119,7 @@ impl History {
     }
 }
 
-impl Counters {
+impl PointCounters {
     fn of(status: &Status) -> Self {
         let charted = status.pools.iter().take(POOLS);
         Self {
@@ -130,12 +130,12 @@ impl Counters {
     }
 }
 
-fn point(status: &Status, now: &Counters, before: &Counters) -> Point {
+fn point(status: &Status, now: &PointCounters, before: &PointCounters) -> Point {
     let elapsed_ms = now.at_ms.saturating_sub(before.at_ms);
     // The first point has no predecessor to compare with.
     let seconds = (before.at_ms > 0 && elapsed_ms > 0).then(|| elapsed_ms as f64 / 1e3);
     let pools = status.pools.iter().take(POOLS).map(|pool| {
-        let failed = |counters: &Counters| counters.failed.get(&pool.name).copied();
+        let failed = |counters: &PointCounters| counters.failed.get(&pool.name).copied();
         let more = failed(now).zip(failed(before));
         let failed = more.map_or(0, |(now, before)| now.saturating_sub(before));
         (pool.name.clone(), pool_point(pool, failed))

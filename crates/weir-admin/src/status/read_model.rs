@@ -11,22 +11,22 @@ use weir_control::admin_port::Served;
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
 
-use super::sampler::Look;
-use super::sources::Sources;
+use super::sampler::SampledFigures;
+use super::sources::StatusSources;
 
 /// One configuration with its live state and counted figures, taken once so that all belong to the
 /// same moment.
 pub(crate) struct ReadModel<'a> {
-    pub(super) sources: &'a Sources,
+    pub(super) sources: &'a StatusSources,
     pub(super) served: Served,
     pub(super) overrides: Overrides,
-    look: OnceCell<Look>,
+    look: OnceCell<SampledFigures>,
     pub(super) now: Instant,
     pub(super) wall: SystemTime,
 }
 
 impl<'a> ReadModel<'a> {
-    pub(crate) fn new(sources: &'a Sources) -> Self {
+    pub(crate) fn new(sources: &'a StatusSources) -> Self {
         Self {
             sources,
             served: sources.operations.served(),
@@ -38,12 +38,12 @@ impl<'a> ReadModel<'a> {
     }
 
     /// The counted figures, read once when they are first needed.
-    pub(super) fn look(&self) -> &Look {
+    pub(super) fn look(&self) -> &SampledFigures {
         self.look.get_or_init(|| self.sources.sampler.look())
     }
 
     /// The counted figures, without another copy of them.
-    pub(super) fn into_look(self) -> Look {
+    pub(super) fn into_look(self) -> SampledFigures {
         self.look.into_inner().unwrap_or_else(|| self.sources.sampler.look())
     }
 

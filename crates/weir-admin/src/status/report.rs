@@ -20,7 +20,7 @@ use weir_stats::exposition::{
 
 use crate::status::live;
 use crate::status::read_model::ReadModel;
-use crate::status::sampler::Look;
+use crate::status::sampler::SampledFigures;
 
 impl ReadModel<'_> {
     /// The report, without the admin interface's own counts.
@@ -33,7 +33,7 @@ impl ReadModel<'_> {
         let now_us = process.balance_clock(self.now);
         let limits = live::limits(&snapshot, process.limit_clock(self.now));
         let credits = self.sources.operations.credits().report();
-        let Look { now, recent, .. } = self.into_look();
+        let SampledFigures { now, recent, .. } = self.into_look();
         let logs = config.logs.iter().zip(&snapshot.logs);
         Report {
             process: ProcessReport {

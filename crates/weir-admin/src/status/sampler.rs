@@ -108,7 +108,7 @@ impl Marks {
 }
 
 /// The totals and the recent figures at one moment.
-pub(crate) struct Look {
+pub(crate) struct SampledFigures {
     /// The totals until now.
     pub(crate) now: Arc<Figures>,
     /// The totals when an operator last cleared the counters, if one did.
@@ -150,13 +150,13 @@ impl Sampler {
     }
 
     /// The figures at this moment.
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> SampledFigures {
         let (now, now_us) = (Arc::new(self.process.numbers.read()), self.now_us());
         let window = locked(&self.window);
         let (recent, moment) = window.look(&now, now_us);
         drop(window);
         let (cleared, marks) = (locked(&self.cleared).clone(), locked(&self.marks).clone());
-        Look { now, cleared, recent, moment, marks }
+        SampledFigures { now, cleared, recent, moment, marks }
     }
 
     /// The process's use of the machine until now, and until the beginning of the window.

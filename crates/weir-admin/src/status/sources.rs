@@ -8,12 +8,12 @@ use weir_control::admin_port::Operations;
 use super::sampler::Sampler;
 
 /// The sources of the status.
-pub(crate) struct Sources {
+pub(crate) struct StatusSources {
     pub(crate) operations: Arc<Operations>,
     pub(crate) sampler: Sampler,
 }
 
-impl Sources {
+impl StatusSources {
     pub(crate) fn new(operations: Arc<Operations>) -> Self {
         let sampler = Sampler::new(operations.process().clone());
         Self { operations, sampler }

@@ -10,7 +10,7 @@ use weir_stats::metrics::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUp, PhaseDistributions, TallyFigures,
 };
 
-use crate::status::sampler::{Look, Marked};
+use crate::status::sampler::{Marked, SampledFigures};
 use crate::status::{PhaseTimes, Traffic};
 
 /// The shortest span that gives a rate, µs.
@@ -91,12 +91,12 @@ impl<'a> Cells<'a> {
 }
 
 /// The times by subject.
-struct Times<'a> {
+struct TimesBySubject<'a> {
     figures: &'a Figures,
     endpoints: HashMap<(&'a str, &'a str), &'a EndpointFigures>,
 }
 
-impl<'a> Times<'a> {
+impl<'a> TimesBySubject<'a> {
     fn of(figures: &'a Figures) -> Self {
         let key = |one: &'a EndpointFigures| ((&*one.pool, &*one.endpoint), one);
         Self { figures, endpoints: figures.endpoints.iter().map(key).collect() }
@@ -128,22 +128,22 @@ impl<'a> Times<'a> {
 
 /// The counted figures, indexed for queries about all subjects.
 pub(crate) struct Counted<'a> {
-    look: &'a Look,
-    now: (Cells<'a>, Times<'a>),
+    look: &'a SampledFigures,
+    now: (Cells<'a>, TimesBySubject<'a>),
     /// The figures when an operator last cleared the counters, if one did.
-    cleared: Option<(Cells<'a>, Times<'a>)>,
-    recent: Times<'a>,
+    cleared: Option<(Cells<'a>, TimesBySubject<'a>)>,
+    recent: TimesBySubject<'a>,
     moment: Cells<'a>,
 }
 
 impl<'a> Counted<'a> {
-    pub(crate) fn of(look: &'a Look) -> Self {
-        let both = |figures: &'a Figures| (Cells::of(figures), Times::of(figures));
+    pub(crate) fn of(look: &'a SampledFigures) -> Self {
+        let both = |figures: &'a Figures| (Cells::of(figures), TimesBySubject::of(figures));
         Self {
             look,
             now: both(&look.now),
             cleared: look.cleared.as_deref().map(both),
-            recent: Times::of(&look.recent.figures),
+            recent: TimesBySubject::of(&look.recent.figures),
             moment: Cells::of(&look.moment.figures),
         }
     }

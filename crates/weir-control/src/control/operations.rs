@@ -33,7 +33,7 @@ pub struct Operations {
     started: SystemTime,
     health: Arc<HealthLog>,
     control: Arc<Control>,
-    made: Mutex<Made>,
+    made: Mutex<MadeChanges>,
     events: Mutex<VecDeque<Event>>,
     /// Set if the next stop signal is sent by this process itself for a caller that was recorded.
     stop_told: AtomicBool,
@@ -42,7 +42,7 @@ pub struct Operations {
 
 /// The record of runtime changes.
 #[derive(Default)]
-struct Made {
+struct MadeChanges {
     /// The time at which each endpoint's order was last changed, or the endpoint was added, by pool
     /// and endpoint.
     ordered: HashMap<(String, String), SystemTime>,
@@ -59,7 +59,7 @@ pub enum Trial {
 
 /// The result of a change.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct ChangeOutcome {
     /// The fields that changed, or would change.
     pub changed: Vec<Changed>,
     /// Set if the change was only checked.
@@ -234,7 +234,7 @@ impl Operations {
         who: &str,
         change: &Change,
         trial: Trial,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<ChangeOutcome, Refusal> {
         self.change_if(who, change, trial, |_| Ok(())).await
     }
 
@@ -245,7 +245,7 @@ impl Operations {
         change: &Change,
         trial: Trial,
         still: impl FnOnce(&Served) -> Result<(), Refusal>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<ChangeOutcome, Refusal> {
         let ours = || self.control.handover.check();
         ours().map_err(|why| Refusal::conflict("process", why))?;
         let mut turn = self.control.changing().await;
@@ -259,7 +259,7 @@ impl Operations {
         let workers = served.process.loads.len();
         if trial == Trial::Dry {
             let lasts = self.lasts(None);
-            return Ok(Outcome { changed, dry_run: true, workers, lasts });
+            return Ok(ChangeOutcome { changed, dry_run: true, workers, lasts });
         }
         if changed.iter().all(Changed::is_live) {
             put(&served, &config, &live);
@@ -278,7 +278,7 @@ impl Operations {
                 ..Event::now("change", Some(who), one.to_string())
             });
         }
-        Ok(Outcome { changed, dry_run: false, workers, lasts })
+        Ok(ChangeOutcome { changed, dry_run: false, workers, lasts })
     }
 
     /// Starts a successor, and waits until it serves.

@@ -20,19 +20,19 @@ pub(crate) struct OwnFiles {
 /// The files of another configuration, already written. Dropping it removes a new pid file.
 #[derive(Debug)]
 pub(crate) struct PreparedFiles {
-    pid: After<PidFile>,
-    state: After<Arc<StateFile>>,
+    pid: FileAfter<PidFile>,
+    state: FileAfter<Arc<StateFile>>,
 }
 
 /// The effect of a new configuration on a file.
 #[derive(Debug)]
-enum After<T> {
+enum FileAfter<T> {
     AsBefore,
     Another(T),
     None,
 }
 
-impl<T> After<T> {
+impl<T> FileAfter<T> {
     fn of<E>(
         paths: (&Option<PathBuf>, &Option<PathBuf>),
         write: impl FnOnce(&Path) -> Result<T, E>,
@@ -72,8 +72,8 @@ impl PreparedFiles {
             Ok::<_, String>(Arc::new(file))
         };
         Ok(Self {
-            state: After::of((&before.state_file, &after.state_file), state)?,
-            pid: After::of((&before.pid_file, &after.pid_file), PidFile::write)?,
+            state: FileAfter::of((&before.state_file, &after.state_file), state)?,
+            pid: FileAfter::of((&before.pid_file, &after.pid_file), PidFile::write)?,
         })
     }
 }

@@ -28,8 +28,8 @@ use crate::logs::program_log;
 use crate::process::machine::{self, Used};
 use books::{Books, Bucket, Forecast, MINUTE_US, Rate, Reading, Trust, estimate};
 use kept::{Kept, KeptBooks};
-use shedding::{Admission, Share, Supply};
-use watch::{Level, Watch};
+use shedding::{CreditsAdmission, LoadShare, Supply};
+use watch::{CreditsWatch, Level};
 
 /// The interval between readings.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -151,15 +151,15 @@ impl Keeping {
 struct Keeper {
     settings: CpuCredits,
     books: Books,
-    share: Share,
-    admission: Admission,
-    watch: Watch,
+    share: LoadShare,
+    admission: CreditsAdmission,
+    watch: CreditsWatch,
     looked_us: u64,
     turns: u32,
 }
 
 /// The result of one reading.
-struct Look {
+struct CreditsLook {
     report: CreditsReport,
     /// The cap on client connections.
     cap: Option<usize>,
@@ -180,9 +180,9 @@ impl Keeper {
         Self {
             books: Books::new(bucket, balance, trust, reading(used, at_us)),
             settings,
-            share: Share::default(),
-            admission: Admission::default(),
-            watch: Watch::default(),
+            share: LoadShare::default(),
+            admission: CreditsAdmission::default(),
+            watch: CreditsWatch::default(),
             looked_us: at_us,
             turns: 0,
         }
@@ -203,7 +203,7 @@ impl Keeper {
     }
 
     /// Enters a reading; `open` is the number of open client connections.
-    fn look(&mut self, used: Used, at_us: u64, open: usize) -> Look {
+    fn look(&mut self, used: Used, at_us: u64, open: usize) -> CreditsLook {
         self.books.enter(reading(used, at_us));
         let seconds = at_us.saturating_sub(self.looked_us) as f64 / 1e6;
         self.looked_us = at_us;
@@ -213,10 +213,10 @@ impl Keeper {
         let told = if let Some(warn) = self.settings.warn {
             self.watch.look(forecast, warn.as_micros() as f64, at_us)
         } else {
-            self.watch = Watch::default();
+            self.watch = CreditsWatch::default();
             None
         };
-        Look {
+        CreditsLook {
             report: self.report(forecast, rate, cap),
             cap,
             told: told.map(|level| (severity(level), self.words(level, forecast, rate))),
@@ -228,7 +228,7 @@ impl Keeper {
         let settings = &self.settings;
         let useless = settings.shed.is_empty() || self.books.trust() == Trust::Refuted;
         self.share = match self.books.rate_just_now() {
-            _ if useless => Share::default(),
+            _ if useless => LoadShare::default(),
             None => self.share,
             Some(rate) => {
                 let supply = Supply {
@@ -242,7 +242,7 @@ impl Keeper {
             }
         };
         if !settings.shed.contains(&Shed::Connections) {
-            self.admission = Admission::default();
+            self.admission = CreditsAdmission::default();
             return None;
         }
         self.admission.follow(self.share, open, seconds)

@@ -18,7 +18,7 @@ const ALL: f64 = 0.999;
 
 /// The share of the load that is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Share(f64);
+pub(crate) struct LoadShare(f64);
 
 /// The values that the share follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,13 +35,13 @@ pub(crate) struct Supply {
     pub(crate) floor: f64,
 }
 
-impl Default for Share {
+impl Default for LoadShare {
     fn default() -> Self {
         Self(1.0)
     }
 }
 
-impl Share {
+impl LoadShare {
     /// The share as a fraction.
     pub(crate) fn of(self) -> f64 {
         self.0
@@ -72,7 +72,7 @@ impl Share {
 
 /// The cap on open connections for a share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Admission {
+pub(crate) struct CreditsAdmission {
     /// The most connections that were open shortly before the share was lowered.
     before: usize,
     cap: Option<usize>,
@@ -83,9 +83,9 @@ const LEAST_CONNECTIONS: usize = 16;
 /// The part of the remembered maximum that is forgotten per second.
 const FORGOTTEN: f64 = 0.05;
 
-impl Admission {
+impl CreditsAdmission {
     /// The cap for a share while `open` connections are open; `None` is no cap.
-    pub(crate) fn follow(&mut self, share: Share, open: usize, seconds: f64) -> Option<usize> {
+    pub(crate) fn follow(&mut self, share: LoadShare, open: usize, seconds: f64) -> Option<usize> {
         if share.is_whole() {
             let faded = self.before as f64 * (1.0 - FORGOTTEN * seconds.clamp(0.0, LONGEST));
             *self = Self { before: open.max(faded as usize), cap: None };
@@ -113,7 +113,7 @@ mod tests {
     /// which balancers in front follow its share.
     struct Machine {
         books: Books,
-        share: Share,
+        share: LoadShare,
         shares: VecDeque<f64>,
         now: Reading,
     }
@@ -122,7 +122,7 @@ mod tests {
         fn new(balance: f64, delay: usize) -> Self {
             Self {
                 books: Books::new(BUCKET, balance, Trust::Known, Reading::default()),
-                share: Share::default(),
+                share: LoadShare::default(),
                 shares: VecDeque::from(vec![1.0; delay + 1]),
                 now: Reading::default(),
             }
@@ -197,7 +197,7 @@ mod tests {
             wanted_cores: 1.6,
             floor: 0.1,
         };
-        let mut share = Share::default();
+        let mut share = LoadShare::default();
         for _ in 0..300 {
             let wanted_cores = 1.6 * share.of();
             share = share.follow(Supply { wanted_cores, ..supply }, 1.0);
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn connections_are_capped_by_what_was_open_before() {
-        let mut admission = Admission::default();
-        let share = |percent: f64| Share(percent / 100.0);
+        let mut admission = CreditsAdmission::default();
+        let share = |percent: f64| LoadShare(percent / 100.0);
         assert_eq!(admission.follow(share(100.0), 1_000, 1.0), None);
         // A lull lowers the remembered maximum only slowly.
         assert_eq!(admission.follow(share(100.0), 900, 1.0), None);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(admission.follow(share(10.0), 475, 1.0), Some(95));
         assert_eq!(admission.follow(share(60.0), 95, 1.0), Some(570));
         assert_eq!(admission.follow(share(100.0), 570, 1.0), None);
-        let mut few = Admission::default();
+        let mut few = CreditsAdmission::default();
         assert_eq!(few.follow(share(10.0), 3, 1.0), Some(LEAST_CONNECTIONS));
     }
 }

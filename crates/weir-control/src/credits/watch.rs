@@ -32,13 +32,13 @@ pub(crate) enum Level {
 
 /// The level that the operator was told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Watch {
+pub(crate) struct CreditsWatch {
     level: Level,
     /// The time since which the forecast is better than that, µs.
     better_since: Option<u64>,
 }
 
-impl Watch {
+impl CreditsWatch {
     pub(crate) fn level(self) -> Level {
         self.level
     }
@@ -87,7 +87,7 @@ mod tests {
     /// The levels reported for forecasts in minutes, one a minute; 0 means no credits are left, and
     /// `None` that they last.
     fn told(minutes: &[Option<u64>]) -> Vec<(usize, Level)> {
-        let mut watch = Watch::default();
+        let mut watch = CreditsWatch::default();
         let forecasts = minutes.iter().map(|minutes| match minutes {
             None => Forecast::Lasting,
             Some(0) => Forecast::Empty,
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn nothing_known_is_nothing_told() {
-        let mut watch = Watch::default();
+        let mut watch = CreditsWatch::default();
         assert_eq!(watch.look(Forecast::Unknown, 1e9, 0), None);
         assert_eq!(watch.look(Forecast::Refuted, 1e9, 0), Some(Level::Refuted));
         assert_eq!(watch.look(Forecast::Unknown, 1e9, MINUTE), None);

@@ -84,7 +84,7 @@ pub struct LastProbe {
 
 /// A change of health as it is reported to the log.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct HealthChange {
     pub(crate) of: EndpointName,
     pub(crate) to: HealthState,
     /// The reason, in one clause.
@@ -127,7 +127,7 @@ impl fmt::Display for HealthEvent {
             from.as_str(),
             to.as_str(),
             from.as_str(),
-            Span(self.lasted)
+            HealthSpan(self.lasted)
         )?;
         if !self.excerpt.is_empty() {
             write!(formatter, "; reply: {}", self.excerpt)?;
@@ -137,9 +137,9 @@ impl fmt::Display for HealthEvent {
 }
 
 /// A duration shown in its two largest units.
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct HealthSpan(pub(crate) Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for HealthSpan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
@@ -155,12 +155,12 @@ impl fmt::Display for Span {
 /// The health changes of this process.
 pub struct HealthLog {
     start: Instant,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptHealth>,
     say: fn(Severity, &str),
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptHealth {
     events: VecDeque<HealthEvent>,
     count: u64,
     /// The latest probe of each configured endpoint.
@@ -222,7 +222,7 @@ impl HealthLog {
 
     /// Records a change that has taken effect. Does nothing if the endpoint was in that state
     /// already or is no longer configured.
-    pub(crate) fn change(&self, process: &Process, change: Change) {
+    pub(crate) fn change(&self, process: &Process, change: HealthChange) {
         let EndpointName { pool, endpoint } = &change.of;
         let snapshot = process.snapshot();
         let Some((pool, _)) = snapshot.endpoint(pool, endpoint) else { return };
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn spans_have_two_units() {
         let check = |seconds, expected| {
-            assert_eq!(Span(Duration::from_secs(seconds)).to_string(), expected);
+            assert_eq!(HealthSpan(Duration::from_secs(seconds)).to_string(), expected);
         };
         check(0, "0ms");
         check(59, "59.0s");

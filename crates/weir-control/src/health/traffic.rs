@@ -11,7 +11,7 @@ use weir_proxy::notice::{Notice, Noticed};
 use weir_proxy::process::Process;
 use weir_proxy::upstream::UpstreamPool;
 
-use crate::health::health_log::{Change, EndpointName, HealthLog, HealthState, Span};
+use crate::health::health_log::{EndpointName, HealthChange, HealthLog, HealthSpan, HealthState};
 
 /// The shortest time between two lines about an endpoint's failed connects.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(S
     let name = |endpoint| EndpointName::of(&notice.pool, endpoint);
     let change = |endpoint, to, reason| {
         let Some(of) = name(endpoint) else { return };
-        log.change(process, Change { of, to, reason, excerpt: String::new() });
+        log.change(process, HealthChange { of, to, reason, excerpt: String::new() });
     };
     match notice.what {
         Noticed::LawBroken { found } => {
@@ -54,7 +54,7 @@ fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(S
             tokio::spawn(wait_for_return(of, until_us, process.clone(), log.clone()));
         }
         Noticed::Stalled { endpoint, silent_us, unanswered } => {
-            let silent = Span(Duration::from_micros(silent_us));
+            let silent = HealthSpan(Duration::from_micros(silent_us));
             let reason = format!(
                 "{unanswered} requests are unanswered and there was no response for {silent}, while others answer"
             );
@@ -144,7 +144,7 @@ async fn wait_for_return(
     let ejected = pool.balancer.endpoint(endpoint).is_some_and(|state| state.is_ejected(now_us));
     if log.state(&of) == HealthState::Ejected && !ejected {
         let reason = "its ejection has ended".to_owned();
-        let change = Change { of, to: HealthState::Up, reason, excerpt: String::new() };
+        let change = HealthChange { of, to: HealthState::Up, reason, excerpt: String::new() };
         log.change(&process, change);
     }
 }

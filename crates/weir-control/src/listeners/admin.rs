@@ -13,19 +13,19 @@ use weir_proxy::bind::{BoundAddress, BoundSocket, bind_with, set_mode};
 use weir_proxy::inherited::Inherited;
 
 use super::address::{Listening, Purpose};
-use super::keys::Keys;
-use crate::listeners::traffic::Made;
+use super::keys::AdminKeys;
+use crate::listeners::traffic::SocketFiles;
 
 /// All admin sockets that accept connections.
 pub(crate) struct AdminListeners {
-    open: Vec<Open>,
+    open: Vec<OpenAdminListener>,
     /// The channel to the thread that accepts.
     thread: mpsc::UnboundedSender<AdminOpening>,
 }
 
-struct Open {
+struct OpenAdminListener {
     model: AdminListener,
-    keys: Keys,
+    keys: AdminKeys,
     listening: Listening,
     /// The socket for a reload and for a successor; weak, since the acceptor owns and closes it.
     socket: Weak<OwnedFd>,
@@ -38,7 +38,7 @@ pub struct AdminSocket {
     /// The address and its access rules as configured.
     pub model: AdminListener,
     /// The credentials that it accepts.
-    pub keys: Keys,
+    pub keys: AdminKeys,
     /// The bound socket.
     pub socket: BoundSocket,
 }
@@ -50,7 +50,7 @@ impl AdminSocket {
     /// One sentence for the operator.
     pub(crate) fn open(
         listener: &AdminListener,
-        keys: Keys,
+        keys: AdminKeys,
         inherited: &mut Inherited,
     ) -> Result<Self, String> {
         let socket = bind_with(&listener.address, inherited, |path| keys.give(path))?;
@@ -82,7 +82,7 @@ pub struct AdminOpening {
 /// The open sockets of a configuration; new ones do not accept yet.
 pub(crate) struct PreparedAdmin {
     sockets: Vec<AdminSocket>,
-    made: Made,
+    made: SocketFiles,
 }
 
 impl AdminListeners {
@@ -102,10 +102,11 @@ impl AdminListeners {
         config: &Config,
         inherited: &mut Inherited,
     ) -> Result<PreparedAdmin, String> {
-        let mut open: Vec<&Open> = self.open.iter().collect();
-        let mut prepared = PreparedAdmin { sockets: Vec::new(), made: Made::beside(inherited) };
+        let mut open: Vec<&OpenAdminListener> = self.open.iter().collect();
+        let mut prepared =
+            PreparedAdmin { sockets: Vec::new(), made: SocketFiles::beside(inherited) };
         for model in &config.admin {
-            let keys = Keys::of(model)?;
+            let keys = AdminKeys::of(model)?;
             let at = open.iter().position(|open| open.model.address.is_at(&model.address));
             if let Some(socket) = at.and_then(|at| open.swap_remove(at).still()) {
                 prepared.sockets.push(AdminSocket { model: model.clone(), keys, socket });
@@ -158,7 +159,7 @@ impl AdminListeners {
 
     fn let_in(&mut self, socket: AdminSocket) {
         let (life, ended) = watch::channel(());
-        self.open.push(Open {
+        self.open.push(OpenAdminListener {
             model: socket.model.clone(),
             keys: socket.keys.clone(),
             listening: socket.listening(),
@@ -171,7 +172,8 @@ impl AdminListeners {
 
     /// Every socket with the address it was opened for, for a process that takes them over.
     pub(crate) fn sockets(&self) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
-        let socket = |open: &Open| Some((open.model.address.clone(), open.socket.upgrade()?));
+        let socket =
+            |open: &OpenAdminListener| Some((open.model.address.clone(), open.socket.upgrade()?));
         self.open.iter().filter_map(socket).collect()
     }
 
@@ -181,7 +183,7 @@ impl AdminListeners {
     }
 }
 
-impl Open {
+impl OpenAdminListener {
     /// The socket, if it still accepts connections.
     fn still(&self) -> Option<BoundSocket> {
         let address = self.listening.address.clone();

@@ -61,7 +61,7 @@ impl Right {
 
 /// The credentials that a listener accepts, resolved from its configuration.
 #[derive(Clone, PartialEq)]
-pub struct Keys {
+pub struct AdminKeys {
     /// The right that each token gives.
     pub tokens: Arc<[(Right, Token)]>,
     /// The rights of users at a Unix socket.
@@ -69,14 +69,14 @@ pub struct Keys {
     /// The rights that names in client certificates give.
     certificates: Vec<(Right, String)>,
     /// The TLS settings, if clients use TLS.
-    pub tls: Option<Tls>,
+    pub tls: Option<AdminServerTls>,
     owner: Option<u32>,
     group: Option<u32>,
 }
 
 /// The TLS settings of an address.
 #[derive(Clone)]
-pub struct Tls {
+pub struct AdminServerTls {
     /// The settings for `rustls`.
     pub config: Arc<ServerConfig>,
     /// The names in the certificate.
@@ -85,13 +85,13 @@ pub struct Tls {
     fingerprint: Digest,
 }
 
-impl PartialEq for Tls {
+impl PartialEq for AdminServerTls {
     fn eq(&self, other: &Self) -> bool {
         self.fingerprint.as_ref() == other.fingerprint.as_ref()
     }
 }
 
-impl Tls {
+impl AdminServerTls {
     /// Reads the certificate, key and authorities.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Tls {
     }
 }
 
-impl Keys {
+impl AdminKeys {
     /// Reads tokens and certificates, and looks up users and the group.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Keys {
             certificates.extend(certificate.iter().map(|name| (right, name.to_ascii_lowercase())));
         }
         let demand = if tokens.is_empty() { Demand::Required } else { Demand::Optional };
-        let tls = listener.tls.as_ref().map(|tls| Tls::read(tls, demand)).transpose()?;
+        let tls = listener.tls.as_ref().map(|tls| AdminServerTls::read(tls, demand)).transpose()?;
         Ok(Self { tokens: tokens.into(), users, certificates, tls, owner, group })
     }
 

@@ -25,9 +25,9 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 /// All sockets that accept connections.
 #[derive(Default)]
-pub(crate) struct Listeners(Vec<Open>);
+pub(crate) struct Listeners(Vec<OpenListener>);
 
-struct Open {
+struct OpenListener {
     /// The address as configured.
     asked: ListenAddress,
     listening: Listening,
@@ -37,21 +37,21 @@ struct Open {
 }
 
 /// Sockets that were opened for a new configuration and do not accept connections yet.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedListeners {
     sockets: Vec<(ListenAddress, BoundSocket)>,
-    made: Made,
+    made: SocketFiles,
 }
 
 /// The files of new Unix sockets. They are removed on drop unless the sockets are kept: a rejected
 /// configuration leaves no files.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct SocketFiles {
     paths: Vec<PathBuf>,
     /// Set if sockets were inherited: the files may then belong to another process.
     leaves_files: bool,
 }
 
-impl Made {
+impl SocketFiles {
     pub(crate) fn beside(inherited: &Inherited) -> Self {
         Self { paths: Vec::new(), leaves_files: !inherited.is_empty() }
     }
@@ -68,7 +68,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for SocketFiles {
     fn drop(&mut self) {
         for path in self.paths.iter().filter(|_| !self.leaves_files) {
             let _ = std::fs::remove_file(path);
@@ -93,9 +93,10 @@ impl Listeners {
         &self,
         config: &Config,
         inherited: &mut Inherited,
-    ) -> Result<Prepared, String> {
+    ) -> Result<PreparedListeners, String> {
         let mut open: Vec<&ListenAddress> = self.0.iter().map(|open| &open.asked).collect();
-        let mut prepared = Prepared { sockets: Vec::new(), made: Made::beside(inherited) };
+        let mut prepared =
+            PreparedListeners { sockets: Vec::new(), made: SocketFiles::beside(inherited) };
         for address in config.listeners.iter().flat_map(|listener| &listener.addresses) {
             if let Some(at) = open.iter().position(|other| other.is_at(address)) {
                 open.swap_remove(at);
@@ -115,7 +116,7 @@ impl Listeners {
     /// The differences for clients, one line each.
     pub(crate) async fn follow(
         &mut self,
-        Prepared { sockets: mut prepared, made }: Prepared,
+        PreparedListeners { sockets: mut prepared, made }: PreparedListeners,
         config: &Config,
         plane: &DataPlane,
         snapshot: &Snapshot,
@@ -148,10 +149,10 @@ impl Listeners {
                 let kept = Arc::downgrade(&socket.socket);
                 let door = plane.open(socket, &listener.name, &listener.gate);
                 lines.push(format!("listening on {listening}"));
-                self.0.push(Open { asked, listening, door, socket: kept });
+                self.0.push(OpenListener { asked, listening, door, socket: kept });
             }
         }
-        for Open { listening, door, .. } in before {
+        for OpenListener { listening, door, .. } in before {
             lines.push(format!("not listening on {listening} any more"));
             door.close().await;
             if let BoundAddress::Unix(path) = &listening.address {
@@ -165,7 +166,7 @@ impl Listeners {
 
     /// Every socket with the address it was opened for, for a process that takes them over.
     pub(crate) fn sockets(&self) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
-        let socket = |open: &Open| Some((open.asked.clone(), open.socket.upgrade()?));
+        let socket = |open: &OpenListener| Some((open.asked.clone(), open.socket.upgrade()?));
         self.0.iter().filter_map(socket).collect()
     }
 

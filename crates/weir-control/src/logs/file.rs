@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::outcome::Outcome;
+use super::outcome::WriteOutcome;
 use crate::files::checked_open;
 use crate::privileges;
 
@@ -32,16 +32,16 @@ impl LogFile {
         Ok(())
     }
 
-    pub(crate) fn write(&mut self, lines: &[u8]) -> Outcome {
+    pub(crate) fn write(&mut self, lines: &[u8]) -> WriteOutcome {
         if self.file.is_none() {
             match append_to(&self.path) {
                 Ok(file) => self.file = file,
-                Err(error) => return Outcome::lost(lines, error),
+                Err(error) => return WriteOutcome::lost(lines, error),
             }
         }
         match &mut self.file {
             Some(file) => file.write(lines),
-            None => Outcome::lost(lines, io::Error::other("no process reads this pipe")),
+            None => WriteOutcome::lost(lines, io::Error::other("no process reads this pipe")),
         }
     }
 }
@@ -60,11 +60,11 @@ impl Appender {
 
     /// Writes lines. If the disk fills up within a line, that line is ended before others follow
     /// it.
-    pub(crate) fn write(&mut self, lines: &[u8]) -> Outcome {
+    pub(crate) fn write(&mut self, lines: &[u8]) -> WriteOutcome {
         if self.torn
             && let Err(error) = self.file.write_all(b"\n")
         {
-            return Outcome::lost(lines, error);
+            return WriteOutcome::lost(lines, error);
         }
         self.torn = false;
         let mut rest = lines;
@@ -80,9 +80,9 @@ impl Appender {
             };
             let written = lines.get(..lines.len() - rest.len()).unwrap_or_default();
             self.torn = written.last().is_some_and(|last| *last != b'\n');
-            return Outcome::lost(rest, error);
+            return WriteOutcome::lost(rest, error);
         }
-        Outcome::default()
+        WriteOutcome::default()
     }
 }
 

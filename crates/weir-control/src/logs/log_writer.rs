@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use weir_config::model::{AccessLog, Severity};
 use weir_stats::{FullBatch, LogReceiver, LogSink, LostLines, Message, log_fan};
 
-use super::outcome::Outcome;
+use super::outcome::WriteOutcome;
 use super::target::Target;
 pub(crate) use losses::watch;
 
@@ -257,7 +257,7 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &FullBatch) {
-        let Outcome { lost, errors, last } = self.target.write(&batch.lines);
+        let WriteOutcome { lost, errors, last } = self.target.write(&batch.lines);
         self.lost.count_unwritten(lost);
         self.orders.errors.fetch_add(errors, Ordering::Relaxed);
         let (log, place) = (&self.log, self.target.name());

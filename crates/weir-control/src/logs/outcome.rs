@@ -4,7 +4,7 @@ use std::io;
 
 /// The outcome of a write.
 #[derive(Default)]
-pub(crate) struct Outcome {
+pub(crate) struct WriteOutcome {
     /// The number of lines that were not written.
     pub(crate) lost: u64,
     /// The number of failed calls, including those that a second try made good.
@@ -13,7 +13,7 @@ pub(crate) struct Outcome {
     pub(crate) last: Option<io::Error>,
 }
 
-impl Outcome {
+impl WriteOutcome {
     /// The outcome of a failed write, from which `lines` were not written.
     pub(crate) fn lost(lines: &[u8], error: io::Error) -> Self {
         let lost = lines.split(|byte| *byte == b'\n').count().saturating_sub(1) as u64;

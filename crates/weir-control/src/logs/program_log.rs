@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_config::model::{ErrorLog, LogTarget, Severity};
 use weir_stats::Clock;
 
-use crate::logs::outcome::Outcome;
+use crate::logs::outcome::WriteOutcome;
 use crate::logs::target::Target;
 
 /// The most lines that wait for one target.
@@ -26,7 +26,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 /// The targets of log lines; `None` before the start and after the end: lines go directly to
 /// standard error.
-static PLACES: RwLock<Option<Arc<[Place]>>> = RwLock::new(None);
+static PLACES: RwLock<Option<Arc<[OpenTarget]>>> = RwLock::new(None);
 
 /// Logs a sentence with severity `notice`.
 pub fn tell(sentence: &str) {
@@ -48,11 +48,11 @@ pub fn say(severity: Severity, sentence: &str) {
     say_at(&places, severity, sentence);
 }
 
-fn say_at(places: &[Place], severity: Severity, sentence: &str) {
-    let line = Line { severity, time: SystemTime::now(), text: sentence.into() };
-    let speech = places.iter().filter(|place| place.purpose == Purpose::Speech);
+fn say_at(places: &[OpenTarget], severity: Severity, sentence: &str) {
+    let line = ProgramLine { severity, time: SystemTime::now(), text: sentence.into() };
+    let speech = places.iter().filter(|place| place.purpose == TargetPurpose::Speech);
     for place in speech.filter(|place| severity <= place.level) {
-        place.send(Order::Write(line.clone()));
+        place.send(TargetOrder::Write(line.clone()));
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn say_last(severity: Severity, sentence: &str) {
     let until = Instant::now() + FLUSH;
     for place in places.as_deref().unwrap_or_default() {
         let (sender, written) = sync_channel(1);
-        place.send(Order::Tell(sender));
+        place.send(TargetOrder::Tell(sender));
         let left = until.saturating_duration_since(Instant::now());
         let _ = written.recv_timeout(left);
     }
@@ -76,16 +76,16 @@ pub(crate) fn audit(object: &str) {
     audit_at(places.as_deref().unwrap_or_default(), object);
 }
 
-fn audit_at(places: &[Place], object: &str) {
-    for place in places.iter().filter(|place| place.purpose == Purpose::Audit) {
+fn audit_at(places: &[OpenTarget], object: &str) {
+    for place in places.iter().filter(|place| place.purpose == TargetPurpose::Audit) {
         let (severity, time) = (Severity::Notice, SystemTime::now());
-        place.send(Order::Write(Line { severity, time, text: object.into() }));
+        place.send(TargetOrder::Write(ProgramLine { severity, time, text: object.into() }));
     }
 }
 
 /// The purpose of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+enum TargetPurpose {
     /// Messages of Weir, in sentences.
     Speech,
     /// Records of the changes and their authors, as JSON.
@@ -94,7 +94,7 @@ enum Purpose {
 
 /// The open targets. [`say`] writes to them from when they are published until this is dropped.
 pub struct ProgramLog {
-    places: Arc<[Place]>,
+    places: Arc<[OpenTarget]>,
     done: Vec<Receiver<()>>,
 }
 
@@ -106,19 +106,19 @@ impl ProgramLog {
     pub fn open(logs: &[ErrorLog], audit: &[LogTarget]) -> io::Result<Self> {
         let usual = [ErrorLog { to: LogTarget::Stderr, level: Severity::Notice }];
         let logs = if logs.is_empty() { &usual } else { logs };
-        let speech = logs.iter().map(|log| (log.clone(), Purpose::Speech));
+        let speech = logs.iter().map(|log| (log.clone(), TargetPurpose::Speech));
         let audit = audit
             .iter()
-            .map(|to| (ErrorLog { to: to.clone(), level: Severity::Debug }, Purpose::Audit));
+            .map(|to| (ErrorLog { to: to.clone(), level: Severity::Debug }, TargetPurpose::Audit));
         let mut places = Vec::new();
         let mut done = Vec::new();
         for (log, purpose) in speech.chain(audit) {
-            let mut writer = Writer {
+            let mut writer = TargetWriter {
                 target: Target::open(&log.to, "program")?,
                 clock: Clock::new(),
                 frame: match purpose {
-                    Purpose::Speech => Frame::of(&log.to),
-                    Purpose::Audit => Frame::Object,
+                    TargetPurpose::Speech => LineFrame::of(&log.to),
+                    TargetPurpose::Audit => LineFrame::Object,
                 },
                 dropped: Arc::default(),
                 failing: false,
@@ -126,7 +126,7 @@ impl ProgramLog {
             };
             let (sender, orders) = sync_channel(CAPACITY);
             let (finished, ended) = sync_channel(1);
-            places.push(Place {
+            places.push(OpenTarget {
                 purpose,
                 level: log.level,
                 is_stderr: log.to == LogTarget::Stderr,
@@ -154,10 +154,10 @@ impl ProgramLog {
     /// process reports it.
     pub fn say_elsewhere(&self, sentence: &str) {
         let time = SystemTime::now();
-        let line = Line { severity: Severity::Crit, time, text: sentence.into() };
-        let speech = self.places.iter().filter(|place| place.purpose == Purpose::Speech);
+        let line = ProgramLine { severity: Severity::Crit, time, text: sentence.into() };
+        let speech = self.places.iter().filter(|place| place.purpose == TargetPurpose::Speech);
         for place in speech.filter(|place| !place.is_stderr) {
-            place.send(Order::Write(line.clone()));
+            place.send(TargetOrder::Write(line.clone()));
         }
     }
 
@@ -182,7 +182,7 @@ impl ProgramLog {
     /// Reopens files after they were renamed or removed.
     pub fn reopen(&self) {
         for place in &*self.places {
-            place.send(Order::Reopen);
+            place.send(TargetOrder::Reopen);
         }
     }
 }
@@ -194,31 +194,31 @@ impl Drop for ProgramLog {
 }
 
 /// The channel to a target's thread.
-struct Place {
-    purpose: Purpose,
+struct OpenTarget {
+    purpose: TargetPurpose,
     level: Severity,
     is_stderr: bool,
-    sender: SyncSender<Order>,
+    sender: SyncSender<TargetOrder>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Place {
-    fn send(&self, order: Order) {
+impl OpenTarget {
+    fn send(&self, order: TargetOrder) {
         if self.sender.try_send(order).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-enum Order {
-    Write(Line),
+enum TargetOrder {
+    Write(ProgramLine),
     Reopen,
     /// Sends a reply when everything before it is written.
     Tell(SyncSender<()>),
 }
 
 #[derive(Clone)]
-struct Line {
+struct ProgramLine {
     severity: Severity,
     time: SystemTime,
     text: Arc<str>,
@@ -226,7 +226,7 @@ struct Line {
 
 /// The format of a line around its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Frame {
+enum LineFrame {
     /// `weir: text`, as programs write to a terminal.
     Name,
     /// `<5>text`, with the level as systemd reads it (sd-daemon(3)), which adds the time and the
@@ -238,7 +238,7 @@ enum Frame {
     Object,
 }
 
-impl Frame {
+impl LineFrame {
     fn of(target: &LogTarget) -> Self {
         match target {
             LogTarget::File(_) | LogTarget::Syslog(_) => Self::Time,
@@ -257,7 +257,7 @@ impl Frame {
         if is_journal() == Some(true) { Self::Journal } else { Self::Name }
     }
 
-    fn write(self, line: &Line, clock: &mut Clock, out: &mut Vec<u8>) {
+    fn write(self, line: &ProgramLine, clock: &mut Clock, out: &mut Vec<u8>) {
         match self {
             Self::Name => out.extend_from_slice(b"weir: "),
             Self::Journal => {
@@ -310,33 +310,33 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 }
 
 /// The state of a target's thread.
-struct Writer {
+struct TargetWriter {
     target: Target,
     clock: Clock,
-    frame: Frame,
+    frame: LineFrame,
     dropped: Arc<AtomicU64>,
     failing: bool,
     line: Vec<u8>,
 }
 
-impl Writer {
-    fn take(&mut self, order: &Order) {
+impl TargetWriter {
+    fn take(&mut self, order: &TargetOrder) {
         match order {
-            Order::Write(line) => {
+            TargetOrder::Write(line) => {
                 let dropped = self.dropped.swap(0, Ordering::Relaxed);
                 if dropped > 0 {
                     let text = format!(
                         "{dropped} lines were dropped here: they came faster than they could be written"
                     );
                     let text = text.into();
-                    self.write(&Line { severity: Severity::Warning, time: line.time, text });
+                    self.write(&ProgramLine { severity: Severity::Warning, time: line.time, text });
                 }
                 self.write(line);
             }
-            Order::Tell(written) => {
+            TargetOrder::Tell(written) => {
                 let _ = written.try_send(());
             }
-            Order::Reopen => {
+            TargetOrder::Reopen => {
                 if let Err(error) = self.target.reopen() {
                     say_directly(Severity::Error, &format!("{error}; the open file stays in use"));
                 }
@@ -344,7 +344,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, line: &Line) {
+    fn write(&mut self, line: &ProgramLine) {
         self.line.clear();
         let outcome = if let Target::Syslog(syslog) = &mut self.target {
             append_text(without_level(&line.text), &mut self.line);
@@ -358,7 +358,7 @@ impl Writer {
 
     /// Reports a failing target once, on standard error; a failure of standard error itself is not
     /// reported.
-    fn note(&mut self, outcome: Outcome) {
+    fn note(&mut self, outcome: WriteOutcome) {
         let name = self.target.name();
         match outcome.last {
             Some(error) if !self.failing => {
@@ -383,9 +383,9 @@ impl Writer {
 
 /// Writes to standard error. A failure is ignored, since there is no other place to report it.
 fn say_directly(severity: Severity, sentence: &str) {
-    let line = Line { severity, time: SystemTime::now(), text: sentence.into() };
+    let line = ProgramLine { severity, time: SystemTime::now(), text: sentence.into() };
     let mut bytes = Vec::new();
-    Frame::of_stream(io::stderr()).write(&line, &mut Clock::utc(), &mut bytes);
+    LineFrame::of_stream(io::stderr()).write(&line, &mut Clock::utc(), &mut bytes);
     let _ = io::stderr().write_all(&bytes);
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use weir_config::model::{self, Severity, SyslogFormat, SyslogReceiver};
 use weir_stats::Clock;
 
-use super::outcome::Outcome;
+use super::outcome::WriteOutcome;
 
 /// The longest that a send may block; after that the rest of the batch is lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
@@ -111,9 +111,9 @@ impl Syslog {
 
     /// Sends each line as a message. If a line is too long, only that line is lost; after another
     /// failure the rest of the batch is lost, and the next batch tries again.
-    pub(crate) fn write(&mut self, lines: &[u8]) -> Outcome {
+    pub(crate) fn write(&mut self, lines: &[u8]) -> WriteOutcome {
         let now = SystemTime::now();
-        let mut outcome = Outcome::default();
+        let mut outcome = WriteOutcome::default();
         let mut lines = lines.split_inclusive(|byte| *byte == b'\n');
         while let Some(line) = lines.next() {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -130,7 +130,12 @@ impl Syslog {
     }
 
     /// Sends one message.
-    pub(crate) fn message(&mut self, severity: Severity, now: SystemTime, text: &[u8]) -> Outcome {
+    pub(crate) fn message(
+        &mut self,
+        severity: Severity,
+        now: SystemTime,
+        text: &[u8],
+    ) -> WriteOutcome {
         let priority = u16::from(self.settings.facility) * 8 + u16::from(severity.number());
         self.message.clear();
         // Writing to a `Vec` cannot fail.
@@ -146,7 +151,7 @@ impl Syslog {
         }
         self.message.extend_from_slice(self.tag.as_bytes());
         self.message.extend_from_slice(text);
-        let mut outcome = Outcome::default();
+        let mut outcome = WriteOutcome::default();
         if let Err(error) = self.send(&mut outcome.errors) {
             outcome.lost = 1;
             outcome.last = Some(error);

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use weir_config::model::LogTarget;
 
 use super::file::{Appender, LogFile};
-use super::outcome::Outcome;
+use super::outcome::WriteOutcome;
 use super::syslog::Syslog;
 
 pub(crate) enum Target {
@@ -45,7 +45,7 @@ impl Target {
     }
 
     /// Writes lines, each of which ends with a line feed.
-    pub(crate) fn write(&mut self, lines: &[u8]) -> Outcome {
+    pub(crate) fn write(&mut self, lines: &[u8]) -> WriteOutcome {
         match self {
             Self::File(file) => file.write(lines),
             Self::Stream(stream, _) => stream.write(lines),

@@ -25,13 +25,13 @@ pub(crate) struct EndpointLoad {
 }
 
 /// A pool and an endpoint.
-type Name = (String, String);
+type PoolEndpoint = (String, String);
 
 /// The counts that the successor was sent last.
 #[derive(Default)]
-pub(crate) struct Told(BTreeMap<Name, u32>);
+pub(crate) struct ToldLoads(BTreeMap<PoolEndpoint, u32>);
 
-impl Told {
+impl ToldLoads {
     /// Returns true if all counts sent are zero.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -43,7 +43,7 @@ impl Told {
         news.chunks(SERVERS).map(<[EndpointLoad]>::to_vec).collect()
     }
 
-    fn changes(&mut self, now: BTreeMap<Name, u32>) -> Vec<EndpointLoad> {
+    fn changes(&mut self, now: BTreeMap<PoolEndpoint, u32>) -> Vec<EndpointLoad> {
         let gone = self.0.keys().filter(|name| !now.contains_key(*name));
         let gone = gone.map(|name| (name, 0));
         let other = now.iter().filter(|(name, count)| self.0.get(*name) != Some(count));
@@ -59,7 +59,7 @@ impl Told {
     }
 }
 
-fn running(process: &Process) -> BTreeMap<Name, u32> {
+fn running(process: &Process) -> BTreeMap<PoolEndpoint, u32> {
     let mut running = BTreeMap::new();
     for pool in &process.snapshot().pools {
         for (index, endpoint) in pool.endpoints.iter().enumerate() {
@@ -76,7 +76,7 @@ fn running(process: &Process) -> BTreeMap<Name, u32> {
 
 /// Slots that are taken on behalf of the predecessor. Dropping it returns them.
 #[derive(Default)]
-pub(crate) struct Occupied(BTreeMap<Name, Vec<Slot>>);
+pub(crate) struct Occupied(BTreeMap<PoolEndpoint, Vec<Slot>>);
 
 impl Occupied {
     /// Takes or returns slots to match the counts received.
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn only_what_changed_is_told() {
         let name = |endpoint: &str| ("app".to_owned(), endpoint.to_owned());
-        let mut told = Told::default();
+        let mut told = ToldLoads::default();
         let mut check = |now: &[(&str, u32)], expected: &[(&str, u32)]| {
             let now = now.iter().map(|(endpoint, count)| (name(endpoint), *count)).collect();
             let changes = told.changes(now);

@@ -11,8 +11,8 @@ use weir_balance::Health;
 use weir_proxy::process::Process;
 use zeroize::Zeroizing;
 
-use super::message::Message;
-use crate::health::health_log::{Change, EndpointName, HealthLog, HealthState};
+use super::message::MigrationMessage;
+use crate::health::health_log::{EndpointName, HealthChange, HealthLog, HealthState};
 use crate::health::traffic;
 use crate::migration::machine_clock::MachineClock;
 
@@ -24,12 +24,12 @@ pub(crate) struct InheritedState {
     tickets: Zeroizing<Vec<u8>>,
     /// The endpoints that are down or ejected.
     #[serde(default)]
-    endpoints: Vec<Standing>,
+    endpoints: Vec<EndpointStanding>,
 }
 
 /// An endpoint that is down or ejected.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Standing {
+struct EndpointStanding {
     pool: String,
     endpoint: String,
     /// Set if its probes failed.
@@ -62,7 +62,7 @@ impl InheritedState {
                 let ejected = state.is_ejected(now_us).then(|| clock.microseconds(until));
                 let down = state.health() == Health::Unhealthy;
                 if down || ejected.is_some() {
-                    endpoints.push(Standing {
+                    endpoints.push(EndpointStanding {
                         pool: pool.name.to_string(),
                         endpoint: endpoint.name.to_string(),
                         down,
@@ -78,8 +78,10 @@ impl InheritedState {
     /// successor will find their state out.
     pub(crate) fn encode(self) -> Zeroizing<Vec<u8>> {
         let tickets = self.tickets.clone();
-        let whole = Message::InheritedState(self).encode(&[]);
-        let less = || Message::InheritedState(Self { tickets, endpoints: Vec::new() }).encode(&[]);
+        let whole = MigrationMessage::InheritedState(self).encode(&[]);
+        let less = || {
+            MigrationMessage::InheritedState(Self { tickets, endpoints: Vec::new() }).encode(&[])
+        };
         whole.or_else(|_| less()).unwrap_or_default().into()
     }
 
@@ -111,7 +113,7 @@ impl InheritedState {
             let Some(state) = pool.balancer.endpoint(index) else { continue };
             let change = |to, reason: &str| {
                 let (of, reason) = (of.clone(), reason.to_owned());
-                log.change(process, Change { of, to, reason, excerpt: String::new() });
+                log.change(process, HealthChange { of, to, reason, excerpt: String::new() });
             };
             if state.health() == Health::Unhealthy {
                 change(HealthState::Down, "as the process before this one found it");

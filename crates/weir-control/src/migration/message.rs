@@ -31,7 +31,7 @@ const LENGTH: usize = size_of::<u32>();
 /// A message.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Message {
+pub(crate) enum MigrationMessage {
     /// State that a successor needs before it serves.
     #[serde(rename = "estate")]
     InheritedState(InheritedState),
@@ -94,7 +94,7 @@ struct OfferedWait {
     tie: u16,
 }
 
-impl Message {
+impl MigrationMessage {
     /// Encodes the message, followed by the bytes already read of requests.
     ///
     /// # Errors
@@ -220,12 +220,12 @@ mod tests {
     }
 
     /// An idle connection and one with a waiting request.
-    fn offers(clock: &MachineClock) -> (Message, Vec<Moved>) {
+    fn offers(clock: &MachineClock) -> (MigrationMessage, Vec<Moved>) {
         let address = ListenAddress::Socket("127.0.0.1:80".parse().unwrap());
         let at = [address, ListenAddress::Unix { path: "/run/a.sock".into(), mode: None }];
         let all = vec![Moved::new(None, 0, (clock.instant, clock.instant)), waiting(clock.instant)];
         let offer = |(number, moved)| Offer::new(number, ":80", &at, moved, clock);
-        (Message::Offer((7..).zip(&all).map(offer).collect()), all)
+        (MigrationMessage::Offer((7..).zip(&all).map(offer).collect()), all)
     }
 
     fn encoded(clock: &MachineClock) -> Vec<u8> {
@@ -238,24 +238,24 @@ mod tests {
     /// A process of another version knows the messages by these names.
     #[test]
     fn messages_keep_their_names() {
-        let check = |message: Message, expected: &str| {
+        let check = |message: MigrationMessage, expected: &str| {
             let text = serde_json::to_string(&message).unwrap();
             assert!(text.starts_with(&format!("{{\"{expected}\":")), "{text}");
         };
-        check(Message::InheritedState(InheritedState::default()), "estate");
-        check(Message::Hello { version: 1 }, "hello");
-        check(Message::InFlight(Vec::new()), "busy");
-        check(Message::Offer(Vec::new()), "offer");
-        check(Message::Verdicts(Vec::new()), "verdicts");
+        check(MigrationMessage::InheritedState(InheritedState::default()), "estate");
+        check(MigrationMessage::Hello { version: 1 }, "hello");
+        check(MigrationMessage::InFlight(Vec::new()), "busy");
+        check(MigrationMessage::Offer(Vec::new()), "offer");
+        check(MigrationMessage::Verdicts(Vec::new()), "verdicts");
     }
 
     #[tokio::test]
     async fn a_connection_arrives_as_it_was() {
         let clock = MachineClock::new();
         let bytes = encoded(&clock);
-        let (message, mut rest) = Message::decode(&bytes).unwrap();
+        let (message, mut rest) = MigrationMessage::decode(&bytes).unwrap();
         assert_eq!(message, offers(&clock).0);
-        let Message::Offer(offers) = message else { panic!("no offer") };
+        let MigrationMessage::Offer(offers) = message else { panic!("no offer") };
         // The clock of another process has another origin.
         let other = MachineClock {
             instant: clock.instant + Duration::from_millis(5),
@@ -273,7 +273,9 @@ mod tests {
         let clock = MachineClock::new();
         let bytes = encoded(&clock);
         for length in 0..bytes.len() {
-            let Ok((Message::Offer(offers), mut rest)) = Message::decode(&bytes[..length]) else {
+            let Ok((MigrationMessage::Offer(offers), mut rest)) =
+                MigrationMessage::decode(&bytes[..length])
+            else {
                 continue;
             };
             let moved: Result<Vec<Moved>, String> =
@@ -293,7 +295,9 @@ mod tests {
                 let at = random.usize(..wrong.len());
                 wrong[at] = random.u8(..);
             }
-            if let Ok((Message::Offer(offers), mut rest)) = Message::decode(&wrong) {
+            if let Ok((MigrationMessage::Offer(offers), mut rest)) =
+                MigrationMessage::decode(&wrong)
+            {
                 for offer in offers {
                     let _ = offer.moved(&mut rest, &clock);
                 }
@@ -302,7 +306,7 @@ mod tests {
         for text in ["", "{", "7", "{\"offer\":7}", "{\"farewell\":{}}", "{\"offer\":[{}]}"] {
             let mut bytes = (text.len() as u32).to_le_bytes().to_vec();
             bytes.extend_from_slice(text.as_bytes());
-            assert!(Message::decode(&bytes).is_err(), "{text}");
+            assert!(MigrationMessage::decode(&bytes).is_err(), "{text}");
         }
     }
 
@@ -313,6 +317,9 @@ mod tests {
         bytes.extend_from_slice(text.as_bytes());
         let verdicts = [(3, None), (4, Some("full".to_owned()))];
         let verdicts = verdicts.map(|(number, refused)| Verdict { number, refused });
-        assert_eq!(Message::decode(&bytes), Ok((Message::Verdicts(verdicts.into()), &[][..])));
+        assert_eq!(
+            MigrationMessage::decode(&bytes),
+            Ok((MigrationMessage::Verdicts(verdicts.into()), &[][..]))
+        );
     }
 }

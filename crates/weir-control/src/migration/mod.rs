@@ -31,8 +31,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
 
 use self::inherited_state::InheritedState;
-use self::message::Message;
-use self::packets::{Received, receive_now, send_now};
+use self::message::MigrationMessage;
+use self::packets::{ReceivedPacket, receive_now, send_now};
 
 /// The version of the protocol, which both processes must share.
 pub(crate) const VERSION: u32 = 1;
@@ -43,15 +43,15 @@ pub(crate) const VERSION: u32 = 1;
 /// # Errors
 /// The other end is closed.
 pub(crate) fn say_hello(socket: BorrowedFd<'_>) -> io::Result<()> {
-    send_now(socket, &Message::Hello { version: VERSION }.encode(&[])?, &[])
+    send_now(socket, &MigrationMessage::Hello { version: VERSION }.encode(&[])?, &[])
 }
 
 /// The state that a predecessor sent before this process was started.
 pub(crate) fn inherited_state_from(socket: &OwnedFd) -> Option<InheritedState> {
-    let Ok(Received::Packet(packet)) = receive_now(socket) else { return None };
+    let Ok(ReceivedPacket::Packet(packet)) = receive_now(socket) else { return None };
     let bytes = Zeroizing::new(packet.bytes);
-    match Message::decode(&bytes) {
-        Ok((Message::InheritedState(inherited_state), [])) => Some(inherited_state),
+    match MigrationMessage::decode(&bytes) {
+        Ok((MigrationMessage::InheritedState(inherited_state), [])) => Some(inherited_state),
         _ => None,
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn inherited_state_from(socket: &OwnedFd) -> Option<InheritedState> {
 /// Returns true if a successor that is ready sent [`say_hello`] before, with this process's
 /// version. Otherwise it is of another version, and this process finishes its connections itself.
 pub(crate) fn heard_hello(socket: &OwnedFd) -> bool {
-    let Ok(Received::Packet(packet)) = receive_now(socket) else { return false };
-    let message = Message::decode(&packet.bytes);
-    matches!(message, Ok((Message::Hello { version: VERSION }, [])))
+    let Ok(ReceivedPacket::Packet(packet)) = receive_now(socket) else { return false };
+    let message = MigrationMessage::decode(&packet.bytes);
+    matches!(message, Ok((MigrationMessage::Hello { version: VERSION }, [])))
 }

@@ -29,7 +29,7 @@ pub(crate) struct Packet {
 
 /// The result of a receive.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum ReceivedPacket {
     Packet(Packet),
     /// The other end is closed.
     End,
@@ -64,7 +64,7 @@ impl Packets {
     }
 
     /// Waits for a message; if the future is dropped before it completes, no message is lost.
-    pub(crate) async fn receive(&self) -> io::Result<Received> {
+    pub(crate) async fn receive(&self) -> io::Result<ReceivedPacket> {
         self.0.async_io(Interest::READABLE, |socket| receive_now(socket.as_fd())).await
     }
 
@@ -75,11 +75,11 @@ impl Packets {
         let mut rest = Vec::new();
         loop {
             match receive_now(self.0.get_ref()) {
-                Ok(Received::Packet(packet)) => rest.push(packet),
+                Ok(ReceivedPacket::Packet(packet)) => rest.push(packet),
                 // The other end was closed with unread messages: the error is reported once, before
                 // the messages that wait here.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-                Ok(Received::End) | Err(_) => return rest,
+                Ok(ReceivedPacket::End) | Err(_) => return rest,
             }
         }
     }
@@ -102,7 +102,7 @@ pub(crate) fn send_now(
 }
 
 /// Receives a waiting message, or fails with [`io::ErrorKind::WouldBlock`].
-pub(crate) fn receive_now(socket: impl AsFd) -> io::Result<Received> {
+pub(crate) fn receive_now(socket: impl AsFd) -> io::Result<ReceivedPacket> {
     let mut bytes = vec![0; MESSAGE_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CONNECTIONS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -115,14 +115,14 @@ pub(crate) fn receive_now(socket: impl AsFd) -> io::Result<Received> {
         }
     }
     if got.bytes == 0 {
-        return Ok(Received::End);
+        return Ok(ReceivedPacket::End);
     }
     if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         // It was too long, or this process had no room for its descriptors.
         return Err(io::Error::other("a message was cut off"));
     }
     bytes.truncate(got.bytes);
-    Ok(Received::Packet(Packet { bytes, descriptors }))
+    Ok(ReceivedPacket::Packet(Packet { bytes, descriptors }))
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn packet(socket: &OwnedFd) -> Packet {
-        let Ok(Received::Packet(packet)) = receive_now(socket) else { panic!("no message") };
+        let Ok(ReceivedPacket::Packet(packet)) = receive_now(socket) else { panic!("no message") };
         packet
     }
 
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!((second.bytes.as_slice(), second.descriptors.len()), (b"second".as_slice(), 2));
         assert!(receive_now(&other).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
         drop(one);
-        assert!(matches!(receive_now(&other), Ok(Received::End)));
+        assert!(matches!(receive_now(&other), Ok(ReceivedPacket::End)));
         drop(second);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0, "nobody else has it");
     }

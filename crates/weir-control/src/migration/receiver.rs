@@ -11,8 +11,8 @@ use weir_proxy::snapshot::{Listener, Snapshot};
 use weir_proxy::start::{Admission, DataPlane};
 
 use super::in_flight::Occupied;
-use super::message::{Message, Offer, Verdict};
-use super::packets::{Packets, Received};
+use super::message::{MigrationMessage, Offer, Verdict};
+use super::packets::{Packets, ReceivedPacket};
 use crate::migration::machine_clock::MachineClock;
 
 /// Takes connections over until the predecessor has ended.
@@ -37,21 +37,23 @@ impl Receiver {
     pub(crate) async fn run(self) {
         // The slots are returned when the predecessor has ended.
         let mut occupied = Occupied::default();
-        while let Ok(Received::Packet(packet)) = self.packets.receive().await {
+        while let Ok(ReceivedPacket::Packet(packet)) = self.packets.receive().await {
             // A predecessor that sends an invalid message gets no reply, and keeps its connections.
-            let Ok((message, rest)) = Message::decode(&packet.bytes) else { return };
+            let Ok((message, rest)) = MigrationMessage::decode(&packet.bytes) else { return };
             let offers = match message {
-                Message::InFlight(news) => {
+                MigrationMessage::InFlight(news) => {
                     occupied.follow(news, self.plane.process());
                     continue;
                 }
-                Message::Offer(offers) => offers,
-                Message::InheritedState(_) | Message::Hello { .. } | Message::Verdicts(_) => return,
+                MigrationMessage::Offer(offers) => offers,
+                MigrationMessage::InheritedState(_)
+                | MigrationMessage::Hello { .. }
+                | MigrationMessage::Verdicts(_) => return,
             };
             let Ok((verdicts, taken)) = self.judge(&offers, rest, packet.descriptors) else {
                 return;
             };
-            let Ok(answer) = Message::Verdicts(verdicts).encode(&[]) else { return };
+            let Ok(answer) = MigrationMessage::Verdicts(verdicts).encode(&[]) else { return };
             if self.packets.send(&answer, &[]).await.is_err() {
                 // The predecessor does not wait any longer, so the connections are still its own.
                 return;

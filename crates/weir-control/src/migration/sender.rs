@@ -14,9 +14,9 @@ use weir_proxy::handoff::Parting;
 use weir_proxy::os_net::OsNet;
 use weir_proxy::start::DataPlane;
 
-use super::in_flight::{LOOK, Told};
-use super::message::{CONNECTIONS, MESSAGE_BYTES, Message, Offer, room_for};
-use super::packets::{Packet, Packets, Received};
+use super::in_flight::{LOOK, ToldLoads};
+use super::message::{CONNECTIONS, MESSAGE_BYTES, MigrationMessage, Offer, room_for};
+use super::packets::{Packet, Packets, ReceivedPacket};
 use crate::migration::machine_clock::MachineClock;
 
 /// The longest that a successor may take to decide on a connection, for which it only checks that
@@ -25,22 +25,22 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The most undecided connections: the kernel bounds the number of descriptors in flight.
 const OUTSTANDING: usize = 4 * CONNECTIONS;
 
-type Connection = Parting<OsNet>;
+type DepartingConnection = Parting<OsNet>;
 
 /// Passes connections on until the last one has ended.
 pub(crate) struct Sender {
     packets: Packets,
     plane: Arc<DataPlane>,
-    departures: UnboundedReceiver<Connection>,
+    departures: UnboundedReceiver<DepartingConnection>,
     clock: MachineClock,
     /// Connections that have left their workers and are not offered yet.
-    pending: VecDeque<Connection>,
+    pending: VecDeque<DepartingConnection>,
     /// Offered connections, by number, with the time of the offer. Their sockets stay open here but
     /// are not read.
-    outstanding: BTreeMap<u64, (Instant, Connection)>,
+    outstanding: BTreeMap<u64, (Instant, DepartingConnection)>,
     next_number: u64,
     /// The counts that the successor knows of exchanges in this process.
-    told: Told,
+    told: ToldLoads,
     /// The time at which they were last sent.
     told_at: Instant,
     taken: Taken,
@@ -92,7 +92,7 @@ impl Sender {
             pending: first.into(),
             outstanding: BTreeMap::new(),
             next_number: 0,
-            told: Told::default(),
+            told: ToldLoads::default(),
             told_at: Instant::now(),
             taken: Taken::default(),
         };
@@ -140,8 +140,8 @@ impl Sender {
         tokio::select! {
             biased;
             received = self.packets.receive() => match received {
-                Ok(Received::Packet(packet)) => self.settle(&packet).await.map_err(Over::Broken),
-                Ok(Received::End) => Err(Over::Broken("it is gone".to_owned())),
+                Ok(ReceivedPacket::Packet(packet)) => self.settle(&packet).await.map_err(Over::Broken),
+                Ok(ReceivedPacket::End) => Err(Over::Broken("it is gone".to_owned())),
                 Err(error) => Err(Over::Broken(error.to_string())),
             },
             connection = self.departures.recv(), if self.pending.is_empty() => match connection {
@@ -160,7 +160,7 @@ impl Sender {
     /// Sends the changed counts to the successor.
     async fn tell(&mut self) -> Result<(), Over> {
         for news in self.told.news(self.plane.process()) {
-            self.send(&Message::InFlight(news), &[]).await.map_err(Over::Broken)?;
+            self.send(&MigrationMessage::InFlight(news), &[]).await.map_err(Over::Broken)?;
         }
         self.told_at = Instant::now();
         Ok(())
@@ -169,8 +169,10 @@ impl Sender {
     /// Waits for the verdicts on the last connections; no others will come.
     async fn last_verdicts(&mut self) -> Result<(), Over> {
         match timeout(PATIENCE, self.packets.receive()).await {
-            Ok(Ok(Received::Packet(packet))) => self.settle(&packet).await.map_err(Over::Broken),
-            Ok(Ok(Received::End)) => Err(Over::Broken("it is gone".to_owned())),
+            Ok(Ok(ReceivedPacket::Packet(packet))) => {
+                self.settle(&packet).await.map_err(Over::Broken)
+            }
+            Ok(Ok(ReceivedPacket::End)) => Err(Over::Broken("it is gone".to_owned())),
             Ok(Err(error)) => Err(Over::Broken(error.to_string())),
             Err(_) => Err(Over::Broken(late())),
         }
@@ -196,7 +198,7 @@ impl Sender {
             offers.push(Offer::new(number, name, addresses, &connection.moved, &self.clock));
             batch.push((number, connection));
         }
-        let sent = self.send(&Message::Offer(offers), &batch).await;
+        let sent = self.send(&MigrationMessage::Offer(offers), &batch).await;
         match sent {
             Ok(()) => {
                 let now = Instant::now();
@@ -214,7 +216,11 @@ impl Sender {
         }
     }
 
-    async fn send(&self, message: &Message, batch: &[(u64, Connection)]) -> Result<(), String> {
+    async fn send(
+        &self,
+        message: &MigrationMessage,
+        batch: &[(u64, DepartingConnection)],
+    ) -> Result<(), String> {
         let begun = batch.iter().flat_map(|(_, connection)| &connection.moved.begun);
         let requests: Vec<&[u8]> = begun.map(|begun| &*begun.bytes).collect();
         let sockets: Vec<BorrowedFd<'_>> =
@@ -228,8 +234,8 @@ impl Sender {
 
     /// Drops connections that were taken over, and takes refused ones back.
     async fn settle(&mut self, packet: &Packet) -> Result<(), String> {
-        let (message, _) = Message::decode(&packet.bytes)?;
-        let Message::Verdicts(verdicts) = message else {
+        let (message, _) = MigrationMessage::decode(&packet.bytes)?;
+        let MigrationMessage::Verdicts(verdicts) = message else {
             return Err("it says what it is not asked".to_owned());
         };
         for verdict in verdicts {
@@ -257,7 +263,7 @@ impl Sender {
         self.plane.part(None).await;
         self.departures.close();
         let offered = std::mem::take(&mut self.outstanding).into_values();
-        let mut own: Vec<Connection> = offered.map(|(_, connection)| connection).collect();
+        let mut own: Vec<DepartingConnection> = offered.map(|(_, connection)| connection).collect();
         own.extend(std::mem::take(&mut self.pending));
         while let Ok(connection) = self.departures.try_recv() {
             own.push(connection);

@@ -10,7 +10,7 @@ pub(crate) const STOPPING: &str = "this process is stopping";
 
 /// The stage of an upgrade, or the end of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum HandoverState {
     Ours,
     UnderWay,
     Done {
@@ -23,7 +23,7 @@ enum State {
 /// The progress of handing over to a successor.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    state: Mutex<State>,
+    state: Mutex<HandoverState>,
     done: Notify,
     /// Notified once, when this process stops accepting.
     left: Notify,
@@ -36,7 +36,7 @@ pub(crate) struct Attempt<'a>(&'a Handover);
 
 impl Handover {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(State::Ours), done: Notify::new(), left: Notify::new() }
+        Self { state: Mutex::new(HandoverState::Ours), done: Notify::new(), left: Notify::new() }
     }
 
     /// Begins an upgrade.
@@ -45,7 +45,7 @@ impl Handover {
     /// As [`Handover::check`].
     pub(crate) fn begin(&self) -> Result<Attempt<'_>, String> {
         self.check()?;
-        *self.state() = State::UnderWay;
+        *self.state() = HandoverState::UnderWay;
         Ok(Attempt(self))
     }
 
@@ -55,12 +55,12 @@ impl Handover {
     /// One sentence with the reason against it.
     pub(crate) fn check(&self) -> Result<(), String> {
         match *self.state() {
-            State::Ours => Ok(()),
-            State::UnderWay => {
+            HandoverState::Ours => Ok(()),
+            HandoverState::UnderWay => {
                 Err("an upgrade is in progress: try again when it is done".to_owned())
             }
-            State::Stopping => Err(STOPPING.to_owned()),
-            State::Done { successor } => {
+            HandoverState::Stopping => Err(STOPPING.to_owned()),
+            HandoverState::Done { successor } => {
                 Err(format!("process {successor} has taken over: try again to reach it"))
             }
         }
@@ -69,21 +69,21 @@ impl Handover {
     /// Records that this process ends without a successor.
     pub(crate) fn stop(&self) {
         let mut state = self.state();
-        if !matches!(*state, State::Done { .. }) {
-            *state = State::Stopping;
+        if !matches!(*state, HandoverState::Done { .. }) {
+            *state = HandoverState::Stopping;
         }
     }
 
     /// Returns true if this process ends without a successor.
     pub(crate) fn is_stopping(&self) -> bool {
-        *self.state() == State::Stopping
+        *self.state() == HandoverState::Stopping
     }
 
     /// The process id of the successor that has taken over.
     pub(crate) fn successor(&self) -> Option<u32> {
         match *self.state() {
-            State::Done { successor } => Some(successor),
-            State::Ours | State::UnderWay | State::Stopping => None,
+            HandoverState::Done { successor } => Some(successor),
+            HandoverState::Ours | HandoverState::UnderWay | HandoverState::Stopping => None,
         }
     }
 
@@ -109,7 +109,7 @@ impl Handover {
         self.left.notified().await;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HandoverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,7 +117,7 @@ impl Handover {
 impl Attempt<'_> {
     /// Records that the successor serves.
     pub(crate) fn done(self, successor: u32) {
-        *self.0.state() = State::Done { successor };
+        *self.0.state() = HandoverState::Done { successor };
         self.0.done.notify_waiters();
     }
 }
@@ -125,8 +125,8 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        if *state == State::UnderWay {
-            *state = State::Ours;
+        if *state == HandoverState::UnderWay {
+            *state = HandoverState::Ours;
         }
     }
 }

@@ -18,8 +18,8 @@ use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
 
 use crate::migration::inherited_state::InheritedState;
-use crate::privileges::{self, Given};
-use crate::process::supervisor_client::{self, Held};
+use crate::privileges::{self, GivenUpPrivileges};
+use crate::process::supervisor_client::{self, HeldSocket};
 
 /// The environment variable in which a predecessor passes its [`Legacy`].
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
@@ -41,10 +41,10 @@ pub(crate) struct Legacy {
     pub(crate) passing: Option<RawFd>,
     /// The rights that the predecessor gave up; the successor cannot regain them.
     #[serde(default)]
-    pub(crate) given: Option<Given>,
+    pub(crate) given: Option<GivenUpPrivileges>,
     /// The descriptors that lead to its supervisor, if it has one.
     #[serde(default)]
-    pub(crate) supervisor: Option<supervisor_client::Way>,
+    pub(crate) supervisor: Option<supervisor_client::SupervisorWay>,
 }
 
 /// The pipe on which the predecessor waits.
@@ -61,7 +61,7 @@ impl Legacy {
     /// One clause; descriptors that were already owned are closed.
     fn take(self) -> Result<(Inherited, File, Option<OwnedFd>), String> {
         let numbers = self.sockets.iter().map(|(number, _)| *number);
-        let way = self.supervisor.iter().flat_map(supervisor_client::Way::numbers);
+        let way = self.supervisor.iter().flat_map(supervisor_client::SupervisorWay::numbers);
         once_each(numbers.chain(self.passing).chain([self.ready]).chain(way))?;
         let failed = |number: RawFd, error: io::Error| format!("descriptor {number}: {error}");
         let pipe = descriptor(self.ready).and_then(|own| is_pipe(&own).map(|()| own));
@@ -141,7 +141,7 @@ pub(crate) fn take() -> Result<Inherited, String> {
         return Ok(inherited);
     }
     for held in supervisor_client::take_held().into_iter().chain(of_systemd()?) {
-        let Held { socket, asked, source } = held;
+        let HeldSocket { socket, asked, source } = held;
         inherited.add(socket, asked).map_err(|error| format!("{source}: {error}"))?;
     }
     Ok(inherited)
@@ -152,7 +152,7 @@ pub(crate) fn take() -> Result<Inherited, String> {
 ///
 /// # Errors
 /// One sentence.
-pub(crate) fn of_systemd() -> Result<Vec<Held>, String> {
+pub(crate) fn of_systemd() -> Result<Vec<HeldSocket>, String> {
     let variable = |name: &str| std::env::var(name).ok();
     let names = variable("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
@@ -161,7 +161,7 @@ pub(crate) fn of_systemd() -> Result<Vec<Held>, String> {
         let name = names.next().unwrap_or("unknown");
         let source = format!("descriptor {number} (`{name}`), handed over by systemd");
         match descriptor(number) {
-            Ok(socket) => Ok(Held { socket, asked: None, source }),
+            Ok(socket) => Ok(HeldSocket { socket, asked: None, source }),
             Err(error) => Err(format!("{source}: {error}")),
         }
     };

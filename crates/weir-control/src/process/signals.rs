@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The order that a signal stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum SignalOrder {
     /// TERM, QUIT, INT: finish running exchanges; a second one ends them at once.
     Stop,
     /// USR1: reopen the log files.
@@ -20,7 +20,7 @@ pub(crate) enum Order {
 
 /// An order and its source, as events name it. The sending process is not known: the kernel reports
 /// it only to a signal handler, and Weir has none of its own.
-pub(crate) type Given = (Order, &'static str);
+pub(crate) type GivenOrder = (SignalOrder, &'static str);
 
 /// The signal streams, which replace the signals' default actions. They are created inside a tokio
 /// runtime.
@@ -36,7 +36,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Registers the signals; from now on they are [`Order`]s.
+    /// Registers the signals; from now on they are [`SignalOrder`]s.
     pub(crate) fn take() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -50,15 +50,15 @@ impl Signals {
     }
 
     /// Waits for the next order. Cancelling it loses no order.
-    pub(crate) async fn next(&mut self) -> Given {
+    pub(crate) async fn next(&mut self) -> GivenOrder {
         tokio::select! {
-            _ = self.terminate.recv() => (Order::Stop, "signal TERM"),
-            _ = self.quit.recv() => (Order::Stop, "signal QUIT"),
-            _ = self.interrupt.recv() => (Order::Stop, "signal INT"),
-            _ = self.hangup.recv() => (Order::Reload, "signal HUP"),
-            _ = self.first_user.recv() => (Order::ReopenLogs, "signal USR1"),
-            _ = self.second_user.recv() => (Order::Reload, "signal USR2"),
-            _ = self.real_time.recv() => (Order::Upgrade, "signal RTMIN+1"),
+            _ = self.terminate.recv() => (SignalOrder::Stop, "signal TERM"),
+            _ = self.quit.recv() => (SignalOrder::Stop, "signal QUIT"),
+            _ = self.interrupt.recv() => (SignalOrder::Stop, "signal INT"),
+            _ = self.hangup.recv() => (SignalOrder::Reload, "signal HUP"),
+            _ = self.first_user.recv() => (SignalOrder::ReopenLogs, "signal USR1"),
+            _ = self.second_user.recv() => (SignalOrder::Reload, "signal USR2"),
+            _ = self.real_time.recv() => (SignalOrder::Upgrade, "signal RTMIN+1"),
         }
     }
 }

@@ -22,11 +22,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_config::model::Severity;
 
 use crate::logs::program_log;
-use crate::migration::packets::{self, Packet, Received};
+use crate::migration::packets::{self, Packet, ReceivedPacket};
 use crate::privileges;
 use crate::process::inheritance;
 use crate::process::notify::Notifier;
-use crate::process::supervisor_client::{self, Held, Told};
+use crate::process::supervisor_client::{self, HeldSocket, SupervisorMessage};
 
 /// The serving time after which a death counts as unrelated to the one before.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ pub enum Role<T> {
 /// One sentence: no process can be started.
 pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String> {
     let failed = |error: io::Error| format!("cannot start the process that serves: {error}");
-    let mut watch = Watch::begin(inheritance::of_systemd()?).map_err(failed)?;
+    let mut watch = Supervision::begin(inheritance::of_systemd()?).map_err(failed)?;
     if rights == SupervisorRights::Needed
         && let Err((call, error)) = privileges::keep_what_a_start_needs()
     {
@@ -81,12 +81,12 @@ pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String
         }
         drop(kept.take());
         match watch.until_death() {
-            Next::Again(pause) => {
+            AfterDeath::Again(pause) => {
                 if !watch.pause(pause) {
                     return Ok(Role::Ended(0));
                 }
             }
-            Next::End(code) => return Ok(Role::Ended(code)),
+            AfterDeath::End(code) => return Ok(Role::Ended(code)),
         }
     }
 }
@@ -97,7 +97,7 @@ enum Forked {
     Child,
 }
 
-enum Next {
+enum AfterDeath {
     Again(Duration),
     End(u8),
 }
@@ -110,7 +110,7 @@ enum Death {
 }
 
 /// The state of the supervisor.
-struct Watch {
+struct Supervision {
     signals: File,
     /// The signal mask before the supervisor blocked its signals.
     mask: libc::sigset_t,
@@ -118,9 +118,9 @@ struct Watch {
     channel: Option<OwnedFd>,
     /// The pipe that the kernel closes when the supervisor is gone.
     alive: Option<OwnedFd>,
-    held: Vec<Held>,
+    held: Vec<HeldSocket>,
     /// The sockets of messages that are not complete yet.
-    coming: Vec<Held>,
+    coming: Vec<HeldSocket>,
     serving: libc::pid_t,
     /// Set once any process has served.
     ever_served: bool,
@@ -149,8 +149,8 @@ fn passed_on() -> [i32; 8] {
     ]
 }
 
-impl Watch {
-    fn begin(held: Vec<Held>) -> io::Result<Self> {
+impl Supervision {
+    fn begin(held: Vec<HeldSocket>) -> io::Result<Self> {
         // SAFETY: plain calls on memory of this function, in a process of one thread.
         let (signals, mask) = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
@@ -238,7 +238,7 @@ impl Watch {
     }
 
     /// Supervises the serving process until it has died.
-    fn until_death(&mut self) -> Next {
+    fn until_death(&mut self) -> AfterDeath {
         let mut ended_in_order: Option<Instant> = None;
         loop {
             self.wait(ended_in_order.map(|_| Duration::from_millis(20)));
@@ -260,7 +260,7 @@ impl Watch {
                 if another {
                     ended_in_order = None;
                 } else if !has_children() || at.elapsed() > SUCCESSION {
-                    return Next::End(0);
+                    return AfterDeath::End(0);
                 }
             }
         }
@@ -268,18 +268,18 @@ impl Watch {
 
     /// Decides the next step after the death of the serving process; `None` if a successor may be
     /// starting.
-    fn judge(&mut self, death: Death) -> Option<Next> {
+    fn judge(&mut self, death: Death) -> Option<AfterDeath> {
         if self.stopping {
-            return Some(Next::End(match death {
+            return Some(AfterDeath::End(match death {
                 Death::Exit(code) => code,
                 Death::Signal(_) => KILLED,
             }));
         }
         match death {
             Death::Exit(0) if has_children() => return None,
-            Death::Exit(0) => return Some(Next::End(0)),
-            Death::Exit(code) if !self.ever_served => return Some(Next::End(code)),
-            Death::Signal(_) if !self.ever_served => return Some(Next::End(KILLED)),
+            Death::Exit(0) => return Some(AfterDeath::End(0)),
+            Death::Exit(code) if !self.ever_served => return Some(AfterDeath::End(code)),
+            Death::Signal(_) if !self.ever_served => return Some(AfterDeath::End(KILLED)),
             Death::Exit(_) | Death::Signal(_) => {}
         }
         // A process that dies before it serves prolongs the same restart.
@@ -300,7 +300,7 @@ impl Watch {
             Severity::Alert,
             &format!("process {} {how}: started again{after} (restart {restarts})", self.serving),
         );
-        Some(Next::Again(pause))
+        Some(AfterDeath::Again(pause))
     }
 
     /// Waits before another start; returns `false` if it is ordered to stop meanwhile.
@@ -342,8 +342,8 @@ impl Watch {
     fn hear(&mut self) {
         while let Some(channel) = &self.channel {
             match packets::receive_now(channel) {
-                Ok(Received::Packet(packet)) => self.take(packet),
-                Ok(Received::End) => self.channel = None,
+                Ok(ReceivedPacket::Packet(packet)) => self.take(packet),
+                Ok(ReceivedPacket::End) => self.channel = None,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
@@ -352,11 +352,11 @@ impl Watch {
 
     fn take(&mut self, Packet { bytes, descriptors }: Packet) {
         match serde_json::from_slice(&bytes) {
-            Ok(Told::Notify(text)) => self.notifier.relay(&text),
-            Ok(Told::Serves { process, sockets, more }) => {
+            Ok(SupervisorMessage::Notify(text)) => self.notifier.relay(&text),
+            Ok(SupervisorMessage::Serves { process, sockets, more }) => {
                 let held = |(socket, asked)| {
                     let source = "a socket of the process before".to_owned();
-                    Held { socket, asked: Some(asked), source }
+                    HeldSocket { socket, asked: Some(asked), source }
                 };
                 self.coming.extend(descriptors.into_iter().zip(sockets).map(held));
                 if more {

@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 
-use crate::migration::packets::{self, Received};
+use crate::migration::packets::{self, ReceivedPacket};
 
 /// The most sockets in one message.
 const SOCKETS: usize = 32;
@@ -22,7 +22,7 @@ const ACKNOWLEDGED: Duration = Duration::from_secs(1);
 
 /// The messages of the serving process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Told {
+pub(crate) enum SupervisorMessage {
     /// It serves from these sockets, which come with the message, and from those of the messages
     /// that follow.
     Serves { process: u32, sockets: Vec<ListenAddress>, more: bool },
@@ -32,7 +32,7 @@ pub(crate) enum Told {
 
 /// The descriptors and facts that lead to the supervisor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Way {
+pub(crate) struct SupervisorWay {
     /// The socket for messages.
     channel: RawFd,
     /// A pipe that ends with the supervisor.
@@ -43,7 +43,7 @@ pub(crate) struct Way {
     restart_us: u64,
 }
 
-impl Way {
+impl SupervisorWay {
     pub(crate) fn numbers(&self) -> [RawFd; 2] {
         [self.channel, self.alive]
     }
@@ -58,7 +58,7 @@ struct Supervisor {
 
 /// A listening socket that outlives the process that serves from it.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldSocket {
     pub(crate) socket: OwnedFd,
     /// The address that it was opened for, if known.
     pub(crate) asked: Option<ListenAddress>,
@@ -68,7 +68,7 @@ pub(crate) struct Held {
 
 static SUPERVISOR: Mutex<Option<Arc<Supervisor>>> = Mutex::new(None);
 /// The sockets of a process that died, or of systemd, for the process that serves now.
-static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+static HELD: Mutex<Vec<HeldSocket>> = Mutex::new(Vec::new());
 static RESTARTS: AtomicU64 = AtomicU64::new(0);
 /// The duration of the latest restart, from the death of one process until the next one served, µs;
 /// 0 without one.
@@ -111,7 +111,7 @@ pub(crate) fn confirmation() -> String {
 
 /// Connects this process, which was just forked, to its supervisor, which passes on the sockets
 /// that it held.
-pub(crate) fn connect(channel: OwnedFd, alive: OwnedFd, process: u32, held: Vec<Held>) {
+pub(crate) fn connect(channel: OwnedFd, alive: OwnedFd, process: u32, held: Vec<HeldSocket>) {
     *locked(&SUPERVISOR) = Some(Arc::new(Supervisor { channel, alive, process }));
     *locked(&HELD) = held;
 }
@@ -122,7 +122,7 @@ pub(crate) fn main_process() -> u32 {
 }
 
 /// The sockets that the supervisor held for this process. Later calls return none.
-pub(crate) fn take_held() -> Vec<Held> {
+pub(crate) fn take_held() -> Vec<HeldSocket> {
     std::mem::take(&mut *locked(&HELD))
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn notify(text: &str) -> bool {
     let Some(supervisor) = supervisor() else { return false };
     // systemd knows the supervisor's process id.
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("MAINPID=")).collect();
-    let _ = supervisor.send(&Told::Notify(lines.join("\n")), &[]);
+    let _ = supervisor.send(&SupervisorMessage::Notify(lines.join("\n")), &[]);
     true
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn hold(sockets: &[(ListenAddress, Arc<OwnedFd>)]) {
         let more = parts.peek().is_some();
         let addresses = part.iter().map(|(address, _)| address.clone()).collect();
         let descriptors: Vec<_> = part.iter().map(|(_, socket)| socket.as_fd()).collect();
-        let told = Told::Serves { process, sockets: addresses, more };
+        let told = SupervisorMessage::Serves { process, sockets: addresses, more };
         if supervisor.send(&told, &descriptors).is_err() || !more {
             break;
         }
@@ -168,11 +168,11 @@ pub(crate) async fn gone() {
 }
 
 /// The data that a successor of this process needs, with copies of the descriptors in it.
-pub(crate) fn way() -> Option<(Way, [OwnedFd; 2])> {
+pub(crate) fn way() -> Option<(SupervisorWay, [OwnedFd; 2])> {
     let supervisor = supervisor()?;
     let channel = supervisor.channel.try_clone().ok()?;
     let alive = supervisor.alive.try_clone().ok()?;
-    let way = Way {
+    let way = SupervisorWay {
         channel: channel.as_raw_fd(),
         alive: alive.as_raw_fd(),
         process: supervisor.process,
@@ -184,7 +184,7 @@ pub(crate) fn way() -> Option<(Way, [OwnedFd; 2])> {
 
 /// Connects this process, a successor, to its predecessor's supervisor.
 pub(crate) fn follow(
-    way: Way,
+    way: SupervisorWay,
     descriptor: impl Fn(RawFd) -> io::Result<OwnedFd>,
 ) -> io::Result<()> {
     let (channel, alive) = (descriptor(way.channel)?, descriptor(way.alive)?);
@@ -199,7 +199,11 @@ pub(crate) fn follow(
 }
 
 impl Supervisor {
-    fn send(&self, told: &Told, sockets: &[std::os::fd::BorrowedFd<'_>]) -> io::Result<()> {
+    fn send(
+        &self,
+        told: &SupervisorMessage,
+        sockets: &[std::os::fd::BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let bytes = serde_json::to_vec(told)?;
         packets::send_now(&self.channel, &bytes, sockets)
     }
@@ -208,7 +212,9 @@ impl Supervisor {
         let wait = Timespec::try_from(ACKNOWLEDGED).ok();
         let mut ends = [PollFd::new(&self.channel, PollFlags::IN)];
         if poll(&mut ends, wait.as_ref()).is_ok_and(|ready| ready > 0) {
-            let Ok(Received::Packet(answer)) = packets::receive_now(&self.channel) else { return };
+            let Ok(ReceivedPacket::Packet(answer)) = packets::receive_now(&self.channel) else {
+                return;
+            };
             let text = String::from_utf8_lossy(&answer.bytes);
             if let Some(Ok(time)) = text.strip_prefix(HELD_ANSWER).map(str::parse) {
                 RESTART_US.store(time, Ordering::Relaxed);

@@ -68,7 +68,7 @@ pub struct Successor {
 }
 
 /// A successor that serves.
-pub(crate) struct Serving {
+pub(crate) struct ServingSuccessor {
     /// Its process id.
     pub(crate) process: u32,
     /// The socket over which connections are passed on to it.
@@ -86,7 +86,7 @@ pub(crate) async fn start(
     successor: &Successor,
     sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
     inherited_state: InheritedState,
-) -> Result<Serving, NotUpgraded> {
+) -> Result<ServingSuccessor, NotUpgraded> {
     let deadline = Instant::now() + successor.patience;
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let own = arguments.first().map_or(Path::new(""), Path::new);
@@ -104,7 +104,7 @@ pub(crate) async fn start(
     if heard.as_deref() == Ok(READY) {
         child.serves = true;
         let passing = Some(passing).filter(migration::heard_hello);
-        return Ok(Serving { process: pid, passing });
+        return Ok(ServingSuccessor { process: pid, passing });
     }
     let heard = heard.unwrap_or_default();
     let ended = timeout_at(deadline, child.end()).await;

@@ -33,7 +33,7 @@ const MOST_TARGETS: usize = 64;
 
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Resolution {
     /// The places found, without duplicates.
     pub(crate) found: Vec<Found>,
     pub(crate) ttl: Duration,
@@ -72,7 +72,7 @@ impl Dns {
     ///
     /// # Errors
     /// One clause for the operator.
-    pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, String> {
+    pub(crate) async fn ask(&self, question: &Question) -> Result<Resolution, String> {
         let answer = async {
             match question {
                 Question::Host(name) => self.host(name).await,
@@ -85,10 +85,10 @@ impl Dns {
         }
     }
 
-    async fn host(&self, name: &str) -> Result<Answer, String> {
+    async fn host(&self, name: &str) -> Result<Resolution, String> {
         let (addresses, ttl) = self.addresses(name).await?;
         let found = addresses.into_iter().map(|ip| Found { ip, service: None }).collect();
-        Ok(Answer { found, ttl })
+        Ok(Resolution { found, ttl })
     }
 
     /// The IPv4 addresses of a name or, if there are none, its IPv6 addresses.
@@ -119,7 +119,7 @@ impl Dns {
 
     /// The targets of a service (RFC 2782), each with its addresses. A target without addresses is
     /// left out as long as another has some.
-    async fn service(&self, name: &str) -> Result<Answer, String> {
+    async fn service(&self, name: &str) -> Result<Resolution, String> {
         let (records, mut ttl) =
             self.records(name, RecordType::SRV).await.map_err(|error| words(&error))?;
         let mut lookups = JoinSet::new();
@@ -152,8 +152,8 @@ impl Dns {
             Some(error) if found.is_empty() => Err(error),
             None if found.is_empty() => Err("the service is not offered".to_owned()),
             // A missing target may return before the records' time to live ends.
-            Some(_) => Ok(Answer { found, ttl: self.settings.min_ttl }),
-            None => Ok(Answer { found, ttl }),
+            Some(_) => Ok(Resolution { found, ttl: self.settings.min_ttl }),
+            None => Ok(Resolution { found, ttl }),
         }
     }
 

@@ -9,7 +9,7 @@ use weir_config::model::names::{Answers, Found, MOST_PLACES, Places, Question};
 use weir_config::model::resolver::Resolver as Settings;
 use weir_config::units;
 
-use super::dns::Answer;
+use super::dns::Resolution;
 
 /// The wait after the first failure; it doubles with each further one, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ impl Known {
     pub(super) fn take(
         &mut self,
         question: &Question,
-        answer: Result<Answer, String>,
+        answer: Result<Resolution, String>,
         settings: &Settings,
     ) -> Told {
         match answer {
@@ -62,7 +62,7 @@ impl Known {
         }
     }
 
-    fn resolved(&mut self, question: &Question, answer: Answer, settings: &Settings) -> Told {
+    fn resolved(&mut self, question: &Question, answer: Resolution, settings: &Settings) -> Told {
         let before = self.places.clone();
         let left_out = self.places.take(answer.found);
         let newly_left_out = left_out > 0 && self.left_out == 0;
@@ -133,17 +133,17 @@ mod tests {
 
     use super::*;
 
-    fn answer(lasts: &[u8], ttl_seconds: u64) -> Answer {
+    fn answer(lasts: &[u8], ttl_seconds: u64) -> Resolution {
         let found = |last: &u8| Found { ip: Ipv4Addr::new(10, 0, 0, *last).into(), service: None };
         let ttl = Duration::from_secs(ttl_seconds);
-        Answer { found: lasts.iter().map(found).collect(), ttl }
+        Resolution { found: lasts.iter().map(found).collect(), ttl }
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_operator_hears_of_changes_once_and_the_last_good_answer_stays() {
         let question = Question::Host("app.test".to_owned());
         let mut known = Known::default();
-        let mut take = async |answer: Result<Answer, String>| {
+        let mut take = async |answer: Result<Resolution, String>| {
             let told = known.take(&question, answer, &Settings::default());
             tokio::time::sleep(told.wait).await;
             let notice = told.notice.map(|(_, sentence)| sentence).unwrap_or_default();

@@ -39,7 +39,7 @@ async fn play(script: Script) -> (Vec<u64>, Vec<Answers>) {
         }
         async move {
             match next {
-                Some(Some((lasts, ttl))) => Ok(Answer {
+                Some(Some((lasts, ttl))) => Ok(Resolution {
                     found: lasts.iter().copied().map(found).collect(),
                     ttl: Duration::from_secs(ttl),
                 }),
@@ -102,7 +102,7 @@ async fn a_name_that_changes_for_ever_leaves_nothing_behind() {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let ip = Ipv4Addr::from(0x0a00_0000 + number).into();
         let found = vec![Found { ip, service: None }];
-        async { Ok(Answer { found, ttl: Duration::ZERO }) }
+        async { Ok(Resolution { found, ttl: Duration::ZERO }) }
     };
     let settings = Settings { valid: Some(Duration::from_millis(100)), ..Settings::default() };
     let watching = watch(question("app.test"), Duration::ZERO, ask, names.clone(), settings);

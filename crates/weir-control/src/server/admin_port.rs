@@ -25,14 +25,14 @@ pub struct AdminPort {
     /// The sockets that are to accept connections.
     pub openings: mpsc::UnboundedReceiver<AdminOpening>,
     /// Tells the sockets to accept new connections or not; closed when the interface is to end.
-    pub accepting: watch::Receiver<Accepting>,
+    pub accepting: watch::Receiver<AdminAccepting>,
     /// Each connection holds a clone.
     pub connected: mpsc::Sender<()>,
 }
 
 /// Tells the sockets to accept new connections or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepting {
+pub enum AdminAccepting {
     /// They accept.
     Yes,
     /// A successor accepts instead.
@@ -42,7 +42,7 @@ pub enum Accepting {
 /// The control plane's side of the border.
 pub(crate) struct AdminInterface {
     /// Dropping it ends the interface.
-    accepting: watch::Sender<Accepting>,
+    accepting: watch::Sender<AdminAccepting>,
     /// Closed when the last connection has ended.
     connections: mpsc::Receiver<()>,
 }
@@ -57,7 +57,7 @@ impl AdminInterface {
         operations: Arc<Operations>,
         openings: mpsc::UnboundedReceiver<AdminOpening>,
     ) -> Result<Self, String> {
-        let (accepting, orders) = watch::channel(Accepting::Yes);
+        let (accepting, orders) = watch::channel(AdminAccepting::Yes);
         let (connected, connections) = mpsc::channel(1);
         start(AdminPort { operations, openings, accepting: orders, connected })?;
         Ok(Self { accepting, connections })
@@ -65,7 +65,7 @@ impl AdminInterface {
 
     /// Stops accepting, since a successor does. Open connections stay.
     pub(crate) fn leave(&self) {
-        self.accepting.send_replace(Accepting::NoMore);
+        self.accepting.send_replace(AdminAccepting::NoMore);
     }
 
     /// Ends the interface; responses in progress get [`LAST_WORDS`] to finish. Called after

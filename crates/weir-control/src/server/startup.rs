@@ -15,7 +15,7 @@ use crate::credits::agent::{self, AgentSocket};
 use crate::files::files_read::FilesRead;
 use crate::listeners::address::{Listening, Purpose};
 use crate::listeners::admin::{AdminListeners, PreparedAdmin};
-use crate::listeners::traffic::{Listeners, Prepared};
+use crate::listeners::traffic::{Listeners, PreparedListeners};
 use crate::logs::log_writer::LogWriter;
 use crate::logs::program_log::{ProgramLog, tell, warn};
 use crate::privileges::{self, Privileges};
@@ -28,7 +28,7 @@ use crate::resolver::{self, Resolver};
 
 /// The parts of a server, opened by a process that has since given up the privileges it no longer
 /// needs.
-pub(crate) struct Opened {
+pub(crate) struct OpenedServer {
     pub(crate) program_log: ProgramLog,
     pub(crate) state_file: Option<StateFile>,
     pub(crate) overrides: Overrides,
@@ -42,9 +42,9 @@ pub(crate) struct Opened {
     /// Signals and the resolver run here, on the main thread.
     pub(crate) runtime: Runtime,
     pub(crate) resolver: Resolver,
-    pub(crate) names: resolver::Prepared,
+    pub(crate) names: resolver::PreparedNames,
     pub(crate) compiled: Compiled,
-    pub(crate) sockets: Prepared,
+    pub(crate) sockets: PreparedListeners,
     pub(crate) admin_sockets: PreparedAdmin,
     pub(crate) agent_sockets: Vec<AgentSocket>,
     pub(crate) signals: Signals,
@@ -54,7 +54,7 @@ pub(crate) struct Opened {
     pub(crate) pid_file: Option<PidFile>,
 }
 
-impl Opened {
+impl OpenedServer {
     /// # Errors
     /// One sentence for the operator; nothing stays open then.
     pub(crate) fn open(file: &Config, source: Option<&Source>) -> Result<Self, String> {
@@ -135,7 +135,7 @@ fn give_up(
 }
 
 /// The sockets of listeners, of the admin interface, and of agents.
-type Sockets = (Prepared, PreparedAdmin, Vec<AgentSocket>);
+type Sockets = (PreparedListeners, PreparedAdmin, Vec<AgentSocket>);
 
 /// Opens every socket that was not inherited, and closes inherited ones that the configuration does
 /// not name.

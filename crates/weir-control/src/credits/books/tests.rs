@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::watch::{Level, Watch};
+use super::super::watch::{CreditsWatch, Level};
 use super::*;
 
 const SECOND: u64 = 1_000_000;
@@ -98,7 +98,7 @@ fn a_rate_that_changed_is_heeded_within_a_minute() {
 fn the_cliff_of_the_published_comparison_is_predicted_in_its_first_run() {
     let run = 180;
     let mut machine = Machine::new(60.0);
-    let mut watch = Watch::default();
+    let mut watch = CreditsWatch::default();
     machine.wants(run, 1.6);
     let predicted = 3.0 + machine.minutes_left();
     assert_eq!((predicted / 3.0) as u64 + 1, 17, "minute {predicted}");

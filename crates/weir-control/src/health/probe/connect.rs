@@ -12,15 +12,15 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use weir_proxy::connect_trouble::is_own_shortage;
 use weir_proxy::net::PeerAddress;
 
-use super::reply::{Blame, Failure, Heard, Phase};
+use super::reply::{Blame, Heard, ProbeFailure, ReplyPhase};
 
 /// A connection that probes read and write.
-pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(super) trait ProbeTransport: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ProbeTransport for T {}
 
 /// An open connection.
-pub(super) type Stream = Box<dyn Transport>;
+pub(super) type ProbeStream = Box<dyn ProbeTransport>;
 
 /// The TLS parameters for one endpoint.
 #[derive(Clone, Debug)]
@@ -36,20 +36,20 @@ pub(super) async fn connect(
     address: &PeerAddress,
     tls: Option<&Tls>,
     heard: &mut Heard,
-) -> Result<Stream, Failure> {
+) -> Result<ProbeStream, ProbeFailure> {
     let stream = open(address).await.map_err(|error| {
         let failure = heard.broken(&error);
         let blame = if is_own_shortage(&error, address) { Blame::Shortage } else { failure.blame };
-        Failure { blame, ..failure }
+        ProbeFailure { blame, ..failure }
     })?;
     let Some(Tls { config, name }) = tls else { return Ok(stream) };
-    heard.phase = Phase::Handshake;
+    heard.phase = ReplyPhase::Handshake;
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
     let stream = handshake.await.map_err(|error| heard.broken(&error))?;
     Ok(Box::new(stream))
 }
 
-async fn open(address: &PeerAddress) -> io::Result<Stream> {
+async fn open(address: &PeerAddress) -> io::Result<ProbeStream> {
     Ok(match address {
         PeerAddress::Socket(address) => {
             let stream = TcpStream::connect(*address).await?;

@@ -6,8 +6,8 @@ use weir_config::model::HttpProbe;
 use weir_config::model::check::REPLY_BYTES;
 use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Scan, Step};
 
-use super::connect::Stream;
-use super::reply::{Failure, Heard, Phase};
+use super::connect::ProbeStream;
+use super::reply::{Heard, ProbeFailure, ReplyPhase};
 
 const LIMITS: HeadLimits =
     HeadLimits { head_bytes: 32 * 1024, request_line_bytes: 0, headers: 200 };
@@ -44,11 +44,15 @@ impl HttpQuestion {
     }
 
     /// Sends the request, and compares the response with what is expected.
-    pub(super) async fn ask(&self, stream: &mut Stream, heard: &mut Heard) -> Result<(), Failure> {
-        heard.phase = Phase::Sending;
+    pub(super) async fn ask(
+        &self,
+        stream: &mut ProbeStream,
+        heard: &mut Heard,
+    ) -> Result<(), ProbeFailure> {
+        heard.phase = ReplyPhase::Sending;
         stream.write_all(&self.request).await.map_err(|error| heard.broken(&error))?;
         stream.flush().await.map_err(|error| heard.broken(&error))?;
-        heard.phase = Phase::Reading;
+        heard.phase = ReplyPhase::Reading;
         let head = self.head(stream, heard).await?;
         let Err(reason) = self.judge_head(&head, &heard.bytes) else {
             return self.judge_body(&head, stream, heard).await;
@@ -65,7 +69,11 @@ impl HttpQuestion {
     }
 
     /// Reads to the end of the final response's head; interim responses are removed.
-    async fn head(&self, stream: &mut Stream, heard: &mut Heard) -> Result<ResponseHead, Failure> {
+    async fn head(
+        &self,
+        stream: &mut ProbeStream,
+        heard: &mut Heard,
+    ) -> Result<ResponseHead, ProbeFailure> {
         let mut head = ResponseHead::default();
         let mut scan = Scan::default();
         loop {
@@ -120,9 +128,9 @@ impl HttpQuestion {
     async fn judge_body(
         &self,
         head: &ResponseHead,
-        stream: &mut Stream,
+        stream: &mut ProbeStream,
         heard: &mut Heard,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ProbeFailure> {
         let Some(expected) = &self.probe.body else { return Ok(()) };
         let mut end = BodyEnd::new(head);
         while !end.is_in(&heard.bytes) {

@@ -27,8 +27,8 @@ use weir_proxy::upstream::UpstreamPool;
 
 use self::connect::{Tls, connect};
 use self::http::HttpQuestion;
-use self::reply::{Blame, Failure, Heard};
-use crate::health::health_log::{Change, EndpointName, HealthLog, HealthState, Panic};
+use self::reply::{Blame, Heard, ProbeFailure};
+use crate::health::health_log::{EndpointName, HealthChange, HealthLog, HealthState, Panic};
 
 /// The probes of the configuration in effect, one task per endpoint.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Probes {
                         .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
                 });
                 let target = settings.check.as_ref();
-                let target = target.and_then(|check| Target::new(check, settings, own, tls));
+                let target = target.and_then(|check| ProbeTarget::new(check, settings, own, tls));
                 let Some((target, asks)) = target.zip(asks) else {
                     unprobed(process, pool, index);
                     continue;
@@ -122,10 +122,10 @@ fn unprobed(process: &Process, pool: &UpstreamPool, endpoint: usize) {
 
 /// A probed endpoint.
 #[derive(Debug)]
-struct Target {
+struct ProbeTarget {
     of: EndpointName,
-    place: Place,
-    question: Question,
+    place: ProbePlace,
+    question: ProbeQuestion,
     /// The TLS parameters, if there is a handshake before the question.
     tls: Option<Tls>,
     timeout: Duration,
@@ -134,7 +134,7 @@ struct Target {
 
 /// The address at which an endpoint is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum ProbePlace {
     /// The address of its traffic, with this port if one is given.
     Own(Option<u16>),
     /// Another address.
@@ -143,22 +143,22 @@ enum Place {
 
 /// The exchange that follows the connection.
 #[derive(Debug)]
-enum Question {
+enum ProbeQuestion {
     Http(HttpQuestion),
     Tcp(weir_config::model::TcpProbe),
     /// The handshake alone is the probe.
     Tls,
 }
 
-impl Target {
+impl ProbeTarget {
     fn new(check: &Check, settings: &Pool, own: &Endpoint, tls: Option<Tls>) -> Option<Self> {
         let place = match &own.check {
-            EndpointCheck::Own => Place::Own(check.port),
+            EndpointCheck::Own => ProbePlace::Own(check.port),
             EndpointCheck::At(EndpointAddress::Socket(address)) => {
-                Place::Fixed(PeerAddress::Socket(*address))
+                ProbePlace::Fixed(PeerAddress::Socket(*address))
             }
             EndpointCheck::At(EndpointAddress::Unix(path)) => {
-                Place::Fixed(PeerAddress::Unix(path.clone()))
+                ProbePlace::Fixed(PeerAddress::Unix(path.clone()))
             }
             // A name is refused when the configuration is checked.
             EndpointCheck::Off
@@ -172,9 +172,11 @@ impl Target {
             Probe::Tls => true,
         };
         let question = match &check.probe {
-            Probe::Http(probe) => Question::Http(HttpQuestion::new(probe, &host(own, encrypted))),
-            Probe::Tcp(probe) => Question::Tcp(probe.clone()),
-            Probe::Tls => Question::Tls,
+            Probe::Http(probe) => {
+                ProbeQuestion::Http(HttpQuestion::new(probe, &host(own, encrypted)))
+            }
+            Probe::Tcp(probe) => ProbeQuestion::Tcp(probe.clone()),
+            Probe::Tls => ProbeQuestion::Tls,
         };
         let micros = |duration: Duration| duration.as_micros() as u64;
         let (pool, endpoint) = (settings.name.as_str().into(), own.name.as_str().into());
@@ -198,8 +200,8 @@ impl Target {
     /// The address to connect to now; `None` while the endpoint has no address.
     fn address(&self, process: &Process) -> Option<PeerAddress> {
         let port = match &self.place {
-            Place::Fixed(address) => return Some(address.clone()),
-            Place::Own(port) => *port,
+            ProbePlace::Fixed(address) => return Some(address.clone()),
+            ProbePlace::Own(port) => *port,
         };
         let snapshot = process.snapshot();
         let (pool, endpoint) = snapshot.endpoint(&self.of.pool, &self.of.endpoint)?;
@@ -222,14 +224,14 @@ impl Target {
     }
 
     /// Makes one probe.
-    async fn ask(&self, address: &PeerAddress) -> Result<(), Failure> {
+    async fn ask(&self, address: &PeerAddress) -> Result<(), ProbeFailure> {
         let mut heard = Heard::default();
         let asked = timeout(self.timeout, async {
             let mut stream = connect(address, self.tls.as_ref(), &mut heard).await?;
             match &self.question {
-                Question::Http(question) => question.ask(&mut stream, &mut heard).await,
-                Question::Tcp(probe) => tcp::ask(probe, &mut stream, &mut heard).await,
-                Question::Tls => Ok(()),
+                ProbeQuestion::Http(question) => question.ask(&mut stream, &mut heard).await,
+                ProbeQuestion::Tcp(probe) => tcp::ask(probe, &mut stream, &mut heard).await,
+                ProbeQuestion::Tls => Ok(()),
             }
         });
         match asked.await {
@@ -257,7 +259,7 @@ fn host(own: &Endpoint, encrypted: bool) -> String {
 }
 
 /// Probes an endpoint until the task is aborted.
-async fn watch(target: Target, turn: ProbeTurn, process: Arc<Process>, log: Arc<HealthLog>) {
+async fn watch(target: ProbeTarget, turn: ProbeTurn, process: Arc<Process>, log: Arc<HealthLog>) {
     let clock = || process.balance_clock(Instant::now());
     let mut history = ProbeHistory::new(target.settings, clock());
     if target.is_down(&process) {
@@ -272,7 +274,7 @@ async fn watch(target: Target, turn: ProbeTurn, process: Arc<Process>, log: Arc<
         if let Some(address) = target.address(&process) {
             let began = Instant::now();
             let answer = target.ask(&address).await;
-            if let Err(Failure { blame: Blame::Shortage, reason, .. }) = &answer {
+            if let Err(ProbeFailure { blame: Blame::Shortage, reason, .. }) = &answer {
                 // The probe says nothing about the endpoint.
                 log.not_probed(&target.of, reason);
                 due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
@@ -292,7 +294,7 @@ async fn watch(target: Target, turn: ProbeTurn, process: Arc<Process>, log: Arc<
     }
 }
 
-fn turned(target: &Target, process: &Process, log: &HealthLog, to: Health) {
+fn turned(target: &ProbeTarget, process: &Process, log: &HealthLog, to: Health) {
     let EndpointName { pool, endpoint } = &target.of;
     let snapshot = process.snapshot();
     let Some((pool, endpoint)) = snapshot.endpoint(pool, endpoint) else { return };
@@ -303,7 +305,7 @@ fn turned(target: &Target, process: &Process, log: &HealthLog, to: Health) {
     }
 }
 
-fn change(target: &Target, to: Health, answer: Result<(), Failure>) -> Change {
+fn change(target: &ProbeTarget, to: Health, answer: Result<(), ProbeFailure>) -> HealthChange {
     let to = match to {
         Health::Healthy => HealthState::Up,
         Health::Unhealthy => HealthState::Down,
@@ -316,7 +318,7 @@ fn change(target: &Target, to: Health, answer: Result<(), Failure>) -> Change {
         Ok(reason) => (reason, String::new()),
         Err(failure) => (failure.reason, failure.excerpt),
     };
-    Change { of: target.of.clone(), to, reason, excerpt }
+    HealthChange { of: target.of.clone(), to, reason, excerpt }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ const EXCERPT_BYTES: usize = 256;
 
 /// The progress of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ReplyPhase {
     /// Opening the connection.
     #[default]
     Connecting,
@@ -24,7 +24,7 @@ pub(super) enum Phase {
     Reading,
 }
 
-impl Phase {
+impl ReplyPhase {
     /// The phase as part of a sentence.
     fn doing(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Phase {
 
 /// The failure of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct ProbeFailure {
     /// The reason, in one clause.
     pub(super) reason: String,
     /// The beginning of the reply; empty if there was none.
@@ -59,7 +59,7 @@ pub(super) enum Blame {
 /// The state of a running probe; it survives the timeout that cuts the probe short.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    pub(super) phase: Phase,
+    pub(super) phase: ReplyPhase,
     /// The reply received so far.
     pub(super) bytes: Vec<u8>,
     /// The offset of its body, for HTTP.
@@ -83,22 +83,24 @@ impl Heard {
     }
 
     /// The failure of this reason.
-    pub(super) fn failure(&self, reason: impl Into<String>) -> Failure {
-        Failure { reason: reason.into(), excerpt: self.excerpt(), blame: Blame::Endpoint }
+    pub(super) fn failure(&self, reason: impl Into<String>) -> ProbeFailure {
+        ProbeFailure { reason: reason.into(), excerpt: self.excerpt(), blame: Blame::Endpoint }
     }
 
     /// The failure of a probe that took too long.
-    pub(super) fn timed_out(&self, patience: &str) -> Failure {
+    pub(super) fn timed_out(&self, patience: &str) -> ProbeFailure {
         let late = || format!("timeout after {patience} {}", self.phase.doing());
         self.failure(self.failed.clone().unwrap_or_else(late))
     }
 
     /// The failure of an I/O error.
-    pub(super) fn broken(&self, error: &io::Error) -> Failure {
+    pub(super) fn broken(&self, error: &io::Error) -> ProbeFailure {
         let reason = match (self.phase, error.kind()) {
-            (Phase::Connecting, io::ErrorKind::ConnectionRefused) => "connect refused".to_owned(),
-            (Phase::Connecting, _) => format!("connect failed: {error}"),
-            (Phase::Handshake, _) => format!("TLS handshake failed: {error}"),
+            (ReplyPhase::Connecting, io::ErrorKind::ConnectionRefused) => {
+                "connect refused".to_owned()
+            }
+            (ReplyPhase::Connecting, _) => format!("connect failed: {error}"),
+            (ReplyPhase::Handshake, _) => format!("TLS handshake failed: {error}"),
             (_, io::ErrorKind::ConnectionReset) => {
                 format!("connection reset {}", self.phase.doing())
             }
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     fn heard(bytes: &[u8], body: Option<usize>) -> Heard {
-        Heard { phase: Phase::Reading, bytes: bytes.to_vec(), body, failed: None }
+        Heard { phase: ReplyPhase::Reading, bytes: bytes.to_vec(), body, failed: None }
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
     fn a_timeout_says_how_far_the_probe_came() {
         let mut heard = heard(b"", None);
         assert_eq!(heard.timed_out("1s").reason, "timeout after 1s waiting for the reply");
-        heard.phase = Phase::Connecting;
+        heard.phase = ReplyPhase::Connecting;
         assert_eq!(heard.timed_out("300ms").reason, "timeout after 300ms connecting");
         heard.failed = Some("status 500, expected 200-399".to_owned());
         assert_eq!(heard.timed_out("1s").reason, "status 500, expected 200-399");

@@ -27,15 +27,15 @@ async fn serve(mut stream: TcpStream, manner: Manner) -> Vec<u8> {
     request
 }
 
-fn target(check: &str, address: SocketAddr) -> Target {
+fn target(check: &str, address: SocketAddr) -> ProbeTarget {
     let text = format!("pool app {{ server {address}; check {check}; }} listen :80 -> app;");
     let config = weir_config::parse_str("test", &text).unwrap_or_else(|error| panic!("{error}"));
     let pool = &config.config.pools[0];
-    Target::new(pool.check.as_ref().unwrap(), pool, &pool.endpoints[0], None).unwrap()
+    ProbeTarget::new(pool.check.as_ref().unwrap(), pool, &pool.endpoints[0], None).unwrap()
 }
 
 /// Probes a server with this behaviour; returns the request and the result.
-async fn ask(check: &str, manner: Manner) -> (String, Result<(), Failure>) {
+async fn ask(check: &str, manner: Manner) -> (String, Result<(), ProbeFailure>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server =
@@ -50,8 +50,8 @@ async fn ask(check: &str, manner: Manner) -> (String, Result<(), Failure>) {
 async fn check(line: &str, manner: Manner, expected: &str) {
     let found = match ask(line, manner).await.1 {
         Ok(()) => String::new(),
-        Err(Failure { reason, excerpt, .. }) if excerpt.is_empty() => reason,
-        Err(Failure { reason, excerpt, .. }) => format!("{reason} << {excerpt}"),
+        Err(ProbeFailure { reason, excerpt, .. }) if excerpt.is_empty() => reason,
+        Err(ProbeFailure { reason, excerpt, .. }) => format!("{reason} << {excerpt}"),
     };
     assert_eq!(found, expected, "check {line}");
 }

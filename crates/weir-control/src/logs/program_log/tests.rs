@@ -149,15 +149,15 @@ fn a_full_disk_does_not_stop_anything() {
 
 #[test]
 fn the_journal_gets_levels_instead_of_names() {
-    let check = |frame: Frame, severity, text: &str, expected: &str| {
-        let line = Line { severity, time: SystemTime::UNIX_EPOCH, text: text.into() };
+    let check = |frame: LineFrame, severity, text: &str, expected: &str| {
+        let line = ProgramLine { severity, time: SystemTime::UNIX_EPOCH, text: text.into() };
         let mut out = Vec::new();
         frame.write(&line, &mut Clock::utc(), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     };
-    check(Frame::Journal, Severity::Warning, "warning: a", "<4>a\n");
-    check(Frame::Name, Severity::Warning, "warning: a", "weir: warning: a\n");
-    check(Frame::Time, Severity::Notice, "a", "1970-01-01T00:00:00.000000+00:00 [notice] a\n");
+    check(LineFrame::Journal, Severity::Warning, "warning: a", "<4>a\n");
+    check(LineFrame::Name, Severity::Warning, "warning: a", "weir: warning: a\n");
+    check(LineFrame::Time, Severity::Notice, "a", "1970-01-01T00:00:00.000000+00:00 [notice] a\n");
     assert!(names("8:12345", 8, 12345));
     for other in ["8:12346", "9:12345", "8", "", "x:y"] {
         assert!(!names(other, 8, 12345), "{other}");

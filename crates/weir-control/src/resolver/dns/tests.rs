@@ -174,7 +174,7 @@ fn host(name: &str) -> Question {
     Question::Host(name.to_owned())
 }
 
-fn ips(answer: &Answer) -> Vec<String> {
+fn ips(answer: &Resolution) -> Vec<String> {
     answer.found.iter().map(|found| found.ip.to_string()).collect()
 }
 
