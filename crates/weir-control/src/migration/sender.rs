@@ -329,14 +329,14 @@ mod tests {
         let refused = BTreeMap::from([("it is gone".to_owned(), 1), ("no room".to_owned(), 3)]);
         let taken = Taken { connections: 5, waiting: 2, refused };
         let lines = [
-            "process 7 goes on with 5 connections, 2 of them with a request that waits in a queue",
+            "process 7 takes over 5 connections, 2 of them with a request that waits in a queue",
             "1 connection stays with this process: it is gone",
             "3 connections stay with this process: no room",
         ];
         assert_eq!(taken.lines(7), lines);
         assert_eq!(
             Taken { connections: 1, ..Taken::default() }.lines(7),
-            ["process 7 goes on with 1 connection"]
+            ["process 7 takes over 1 connection"]
         );
         assert!(Taken::default().lines(7).is_empty());
     }

@@ -139,7 +139,7 @@ mod tests {
     async fn an_upgrade_that_fails_leaves_everything_to_be_changed() {
         let handover = Handover::new();
         let attempt = handover.begin().unwrap();
-        assert!(handover.check().unwrap_err().contains("under way"));
+        assert!(handover.check().unwrap_err().contains("in progress"));
         assert!(handover.begin().is_err(), "two at once");
         drop(attempt);
         assert_eq!(handover.check(), Ok(()));
