@@ -114,13 +114,16 @@ fn the_report_reads_as_wrk2s() {
     let text = report(&format!("-c4 -d1 -R50 {}", origin.url(0, "/status/404")));
     assert!(
         text.contains("  Non-2xx or 3xx responses: 50\n")
-            && text.contains("50 answers were 400 or above"),
+            && text.contains("50 responses had a status of 400 or above"),
         "{text}"
     );
     let text = report(&format!("-c4 -d1 -R50 {}", origin.url(0, "/fault/reset")));
     assert!(text.contains("  Socket errors: connect 0, read 50, write 0, timeout 0\n"), "{text}");
     assert!(text.contains("first of read: "), "{text}");
-    assert!(text.contains("NOT VALID: no request was answered") && !text.contains("NaN"), "{text}");
+    assert!(
+        text.contains("NOT VALID: no request got a response") && !text.contains("NaN"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn mistakes_are_one_sentence() {
     check("-Rfast URL", 2, "`fast`");
     check("-R10 -n5 URL", 2, "cannot be used with");
     check("-R10 127.0.0.1:80", 2, "did you mean `http://127.0.0.1:80`?");
-    check("-R10 URL http://127.0.0.1:1/", 2, "one server");
+    check("-R10 URL http://127.0.0.1:1/", 2, "the same server");
     check("-R10 -H nonsense URL", 2, "`Name: value`");
     check("-R10 --cpus x URL", 2, "`0-3`");
     check("-R10 --cpus 1023 URL", 2, "core 1023");

@@ -116,7 +116,7 @@ fn every_client_that_is_let_in_finds_a_descriptor_for_its_server() {
     ]);
     limited.args([env!("CARGO_BIN_EXE_weir"), "run", "-c"]).arg(path);
     let weir = Weir::run(limited.stdin(Stdio::null()), 1);
-    weir.process.says("200 open files are enough for");
+    weir.process.says("the limit of 200 open files allows only");
     let mut clients: Vec<Client> = (0..150).map(|_| Client::connect(weir.address())).collect();
     for client in &mut clients {
         client.get("/");

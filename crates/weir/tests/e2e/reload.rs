@@ -226,7 +226,7 @@ fn what_changed_is_said_and_what_takes_a_restart_too() {
     }
     assert_eq!(Client::connect(port).ask("/").status, 204);
     let said = weir.takes(&text(&both, "").replace("workers 1", "workers 2"));
-    assert!(said.contains("warning: `workers` was changed"), "{said}");
+    assert!(said.contains("warning: the change of `workers` needs"), "{said}");
     assert!(said.contains(&format!("not listening on {port}")), "{said}");
     eventually("nobody listens there", || TcpStream::connect(port).is_err().then_some(()));
 }

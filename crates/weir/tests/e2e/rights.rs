@@ -507,8 +507,8 @@ fn who_is_not_root_is_warned_or_refused() {
     };
     let (_directory, mut command) = run("user root;");
     let weir = Weir::run(command.stdin(Stdio::null()), 1);
-    weir.process.says("warning: `user` and `group` do nothing");
-    weir.process.says(&format!("stays uid {user}"));
+    weir.process.says("warning: `user` and `group` have no effect");
+    weir.process.says(&format!("keeps uid {user}"));
     let (_directory, mut command) = run("user nobody;");
     let weir = Weir::run(command.stdin(Stdio::null()), 1);
     assert!(!weir.process.said().contains("warning"), "{}", weir.process.said());

@@ -254,7 +254,7 @@ mod tests {
         }
         let svg = scatter(&many);
         assert_eq!(svg.matches("<circle").count(), super::COLUMN_POINTS);
-        assert!(svg.contains("(460 faster ones"), "{svg}");
+        assert!(svg.contains("(460 fast requests"), "{svg}");
         let course = course(&record(500));
         assert!(course.matches("<polyline").count() == 2 && course.contains("each tenth"));
     }

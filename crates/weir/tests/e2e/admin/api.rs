@@ -76,7 +76,7 @@ fn a_mistake_is_told_with_its_field_and_changes_nothing() {
     };
     check("PATCH", ONE, "{", (400, "body", "no JSON"));
     check("PATCH", ONE, "[]", (400, "body", "has to be a JSON object"));
-    check("PATCH", ONE, "{}", (422, "body", "nothing is changed"));
+    check("PATCH", ONE, "{}", (422, "body", "the change is empty"));
     check(
         "PATCH",
         ONE,
