@@ -140,7 +140,7 @@ async fn begin<N: Net>(
     let stream = worker.net.adopt(accepted).ok()?;
     let (mut connection, begun) = match moved {
         Some(moved) => Connection::of_moved(stream, *moved),
-        None => (open(worker, &place.gate, stream, (peer, resident)).await?, None),
+        None => (open(worker, &place.gate, stream, peer, resident).await?, None),
     };
     connection.resident = resident;
     let hot = match begun {
@@ -155,7 +155,8 @@ async fn open<N: Net>(
     worker: &Rc<Worker<N>>,
     gate: &Arc<Gate>,
     stream: N::Stream,
-    (peer, resident): (PeerAddress, Option<ResidentKey>),
+    peer: PeerAddress,
+    resident: Option<ResidentKey>,
 ) -> Option<Connection<N>> {
     let began = Instant::now();
     let between = |since| {
@@ -422,7 +423,7 @@ impl<N: Net> Connection<N> {
                 continue;
             }
             let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
-            match self.read_more((scope, gate), (&mut work.input, &mut share), deadline).await {
+            match self.read_more(scope, gate, &mut work.input, &mut share, deadline).await {
                 Arrival::Bytes => first_byte = Instant::now(),
                 Arrival::Closed => return Some(Hot::Ended),
                 Arrival::Elapsed => return Some(Hot::Idle),
@@ -433,8 +434,10 @@ impl<N: Net> Connection<N> {
 
     async fn read_more(
         &mut self,
-        (scope, gate): (Scope<'_, N>, &Arc<Gate>),
-        (input, share): (&mut Input, &mut Share),
+        scope: Scope<'_, N>,
+        gate: &Arc<Gate>,
+        input: &mut Input,
+        share: &mut Share,
         deadline: Instant,
     ) -> Arrival {
         std::future::poll_fn(|context| {

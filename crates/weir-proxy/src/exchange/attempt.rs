@@ -23,7 +23,7 @@ use crate::time::deadline_timer::{self, DeadlineTimer};
 use crate::time::instant::Instant;
 use crate::time::pace::{Pace, TooSlow};
 use crate::time::work_time::Turn;
-use crate::upstream::UpstreamPool;
+use crate::upstream::EndpointRef;
 use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::{RetryPolicy, Trouble};
 use crate::worker::workspace::Workspace;
@@ -124,7 +124,8 @@ impl<'a, S: Socket> Attempt<'a, S> {
     pub(crate) fn new(
         upstream: Box<UpstreamConnection<S>>,
         upload: &'a mut Pump,
-        (began, now): (Instant, Instant),
+        began: Instant,
+        now: Instant,
     ) -> Self {
         Self {
             is_awaited: upstream.reused,
@@ -181,7 +182,7 @@ impl<S: Socket> Attempt<'_, S> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         work: &mut Workspace,
-        (pool, endpoint): (&UpstreamPool, usize),
+        at: EndpointRef<'_>,
     ) -> Result<(), Failure> {
         loop {
             let session = connection.session;
@@ -192,7 +193,7 @@ impl<S: Socket> Attempt<'_, S> {
             std::future::poll_fn(|context| {
                 let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
                 let turn = &scope.worker.turn;
-                let heard = self.poll_head(context, &mut side, (response, method));
+                let heard = self.poll_head(context, &mut side, response, method);
                 scope.holds_for(session, side.input.held() + self.held() + others);
                 if heard.is_ready() {
                     self.note_heard(turn);
@@ -201,7 +202,7 @@ impl<S: Socket> Attempt<'_, S> {
                 if std::mem::take(&mut self.moved) {
                     self.progressed = turn.look_at_end();
                 }
-                let late = self.poll_deadline(scope, context, timer, (pool, endpoint));
+                let late = self.poll_deadline(scope, context, timer, at);
                 if late.is_ready() {
                     turn.goes_on();
                 }
@@ -211,7 +212,7 @@ impl<S: Socket> Attempt<'_, S> {
             if !is_interim(&work.response) {
                 return Ok(());
             }
-            let mut taking = Taking::new(scope.client_rate(pool.has_limit(endpoint)));
+            let mut taking = Taking::new(scope.client_rate(at.has_limit()));
             self.pass_interim(scope, connection, work, &mut taking).await?;
         }
     }
@@ -231,14 +232,15 @@ impl<S: Socket> Attempt<'_, S> {
         &mut self,
         context: &mut Context<'_>,
         client: &mut ClientSide<'_, S>,
-        (response, method): (&mut ResponseHead, Method),
+        response: &mut ResponseHead,
+        method: Method,
     ) -> Poll<Result<(), Failure>> {
         if let Err(failure) = self.poll_upload(context, client) {
             return Poll::Ready(Err(Failure::Body(failure)));
         }
         if !std::mem::take(&mut self.is_awaited)
             && let Poll::Ready(heard) =
-                self.poll_response(context, client.buffers, (response, method))
+                self.poll_response(context, client.buffers, response, method)
         {
             return Poll::Ready(heard);
         }
@@ -298,7 +300,8 @@ impl<S: Socket> Attempt<'_, S> {
         &mut self,
         context: &mut Context<'_>,
         buffers: &Buffers,
-        (response, method): (&mut ResponseHead, Method),
+        response: &mut ResponseHead,
+        method: Method,
     ) -> Poll<Result<(), Failure>> {
         let limits = HeadLimits {
             head_bytes: RESPONSE_HEAD_BYTES,
@@ -338,38 +341,38 @@ impl<S: Socket> Attempt<'_, S> {
         scope: Scope<'_, N>,
         context: &mut Context<'_>,
         timer: &mut DeadlineTimer,
-        (pool, endpoint): (&UpstreamPool, usize),
+        at: EndpointRef<'_>,
     ) -> Poll<Result<(), Failure>> {
         let is_sent = self.upload.is_finished() || self.upload_failed;
         let is_awaited = !is_sent && self.upload.waiting == Waiting::Read;
         let (patience, mut failure) = if is_sent {
-            (pool.timeouts.response, Failure::ResponseTimeout)
+            (at.pool.timeouts.response, Failure::ResponseTimeout)
         } else if is_awaited {
             (scope.listener.timeouts.body, Failure::BodyTimeout)
         } else {
-            (pool.timeouts.send, Failure::SendTimeout)
+            (at.pool.timeouts.send, Failure::SendTimeout)
         };
         let mut deadline = self.progressed + patience;
         if let Some(end) =
-            pool.timeouts.attempt.and_then(|wait| self.attempt_ends(is_awaited, wait))
+            at.pool.timeouts.attempt.and_then(|wait| self.attempt_ends(is_awaited, wait))
             && end < deadline
         {
             (deadline, failure) = (end, Failure::TryTimeout);
         }
         let mut look = None;
         if is_awaited || self.pace.is_waiting() {
-            let limited = pool.has_limit(endpoint);
+            let limited = at.has_limit();
             let began = scope.worker.turn.began();
             let from = is_awaited.then(|| self.progressed.max(began));
             let moved = || self.upload.body_bytes;
             let looked =
-                scope.client_rate(limited).map(|rate| self.pace.look(rate, (began, from), moved));
+                scope.client_rate(limited).map(|rate| self.pace.look(rate, began, from, moved));
             match looked.transpose() {
                 Ok(at) => look = at.flatten(),
                 Err(TooSlow) => return Poll::Ready(Err(Failure::BodyTooSlow)),
             }
         }
-        deadline_timer::poll_either(timer, context, (deadline, look)).map(|()| Err(failure))
+        deadline_timer::poll_either(timer, context, deadline, look).map(|()| Err(failure))
     }
 
     /// The deadline of the attempt; none while the client's body is awaited.

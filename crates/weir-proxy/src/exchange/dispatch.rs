@@ -20,7 +20,7 @@ use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::reasons::{about, octets};
 use crate::exchange::scope::Scope;
-use crate::exchange::upload::{is_movable, put_back};
+use crate::exchange::upload::{Outgoing, is_movable, put_back};
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
@@ -30,7 +30,7 @@ use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::Trouble;
-use crate::upstream::{Opened, UpstreamPool};
+use crate::upstream::{EndpointRef, Opened, UpstreamPool};
 use crate::worker::migration::{Seniority, Waiting};
 use crate::worker::workspace::Workspace;
 
@@ -72,7 +72,8 @@ impl<'a> Dispatch<'a> {
         scope: Scope<'_, N>,
         work: &Workspace,
         facts: &Facts,
-        (pool, number, key): (&'a Arc<UpstreamPool>, usize, u64),
+        pool: &'a Arc<UpstreamPool>,
+        number: usize,
         upload: &Pump,
     ) -> Self {
         let now = match (work.request.framing, &facts.waiting) {
@@ -86,7 +87,7 @@ impl<'a> Dispatch<'a> {
         Self {
             pool,
             number,
-            key,
+            key: facts.key,
             tried: Tried::default(),
             fresh: false,
             at_hand: pool.buffer_request.is_some()
@@ -120,13 +121,12 @@ impl<'a> Dispatch<'a> {
         &mut self,
         scope: Scope<'a, N>,
         connection: &mut Connection<N>,
-        (work, upload): (&mut Workspace, &mut Pump),
+        mut request: Outgoing<'_>,
         facts: &mut Facts,
     ) -> Result<Box<UpstreamConnection<N::Stream>>, Ended> {
         loop {
             if facts.slot.is_none() {
-                let body = (&mut *work, &mut *upload);
-                self.take_slot(scope, connection, body, facts).await?;
+                self.take_slot(scope, connection, request.again(), facts).await?;
                 self.wait_for_endpoint(scope, facts);
             } else if self.short_since.is_some() {
                 self.wait_for_endpoint(scope, facts);
@@ -142,7 +142,7 @@ impl<'a> Dispatch<'a> {
                 return Ok(idle);
             }
             let place = (index, facts.slot_since);
-            let opened = self.open(scope, connection, (&mut *work, &mut *upload), place).await;
+            let opened = self.open(scope, connection, work, upload, place).await;
             self.look_at_clock(scope);
             let trouble = match opened {
                 Ok((transport, tls)) => {
@@ -157,23 +157,27 @@ impl<'a> Dispatch<'a> {
                     if failure.is_mended_by_closing() {
                         scope.worker.close_idle_upstream();
                     }
-                    scope.connect_failed((self.pool, index), failure);
-                    let body = (&mut *work, &mut *upload);
-                    self.outlast_shortage(scope, connection, body, facts).await?;
+                    scope.connect_failed(self.at(index), failure);
+                    self.outlast_shortage(scope, connection, request.again(), facts).await?;
                     continue;
                 }
                 Err(Unopened::Failed(failure)) => {
                     let trouble = failure.trouble();
-                    scope.connect_failed((self.pool, index), failure);
+                    scope.connect_failed(self.at(index), failure);
                     trouble
                 }
             };
-            scope.endpoint_failed((self.pool, index), PassiveCause::Connect);
+            scope.endpoint_failed(self.at(index), PassiveCause::Connect);
             if !self.may_go_on(scope, facts, trouble) {
                 return Err(trouble.cause().into());
             }
-            self.go_on(scope, connection, (&mut *work, &mut *upload), facts, trouble).await?;
+            self.go_on(scope, connection, request.again(), facts, trouble).await?;
         }
+    }
+
+    /// An endpoint of the pool.
+    fn at(&self, index: usize) -> EndpointRef<'a> {
+        EndpointRef { pool: self.pool, index }
     }
 
     /// Takes an idle connection, if this worker has one. It never waits: it is asynchronous only
@@ -185,7 +189,7 @@ impl<'a> Dispatch<'a> {
     ) -> Option<Box<UpstreamConnection<N::Stream>>> {
         let idle = &scope.worker.idle;
         std::future::poll_fn(|context| {
-            Poll::Ready(idle.take(&scope.worker.net, context, (self.pool, index), self.now))
+            Poll::Ready(idle.take(&scope.worker.net, context, self.at(index), self.now))
         })
         .await
     }
@@ -214,8 +218,8 @@ impl<'a> Dispatch<'a> {
         }
         if let Some(limits) = self.pool.limits.as_ref().filter(|_| facts.retry_place.is_none()) {
             let worker = scope.worker;
-            let on = (worker.number, worker.process.limit_clock(self.now));
-            let Ok(place) = limits.retry(on) else {
+            let now_ns = worker.process.limit_clock(self.now);
+            let Ok(place) = limits.retry(worker.number, now_ns) else {
                 return false;
             };
             facts.retry_place = place;
@@ -232,7 +236,7 @@ impl<'a> Dispatch<'a> {
         &mut self,
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
-        (work, upload): (&mut Workspace, &mut Pump),
+        request: Outgoing<'_>,
         facts: &mut Facts,
         trouble: Trouble,
     ) -> Result<(), Ended> {
@@ -249,7 +253,7 @@ impl<'a> Dispatch<'a> {
         let random = scope.worker.random.borrow_mut().u64(..);
         let deadline = self.now + self.pool.retry.backoff(self.backoffs, random);
         self.backoffs += 1;
-        self.pause(scope, connection, (work, upload), deadline).await
+        self.pause(scope, connection, request, deadline).await
     }
 
     /// Waits until this process has descriptors, ports or memory again, and keeps the slot, though
@@ -263,7 +267,7 @@ impl<'a> Dispatch<'a> {
         &mut self,
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
-        body: (&mut Workspace, &mut Pump),
+        request: Outgoing<'_>,
         facts: &mut Facts,
     ) -> Result<(), Ended> {
         scope.worker.process.shortages.fetch_add(1, Ordering::Relaxed);
@@ -281,7 +285,7 @@ impl<'a> Dispatch<'a> {
         // A random share, so that waiting exchanges do not all continue at the same moment.
         let share = scope.worker.random.borrow_mut().u32(500..=1_000);
         let pause = longest * share / 1_000;
-        self.pause(scope, connection, body, until.min(self.now + pause)).await
+        self.pause(scope, connection, request, until.min(self.now + pause)).await
     }
 
     /// Waits until `deadline`.
@@ -292,9 +296,10 @@ impl<'a> Dispatch<'a> {
         &mut self,
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
-        (work, upload): (&mut Workspace, &mut Pump),
+        request: Outgoing<'_>,
         deadline: Instant,
     ) -> Result<(), Ended> {
+        let Outgoing { work, upload } = request;
         let Connection { client: stream, timer, .. } = connection;
         let left = std::future::poll_fn(|context| {
             let (input, buffers) = (&mut work.input, &scope.worker.buffers);
@@ -312,10 +317,12 @@ impl<'a> Dispatch<'a> {
         &self,
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
-        (work, upload): (&mut Workspace, &mut Pump),
-        (index, since): (usize, Instant),
+        request: Outgoing<'_>,
+        index: usize,
+        since: Instant,
     ) -> Result<Opened<N::Stream>, Unopened> {
-        scope.holds(connection, work.held() + upload.held());
+        scope.holds(connection, request.held());
+        let Outgoing { work, upload } = request;
         let now = Instant::now();
         let attempt = self.pool.timeouts.attempt;
         let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
@@ -367,7 +374,7 @@ impl<'a> Dispatch<'a> {
         &mut self,
         scope: Scope<'a, N>,
         connection: &mut Connection<N>,
-        (work, upload): (&mut Workspace, &mut Pump),
+        mut request: Outgoing<'_>,
         facts: &mut Facts,
     ) -> Result<(), Ended> {
         for _ in 0..CARRY_OVERS {
@@ -377,7 +384,7 @@ impl<'a> Dispatch<'a> {
                 bound: facts.claim.endpoint(),
                 key: self.key,
                 tag: facts.request_id.tag(),
-                about: about(work, facts, &client),
+                about: about(request.work, facts, &client),
                 seniority: seniority(scope, facts),
                 holder: Some(scope.worker.holder()),
                 ..Request::new(self.now_us, random, &self.tried)
@@ -390,8 +397,7 @@ impl<'a> Dispatch<'a> {
                 Arrival::Dispatched(slot) => Ok(slot),
                 Arrival::Queued(ticket) => {
                     let _place = self.waiting_place(scope, facts)?;
-                    let body = (&mut *work, &mut *upload);
-                    self.wait(scope, connection, body, facts, ticket).await?
+                    self.wait(scope, connection, request.again(), facts, ticket).await?
                 }
                 Arrival::Rejected(rejection) => Err(rejection),
             };
@@ -425,7 +431,7 @@ impl<'a> Dispatch<'a> {
         &mut self,
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
-        (work, upload): (&mut Workspace, &mut Pump),
+        mut request: Outgoing<'_>,
         facts: &mut Facts,
         mut ticket: Ticket,
     ) -> Result<Result<Slot, Rejection>, Ended> {
@@ -438,10 +444,11 @@ impl<'a> Dispatch<'a> {
             let wait = Wait::new(ticket.waits_for(), ticket.ahead());
             facts.wait = Some(Box::new(wait));
         }
-        scope.holds(connection, work.held() + upload.held());
+        scope.holds(connection, request.held());
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
+        let Outgoing { work, upload } = request.again();
         let Connection { client: stream, timer, .. } = connection;
         let served = std::future::poll_fn(|context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
@@ -462,7 +469,7 @@ impl<'a> Dispatch<'a> {
             Ok(Waited::Served(served)) => Ok(served),
             Ok(Waited::ClientGone) => Err(Ended::Broken(Cause::ClientGone)),
             Ok(Waited::Parting) => {
-                let slot = self.part(scope, connection, (work, upload), facts, ticket);
+                let slot = self.part(scope, connection, request, facts, ticket);
                 slot.map(Ok).ok_or(Ended::Parted)
             }
             Err(Elapsed) => {
@@ -474,7 +481,7 @@ impl<'a> Dispatch<'a> {
 
     /// Tells whether another process can continue the request.
     fn is_movable(&self, work: &Workspace, facts: &Facts, upload: &Pump) -> bool {
-        facts.attempts == 0 && is_movable(work, (self.pool, upload), self.chunks_read)
+        facts.attempts == 0 && is_movable(work, self.pool, upload, self.chunks_read)
     }
 
     /// Leaves the queue so that another process can continue the request; returns a slot if one was
@@ -484,7 +491,7 @@ impl<'a> Dispatch<'a> {
         &self,
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
-        (work, upload): (&mut Workspace, &mut Pump),
+        request: Outgoing<'_>,
         facts: &Facts,
         ticket: Ticket,
     ) -> Option<Slot> {
@@ -501,7 +508,7 @@ impl<'a> Dispatch<'a> {
             let mut waiting = Waiting::new(id, times, facts.queue_position, seniority);
             waiting.number = Some(number);
             connection.waiting = Some(Box::new(waiting));
-            put_back(work, facts, self.pool, &upload.take_raw());
+            put_back(request.work, facts, self.pool, &request.upload.take_raw());
         }
         slot
     }
@@ -530,8 +537,8 @@ impl<'a> Dispatch<'a> {
         facts: &Facts,
     ) -> Result<Option<OpenPlace>, Ended> {
         let Some(limits) = &self.pool.limits else { return Ok(None) };
-        let on = (scope.worker.number, scope.worker.process.limit_clock(self.now));
-        let place = limits.wait(facts.client, on);
+        let now_ns = scope.worker.process.limit_clock(self.now);
+        let place = limits.wait(facts.client, scope.worker.number, now_ns);
         place.map_err(|BreakerOpen| self.refused_by_queue(Cause::QueueFull))
     }
 

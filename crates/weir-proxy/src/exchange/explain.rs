@@ -19,14 +19,15 @@ pub(crate) fn on_demand<'a, N: Net>(
     scope: Scope<'a, N>,
     connection: &Connection<N>,
     work: &Workspace,
-    (facts, route): (&Facts, Option<&CompiledRoute>),
+    facts: &Facts,
+    route: Option<&CompiledRoute>,
 ) -> Option<(&'a str, Vec<u8>)> {
     let explain = scope.listener.explain_header.as_ref()?;
     if !facts.has_head || !may_know(explain, scope, connection, work) {
         return None;
     }
     let mut text = Vec::new();
-    record::with_entry(scope, connection, work, (facts, route), |entry| {
+    record::with_entry(scope, connection, work, facts, route, |entry| {
         with_reasons(scope, facts, Depth::LookedUp, |reasons| {
             append_why(&Entry { reasons: Some(reasons), ..*entry }, Escape::Header, &mut text);
         });

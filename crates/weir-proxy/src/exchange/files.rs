@@ -35,7 +35,8 @@ pub(crate) async fn serve<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, number): (&CompiledRoute, usize),
+    route: &CompiledRoute,
+    number: usize,
 ) -> Result<Next, Ended> {
     if !matches!(work.request.method, Method::Get | Method::Head) {
         let reply = Reply::of(405).with_allow("GET, HEAD");
@@ -53,7 +54,7 @@ pub(crate) async fn serve<N: Net>(
             let reply = Reply::of(status.code).with_headers(&status.headers);
             send(scope, connection, work, facts, (reply, status.code, Some(route))).await
         }
-        Answer::File(file) => send_file(scope, connection, work, facts, (route, file)).await,
+        Answer::File(file) => send_file(scope, connection, work, facts, route, file).await,
     }
 }
 
@@ -110,13 +111,14 @@ async fn send_file<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, file): (&CompiledRoute, FileAnswer),
+    route: &CompiledRoute,
+    file: FileAnswer,
 ) -> Result<Next, Ended> {
     let mut headers = vec![("ETag", file.etag), ("Accept-Ranges", "bytes".to_owned())];
     headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
     headers.extend(file.content_range.map(|range| ("Content-Range", range)));
     let reply = Reply::of(file.status).with_headers(&headers);
-    let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Client);
+    let throttle = throttle(scope, connection, work, facts, route, Toward::Client);
     let reply = match &file.body {
         FileBody::Whole(body) if throttle.is_none() && body.len() as u64 == file.content_length => {
             reply.with_body(&file.content_type, body)
@@ -127,10 +129,10 @@ async fn send_file<N: Net>(
     let next = send(scope, connection, work, facts, (reply, file.status, Some(route))).await?;
     let outcome = match (file.body, throttle) {
         (FileBody::Pieces(pieces), throttle) => {
-            send_pieces(scope, connection, facts, (pieces, throttle)).await
+            send_pieces(scope, connection, facts, pieces, throttle).await
         }
         (FileBody::Whole(body), Some(throttle)) => {
-            send_throttled(scope, connection, facts, (&body, throttle)).await
+            send_throttled(scope, connection, facts, &body, throttle).await
         }
         (FileBody::Whole(_), None) => return Ok(next),
     };
@@ -152,7 +154,8 @@ async fn send_throttled<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     facts: &mut Facts,
-    (mut body, throttle): (&[u8], Box<Throttle>),
+    mut body: &[u8],
+    throttle: Box<Throttle>,
 ) -> Result<(), Cause> {
     let mut taking = Taking::new(scope.client_rate(false));
     let mut throttle = Some(throttle);
@@ -178,7 +181,8 @@ async fn send_pieces<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     facts: &mut Facts,
-    (mut pieces, mut throttle): (Pieces, Option<Box<Throttle>>),
+    mut pieces: Pieces,
+    mut throttle: Option<Box<Throttle>>,
 ) -> Result<(), Cause> {
     let mut turn = ByteTurn::new();
     let mut taking = Taking::new(scope.client_rate(false));
@@ -186,13 +190,13 @@ async fn send_pieces<N: Net>(
         let before = facts.bytes_sent;
         let most = allowance(&mut throttle, SENDFILE_BYTES).await;
         let progress;
-        let stretch = (&pieces, most);
-        if let Some(sent) = send_from_file(scope, connection, stretch, &mut taking).await? {
+        let sent = send_from_file(scope, connection, &pieces, most, &mut taking).await?;
+        if let Some(sent) = sent {
             count(facts, sent);
             progress = pieces.skip(sent);
         } else {
             (progress, pieces) =
-                read_and_send(scope, connection, facts, (pieces, most, &mut taking)).await?;
+                read_and_send(scope, connection, facts, pieces, most, &mut taking).await?;
         }
         if progress == Progress::Done {
             return Ok(());
@@ -211,7 +215,9 @@ async fn read_and_send<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     facts: &mut Facts,
-    (mut pieces, most, taking): (Pieces, usize, &mut Taking),
+    mut pieces: Pieces,
+    most: usize,
+    taking: &mut Taking,
 ) -> Result<(Progress, Pieces), Cause> {
     let most = most.min(LARGE_BUFFER);
     let mut buffer = scope.worker.buffers.large();
@@ -244,7 +250,8 @@ fn count(facts: &mut Facts, bytes: usize) {
 async fn send_from_file<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
-    (pieces, most): (&Pieces, usize),
+    pieces: &Pieces,
+    most: usize,
     taking: &mut Taking,
 ) -> Result<Option<usize>, Cause> {
     let Connection { client: Transport::Plain(stream), timer, .. } = connection else {
@@ -267,7 +274,7 @@ async fn send_from_file<N: Net>(
             Poll::Ready(Err(_)) => Err(Cause::ClientGone),
             Poll::Pending => {
                 let look = taking.look(scope, &*stream, Some(Instant::now()))?;
-                ready!(deadline_timer::poll_either(timer, context, (deadline, look)));
+                ready!(deadline_timer::poll_either(timer, context, deadline, look));
                 Err(Cause::ClientSendTimeout)
             }
         })

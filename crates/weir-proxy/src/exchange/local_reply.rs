@@ -56,8 +56,8 @@ impl Taking {
         let is_asked = waits_from.is_some() || self.pace.is_waiting();
         let Some(rate) = self.rate.filter(|_| is_asked) else { return Ok(None) };
         let taken = || self.written.saturating_sub(scope.worker.net.unacknowledged(socket));
-        let wait = (scope.worker.turn.began(), waits_from);
-        self.pace.look(rate, wait, taken).map_err(|TooSlow| Cause::ClientTooSlow)
+        let began = scope.worker.turn.began();
+        self.pace.look(rate, began, waits_from, taken).map_err(|TooSlow| Cause::ClientTooSlow)
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn write_paced<N: Net>(
                 }
                 Poll::Pending => {
                     let look = taking.look(scope, client.socket(), Some(Instant::now()))?;
-                    ready!(deadline_timer::poll_either(timer, context, (deadline, look)));
+                    ready!(deadline_timer::poll_either(timer, context, deadline, look));
                     return Poll::Ready(Err(Cause::ClientSendTimeout));
                 }
             }
@@ -116,7 +116,8 @@ pub(crate) async fn refuse<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (refusal, route): (Refusal, Option<&CompiledRoute>),
+    refusal: Refusal,
+    route: Option<&CompiledRoute>,
 ) -> Next {
     facts.cause = refusal.cause;
     let reply = refusal_reply(scope, facts, refusal);
@@ -147,11 +148,11 @@ pub(crate) async fn respond<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, respond): (&CompiledRoute, &CompiledRespond),
+    route: &CompiledRoute,
+    respond: &CompiledRespond,
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
-    let about = (&*facts, Some(route));
-    let body = record::with_entry(scope, connection, work, about, |entry| {
+    let body = record::with_entry(scope, connection, work, facts, Some(route), |entry| {
         respond.body(entry, &mut scratch)
     });
     let reply = match body {
@@ -167,11 +168,11 @@ pub(crate) async fn redirect<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, redirect): (&CompiledRoute, &CompiledRedirect),
+    route: &CompiledRoute,
+    redirect: &CompiledRedirect,
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
-    let about = (&*facts, Some(route));
-    let location = record::with_entry(scope, connection, work, about, |entry| {
+    let location = record::with_entry(scope, connection, work, facts, Some(route), |entry| {
         redirect.location(entry, &mut scratch)
     });
     let location = location.ok_or(Cause::BadRequest)?;
@@ -226,8 +227,8 @@ fn write_reply<N: Net>(
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);
     let cause_header = cause_header(scope.listener, connection.peer_ip());
-    let why = explain::on_demand(scope, connection, work, (facts, route));
-    record::with_entry(scope, connection, work, (facts, route), |entry| {
+    let why = explain::on_demand(scope, connection, work, facts, route);
+    record::with_entry(scope, connection, work, facts, route, |entry| {
         let surroundings = ReplySurroundings {
             pages: router.pages(),
             edits: route.map_or(router.response_edits(), |route| &route.response_edits),

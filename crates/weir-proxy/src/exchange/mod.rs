@@ -91,8 +91,8 @@ pub(crate) async fn run<N: Net>(
     let next = match outcome {
         Ok(next) => next,
         Err(Ended::Refused(refusal)) => {
-            let about = (&mut facts, &mut own);
-            refuse_in_time(scope, connection, work, about, (refusal, route)).await
+            let refused = Refused { refusal, route };
+            refuse_in_time(scope, connection, work, &mut facts, &mut own, refused).await
         }
         Err(Ended::Broken(cause)) => {
             facts.cause = cause;
@@ -112,7 +112,7 @@ pub(crate) async fn run<N: Net>(
     drop(session);
     let now = facts.ended.unwrap_or_else(Instant::now);
     facts.times.own = own.until(now);
-    record::write(scope, connection, work, &mut facts, (route, now));
+    record::write(scope, connection, work, &mut facts, route, now);
     connection.since = now;
     if facts.has_head {
         work.input.consume(work.request.head_bytes + facts.body_in_input);
@@ -136,26 +136,35 @@ fn list_as_running<'a, N: Net>(
     })
 }
 
+/// A refusal, and the route on which it happened, if it was found.
+struct Refused<'a> {
+    refusal: Refusal,
+    route: Option<&'a CompiledRoute>,
+}
+
 /// Sends a refusal within the rest of the exchange's total time, or the send timeout if that is
 /// longer.
 async fn refuse_in_time<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     work: &mut Workspace,
-    (facts, own): (&mut Facts, &mut WorkTime),
-    refusal: (Refusal, Option<&CompiledRoute>),
+    facts: &mut Facts,
+    own: &mut WorkTime,
+    refused: Refused<'_>,
 ) -> Next {
     // An endpoint's slot is not held while the client reads our response.
     facts.slot = None;
     let least = scope.listener.timeouts.send;
     scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
-    let scarce = matches!(refusal.0.cause, Cause::Memory | Cause::ConnectionCap);
-    let mut refusing = std::pin::pin!(local_reply::refuse(scope, connection, work, facts, refusal));
+    let scarce = matches!(refused.refusal.cause, Cause::Memory | Cause::ConnectionCap);
+    let Refused { refusal, route } = refused;
+    let refusing = local_reply::refuse(scope, connection, work, facts, refusal, route);
+    let mut refusing = std::pin::pin!(refusing);
     let mut total = DeadlineTimer::default();
     std::future::poll_fn(|context| {
-        let refused = own.poll(&scope.worker.turn, refusing.as_mut(), context);
-        if refused.is_ready() {
-            return refused;
+        let sent = own.poll(&scope.worker.turn, refusing.as_mut(), context);
+        if sent.is_ready() {
+            return sent;
         }
         if scarce {
             // Other exchanges need its memory or its place: the client gets the response only if
@@ -261,7 +270,7 @@ async fn read_head<N: Net>(
                 let bytes = work.input.bytes();
                 facts.bytes_received = bytes.len() as u64;
                 let seen_at = scope.worker.wall(facts.head_end);
-                keep_malformed(scope, connection.peer, seen_at, (fault.reason(), at), bytes);
+                keep_malformed(scope, connection.peer, seen_at, fault.reason(), at, bytes);
                 request_limits::admit_client(scope, facts, connection.peer_ip())?;
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
@@ -315,9 +324,9 @@ fn normalise_path<N: Net>(
     let Workspace { input, request, original_line, .. } = work;
     let rules = &scope.listener.path;
     path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
-        let (seen_at, start) = (scope.worker.wall(facts.head_end), request.request_line.start);
-        let found = (fault.reason(), start as usize);
-        keep_malformed(scope, connection.peer, seen_at, found, input.bytes());
+        let seen_at = scope.worker.wall(facts.head_end);
+        let at = request.request_line.start as usize;
+        keep_malformed(scope, connection.peer, seen_at, fault.reason(), at, input.bytes());
         Cause::BadRequest.into()
     })
 }
@@ -327,7 +336,8 @@ fn keep_malformed<N: Net>(
     scope: Scope<'_, N>,
     peer: Option<SocketAddr>,
     seen_at: SystemTime,
-    (reason, position): (&'static str, usize),
+    reason: &'static str,
+    position: usize,
     bytes: &[u8],
 ) {
     scope.worker.process.captures.keep(&Malformed {
@@ -407,16 +417,16 @@ async fn answer<N: Net>(
     }
     match &route.action {
         CompiledAction::Pool(pool) => {
-            proxy_request::proxy(scope, connection, work, facts, (route, *pool)).await
+            proxy_request::proxy(scope, connection, work, facts, route, *pool).await
         }
         CompiledAction::Respond(respond) => {
-            local_reply::respond(scope, connection, work, facts, (route, respond)).await
+            local_reply::respond(scope, connection, work, facts, route, respond).await
         }
         CompiledAction::Redirect(redirect) => {
-            local_reply::redirect(scope, connection, work, facts, (route, redirect)).await
+            local_reply::redirect(scope, connection, work, facts, route, redirect).await
         }
         CompiledAction::Files(root) => {
-            files::serve(scope, connection, work, facts, (route, *root)).await
+            files::serve(scope, connection, work, facts, route, *root).await
         }
     }
 }

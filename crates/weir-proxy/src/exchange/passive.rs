@@ -10,12 +10,9 @@ use crate::exchange::attempt::Failure;
 use crate::exchange::scope::Scope;
 use crate::net::Net;
 use crate::time::instant::Instant;
-use crate::upstream::UpstreamPool;
 use crate::upstream::connect_trouble::{Announce, ConnectFailure};
 use crate::upstream::notice::{Notice, Noticed, Told};
-
-/// An endpoint: its pool, and its index there.
-type PlaceOf<'a> = (&'a Arc<UpstreamPool>, usize);
+use crate::upstream::{EndpointRef, UpstreamPool};
 
 /// The passive cause of an attempt without a response; `None` when the endpoint was not, or
 /// possibly not, at fault.
@@ -34,15 +31,16 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
 
 impl<N: Net> Scope<'_, N> {
     /// Records a failure of an endpoint.
-    pub(crate) fn endpoint_failed(self, (pool, endpoint): PlaceOf<'_>, cause: PassiveCause) {
+    pub(crate) fn endpoint_failed(self, at: EndpointRef<'_>, cause: PassiveCause) {
+        let EndpointRef { pool, index } = at;
         if !pool.passive_on.contains(&cause) {
             return;
         }
         let now_us = self.worker.balance_clock(Instant::now());
         let random = self.worker.random.borrow_mut().u64(..);
-        let after = pool.balancer.endpoint_failed(endpoint, now_us, random);
+        let after = pool.balancer.endpoint_failed(index, now_us, random);
         if let AfterFailure::Ejected { until_us } = after {
-            let what = Noticed::Ejected { endpoint, cause, until_us };
+            let what = Noticed::Ejected { endpoint: index, cause, until_us };
             self.tell(pool, what);
             self.worker.tick_at(&pool.balancer, until_us);
         }
@@ -64,20 +62,20 @@ impl<N: Net> Scope<'_, N> {
     pub(crate) fn slot_answered(
         self,
         slot: Option<&mut Slot>,
-        (pool, endpoint): PlaceOf<'_>,
+        at: EndpointRef<'_>,
         heard: Instant,
     ) {
         let heard_us = self.worker.balance_clock(heard);
         if slot.is_some_and(|slot| slot.answered(heard_us).is_some()) {
-            self.tell(pool, Noticed::Answers { endpoint });
+            self.tell(at.pool, Noticed::Answers { endpoint: at.index });
         }
     }
 
     /// Records a failed connect.
-    pub(crate) fn connect_failed(self, (pool, endpoint): PlaceOf<'_>, failure: ConnectFailure) {
-        let Some(one) = pool.endpoints.get(endpoint) else { return };
+    pub(crate) fn connect_failed(self, at: EndpointRef<'_>, failure: ConnectFailure) {
+        let Some(one) = at.pool.endpoints.get(at.index) else { return };
         if one.trouble.note(failure) == Announce::Yes
-            && self.tell(pool, Noticed::ConnectFailed { endpoint }) == Told::No
+            && self.tell(at.pool, Noticed::ConnectFailed { endpoint: at.index }) == Told::No
         {
             one.trouble.was_not_announced();
         }
@@ -88,14 +86,14 @@ impl<N: Net> Scope<'_, N> {
     }
 
     /// Records the head of a response.
-    pub(crate) fn endpoint_answered(self, (pool, endpoint): PlaceOf<'_>, status: u16) {
-        if matches!(*pool.passive_on, [PassiveCause::Connect]) {
+    pub(crate) fn endpoint_answered(self, at: EndpointRef<'_>, status: u16) {
+        if matches!(*at.pool.passive_on, [PassiveCause::Connect]) {
             return;
         }
-        if matches!(status, 502..=504) && pool.passive_on.contains(&PassiveCause::Status) {
-            self.endpoint_failed((pool, endpoint), PassiveCause::Status);
+        if matches!(status, 502..=504) && at.pool.passive_on.contains(&PassiveCause::Status) {
+            self.endpoint_failed(at, PassiveCause::Status);
         } else {
-            pool.balancer.endpoint_succeeded(endpoint);
+            at.pool.balancer.endpoint_succeeded(at.index);
         }
     }
 }

@@ -2,8 +2,6 @@
 //! request and reads the response head. It makes another attempt if the pool's `retry` permits it,
 //! and uses another connection after a stale one. `response.rs` sends the response to the client.
 
-use std::sync::Arc;
-
 use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
 
@@ -15,7 +13,7 @@ use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::Pump;
 use crate::exchange::scope::Scope;
 use crate::exchange::throttle::throttle;
-use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
+use crate::exchange::upload::{Outgoing, initial_body, leave_body, prepare_body, rewind};
 use crate::exchange::{passive, record, request_key, response};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
@@ -24,9 +22,9 @@ use crate::limiting::pool::BreakerOpen;
 use crate::net::{Net, Socket};
 use crate::routing::route::CompiledRoute;
 use crate::time::instant::Instant;
-use crate::upstream::UpstreamPool;
 use crate::upstream::affinity::{Affinity, Claim};
 use crate::upstream::retry::Trouble;
+use crate::upstream::{EndpointRef, UpstreamPool};
 use crate::worker::capture::Malformed;
 use crate::worker::workspace::Workspace;
 
@@ -36,56 +34,56 @@ pub(crate) async fn proxy<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, number): (&CompiledRoute, usize),
+    route: &CompiledRoute,
+    number: usize,
 ) -> Result<Next, Ended> {
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
-    lead_to(scope, facts, (pool, number))?;
+    lead_to(scope, facts, pool, number)?;
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     facts.trailers = trailers::of_request(&route.trailers.0, &work.request, work.input.bytes());
     // The beginning of the body is subject to the bandwidth limit too.
-    let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Endpoint);
-    let mut upload = initial_body(scope, work, facts, (pool, throttle));
-    prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
+    let throttle = throttle(scope, connection, work, facts, route, Toward::Endpoint);
+    let mut upload = initial_body(scope, work, facts, pool, throttle);
+    prepare_body(scope, connection, work, facts, pool, &mut upload).await?;
     let framing = framing_upstream(work, pool, &upload);
-    let key = request_key::of(scope, connection, work, (facts, route), pool);
-    facts.key = key;
-    let mut dispatch = Dispatch::new(scope, work, facts, (pool, number, key), &upload);
+    facts.key = request_key::of(scope, connection, work, facts, route, pool);
+    let mut dispatch = Dispatch::new(scope, work, facts, pool, number, &upload);
     loop {
-        let found = dispatch.connection(scope, connection, (&mut *work, &mut upload), facts).await;
+        let request = Outgoing { work, upload: &mut upload };
+        let found = dispatch.connection(scope, connection, request, facts).await;
         let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
         // A reload may have moved the request to another pool.
         let pool = dispatch.pool;
         write_head(scope, connection, work, facts, (route, pool, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
-        let times = (facts.slot_since, dispatch.now);
-        let mut attempt = Attempt::new(upstream, &mut upload, times);
-        let place = (pool, facts.endpoint.unwrap_or_default());
-        let heard = attempt.hear(scope, connection, work, (pool, place.1)).await;
+        let mut attempt = Attempt::new(upstream, &mut upload, facts.slot_since, dispatch.now);
+        let at = EndpointRef { pool, index: facts.endpoint.unwrap_or_default() };
+        let heard = attempt.hear(scope, connection, work, at).await;
         let heard = heard.and_then(|()| check_switch(work, &mut attempt, route));
         let repeatable = attempt.may_repeat(work.request.method, &pool.retry);
         let trouble = match heard {
-            Ok(()) => note_answer(scope, facts, place, work.response.status, attempt.heard),
+            Ok(()) => note_answer(scope, facts, at, work.response.status, attempt.heard),
             // The endpoint closed an idle connection while the request was on its way to it.
             Err(Failure::Silent) if repeatable && attempt.upstream.reused => {
                 dispatch.pass_over_idle(scope);
-                rewind(scope, work, facts, (pool, attempt.upload));
+                rewind(scope, work, facts, pool, attempt.upload);
                 continue;
             }
             Err(failure) => {
                 if let Failure::BadResponse = failure {
-                    capture(scope, connection, (pool, facts), &attempt);
+                    capture(scope, connection, pool, facts, &attempt);
                 }
-                note_failure(scope, place, failure)
+                note_failure(scope, at, failure)
             }
         };
         let trouble =
             trouble.filter(|trouble| repeatable && dispatch.may_go_on(scope, facts, *trouble));
         match (trouble, heard) {
             (Some(trouble), _) => {
-                give_up(scope, work, facts, (pool, attempt), trouble);
-                let body = (&mut *work, &mut upload);
-                let gone_on = dispatch.go_on(scope, connection, body, facts, trouble).await;
+                give_up(scope, work, facts, pool, attempt, trouble);
+                let request = Outgoing { work, upload: &mut upload };
+                let gone_on = dispatch.go_on(scope, connection, request, facts, trouble).await;
                 gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
             }
             (None, Ok(())) => {
@@ -107,24 +105,24 @@ pub(crate) async fn proxy<N: Net>(
 fn note_answer<N: Net>(
     scope: Scope<'_, N>,
     facts: &mut Facts,
-    place: (&Arc<UpstreamPool>, usize),
+    at: EndpointRef<'_>,
     status: u16,
     heard: Instant,
 ) -> Option<Trouble> {
-    scope.endpoint_answered(place, status);
-    scope.slot_answered(facts.slot.as_mut(), place, heard);
-    place.0.retry.minds_status(status).then_some(Trouble::Status(status))
+    scope.endpoint_answered(at, status);
+    scope.slot_answered(facts.slot.as_mut(), at, heard);
+    at.pool.retry.minds_status(status).then_some(Trouble::Status(status))
 }
 
 /// Records that an endpoint sent no response head; returns the trouble that this means for the
 /// pool's `retry`.
 fn note_failure<N: Net>(
     scope: Scope<'_, N>,
-    place: (&Arc<UpstreamPool>, usize),
+    at: EndpointRef<'_>,
     failure: Failure,
 ) -> Option<Trouble> {
     if let Some(cause) = passive::cause_of(failure) {
-        scope.endpoint_failed(place, cause);
+        scope.endpoint_failed(at, cause);
     }
     failure.trouble()
 }
@@ -148,11 +146,13 @@ fn check_switch<S: Socket>(
     if work.response.status != 101 {
         return Ok(());
     }
-    let request = (&work.request, work.input.bytes());
-    let response = (&work.response, attempt.raw.as_slice());
+    let may_switch = || {
+        let (head, bytes) = (&work.request, work.input.bytes());
+        route.protocols.may_switch(head, bytes, &work.response, &attempt.raw)
+    };
     let reason = if !attempt.upload.is_finished() {
         "a 101 before the end of the request"
-    } else if !route.protocols.may_switch(request, response) {
+    } else if !may_switch() {
         "a 101 to a protocol that was not offered"
     } else {
         return Ok(());
@@ -165,12 +165,13 @@ fn check_switch<S: Socket>(
 fn lead_to<N: Net>(
     scope: Scope<'_, N>,
     facts: &mut Facts,
-    (pool, number): (&UpstreamPool, usize),
+    pool: &UpstreamPool,
+    number: usize,
 ) -> Result<(), Cause> {
     facts.lead_to(scope, number);
     if let Some(limits) = &pool.limits {
         let now_ns = scope.worker.process.limit_clock(facts.head_end);
-        let place = limits.enter((scope.worker.number, now_ns));
+        let place = limits.enter(scope.worker.number, now_ns);
         facts.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
     }
     Ok(())
@@ -180,7 +181,8 @@ fn lead_to<N: Net>(
 fn capture<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
-    (pool, facts): (&UpstreamPool, &Facts),
+    pool: &UpstreamPool,
+    facts: &Facts,
     attempt: &Attempt<'_, N::Stream>,
 ) {
     let Some((reason, position)) = attempt.wrong else { return };
@@ -212,7 +214,8 @@ fn give_up<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, attempt): (&UpstreamPool, Attempt<'_, N::Stream>),
+    pool: &UpstreamPool,
+    attempt: Attempt<'_, N::Stream>,
     trouble: Trouble,
 ) {
     // An attempt without a response leaves `work.response` of an earlier attempt in place.
@@ -220,10 +223,10 @@ fn give_up<N: Net>(
     let Attempt { upstream, upload, raw, .. } = attempt;
     if clean && let Some(endpoint) = facts.endpoint {
         let limits = work.response.keep_alive_limits;
-        scope.worker.idle.keep(pool, endpoint, upstream, (limits, Instant::now()));
+        scope.worker.idle.keep(pool, endpoint, upstream, limits, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
-    rewind(scope, work, facts, (pool, upload));
+    rewind(scope, work, facts, pool, upload);
 }
 
 fn write_head<N: Net>(
@@ -263,8 +266,8 @@ fn write_head<N: Net>(
         head_writer::write_request_head(&head, &mut out);
     };
     if route.request_edits.has_variables() {
-        let about = (facts, Some(route));
-        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+        let then = |entry: &Entry<'_>| write(Some(entry));
+        record::with_entry(scope, connection, work, facts, Some(route), then);
     } else {
         write(None);
     }

@@ -129,8 +129,10 @@ impl Pump {
     /// `raw[at..]` was already read.
     pub(crate) fn new(
         head: Vec<u8>,
-        (framing, encoder): (Framing, Encoder),
-        (raw, at): (Vec<u8>, usize),
+        framing: Framing,
+        encoder: Encoder,
+        raw: Vec<u8>,
+        at: usize,
         bounds: Bounds,
     ) -> Self {
         let decoder = match framing {
@@ -635,8 +637,9 @@ mod tests {
         for chunk in ["1\r\nx\r\n".as_bytes(), b"1;extension=of-some-length\r\nx\r\n"] {
             let (mut source, mut sink) = (TinyChunks(chunk), tokio::io::sink());
             let buffers = Buffers::default();
-            let framing = (Framing::Chunked, Encoder::Chunked);
-            let mut pump = Pump::new(Vec::new(), framing, (Vec::new(), 0), Bounds::default());
+            let (framing, encoder) = (Framing::Chunked, Encoder::Chunked);
+            let bounds = Bounds::default();
+            let mut pump = Pump::new(Vec::new(), framing, encoder, Vec::new(), 0, bounds);
             for turn in 1..=3 {
                 assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
                 assert_eq!(pump.waiting, Waiting::Turn);
@@ -653,8 +656,8 @@ mod tests {
         for encoder in [Encoder::Plain, Encoder::Chunked] {
             let (mut source, mut sink) = (tokio::io::repeat(b'x'), tokio::io::sink());
             let buffers = Buffers::default();
-            let framing = (Framing::UntilClose, encoder);
-            let mut pump = Pump::new(Vec::new(), framing, (Vec::new(), 0), Bounds::default());
+            let (framing, bounds) = (Framing::UntilClose, Bounds::default());
+            let mut pump = Pump::new(Vec::new(), framing, encoder, Vec::new(), 0, bounds);
             for turn in 1..=3 {
                 assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
                 assert_eq!(pump.waiting, Waiting::Turn);

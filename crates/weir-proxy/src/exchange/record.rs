@@ -37,7 +37,8 @@ pub(crate) fn with_entry<N: Net, R>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     work: &Workspace,
-    (facts, route): (&Facts, Option<&CompiledRoute>),
+    facts: &Facts,
+    route: Option<&CompiledRoute>,
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
     let captures = captures(work, facts, route.filter(|route| route.uses_captures));
@@ -133,7 +134,8 @@ pub(crate) fn write<N: Net>(
     connection: &Connection<N>,
     work: &Workspace,
     facts: &mut Facts,
-    (route, now): (Option<&CompiledRoute>, Instant),
+    route: Option<&CompiledRoute>,
+    now: Instant,
 ) {
     facts.times.total = now.span_since(connection.began);
     if facts.pool.is_none() {
@@ -141,7 +143,7 @@ pub(crate) fn write<N: Net>(
     }
     let facts = &*facts;
     let ended_us = scope.worker.balance_clock(now);
-    let keep = count(scope, connection, work, facts, (route, ended_us));
+    let keep = count(scope, connection, work, facts, route, ended_us);
     if scope.listener.logs.is_empty() && keep == Keep::Counted {
         return;
     }
@@ -180,7 +182,8 @@ fn count<N: Net>(
     connection: &Connection<N>,
     work: &Workspace,
     facts: &Facts,
-    (route, ended_us): (Option<&CompiledRoute>, u64),
+    route: Option<&CompiledRoute>,
+    ended_us: u64,
 ) -> Keep {
     let worker = &scope.worker;
     let series = |index: usize| scope.generation.endpoint_series(facts.pool?, index);

@@ -20,7 +20,8 @@ pub(crate) fn of<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     work: &mut Workspace,
-    (facts, route): (&Facts, &CompiledRoute),
+    facts: &Facts,
+    route: &CompiledRoute,
     pool: &UpstreamPool,
 ) -> u64 {
     let Some(key) = &pool.key else { return 0 };

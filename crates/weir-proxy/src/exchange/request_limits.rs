@@ -44,7 +44,7 @@ pub(crate) fn admit_client<N: Net>(
     for limit in limits {
         // Bytes that are no valid request are charged as one, but are not counted as in flight.
         let places = facts.has_head.then_some(&mut facts.places);
-        if let Err(refused) = limit.begin_request(client, (scope.worker.number, now_ns), places) {
+        if let Err(refused) = limit.begin_request(client, scope.worker.number, now_ns, places) {
             return Err(refused.ended(facts));
         }
     }

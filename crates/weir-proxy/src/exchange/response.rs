@@ -13,15 +13,13 @@ use weir_wire::{Framing, Method, Version};
 use crate::exchange::attempt::Attempt;
 use crate::exchange::client_connection::Connection;
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::explain;
 use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
-use crate::exchange::record;
 use crate::exchange::scope::Scope;
 use crate::exchange::throttle::throttle;
-use crate::exchange::tunnel;
 use crate::exchange::upload::leave_body;
+use crate::exchange::{explain, record, tunnel};
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
 use crate::http::head_writer::{self, BodyFraming, ConnectionLine, DownstreamHead};
@@ -33,7 +31,7 @@ use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
-use crate::upstream::UpstreamPool;
+use crate::upstream::{EndpointRef, UpstreamPool};
 use crate::worker::workspace::Workspace;
 
 /// The framing of the body towards the client, and the persistence of the connection that follows
@@ -59,24 +57,26 @@ pub(crate) fn relay<'a, N: Net>(
 ) -> impl Future<Output = Result<Next, Ended>> + use<'a, N> {
     async move {
         let switching = work.response.status == 101;
-        let plan = begin(scope, connection, work, facts, (route, &attempt));
+        let plan = begin(scope, connection, work, facts, route, &attempt);
         let raw = std::mem::take(&mut attempt.raw);
         let head = std::mem::take(&mut work.response_out);
         let framing = if switching { Framing::None } else { work.response.framing };
         let trailers = trailers::of_response(
             &route.trailers.1,
-            (&work.request, work.input.bytes()),
-            (&work.response, &raw),
+            &work.request,
+            work.input.bytes(),
+            &work.response,
+            &raw,
         );
-        let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Client);
+        let throttle = throttle(scope, connection, work, facts, route, Toward::Client);
         let bounds = Bounds { throttle, trailers, ..Bounds::default() };
         let at = work.response.head_bytes;
-        let mut download = Pump::new(head, (framing, plan.encoder), (raw, at), bounds);
+        let mut download = Pump::new(head, framing, plan.encoder, raw, at, bounds);
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
         let mut blocked = Duration::ZERO;
-        let endpoint = (pool.as_ref(), facts.endpoint.unwrap_or_default());
-        let mut relayed = relay.run(scope, connection, work, (endpoint, &mut blocked)).await;
+        let at = EndpointRef { pool, index: facts.endpoint.unwrap_or_default() };
+        let mut relayed = relay.run(scope, connection, work, at, &mut blocked).await;
         note_blocked(facts, blocked);
         if switching {
             let switched = (pool.as_ref(), attempt, download);
@@ -93,7 +93,7 @@ pub(crate) fn relay<'a, N: Net>(
             let upstream = attempt.upstream;
             if let Some(endpoint) = facts.endpoint.filter(|_| clean) {
                 let limits = work.response.keep_alive_limits;
-                scope.worker.idle.keep(pool, endpoint, upstream, (limits, now));
+                scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
             } else {
                 drop(upstream);
             }
@@ -108,7 +108,7 @@ pub(crate) fn relay<'a, N: Net>(
         let upload = attempt.upload;
         note_relayed(work, facts, (&*upload, &download), (attempt.heard, now), relayed)?;
         facts.ended = Some(now);
-        Ok(finish(scope, work, (upload, &mut download), plan.keep_alive))
+        Ok(finish(scope, work, upload, &mut download, plan.keep_alive))
     }
 }
 
@@ -134,7 +134,8 @@ fn begin<N: Net>(
     connection: &Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, attempt): (&CompiledRoute, &Attempt<'_, N::Stream>),
+    route: &CompiledRoute,
+    attempt: &Attempt<'_, N::Stream>,
 ) -> Plan {
     facts.respond_with(scope, work.response.status);
     if scope.listener.keeps_response_head {
@@ -226,7 +227,7 @@ fn write_head<N: Net>(
     let date = || scope.worker.date(facts.head_end);
     let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
     let cookie = response_cookie(scope, connection, work, facts);
-    let why = explain::on_demand(scope, connection, work, (facts, Some(route)));
+    let why = explain::on_demand(scope, connection, work, facts, Some(route));
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
             head: &work.response,
@@ -244,8 +245,8 @@ fn write_head<N: Net>(
         head_writer::write_response_head(&head, &mut out);
     };
     if route.response_edits.has_variables() {
-        let about = (facts, Some(route));
-        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+        let then = |entry: &Entry<'_>| write(Some(entry));
+        record::with_entry(scope, connection, work, facts, Some(route), then);
     } else {
         write(None);
     }
@@ -264,7 +265,7 @@ fn response_cookie<'a, N: Net>(
         matches!(connection.client, Transport::Server(_))
             || came_over_tls(facts.trust, &work.request, work.input.bytes())
     };
-    Some(pool.affinity.as_ref()?.response((facts.claim.endpoint(), facts.endpoint), over_tls))
+    Some(pool.affinity.as_ref()?.response(facts.claim.endpoint(), facts.endpoint, over_tls))
 }
 
 fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {
@@ -298,7 +299,8 @@ impl<S: Socket> Relay<'_, '_, S> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         work: &mut Workspace,
-        ((pool, endpoint), blocked): ((&UpstreamPool, usize), &mut Duration),
+        at: EndpointRef<'_>,
+        blocked: &mut Duration,
     ) -> Result<(), Cause> {
         let session = connection.session;
         let Connection { client, timer, .. } = connection;
@@ -324,10 +326,10 @@ impl<S: Socket> Relay<'_, '_, S> {
                 progress = (moved, turn.look_at_end());
             }
             let (patience, cause) = match self.download.waiting {
-                Waiting::Read => (pool.timeouts.read, Cause::UpstreamReadTimeout),
+                Waiting::Read => (at.pool.timeouts.read, Cause::UpstreamReadTimeout),
                 Waiting::Turn => {
                     scope.worker.note_yield(Yield::Body);
-                    (pool.timeouts.read, Cause::UpstreamReadTimeout)
+                    (at.pool.timeouts.read, Cause::UpstreamReadTimeout)
                 }
                 Waiting::Write => {
                     full = Some(turn.look_at_end());
@@ -335,11 +337,11 @@ impl<S: Socket> Relay<'_, '_, S> {
                 }
             };
             let now = full.unwrap_or(progress.1.max(turn.began()));
-            let look = match paces.look(scope, (pool, endpoint), (&*side.stream, &mut *self), now) {
+            let look = match paces.look(scope, at, &*side.stream, &mut *self, now) {
                 Ok(look) => look,
                 Err(cause) => return Poll::Ready(Err(cause)),
             };
-            let late = deadline_timer::poll_either(timer, context, (progress.1 + patience, look));
+            let late = deadline_timer::poll_either(timer, context, progress.1 + patience, look);
             if late.is_ready() {
                 turn.goes_on();
             }
@@ -401,8 +403,9 @@ impl Paces {
     fn look<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
-        (pool, endpoint): (&UpstreamPool, usize),
-        (client, relay): (&Transport<N::Stream>, &mut Relay<'_, '_, N::Stream>),
+        at: EndpointRef<'_>,
+        client: &Transport<N::Stream>,
+        relay: &mut Relay<'_, '_, N::Stream>,
         now: Instant,
     ) -> Result<Option<Instant>, Cause> {
         let began = scope.worker.turn.began();
@@ -414,21 +417,21 @@ impl Paces {
         let sends = download.waiting == Waiting::Read && attempt.awaits_client();
         let mut look = None;
         if (takes || sends || self.client.is_waiting() || attempt.pace.is_waiting())
-            && let Some(rate) = scope.client_rate(pool.has_limit(endpoint))
+            && let Some(rate) = scope.client_rate(at.has_limit())
         {
             let taken = || client_took(scope, client, download);
-            let looked = self.client.look(rate, (began, waits(takes)), taken);
+            let looked = self.client.look(rate, began, waits(takes), taken);
             look = looked.map_err(|TooSlow| Cause::ClientTooSlow)?;
             // An endpoint that continues its response meanwhile is not delayed by the client.
             let moved = attempt.upload.body_bytes + download.body_bytes;
-            let looked = attempt.pace.look(rate, (began, waits(sends)), || moved);
+            let looked = attempt.pace.look(rate, began, waits(sends), || moved);
             look = looked.map_err(|TooSlow| Cause::BodyTooSlow)?.or(look);
         }
-        if let Some(bytes) = pool.timeouts.min_rate {
-            let rate = MinRate { bytes, after: pool.timeouts.after };
+        if let Some(bytes) = at.pool.timeouts.min_rate {
+            let rate = MinRate { bytes, after: at.pool.timeouts.after };
             let silent = download.waiting == Waiting::Read && !sends;
             let sent = || download.body_bytes;
-            let looked = self.upstream.look(rate, (began, waits(silent)), sent);
+            let looked = self.upstream.look(rate, began, waits(silent), sent);
             look = looked.map_err(|TooSlow| Cause::UpstreamTooSlow)?.or(look);
         }
         Ok(look)
@@ -467,14 +470,14 @@ async fn deliver<N: Net>(
             progress = (download.progress(), Instant::now());
         }
         let began = scope.worker.turn.began();
-        let wait = (began, Some(progress.1.max(began)));
+        let waits_from = Some(progress.1.max(began));
         let taken = || client_took(scope, client, download);
-        let looked = scope.client_rate(false).map(|rate| pace.look(rate, wait, taken));
+        let looked = scope.client_rate(false).map(|rate| pace.look(rate, began, waits_from, taken));
         let Ok(look) = looked.transpose() else {
             return Poll::Ready(Err(Cause::ClientTooSlow));
         };
         let deadline = progress.1 + patience;
-        let late = deadline_timer::poll_either(timer, context, (deadline, look.flatten()));
+        let late = deadline_timer::poll_either(timer, context, deadline, look.flatten());
         late.map(|()| Err(Cause::ClientSendTimeout))
     })
     .await
@@ -484,7 +487,8 @@ async fn deliver<N: Net>(
 fn finish<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
-    (upload, download): (&mut Pump, &mut Pump),
+    upload: &mut Pump,
+    download: &mut Pump,
     keep_alive: bool,
 ) -> Next {
     let whole = upload.is_finished();

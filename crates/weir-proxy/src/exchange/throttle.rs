@@ -14,7 +14,8 @@ pub(crate) fn throttle<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     work: &mut Workspace,
-    (facts, route): (&Facts, &CompiledRoute),
+    facts: &Facts,
+    route: &CompiledRoute,
     toward: Toward,
 ) -> Option<Box<Throttle>> {
     // A route's limit replaces that of its listener.

@@ -43,9 +43,9 @@ enum Source {
 impl Direction {
     /// Creates a direction that begins with these bytes.
     fn new(bytes: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
-        let framing = (Framing::UntilClose, Encoder::Plain);
         let bounds = Bounds { throttle, ..Bounds::default() };
-        Self { pump: Pump::new(Vec::new(), framing, (bytes, 0), bounds), ended: false }
+        let (framing, encoder) = (Framing::UntilClose, Encoder::Plain);
+        Self { pump: Pump::new(Vec::new(), framing, encoder, bytes, 0, bounds), ended: false }
     }
 
     /// Checks if the source was reset when no read would show that: because the source has ended,
@@ -128,7 +128,7 @@ pub(crate) async fn run<N: Net>(
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
         let deadline = progress.1 + pool.timeouts.tunnel;
-        poll_either(timer, context, (deadline, look)).map(|()| Cause::TunnelClosed)
+        poll_either(timer, context, deadline, look).map(|()| Cause::TunnelClosed)
     })
     .await;
     facts.bytes_received += up.pump.body_bytes;

@@ -24,6 +24,24 @@ use crate::upstream::UpstreamPool;
 use crate::worker::overload::Pressure;
 use crate::worker::workspace::Workspace;
 
+/// A request on its way to an endpoint: its head, and its body as far as it was not sent.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) work: &'a mut Workspace,
+    pub(crate) upload: &'a mut Pump,
+}
+
+impl Outgoing<'_> {
+    /// The same request, for a shorter time.
+    pub(crate) fn again(&mut self) -> Outgoing<'_> {
+        Outgoing { work: self.work, upload: self.upload }
+    }
+
+    /// The bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.work.held() + self.upload.held()
+    }
+}
+
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The number of these bytes, which follow a head, that belong to its chunked body: all of them if
@@ -47,7 +65,8 @@ pub(crate) fn initial_body<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, throttle): (&UpstreamPool, Option<Box<Throttle>>),
+    pool: &UpstreamPool,
+    throttle: Option<Box<Throttle>>,
 ) -> Pump {
     let framing = work.request.framing;
     let available = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default();
@@ -77,7 +96,7 @@ pub(crate) fn initial_body<N: Net>(
         throttle,
         trailers: facts.trailers.clone(),
     };
-    Pump::new(Vec::new(), (framing, encoder), (raw, 0), bounds)
+    Pump::new(Vec::new(), framing, encoder, raw, 0, bounds)
 }
 
 /// Checks that the body is acceptable, and that its available part is valid, before an endpoint is
@@ -87,10 +106,11 @@ pub(crate) async fn prepare_body<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, upload): (&UpstreamPool, &mut Pump),
+    pool: &UpstreamPool,
+    upload: &mut Pump,
 ) -> Result<(), Ended> {
     if work.request.framing != Framing::None {
-        let begun = begin_body(scope, connection, work, (pool, &mut *upload)).await;
+        let begun = begin_body(scope, connection, work, pool, upload).await;
         begun.inspect_err(|_| leave_body(work, facts, upload))?;
     }
     Ok(())
@@ -100,7 +120,8 @@ async fn begin_body<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     work: &mut Workspace,
-    (pool, upload): (&UpstreamPool, &mut Pump),
+    pool: &UpstreamPool,
+    upload: &mut Pump,
 ) -> Result<(), Ended> {
     if let Framing::Length(length) = work.request.framing
         && length > upload.limit()
@@ -121,7 +142,7 @@ async fn begin_body<N: Net>(
     }
     let mut pace = Pace::default();
     while !upload.has_begun() {
-        read_body(scope, connection, (&mut *upload, 0), &mut pace).await?;
+        read_body(scope, connection, upload, 0, &mut pace).await?;
     }
     Ok(())
 }
@@ -145,7 +166,7 @@ async fn whole_body<N: Net>(
             yield_now().await;
             upload.decode_ahead().map_err(body_failure)?;
         } else {
-            read_body(scope, connection, (&mut *upload, body.len() as u64), &mut pace).await?;
+            read_body(scope, connection, upload, body.len() as u64, &mut pace).await?;
         }
         upload.take_decoded(&mut body);
     }
@@ -187,7 +208,8 @@ pub(crate) fn leave_body(work: &mut Workspace, facts: &mut Facts, upload: &Pump)
 async fn read_body<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
-    (upload, at_hand): (&mut Pump, u64),
+    upload: &mut Pump,
+    at_hand: u64,
     pace: &mut Pace,
 ) -> Result<(), Ended> {
     let mut now = Instant::now();
@@ -195,7 +217,7 @@ async fn read_body<N: Net>(
     let Connection { client, timer, .. } = connection;
     loop {
         let looked =
-            scope.client_rate(false).map(|rate| pace.look(rate, (now, Some(now)), || at_hand));
+            scope.client_rate(false).map(|rate| pace.look(rate, now, Some(now), || at_hand));
         let Ok(look) = looked.transpose() else { return Err(Cause::BodyTooSlow.into()) };
         let until = look.flatten().map_or(deadline, |look| look.min(deadline));
         let fill = std::future::poll_fn(|context| {
@@ -230,12 +252,13 @@ pub(crate) fn rewind<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, upload): (&UpstreamPool, &mut Pump),
+    pool: &UpstreamPool,
+    upload: &mut Pump,
 ) {
     let throttle = upload.take_throttle();
     *upload = match pool.buffer_request {
         Some(_) => Pump::whole(upload.take_buffers().1, throttle),
-        None => initial_body(scope, work, facts, (pool, throttle)),
+        None => initial_body(scope, work, facts, pool, throttle),
     };
 }
 
@@ -243,7 +266,8 @@ pub(crate) fn rewind<N: Net>(
 /// enough to be moved. Decoded chunks are not available as received.
 pub(crate) fn is_movable(
     work: &Workspace,
-    (pool, upload): (&UpstreamPool, &Pump),
+    pool: &UpstreamPool,
+    upload: &Pump,
     chunks_read: bool,
 ) -> bool {
     let bytes = work.input.bytes().len() + upload.raw_bytes();

@@ -48,10 +48,11 @@ pub(crate) fn write(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     if input.forwarded.x_forwarded {
         write_for(input, out);
         let scheme = if input.tls { b"https".as_slice() } else { b"http" };
-        write_kept(input, (b"X-Forwarded-Proto", Known::XForwardedProto), scheme, out);
+        write_kept(input, b"X-Forwarded-Proto", Known::XForwardedProto, scheme, out);
         write_kept(
             input,
-            (b"X-Forwarded-Host", Known::XForwardedHost),
+            b"X-Forwarded-Host",
+            Known::XForwardedHost,
             input.head.host.of(input.bytes),
             out,
         );
@@ -86,12 +87,7 @@ fn write_for(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
 }
 
 /// Writes the value of a trusted peer, else our own value, unless it is empty.
-fn write_kept(
-    input: &UpstreamHead<'_>,
-    (name, known): (&[u8], Known),
-    ours: &[u8],
-    out: &mut Vec<u8>,
-) {
+fn write_kept(input: &UpstreamHead<'_>, name: &[u8], known: Known, ours: &[u8], out: &mut Vec<u8>) {
     if input.edits.drops(name) {
         return;
     }

@@ -206,7 +206,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
         (BodyFraming::Chunked, _) => encode::transfer_chunked(out),
         _ => {}
     }
-    write_connection(input.connection, (bytes, &head.headers), out);
+    write_connection(input.connection, bytes, &head.headers, out);
     out.extend_from_slice(encode::HEAD_END);
 }
 
@@ -286,7 +286,7 @@ fn write_host(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_connection(line: ConnectionLine, (bytes, headers): (&[u8], &[Header]), out: &mut Vec<u8>) {
+fn write_connection(line: ConnectionLine, bytes: &[u8], headers: &[Header], out: &mut Vec<u8>) {
     match line {
         ConnectionLine::None => {}
         ConnectionLine::Close => out.extend_from_slice(b"Connection: close\r\n"),

@@ -59,8 +59,10 @@ pub(crate) fn of_request(
 /// that it takes them (`TE: trailers`, RFC 9110 section 6.5.1).
 pub(crate) fn of_response(
     rules: &Arc<TrailerRules>,
-    (request, bytes): (&RequestHead, &[u8]),
-    (response, raw): (&ResponseHead, &[u8]),
+    request: &RequestHead,
+    bytes: &[u8],
+    response: &ResponseHead,
+    raw: &[u8],
 ) -> Option<Arc<TrailerRules>> {
     let wanted = response.framing == Framing::Chunked && request.takes_trailers(bytes);
     wanted.then(|| rules.of_message(response.listed(raw)))

@@ -40,8 +40,10 @@ impl Protocols {
     /// is at least one.
     pub(crate) fn may_switch(
         &self,
-        (request, bytes): (&RequestHead, &[u8]),
-        (response, raw): (&ResponseHead, &[u8]),
+        request: &RequestHead,
+        bytes: &[u8],
+        response: &ResponseHead,
+        raw: &[u8],
     ) -> bool {
         // Each protocol is searched for among those that the client offers, so their number is
         // limited.
@@ -82,8 +84,7 @@ mod tests {
         assert_eq!(line.map(str::trim_end), expected.0, "{offered}");
         let raw = format!("HTTP/1.1 101 Switching Protocols\r\n{taken}\r\n");
         let head = response(&raw, Method::Get);
-        let may_switch =
-            protocols.may_switch((&request.head, &request.bytes), (&head, raw.as_bytes()));
+        let may_switch = protocols.may_switch(&request.head, &request.bytes, &head, raw.as_bytes());
         assert_eq!(may_switch, expected.1, "{offered} {taken}");
     }
 

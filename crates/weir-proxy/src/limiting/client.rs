@@ -129,7 +129,7 @@ impl ClientLimit {
             return Ok(());
         }
         self.event(self.new_connections.as_ref(), peer, now_ns).map_err(|_| OverLimit)?;
-        self.open(self.connections.as_ref(), peer, (now_ns, None), places)
+        self.open(self.connections.as_ref(), peer, now_ns, None, places)
     }
 
     /// Counts a connection that is open already, even beyond the limit.
@@ -165,7 +165,8 @@ impl ClientLimit {
     pub(crate) fn begin_request(
         &self,
         client: IpAddr,
-        (worker, now_ns): (usize, u64),
+        worker: usize,
+        now_ns: u64,
         places: Option<&mut Vec<OpenPlace>>,
     ) -> Result<(), Refused> {
         if self.is_free(client) {
@@ -173,13 +174,13 @@ impl ClientLimit {
         }
         self.event(self.rate.as_ref(), client, now_ns).map_err(|again_ns| {
             let rate = self.rate.as_ref().map(|bound| bound.rate);
-            let headers = rate.map_or_else(Vec::new, |rate| told("client", rate, (0, again_ns)));
+            let headers = rate.map_or_else(Vec::new, |rate| told("client", rate, 0, again_ns));
             let told = Told { retry_after_seconds: Some(seconds(again_ns)), headers };
             self.refused(Cause::RateLimited, told)
         })?;
         let Some(places) = places else { return Ok(()) };
-        let on = (now_ns, Some(worker));
-        self.open(self.in_flight.as_ref(), client, on, places).map_err(|OverLimit| {
+        let worker = Some(worker);
+        self.open(self.in_flight.as_ref(), client, now_ns, worker, places).map_err(|OverLimit| {
             let told = Told { retry_after_seconds: Some(1), headers: Vec::new() };
             self.refused(Cause::InFlightLimited, told)
         })
@@ -201,7 +202,7 @@ impl ClientLimit {
     fn event(&self, bound: Option<&Events>, client: IpAddr, now_ns: u64) -> Result<(), u64> {
         let Some(bound) = bound else { return Ok(()) };
         let key = self.key(bound.number, client);
-        match self.limiter.table.take(key, bound.rate, (1, now_ns)) {
+        match self.limiter.table.take(key, bound.rate, 1, now_ns) {
             Taken::Yes { .. } => Ok(()),
             Taken::No { again_ns } => {
                 self.note(&bound.counts, client, now_ns);
@@ -214,14 +215,15 @@ impl ClientLimit {
         &self,
         bound: Option<&Open>,
         client: IpAddr,
-        (now_ns, worker): (u64, Option<usize>),
+        now_ns: u64,
+        worker: Option<usize>,
         places: &mut Vec<OpenPlace>,
     ) -> Result<(), OverLimit> {
         let Some(bound) = bound else { return Ok(()) };
         let key = self.key(bound.number, client);
         let table = &self.limiter.table;
         let entered = match worker {
-            Some(worker) => table.enter_on(worker, key, (bound.most, now_ns)),
+            Some(worker) => table.enter_on(worker, key, bound.most, now_ns),
             None => table.enter(key, bound.most, now_ns),
         };
         match entered {
@@ -254,7 +256,8 @@ pub(super) fn rate_of(rate: EventRate, burst: Option<u32>) -> Rate {
 pub(super) fn told(
     name: &str,
     rate: Rate,
-    (left, reset_ns): (u64, u64),
+    left: u64,
+    reset_ns: u64,
 ) -> Vec<(&'static str, String)> {
     // A string of RFC 9651 has no other characters. Names contain no quotes.
     let clean = |byte: char| if (' '..='~').contains(&byte) && byte != '\\' { byte } else { '_' };
@@ -298,6 +301,6 @@ mod tests {
             ("RateLimit-Policy", "\"a\";q=100;w=10".to_owned()),
             ("RateLimit", "\"a\";r=3;t=2".to_owned()),
         ];
-        assert_eq!(told("a", rate, (3, 1_200_000_000)), expected);
+        assert_eq!(told("a", rate, 3, 1_200_000_000), expected);
     }
 }

@@ -77,7 +77,7 @@ impl IdleBoard {
         self.lowest.get_or_init(|| (0..workers).map(|_| AtomicU64::new(NONE)).collect())
     }
 
-    pub(crate) fn note_lowest(&self, (worker, workers): (usize, usize), rank: u64) {
+    pub(crate) fn note_lowest(&self, worker: usize, workers: usize, rank: u64) {
         if let Some(own) = self.lowest(workers).get(worker) {
             own.store(rank, Ordering::SeqCst);
         }

@@ -60,25 +60,34 @@ impl PoolLimits {
     }
 
     /// Takes a place for a request that this worker sends to the pool.
-    pub(crate) fn enter(&self, on: (usize, u64)) -> Result<Option<OpenPlace>, BreakerOpen> {
-        self.open(self.in_flight.as_ref(), on)
+    pub(crate) fn enter(
+        &self,
+        worker: usize,
+        now_ns: u64,
+    ) -> Result<Option<OpenPlace>, BreakerOpen> {
+        self.open(self.in_flight.as_ref(), worker, now_ns)
     }
 
     /// Takes a place for a retry.
-    pub(crate) fn retry(&self, on: (usize, u64)) -> Result<Option<OpenPlace>, BreakerOpen> {
-        self.open(self.retries.as_ref(), on)
+    pub(crate) fn retry(
+        &self,
+        worker: usize,
+        now_ns: u64,
+    ) -> Result<Option<OpenPlace>, BreakerOpen> {
+        self.open(self.retries.as_ref(), worker, now_ns)
     }
 
     /// Takes a place for a waiting request, among those of its client.
     pub(crate) fn wait(
         &self,
         client: Option<IpAddr>,
-        (worker, now_ns): (usize, u64),
+        worker: usize,
+        now_ns: u64,
     ) -> Result<Option<OpenPlace>, BreakerOpen> {
         let Some((bound, client)) = self.waiting.as_ref().zip(client) else { return Ok(None) };
         let prefix = ClientPrefix::default();
         let key = self.limiter.table.key(bound.number, Network::of(client, prefix).bytes());
-        match self.limiter.table.enter_on(worker, key, (bound.most, now_ns)) {
+        match self.limiter.table.enter_on(worker, key, bound.most, now_ns) {
             Entered::Yes(place) => Ok(Some(place)),
             Entered::Untracked => Ok(None),
             Entered::Full => {
@@ -92,10 +101,11 @@ impl PoolLimits {
     fn open(
         &self,
         bound: Option<&Bound>,
-        (worker, now_ns): (usize, u64),
+        worker: usize,
+        now_ns: u64,
     ) -> Result<Option<OpenPlace>, BreakerOpen> {
         let Some(bound) = bound else { return Ok(None) };
-        match self.limiter.table.enter_on(worker, bound.key, (bound.most, now_ns)) {
+        match self.limiter.table.enter_on(worker, bound.key, bound.most, now_ns) {
             Entered::Yes(place) => Ok(Some(place)),
             Entered::Untracked => Ok(None),
             Entered::Full => {

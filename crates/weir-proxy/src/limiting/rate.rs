@@ -68,7 +68,7 @@ impl RateLimit {
         response: &mut Option<Box<Told>>,
     ) -> Result<u64, Refused> {
         let place = self.limiter.table.key(self.number, key);
-        match self.limiter.table.take(place, self.rate, (1, now_ns)) {
+        match self.limiter.table.take(place, self.rate, 1, now_ns) {
             Taken::Yes { ahead_ns, left } => {
                 let reset_ns = ahead_ns.saturating_add(self.rate.interval_ns);
                 self.tell(LimitHeaders::All, (left, reset_ns), response);
@@ -113,7 +113,7 @@ impl RateLimit {
         if self.headers != LimitHeaders::All && self.headers != at {
             return;
         }
-        let lines = told(&self.name, self.rate, state);
+        let lines = told(&self.name, self.rate, state.0, state.1);
         response.get_or_insert_default().headers.extend(lines);
     }
 }

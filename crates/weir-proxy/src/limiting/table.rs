@@ -195,7 +195,7 @@ impl LimitTable {
     }
 
     /// Lets an event through if the rate allows it now, and counts it. It costs `cost` intervals.
-    pub fn take(&self, key: TableKey, rate: Rate, (cost, now_ns): (u64, u64)) -> Taken {
+    pub fn take(&self, key: TableKey, rate: Rate, cost: u64, now_ns: u64) -> Taken {
         let free = Taken::Yes { ahead_ns: 0, left: rate.at_once().saturating_sub(cost) };
         self.with(key, now_ns, |slot| {
             let Some(slot) = slot else { return free };
@@ -225,7 +225,7 @@ impl LimitTable {
     /// Counts an item as open if fewer than `most` are open. Only the holder of the place gives it
     /// back.
     pub fn enter(self: &Arc<Self>, key: TableKey, most: u32, now_ns: u64) -> Entered {
-        self.open_one(key, (most, None), now_ns)
+        self.open_one(key, most, None, now_ns)
     }
 
     /// Does the same as [`LimitTable::enter`] for an exchange of this worker, so that
@@ -234,15 +234,17 @@ impl LimitTable {
         self: &Arc<Self>,
         worker: usize,
         key: TableKey,
-        (most, now_ns): (u32, u64),
+        most: u32,
+        now_ns: u64,
     ) -> Entered {
-        self.open_one(key, (most, u16::try_from(worker).ok()), now_ns)
+        self.open_one(key, most, u16::try_from(worker).ok(), now_ns)
     }
 
     fn open_one(
         self: &Arc<Self>,
         key: TableKey,
-        (most, worker): (u32, Option<u16>),
+        most: u32,
+        worker: Option<u16>,
         now_ns: u64,
     ) -> Entered {
         let Some(mut slots) = self.slots(key) else { return Entered::Untracked };
@@ -389,7 +391,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn through(table: &LimitTable, key: TableKey, rate: Rate, now_ns: u64, events: usize) -> usize {
-        let taken = (0..events).map(|_| table.take(key, rate, (1, now_ns)));
+        let taken = (0..events).map(|_| table.take(key, rate, 1, now_ns));
         taken.filter(|taken| matches!(taken, Taken::Yes { .. })).count()
     }
 
@@ -402,7 +404,7 @@ mod tests {
             (0..count).map(|number| table.key(1, &number.to_ne_bytes())).collect();
         // Each key has more debts than the one before it.
         for (debts, &key) in (1..).zip(&keys) {
-            table.take(key, rate, (debts, 0));
+            table.take(key, rate, debts, 0);
         }
         table.resize(1);
         let all = table.shards.iter().flat_map(|shard| shard.0.lock().unwrap().all.clone());
@@ -423,7 +425,7 @@ mod tests {
         let key = table.key(1, b"a");
         let rate = Rate::new(10, SECOND, 4);
         assert_eq!(through(&table, key, rate, 0, 100), 5);
-        assert_eq!(table.take(key, rate, (1, 0)), Taken::No { again_ns: SECOND / 10 });
+        assert_eq!(table.take(key, rate, 1, 0), Taken::No { again_ns: SECOND / 10 });
         assert_eq!(through(&table, key, rate, SECOND / 10 - 1, 100), 0);
         assert_eq!(through(&table, key, rate, SECOND / 10, 100), 1);
         assert_eq!(through(&table, key, rate, SECOND / 2, 100), 4);
@@ -442,11 +444,11 @@ mod tests {
         let rate = Rate::new(1, SECOND, 2);
         for (ahead, left) in [(0, 2), (1, 1), (2, 0)] {
             let ahead_ns = ahead * SECOND;
-            assert_eq!(table.take(key, rate, (1, 7)), Taken::Yes { ahead_ns, left });
+            assert_eq!(table.take(key, rate, 1, 7), Taken::Yes { ahead_ns, left });
         }
-        assert_eq!(table.take(key, rate, (1, 7)), Taken::No { again_ns: SECOND });
+        assert_eq!(table.take(key, rate, 1, 7), Taken::No { again_ns: SECOND });
         // A refused event costs nothing.
-        assert_eq!(table.take(key, rate, (1, SECOND / 2 + 7)), Taken::No { again_ns: SECOND / 2 });
+        assert_eq!(table.take(key, rate, 1, SECOND / 2 + 7), Taken::No { again_ns: SECOND / 2 });
     }
 
     #[test]
@@ -484,7 +486,7 @@ mod tests {
     fn what_a_lost_worker_holds_open_is_given_back_once() {
         let table = LimitTable::new(1 << 20);
         let keys = [table.key(1, b"a"), table.key(1, b"b")];
-        let enter = |worker: usize, key| match table.enter_on(worker, key, (9, 0)) {
+        let enter = |worker: usize, key| match table.enter_on(worker, key, 9, 0) {
             Entered::Yes(place) => place,
             Entered::Untracked | Entered::Full => panic!("there is room"),
         };

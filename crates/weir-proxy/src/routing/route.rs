@@ -156,7 +156,9 @@ impl Router {
         let mut numbers = 0..;
         let mut compile = |routes: &[Route]| -> Result<Box<[CompiledRoute]>, String> {
             let numbered = routes.iter().zip(numbers.by_ref());
-            numbered.map(|one| compile_route(listener, one, &mut files)).collect()
+            numbered
+                .map(|(route, number)| compile_route(listener, route, number, &mut files))
+                .collect()
         };
         let default = compile(&listener.default)?;
         let sites = listener
@@ -289,7 +291,8 @@ impl CompiledRoute {
 
 fn compile_route(
     listener: &Listener,
-    (route, number): (&Route, usize),
+    route: &Route,
+    number: usize,
     files: &mut Vec<Files>,
 ) -> Result<CompiledRoute, String> {
     let explain = |error| format!("route {}: {error}", route.name);

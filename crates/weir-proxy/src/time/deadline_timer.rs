@@ -64,7 +64,8 @@ impl DeadlineTimer {
 pub(crate) fn poll_either(
     timer: &mut DeadlineTimer,
     context: &mut Context<'_>,
-    (deadline, look): (Instant, Option<Instant>),
+    deadline: Instant,
+    look: Option<Instant>,
 ) -> Poll<()> {
     match look.filter(|look| *look < deadline) {
         None => timer.poll(context, deadline),

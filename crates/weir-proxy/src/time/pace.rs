@@ -40,7 +40,8 @@ impl Pace {
     pub(crate) fn look(
         &mut self,
         rate: MinRate,
-        (began, waits_from): (Instant, Option<Instant>),
+        began: Instant,
+        waits_from: Option<Instant>,
         moved: impl FnOnce() -> u64,
     ) -> Result<Option<Instant>, TooSlow> {
         if let Some(since) = self.since.take() {
@@ -70,12 +71,12 @@ mod tests {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let mut pace = Pace::default();
-        assert_eq!(pace.look(RATE, (at(0), Some(at(0))), || 0), Ok(Some(at(10))));
-        assert_eq!(pace.look(RATE, (at(4), None), || 1), Ok(None));
+        assert_eq!(pace.look(RATE, at(0), Some(at(0)), || 0), Ok(Some(at(10))));
+        assert_eq!(pace.look(RATE, at(4), None, || 1), Ok(None));
         // The other side takes an hour.
-        assert_eq!(pace.look(RATE, (at(3604), Some(at(3604))), || 1), Ok(Some(at(3610))));
-        assert_eq!(pace.look(RATE, (at(3609), Some(at(3609))), || 2), Ok(Some(at(3610))));
-        assert_eq!(pace.look(RATE, (at(3610), Some(at(3610))), || 999), Err(TooSlow));
+        assert_eq!(pace.look(RATE, at(3604), Some(at(3604)), || 1), Ok(Some(at(3610))));
+        assert_eq!(pace.look(RATE, at(3609), Some(at(3609)), || 2), Ok(Some(at(3610))));
+        assert_eq!(pace.look(RATE, at(3610), Some(at(3610)), || 999), Err(TooSlow));
     }
 
     #[tokio::test(start_paused = true)]
@@ -83,8 +84,8 @@ mod tests {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let mut pace = Pace::default();
-        assert_eq!(pace.look(RATE, (at(0), Some(at(0))), || 0), Ok(Some(at(10))));
-        assert_eq!(pace.look(RATE, (at(10), Some(at(10))), || 1000), Ok(Some(at(20))));
-        assert_eq!(pace.look(RATE, (at(20), Some(at(20))), || 1999), Err(TooSlow));
+        assert_eq!(pace.look(RATE, at(0), Some(at(0)), || 0), Ok(Some(at(10))));
+        assert_eq!(pace.look(RATE, at(10), Some(at(10)), || 1000), Ok(Some(at(20))));
+        assert_eq!(pace.look(RATE, at(20), Some(at(20)), || 1999), Err(TooSlow));
     }
 }

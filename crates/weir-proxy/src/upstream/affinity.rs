@@ -83,7 +83,8 @@ impl Affinity {
     /// Builds the cookie for the pool `pool` with these endpoints, in the pool's order.
     pub(crate) fn new(
         sticky: &Sticky,
-        (pool, endpoints): (&str, &[&str]),
+        pool: &str,
+        endpoints: &[&str],
         secret: Option<&[u8]>,
     ) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.unwrap_or(NO_SECRET));
@@ -133,7 +134,8 @@ impl Affinity {
     /// `bound`.
     pub(crate) fn response(
         &self,
-        (bound, served): (Option<usize>, Option<usize>),
+        bound: Option<usize>,
+        served: Option<usize>,
         over_tls: impl FnOnce() -> bool,
     ) -> ResponseCookie<'_> {
         let lines = served
@@ -206,11 +208,11 @@ mod tests {
     const SECRET: &[u8] = b"0123456789abcdef";
 
     fn affinity(secret: Option<&[u8]>) -> Affinity {
-        Affinity::new(&Sticky::new("SRV"), ("app", &["a", "b", "c"]), secret)
+        Affinity::new(&Sticky::new("SRV"), "app", &["a", "b", "c"], secret)
     }
 
     fn value_of(affinity: &Affinity, endpoint: usize) -> String {
-        let cookie = affinity.response((None, Some(endpoint)), || false).line.unwrap();
+        let cookie = affinity.response(None, Some(endpoint), || false).line.unwrap();
         let text = std::str::from_utf8(cookie).unwrap();
         text.strip_prefix("Set-Cookie: SRV=").unwrap().split(';').next().unwrap().to_owned()
     }
@@ -264,7 +266,7 @@ mod tests {
         let affinity = affinity(Some(SECRET));
         let value = value_of(&affinity, 0);
         let forged = value_of(&super::tests::affinity(None), 0);
-        let other = Affinity::new(&Sticky::new("SRV"), ("web", &["a", "b", "c"]), Some(SECRET));
+        let other = Affinity::new(&Sticky::new("SRV"), "web", &["a", "b", "c"], Some(SECRET));
         for cookies in [
             "Cookie: SRV=\r\n".to_owned(),
             "Cookie: SRV=a\r\n".to_owned(),
@@ -290,7 +292,7 @@ mod tests {
         let pools = [("app", ["a", "b"]), ("app2", ["a", "b"]), ("ap", ["pa", "pb"])];
         let all = [None, Some(SECRET)].into_iter().flat_map(|secret| {
             pools.iter().flat_map(move |(pool, endpoints)| {
-                let affinity = Affinity::new(&Sticky::new("SRV"), (pool, endpoints), secret);
+                let affinity = Affinity::new(&Sticky::new("SRV"), pool, endpoints, secret);
                 [value_of(&affinity, 0), value_of(&affinity, 1)]
             })
         });
@@ -300,7 +302,7 @@ mod tests {
     #[test]
     fn the_cookie_is_set_when_another_endpoint_served() {
         let affinity = affinity(None);
-        let is_set = |bound, served| affinity.response((bound, served), || false).line.is_some();
+        let is_set = |bound, served| affinity.response(bound, served, || false).line.is_some();
         assert!(is_set(None, Some(0)) && is_set(Some(1), Some(0)));
         assert!(!is_set(Some(1), Some(1)) && !is_set(Some(1), None) && !is_set(None, Some(9)));
     }
@@ -308,9 +310,9 @@ mod tests {
     #[test]
     fn the_line_says_what_was_configured() {
         let check = |sticky: &Sticky, over_tls, expected: &str| {
-            let affinity = Affinity::new(sticky, ("app", &["a"]), None);
+            let affinity = Affinity::new(sticky, "app", &["a"], None);
             let value = "YvgBG0NBqPXjZ0z-EwYdsg";
-            let line = affinity.response((None, Some(0)), || over_tls).line.unwrap();
+            let line = affinity.response(None, Some(0), || over_tls).line.unwrap();
             let expected = format!("Set-Cookie: SRV={value}; {expected}\r\n");
             assert_eq!(String::from_utf8_lossy(line), expected);
         };

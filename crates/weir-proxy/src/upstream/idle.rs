@@ -17,8 +17,8 @@ use crate::limits::{KEEP_ALIVE_MARGIN, PEEK_AFTER};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
 use crate::time::instant::Instant;
-use crate::upstream::UpstreamPool;
 use crate::upstream::idle_count::OfWorker;
+use crate::upstream::{EndpointRef, UpstreamPool};
 
 /// A connection to an endpoint, with its history.
 pub(crate) struct UpstreamConnection<S: Socket> {
@@ -79,10 +79,10 @@ impl<S: Socket> IdleConnections<S> {
         &self,
         net: &N,
         context: &mut Context<'_>,
-        (pool, endpoint): (&UpstreamPool, usize),
+        at: EndpointRef<'_>,
         now: Instant,
     ) -> Option<Box<UpstreamConnection<S>>> {
-        let endpoint = pool.endpoints.get(endpoint)?;
+        let endpoint = at.pool.endpoints.get(at.index)?;
         let mut shelves = self.shelves.borrow_mut();
         let mut shelf = shelves.get_mut(endpoint.number.index());
         while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
@@ -109,7 +109,8 @@ impl<S: Socket> IdleConnections<S> {
         pool: &UpstreamPool,
         endpoint: usize,
         mut connection: Box<UpstreamConnection<S>>,
-        (response, now): (KeepAliveLimits, Instant),
+        response: KeepAliveLimits,
+        now: Instant,
     ) {
         let limits = &pool.keepalive;
         let last = connection.opened + limits.max_age;
@@ -283,7 +284,7 @@ mod tests {
         let now = Instant::now();
         let transport = Transport::Plain(OsStream::from(stream));
         let connection = Box::new(UpstreamConnection::fresh(transport, now));
-        idle.keep(&pool, 0, connection, (KeepAliveLimits::default(), now));
+        idle.keep(&pool, 0, connection, KeepAliveLimits::default(), now);
         meanwhile(peer);
         if reactor == Reactor::Asked {
             // The bytes reach the socket first, then the reactor.

@@ -113,6 +113,21 @@ pub struct UpstreamEndpoint {
     pub trouble: ConnectTrouble,
 }
 
+/// An endpoint of a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct EndpointRef<'a> {
+    pub(crate) pool: &'a Arc<UpstreamPool>,
+    /// Its index in the pool.
+    pub(crate) index: usize,
+}
+
+impl EndpointRef<'_> {
+    /// Returns true if it has a limit on the exchanges in flight.
+    pub(crate) fn has_limit(self) -> bool {
+        self.pool.has_limit(self.index)
+    }
+}
+
 /// A new connection, and the duration of its TLS handshake.
 pub(crate) type Opened<S> = (Transport<S>, Option<Duration>);
 

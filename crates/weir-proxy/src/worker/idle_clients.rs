@@ -122,9 +122,9 @@ impl<N: Net> Worker<N> {
 
     /// Publishes the lowest ranks for other threads.
     fn note_idle(&self, gate: &Arc<Gate>) {
-        let who = (self.number, self.process.loads.len());
-        gate.idle_clients.note_lowest(who, self.lowest_rank(Some(gate)));
-        self.process.idle_clients.all.note_lowest(who, self.lowest_rank(None));
+        let (number, workers) = (self.number, self.process.loads.len());
+        gate.idle_clients.note_lowest(number, workers, self.lowest_rank(Some(gate)));
+        self.process.idle_clients.all.note_lowest(number, workers, self.lowest_rank(None));
     }
 }
 

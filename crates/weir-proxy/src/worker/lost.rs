@@ -45,11 +45,11 @@ impl<'a> Teller<'a> {
             total: Micros::from(age),
             ..Times::default()
         };
-        self.count(lost, (&times, cause));
-        self.write(lost, (listener, age), (times, cause));
+        self.count(lost, &times, cause);
+        self.write(lost, listener, age, times, cause);
     }
 
-    fn count(&self, lost: &LostExchange<'_>, (times, cause): (&Times, Cause)) {
+    fn count(&self, lost: &LostExchange<'_>, times: &Times, cause: Cause) {
         let generation = lost.generation;
         let Some(counts) = generation.series.listener(lost.listener) else { return };
         let route = lost.route_of(&generation.snapshot);
@@ -74,8 +74,10 @@ impl<'a> Teller<'a> {
     fn write(
         &mut self,
         lost: &LostExchange<'_>,
-        (listener, age): (&Listener, Duration),
-        (times, cause): (Times, Cause),
+        listener: &Listener,
+        age: Duration,
+        times: Times,
+        cause: Cause,
     ) {
         let generation = lost.generation;
         let snapshot = &generation.snapshot;
@@ -123,7 +125,7 @@ impl<'a> Teller<'a> {
         };
         for &number in &listener.logs {
             let Some(log) = snapshot.logs.get(number) else { continue };
-            let at = batch_of(&mut self.batches, (snapshot, number), log);
+            let at = batch_of(&mut self.batches, snapshot, number, log);
             if let Some((_, _, batch)) = self.batches.get_mut(at) {
                 batch.push(|out| log.line.write_line(&entry, &mut self.clock, out));
             }
@@ -134,7 +136,8 @@ impl<'a> Teller<'a> {
 /// The position of a log's batch; creates the batch if there is none.
 fn batch_of(
     batches: &mut Vec<(Arc<Snapshot>, usize, LogBatch)>,
-    (snapshot, number): (&Arc<Snapshot>, usize),
+    snapshot: &Arc<Snapshot>,
+    number: usize,
     log: &AccessLog,
 ) -> usize {
     let is_its =

@@ -296,7 +296,7 @@ impl Sessions {
         let running = table.running.iter().enumerate();
         let running = running.filter_map(|(number, one)| Some((number, one.as_ref()?)));
         let mut list: Vec<RunningExchange> =
-            running.filter_map(|(number, one)| one.told((worker, number), now)).collect();
+            running.filter_map(|(number, one)| one.told(worker, number, now)).collect();
         list.sort_by_key(|one| std::cmp::Reverse(one.age));
         list.truncate(SESSIONS_TOLD);
         list
@@ -370,7 +370,7 @@ impl Running {
         }
     }
 
-    fn told(&self, (worker, number): (usize, usize), now: Instant) -> Option<RunningExchange> {
+    fn told(&self, worker: usize, number: usize, now: Instant) -> Option<RunningExchange> {
         let pool = self.pool.and_then(|pool| self.generation.pool(pool));
         let endpoint = pool.zip(self.endpoint).and_then(|(pool, at)| pool.endpoints.get(at));
         Some(RunningExchange {

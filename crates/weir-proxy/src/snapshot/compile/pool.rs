@@ -67,7 +67,7 @@ impl Compiler<'_> {
         let endpoints = pool.endpoints.iter().map(|endpoint| {
             let mut known = line.iter().flat_map(|pool| &pool.endpoints);
             let known = known.find(|known| known.is_at(endpoint));
-            self.endpoint(endpoint, pool.tls.as_ref(), (known, same))
+            self.endpoint(endpoint, pool.tls.as_ref(), known, same)
         });
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
         let affinity =
@@ -117,7 +117,8 @@ impl Compiler<'_> {
         &self,
         endpoint: &model::Endpoint,
         tls: Option<&model::TlsClient>,
-        (known, same): (Option<&Arc<UpstreamEndpoint>>, Tls),
+        known: Option<&Arc<UpstreamEndpoint>>,
+        same: Tls,
     ) -> Result<Arc<UpstreamEndpoint>, String> {
         let (address, text, host) = match &endpoint.address {
             EndpointAddress::Socket(address) => {
@@ -194,7 +195,7 @@ impl Compiler<'_> {
         };
         let names: Vec<&str> =
             pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
-        Ok(Affinity::new(sticky, (&pool.name, &names), secret.as_deref()))
+        Ok(Affinity::new(sticky, &pool.name, &names, secret.as_deref()))
     }
 
     fn secret(&self, path: &Path) -> Result<Vec<u8>, String> {
