@@ -165,18 +165,19 @@ impl Offer {
     /// # Errors
     /// The offer and the bytes do not match.
     pub(crate) fn moved(&self, rest: &mut &[u8], clock: &MachineClock) -> Result<Moved, String> {
-        let times = (clock.instant(self.since_us), clock.instant(self.began_us));
-        let mut moved = Moved::new(self.peer, self.served, times);
+        let (since, began) = (clock.instant(self.since_us), clock.instant(self.began_us));
+        let mut moved = Moved::new(self.peer, self.served, since, began);
         let Some(begun) = &self.begun else { return Ok(moved) };
         let (bytes, behind) = rest.split_at_checked(begun.bytes).ok_or("a request is cut off")?;
         *rest = behind;
         let waiting = |waiting: &OfferedWait| {
             let request_id = RequestId::given(waiting.request_id.as_bytes());
-            let times = (clock.instant(waiting.head_end_us), clock.instant(waiting.since_us));
+            let head_end = clock.instant(waiting.head_end_us);
+            let since = clock.instant(waiting.since_us);
             let arrived = clock.instant(waiting.arrived_us);
             let seniority = Seniority { arrived, tie: waiting.tie };
             let position = waiting.queue_position;
-            Some(Box::new(Waiting::new(request_id?, times, position, seniority)))
+            Some(Box::new(Waiting::new(request_id?, head_end, since, position, seniority)))
         };
         let waiting = match &begun.waiting {
             Some(offered) => Some(waiting(offered).ok_or("a request's id is none")?),
@@ -205,13 +206,14 @@ mod tests {
     fn waiting(now: Instant) -> Moved {
         let ago = |time| now.checked_sub(Duration::from_micros(time)).unwrap();
         let peer = Some("192.0.2.7:4711".parse().unwrap());
-        let mut moved = Moved::new(peer, 3, (ago(900), ago(5_000_000)));
+        let mut moved = Moved::new(peer, 3, ago(900), ago(5_000_000));
         moved.begun = Some(Box::new(Begun {
             bytes: b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf\xff".to_vec(),
             first_byte: ago(800),
             waiting: Some(Box::new(Waiting::new(
                 RequestId::given(b"abc-123").unwrap(),
-                (ago(700), ago(600)),
+                ago(700),
+                ago(600),
                 4,
                 Seniority { arrived: ago(601), tie: 77 },
             ))),
@@ -223,7 +225,7 @@ mod tests {
     fn offers(clock: &MachineClock) -> (MigrationMessage, Vec<Moved>) {
         let address = ListenAddress::Socket("127.0.0.1:80".parse().unwrap());
         let at = [address, ListenAddress::Unix { path: "/run/a.sock".into(), mode: None }];
-        let all = vec![Moved::new(None, 0, (clock.instant, clock.instant)), waiting(clock.instant)];
+        let all = vec![Moved::new(None, 0, clock.instant, clock.instant), waiting(clock.instant)];
         let offer = |(number, moved)| Offer::new(number, ":80", &at, moved, clock);
         (MigrationMessage::Offer((7..).zip(&all).map(offer).collect()), all)
     }

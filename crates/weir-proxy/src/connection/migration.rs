@@ -68,7 +68,7 @@ impl<N: Net> Connection<N> {
         let Transport::Plain(stream) = client else { return None };
         let listener = worker.seat(&place.gate)?.listener;
         let accepted = worker.net.detach(stream).ok()?;
-        let moved = Moved { begun, ..Moved::new(peer, served, (since, began)) };
+        let moved = Moved { begun, ..Moved::new(peer, served, since, began) };
         let parting = Parting { accepted, moved, listener, worker: worker.number, place };
         let mut kept = worker.depart(parting)?;
         kept.moved.stays = true;

@@ -141,8 +141,8 @@ impl<'a> Dispatch<'a> {
                 facts.reused = true;
                 return Ok(idle);
             }
-            let place = (index, facts.slot_since);
-            let opened = self.open(scope, connection, work, upload, place).await;
+            let since = facts.slot_since;
+            let opened = self.open(scope, connection, request.again(), index, since).await;
             self.look_at_clock(scope);
             let trouble = match opened {
                 Ok((transport, tls)) => {
@@ -374,7 +374,7 @@ impl<'a> Dispatch<'a> {
         &mut self,
         scope: Scope<'a, N>,
         connection: &mut Connection<N>,
-        mut request: Outgoing<'_>,
+        mut outgoing: Outgoing<'_>,
         facts: &mut Facts,
     ) -> Result<(), Ended> {
         for _ in 0..CARRY_OVERS {
@@ -384,7 +384,7 @@ impl<'a> Dispatch<'a> {
                 bound: facts.claim.endpoint(),
                 key: self.key,
                 tag: facts.request_id.tag(),
-                about: about(request.work, facts, &client),
+                about: about(outgoing.work, facts, &client),
                 seniority: seniority(scope, facts),
                 holder: Some(scope.worker.holder()),
                 ..Request::new(self.now_us, random, &self.tried)
@@ -397,7 +397,7 @@ impl<'a> Dispatch<'a> {
                 Arrival::Dispatched(slot) => Ok(slot),
                 Arrival::Queued(ticket) => {
                     let _place = self.waiting_place(scope, facts)?;
-                    self.wait(scope, connection, request.again(), facts, ticket).await?
+                    self.wait(scope, connection, outgoing.again(), facts, ticket).await?
                 }
                 Arrival::Rejected(rejection) => Err(rejection),
             };
@@ -504,8 +504,8 @@ impl<'a> Dispatch<'a> {
         let slot = ticket.withdraw();
         if slot.is_none() {
             let since = self.now - self.waited;
-            let (id, times) = (facts.request_id.clone(), (facts.head_end, since));
-            let mut waiting = Waiting::new(id, times, facts.queue_position, seniority);
+            let (id, position) = (facts.request_id.clone(), facts.queue_position);
+            let mut waiting = Waiting::new(id, facts.head_end, since, position, seniority);
             waiting.number = Some(number);
             connection.waiting = Some(Box::new(waiting));
             put_back(request.work, facts, self.pool, &request.upload.take_raw());

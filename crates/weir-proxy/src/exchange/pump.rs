@@ -173,13 +173,8 @@ impl Pump {
     /// read it.
     pub(crate) fn whole(body: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
         let length = body.len();
-        let framing = (Framing::None, Encoder::Plain);
-        let pump = Self::new(
-            Vec::new(),
-            framing,
-            (body, length),
-            Bounds { throttle, ..Bounds::default() },
-        );
+        let bounds = Bounds { throttle, ..Bounds::default() };
+        let pump = Self::new(Vec::new(), Framing::None, Encoder::Plain, body, length, bounds);
         Self { direct: 0..length, body_bytes: length as u64, ..pump }
     }
 

@@ -18,8 +18,9 @@ use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
 use crate::exchange::throttle::throttle;
+use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::upload::leave_body;
-use crate::exchange::{explain, record, tunnel};
+use crate::exchange::{explain, record};
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
 use crate::http::head_writer::{self, BodyFraming, ConnectionLine, DownstreamHead};
@@ -106,7 +107,8 @@ pub(crate) fn relay<'a, N: Net>(
             }
         }
         let upload = attempt.upload;
-        note_relayed(work, facts, (&*upload, &download), (attempt.heard, now), relayed)?;
+        facts.times.data = now.span_since(attempt.heard);
+        note_relayed(work, facts, upload, &download, relayed)?;
         facts.ended = Some(now);
         Ok(finish(scope, work, upload, &mut download, plan.keep_alive))
     }
@@ -122,9 +124,10 @@ async fn switch<N: Net>(
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
     let Attempt { upstream, upload, heard, .. } = attempt;
-    note_relayed(work, facts, (&*upload, &download), (heard, Instant::now()), relayed)?;
+    facts.times.data = Instant::now().span_since(heard);
+    note_relayed(work, facts, upload, &download, relayed)?;
     let throttle = upload.take_throttle();
-    let switched = (pool, upstream, download, throttle);
+    let switched = Switched { pool, upstream, download, throttle };
     Ok(tunnel::run(scope, connection, work, facts, switched).await)
 }
 
@@ -159,11 +162,10 @@ fn note_blocked(facts: &mut Facts, blocked: Duration) {
 fn note_relayed(
     work: &mut Workspace,
     facts: &mut Facts,
-    (upload, download): (&Pump, &Pump),
-    (heard, now): (Instant, Instant),
+    upload: &Pump,
+    download: &Pump,
     relayed: Result<(), Cause>,
 ) -> Result<(), Ended> {
-    facts.times.data = now.span_since(heard);
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {

@@ -67,10 +67,15 @@ impl Direction {
     }
 }
 
-/// The pool, its endpoint's connection, the pump that sent the head of the 101, and the throttle of
-/// the client's bytes.
-type Switched<'a, N> =
-    (&'a UpstreamPool, Box<UpstreamConnection<<N as Net>::Stream>>, Pump, Option<Box<Throttle>>);
+/// The endpoint's side of an exchange that switched protocols.
+pub(crate) struct Switched<'a, N: Net> {
+    pub(crate) pool: &'a UpstreamPool,
+    pub(crate) upstream: Box<UpstreamConnection<N::Stream>>,
+    /// The pump that sent the head of the 101.
+    pub(crate) download: Pump,
+    /// The throttle of the client's bytes.
+    pub(crate) throttle: Option<Box<Throttle>>,
+}
 
 /// Transfers bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<N: Net>(
@@ -78,15 +83,16 @@ pub(crate) async fn run<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, mut upstream, mut switched, throttle): Switched<'_, N>,
+    switched: Switched<'_, N>,
 ) -> Next {
+    let Switched { pool, mut upstream, mut download, throttle } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
     let behind = work.request.head_bytes + facts.body_in_input;
     let early = work.input.bytes().get(behind..).unwrap_or_default().to_vec();
     facts.body_in_input += early.len();
     let mut up = Direction::new(early, throttle);
-    let mut down = Direction::new(switched.surplus().to_vec(), switched.take_throttle());
+    let mut down = Direction::new(download.surplus().to_vec(), download.take_throttle());
     // The total time limit of an exchange does not apply to a tunnel.
     scope.set_deadline(None);
     let began = Instant::now();

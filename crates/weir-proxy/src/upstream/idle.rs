@@ -294,7 +294,12 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let taken = |context: &mut Context<'_>| {
-            Poll::Ready(idle.take(&OsNet, context, (&pool, 0), now + idle_for))
+            Poll::Ready(idle.take(
+                &OsNet,
+                context,
+                EndpointRef { pool: &pool, index: 0 },
+                now + idle_for,
+            ))
         };
         poll_fn(taken).await.is_some()
     }

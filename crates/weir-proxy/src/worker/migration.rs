@@ -26,7 +26,7 @@ pub struct Moved {
 
 impl Moved {
     /// Creates the state of an idle connection that another process describes.
-    pub fn new(peer: Option<SocketAddr>, served: u64, (since, began): (Instant, Instant)) -> Self {
+    pub fn new(peer: Option<SocketAddr>, served: u64, since: Instant, began: Instant) -> Self {
         Self { peer, served, since, began, begun: None, stays: false }
     }
 
@@ -75,7 +75,8 @@ impl Waiting {
     /// at first at this position.
     pub fn new(
         request_id: RequestId,
-        (head_end, since): (Instant, Instant),
+        head_end: Instant,
+        since: Instant,
         queue_position: u32,
         seniority: Seniority,
     ) -> Self {
