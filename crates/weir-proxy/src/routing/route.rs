@@ -541,9 +541,9 @@ mod tests {
         let edit = HeaderEdit::Remove("Content-Length".into());
         let bad = Route { response_headers: vec![edit.clone()], ..route("r1", always()) };
         let message = error(&Listener { default: vec![bad], ..listener() });
-        assert!(message.starts_with("route r1: header `Content-Length` tells"), "{message}");
+        assert!(message.starts_with("route r1: header `Content-Length` determines"), "{message}");
         let message = error(&Listener { response_headers: vec![edit], ..listener() });
-        assert!(message.starts_with("header `Content-Length` tells"), "{message}");
+        assert!(message.starts_with("header `Content-Length` determines"), "{message}");
         let page = ErrorPage { statuses: vec![502], page: "/nowhere/sorry.html".into() };
         let message = error(&Listener { error_pages: vec![page], ..listener() });
         assert!(message.starts_with("error page /nowhere/sorry.html: "), "{message}");
