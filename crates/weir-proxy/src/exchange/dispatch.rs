@@ -508,7 +508,8 @@ impl<'a> Dispatch<'a> {
             let mut waiting = Waiting::new(id, facts.head_end, since, position, seniority);
             waiting.number = Some(number);
             connection.waiting = Some(Box::new(waiting));
-            put_back(request.work, facts, self.pool, &request.upload.take_raw());
+            let Outgoing { work, upload } = request;
+            put_back(work, facts, self.pool, &upload.take_raw());
         }
         slot
     }
