@@ -1,5 +1,6 @@
 //! One exchange: reads a request head, finds its route, has it answered and records it.
-//! `proxy_request.rs` and `response.rs` do the work with a pool, `local_reply.rs` writes Weir's own responses.
+//! `proxy_request.rs` and `response.rs` do the work with a pool, `local_reply.rs` writes Weir's
+//! own responses.
 
 pub(crate) mod attempt;
 pub(crate) mod carry_over;
