@@ -622,6 +622,16 @@ pub(crate) mod tests {
         let open_at = |number: usize| process.loads[number].open.load(Ordering::Relaxed);
         let places = || process.loads[0].places().len();
         until("both workers have two", || (open_at(0), open_at(1), places()) == (2, 2, 2));
+        // Another data plane of this process, which has a worker 0 too.
+        let beside = two_workers();
+        let door_beside = open(&beside);
+        let held_beside: Vec<TcpStream> =
+            (0..4).map(|_| TcpStream::connect(door_beside.1).unwrap()).collect();
+        let open_beside = || {
+            let loads = beside.process().loads.iter();
+            loads.map(|load| load.open.load(Ordering::Relaxed)).sum::<usize>()
+        };
+        until("they are accepted", || open_beside() == 4);
         let endless = || {
             let mut number = 0_u64;
             loop {
@@ -638,6 +648,16 @@ pub(crate) mod tests {
             matches!(stream.read(&mut [0]), Ok(0))
         };
         assert_eq!(held.iter_mut().map(ended).filter(|ended| *ended).count(), 2);
+        for mut client in &held_beside {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            assert_ne!(
+                client.read(&mut [0; 64]).unwrap(),
+                0,
+                "a connection of the other one was closed"
+            );
+        }
+        beside.stop_now();
         for (_, at) in &doors {
             assert!(ask(*at).starts_with("HTTP/1.1 204 "));
         }

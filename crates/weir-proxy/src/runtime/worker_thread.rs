@@ -85,7 +85,7 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
         return;
     };
     sandbox::confine_worker();
-    descriptors::belong_to(parts.number);
+    load.sockets.store(descriptors::own_from_now_on(), Ordering::Relaxed);
     load.thread.store(this_thread(), Ordering::Relaxed);
     let _batching = weir_memory::batch_here();
     // Dropped before the runtime, so that its exchanges are counted while they still exist.

@@ -1,7 +1,9 @@
 //! The load of a worker as other threads see it, with the places that its connections hold within
 //! the caps.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limiting::admission::Gate;
@@ -26,6 +28,8 @@ pub struct WorkerLoad {
     pub(crate) late: AtomicBool,
     /// The kernel's id of its thread.
     pub(crate) thread: AtomicI32,
+    /// Its thread as the owner of sockets (`net/descriptors.rs`).
+    pub(crate) sockets: AtomicU32,
     /// The places of its connections within the caps.
     places: Mutex<Places>,
     /// The table of its exchanges; null while there is none.

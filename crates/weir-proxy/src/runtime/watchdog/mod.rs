@@ -221,11 +221,11 @@ fn give_back(process: &Process, number: usize) -> Lost {
     }
     snapshot.limiter.table.abandon(number);
     process.forget_idle_clients_of(number);
-    // SAFETY: `stack::stop` returned that the thread will never run again.
-    unsafe { descriptors::close_all_of(number) };
     let Some(load) = process.loads.get(number) else {
         return Lost { connections: 0, exchanges: 0, told: Told::Logged };
     };
+    // SAFETY: `stack::stop` returned that the thread will never run again.
+    unsafe { descriptors::close_all_of(load.sockets.swap(0, Ordering::Relaxed)) };
     // SAFETY: as above.
     let told = unsafe { tell_lost(process, number) };
     let busy = load.busy.swap(0, Ordering::Relaxed);
