@@ -28,6 +28,11 @@ pub(crate) const FEW_CONNECTIONS: usize = 8;
 /// A client with more than one part in this many of a cap is refused further connections, and its
 /// requests are ended in favour of other clients, when no place is free and no connection is idle.
 pub(crate) const HEAVY_SHARE: usize = 4;
+/// The time after which an acceptor that waits for a place orders room again; doubled each time up
+/// to [`LAST_RENEWAL`].
+pub(crate) const FIRST_RENEWAL: Duration = Duration::from_millis(2);
+/// The longest time between two such orders.
+pub(crate) const LAST_RENEWAL: Duration = Duration::from_millis(64);
 /// The time for which other clients are remembered, µs.
 pub(crate) const OTHERS_REMEMBERED_US: u64 = 600_000_000;
 /// One place in this many under a cap on connections is kept free by closing idle connections.

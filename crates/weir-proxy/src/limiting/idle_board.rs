@@ -224,12 +224,19 @@ impl IdleSignals {
     /// connections as soon as it is idle.
     pub(crate) fn order_of_client(&self, board: &IdleBoard, client: ClientBucket, count: usize) {
         board.order_of_client(CrowdOrder { client, count: count as u32 });
-        board.wanted_excessive.fetch_add(1, Ordering::SeqCst);
+        board.wanted_excessive.fetch_max(1, Ordering::SeqCst);
         self.calls.iter().for_each(Notify::notify_one);
     }
 
+    /// Orders `count` more idle connections to be closed.
     pub(crate) fn order(&self, board: &IdleBoard, count: usize) {
         board.wanted.fetch_add(count, Ordering::SeqCst);
+        self.call(board);
+    }
+
+    /// Renews an order of `count` idle connections that has found none so far.
+    pub(crate) fn renew(&self, board: &IdleBoard, count: usize) {
+        board.wanted.fetch_max(count, Ordering::SeqCst);
         self.call(board);
     }
 }

@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 
+use tokio::time::sleep;
+
 use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::{ClientBucket, Settlement};
 use crate::limiting::idle_board::{IdleBoard, WaitingAcceptor};
 use crate::limiting::room::{Room, RoomPlace};
+use crate::limits::{FIRST_RENEWAL, LAST_RENEWAL};
 use crate::time::instant::Instant;
 use crate::worker::process::Process;
 
@@ -80,12 +83,7 @@ impl Process {
         if let Some(shares) = room.shares() {
             shares.note_newcomer(client, room.cap(), now_us);
         }
-        // Idle connections of clients with an excess are closed first, those of others last.
-        let crowd = room.shares().filter(|_| room.is_short() && !board.has_excessive());
-        let settlement = crowd.map(|crowd| crowd.settle(client, room.cap(), now_us));
-        if settlement == Some(Settlement::Refuse) {
-            return Err(TooMany);
-        }
+        let mut settlement = self.settlement(cap, client, now_us)?;
         if let Some(place) = room.enter_now(client) {
             match settlement {
                 _ if room.free() >= room.reserve() => {}
@@ -98,11 +96,42 @@ impl Process {
             return Ok(place);
         }
         let _waiting = WaitingAcceptor::new(board);
-        if let Some(Settlement::Displace(heaviest)) = settlement {
-            self.idle_clients.order_of_client(board, heaviest, 1 + room.reserve());
-        } else {
+        if !matches!(settlement, Some(Settlement::Displace(_))) {
             self.idle_clients.order(board, 1 + room.surplus());
         }
-        Ok(room.enter(client).await)
+        let mut place = std::pin::pin!(room.enter(client));
+        let mut patience = FIRST_RENEWAL;
+        // An order may find nothing that can be ended yet, or be replaced by another acceptor's,
+        // and another client may have become the one to give way: it is renewed until it succeeds.
+        loop {
+            if let Some(Settlement::Displace(heaviest)) = settlement {
+                self.idle_clients.order_of_client(board, heaviest, 1 + room.reserve());
+            } else {
+                self.idle_clients.renew(board, 1 + room.surplus());
+            }
+            tokio::select! {
+                biased;
+                place = &mut place => return Ok(place),
+                () = sleep(patience) => {}
+            }
+            patience = (2 * patience).min(LAST_RENEWAL);
+            settlement = self.settlement(cap, client, self.balance_clock(Instant::now()))?;
+        }
+    }
+
+    /// Decides how room is made for a newcomer when places are short. Idle connections of clients
+    /// with an excess are closed first, those of others last.
+    fn settlement(
+        &self,
+        cap: Cap<'_>,
+        client: Option<ClientBucket>,
+        now_us: u64,
+    ) -> Result<Option<Settlement>, TooMany> {
+        let (board, room) = self.board(cap);
+        let crowd = room.shares().filter(|_| room.is_short() && !board.has_excessive());
+        match crowd.map(|crowd| crowd.settle(client, room.cap(), now_us)) {
+            Some(Settlement::Refuse) => Err(TooMany),
+            settlement => Ok(settlement),
+        }
     }
 }

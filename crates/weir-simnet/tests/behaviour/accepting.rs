@@ -252,12 +252,13 @@ fn six_hundred_dribbled_heads_do_not_delay_an_honest_client() {
 
 /// A limit of which one client may hold a quarter before its connections are closed to make room;
 /// `/never` is not answered.
-fn capped() -> String {
-    "workers 2; max_connections 40;
-     pool app { server 10.0.1.1:80; }
-     pool silent { server 10.0.1.2:80; }
-     listen 10.0.0.1:80 { route path /never -> silent; route -> app; }"
-        .to_owned()
+fn capped(cap: usize) -> String {
+    format!(
+        "workers 2; max_connections {cap};
+         pool app {{ server 10.0.1.1:80; }}
+         pool silent {{ server 10.0.1.2:80; }}
+         listen 10.0.0.1:80 {{ route path /never -> silent; route -> app; }}"
+    )
 }
 
 const NEVER: &str = "GET /never HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -275,7 +276,7 @@ async fn honest(world: &World, last: usize) -> Peer {
 
 #[test]
 fn a_client_that_holds_most_places_gives_way_to_others() {
-    play(&capped(), async |world| {
+    play(&capped(40), async |world| {
         world.origin(1).answers(OK);
         let _silent = world.origin(2);
         let mut kept = honest(world, 1).await;
@@ -309,7 +310,7 @@ fn a_client_that_holds_most_places_gives_way_to_others() {
 
 #[test]
 fn where_no_other_client_comes_the_surplus_waits() {
-    play(&capped(), async |world| {
+    play(&capped(40), async |world| {
         let silent = world.origin(2);
         let mut clients = Vec::new();
         for _ in 0..60 {
@@ -336,7 +337,7 @@ fn where_no_other_client_comes_the_surplus_waits() {
 
 #[test]
 fn silent_connections_of_one_client_close_no_idle_ones_of_others() {
-    play(&capped(), async |world| {
+    play(&capped(40), async |world| {
         world.origin(1).answers(OK);
         let mut idle = Vec::new();
         for last in 1..=10 {
@@ -354,4 +355,29 @@ fn silent_connections_of_one_client_close_no_idle_ones_of_others() {
         }
         assert_ne!(closed(world), [0, 0, 0]);
     });
+}
+
+#[test]
+fn an_order_that_came_before_the_requests_is_carried_out_when_they_come() {
+    for burst in 8..16 {
+        play(&capped(12), async |world| {
+            world.origin(1).answers(OK);
+            let _silent = world.origin(2);
+            let mut kept = honest(world, 1).await;
+            pass(1000).await;
+            let mut hostile = Vec::new();
+            for _ in 0..burst {
+                let mut client = world.client_from("192.0.2.66", LISTENER).await;
+                client.send(NEVER).await;
+                hostile.push(client);
+            }
+            let mut other = world.client_from("198.51.100.2", LISTENER).await;
+            other.send(GET).await;
+            let began = tokio::time::Instant::now();
+            assert_eq!(other.message().await.status(), 200);
+            assert!(began.elapsed() < Duration::from_millis(50), "{burst}: {:?}", began.elapsed());
+            kept.send(GET).await;
+            assert_eq!(kept.message().await.status(), 200);
+        });
+    }
 }
