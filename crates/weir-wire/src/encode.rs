@@ -111,22 +111,8 @@ pub fn chunk_header(length: usize, out: &mut Vec<u8>) {
 
 /// Writes the number in decimal.
 pub fn decimal(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [b'0'; MOST_DIGITS];
-    let mut rest = number;
-    let mut start = MOST_DIGITS;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        start -= 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(start..).unwrap_or_default());
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
-
-/// Number of decimal digits of `u64::MAX`.
-const MOST_DIGITS: usize = 20;
 
 #[inline]
 fn text(out: &mut Vec<u8>, value: &[u8]) {

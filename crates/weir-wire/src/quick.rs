@@ -35,7 +35,7 @@ pub(crate) fn header_lines(
     let end = loop {
         let colon = colon_after(bytes, at);
         if bytes.get(colon) != Some(&b':') {
-            let is_blank = colon == at && bytes.get(at..at + 2) == Some(b"\r\n");
+            let is_blank = colon == at && chunk_at(bytes, at) == Some(b"\r\n");
             break is_blank.then_some(at + 2)?;
         }
         let name = bytes.get(at..colon)?;
@@ -47,18 +47,18 @@ pub(crate) fn header_lines(
         if !is_token {
             return None;
         }
-        let mut value_at = colon + 1;
-        while bytes.get(value_at) == Some(&b' ') {
-            value_at += 1;
-        }
+        let value_at = match chunk_at(bytes, colon + 1) {
+            Some([b' ', byte]) if *byte != b' ' => colon + 2,
+            _ => skip_spaces(bytes, colon + 1),
+        };
         let line_end = control_after(bytes, value_at);
-        if count == most || bytes.get(line_end..line_end + 2) != Some(b"\r\n") {
+        if count == most || chunk_at(bytes, line_end) != Some(b"\r\n") {
             return None;
         }
-        let mut value_end = line_end;
-        while value_end > value_at && bytes.get(value_end - 1) == Some(&b' ') {
-            value_end -= 1;
-        }
+        let value_end = match bytes.get(line_end - 1) {
+            Some(b' ') => drop_spaces(bytes, value_at, line_end),
+            _ => line_end,
+        };
         let (name, value) = (Span::new(at, colon), Span::new(value_at, value_end));
         let header = Header { name, value, known };
         // Overwrites the headers of the previous head, which usually had as many.
@@ -72,6 +72,26 @@ pub(crate) fn header_lines(
     work::count(end - start);
     headers.truncate(count);
     Some(end)
+}
+
+/// The two bytes at a position.
+#[inline]
+fn chunk_at(bytes: &[u8], at: usize) -> Option<&[u8; 2]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+/// The position of the first byte from `at` on that is no space.
+#[inline(never)]
+fn skip_spaces(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(|byte| **byte == b' ').count()
+}
+
+/// The end of a value without the spaces before its line end.
+#[inline(never)]
+fn drop_spaces(bytes: &[u8], value_at: usize, line_end: usize) -> usize {
+    let value = bytes.get(value_at..line_end).unwrap_or_default();
+    line_end - value.iter().rev().take_while(|byte| **byte == b' ').count()
 }
 
 /// Number of leading bytes that are allowed in tokens.
@@ -100,7 +120,7 @@ mod tests {
             lines in vec((
                 select(["Host", "a", "ETag", "Content-Length", "Content\rLength", "h\u{54}tp2-settings", "http\u{12}-settings", "x|~", "x(", "", "a b", "Date "].as_slice()),
                 select([":", ": ", ":  ", ":\t", " :", ""].as_slice()),
-                select(["", "v", " v ", "0123456789abcdef", "v\u{e9} w", "a\tb", "  "].as_slice()),
+                select(["", "v", " v ", "0123456789abcdef", "v\u{e9} w", "a\tb", "  ", " v   "].as_slice()),
                 select(["\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", "\r\n "].as_slice()),
             ), 0..6),
             spoilt in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),

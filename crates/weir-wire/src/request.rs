@@ -179,7 +179,7 @@ impl RequestHead {
     /// that this one accepts.
     #[inline]
     fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
-        let method = quick::token_bytes(bytes);
+        let method = if bytes.starts_with(b"GET ") { 3 } else { quick::token_bytes(bytes) };
         let target_at = method + 1;
         let target = scan::graphic_bytes(bytes.get(target_at..)?);
         let (version, start) = (bytes.get(target_at + target..)?, target_at + target + 11);

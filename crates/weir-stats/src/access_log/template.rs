@@ -16,9 +16,53 @@ pub struct Template {
 /// Literal text, and the variable after it.
 #[derive(Clone)]
 struct Part {
-    text: Box<[u8]>,
+    text: Literal,
     /// `None` only in the last part.
     variable: Option<Variable>,
+}
+
+/// The most bytes of a short literal.
+const SHORT: usize = 16;
+
+/// Literal text. A short one is appended by a copy of fixed size, which takes a third of the
+/// instructions of one of any size.
+#[derive(Clone)]
+enum Literal {
+    Short { text: [u8; SHORT], length: usize },
+    Long(Box<[u8]>),
+}
+
+impl Literal {
+    fn new(text: String) -> Self {
+        let text = text.into_bytes();
+        let mut short = [0; SHORT];
+        match short.get_mut(..text.len()) {
+            Some(place) => {
+                place.copy_from_slice(&text);
+                Self::Short { text: short, length: text.len() }
+            }
+            None => Self::Long(text.into()),
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short { text, length } => &text[..*length],
+            Self::Long(text) => text,
+        }
+    }
+
+    #[inline]
+    fn append(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Short { text, length } => {
+                let end = out.len() + length;
+                out.extend_from_slice(text);
+                out.truncate(end);
+            }
+            Self::Long(text) => out.extend_from_slice(text),
+        }
+    }
 }
 
 /// The reason why a text is no template.
@@ -56,12 +100,12 @@ impl Template {
                 continue;
             }
             let variable = Variable::named(name).ok_or_else(|| unknown(name, offset))?;
-            let text = std::mem::take(&mut text).into_bytes().into();
+            let text = Literal::new(std::mem::take(&mut text));
             parts.push(Part { text, variable: Some(variable) });
         }
         text.push_str(rest);
         if !text.is_empty() {
-            parts.push(Part { text: text.into_bytes().into(), variable: None });
+            parts.push(Part { text: Literal::new(text), variable: None });
         }
         Ok(Self { source: source.into(), parts: parts.into() })
     }
@@ -80,7 +124,7 @@ impl Template {
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(b""),
-            [Part { text, variable: None }] => Some(text),
+            [Part { text, variable: None }] => Some(text.as_bytes()),
             _ => None,
         }
     }
@@ -118,7 +162,7 @@ impl Template {
         out: &mut Vec<u8>,
     ) {
         for part in &self.parts {
-            out.extend_from_slice(&part.text);
+            part.text.append(out);
             if let Some(variable) = &part.variable {
                 value::of(variable, entry).append(clock, escape, out);
             }
