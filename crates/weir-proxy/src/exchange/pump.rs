@@ -206,7 +206,9 @@ impl Pump {
 
     /// Puts a head in front of the bytes to send; nothing may have been sent yet.
     pub(crate) fn prepend(&mut self, mut head: Vec<u8>) {
-        head.extend_from_slice(&self.out);
+        if !self.out.is_empty() {
+            head.extend_from_slice(&self.out);
+        }
         self.out = head;
     }
 
@@ -498,11 +500,15 @@ impl Pump {
             if let Some(throttle) = &mut self.throttle {
                 throttle.sent(self.direct.len());
             }
-            self.out.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
-            self.out.extend_from_slice(self.tail.get(self.tail_at..).unwrap_or_default());
-            self.tail.clear();
-            self.tail_at = 0;
-            self.direct = 0..0;
+            if !self.direct.is_empty() {
+                self.out.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
+                self.direct = 0..0;
+            }
+            if !self.tail.is_empty() {
+                self.out.extend_from_slice(self.tail.get(self.tail_at..).unwrap_or_default());
+                self.tail.clear();
+                self.tail_at = 0;
+            }
         }
         while !self.is_sent() {
             let out = self.out.get(self.out_at..).unwrap_or_default();

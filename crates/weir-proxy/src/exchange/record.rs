@@ -83,9 +83,10 @@ pub(crate) fn with_captures<N: Net, R>(
     let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
     let name =
         |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
-    let failed =
-        facts.failed.iter().map(|(index, why)| FailedAttempt { endpoint: name(*index), why: *why });
-    let failed: SmallVec<[FailedAttempt<'_>; 2]> = failed.collect();
+    let mut failed = SmallVec::<[FailedAttempt<'_>; 2]>::new();
+    for (index, why) in &facts.failed {
+        failed.push(FailedAttempt { endpoint: name(*index), why: *why });
+    }
     let captures = captures.map(Captures::groups).unwrap_or_default();
     let entry = Entry {
         started: facts.started,

@@ -87,6 +87,12 @@ impl Edits {
             && self.dropped.iter().any(|other| same_name(other, name))
     }
 
+    /// Returns true if lines of any name are left out.
+    #[inline]
+    pub(crate) fn drops_any(&self) -> bool {
+        self.lengths != 0
+    }
+
     /// The names whose received lines are left out.
     pub(crate) fn dropped(&self) -> impl Iterator<Item = &[u8]> {
         self.dropped.iter().map(|name| &**name)

@@ -174,11 +174,17 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let (id_header, id) = input.request_id.unwrap_or_default();
     let mut dated = false;
     let mut lines = Lines::new(bytes);
+    // Few lines need a comparison of their names.
+    let compares_names = input.edits.drops_any() || !id_header.is_empty();
     for header in head.forwarded(bytes) {
-        let name = header.name.of(bytes);
         dated |= header.known == Known::Date;
-        let stays = input.edits.drops(name) || name.eq_ignore_ascii_case(id_header.as_bytes());
-        if !stays && !is_own_cookie(input, header) {
+        if compares_names {
+            let name = header.name.of(bytes);
+            if input.edits.drops(name) || name.eq_ignore_ascii_case(id_header.as_bytes()) {
+                continue;
+            }
+        }
+        if !is_own_cookie(input, header) {
             lines.push(header, out);
         }
     }
@@ -328,18 +334,23 @@ impl<'a> Lines<'a> {
     fn push(&mut self, header: &Header, out: &mut Vec<u8>) {
         let start = header.name.start as usize;
         // Exactly two bytes between a value and the next name can only be a line end.
-        if self.end == self.start || start != self.end + 2 {
-            self.flush(out);
-            self.start = start;
+        if start == self.end + 2 && self.end > self.start && !header.value.is_empty() {
+            self.end = header.value.end as usize;
+        } else {
+            self.push_apart(header, out);
         }
+    }
+
+    /// Pushes a line that does not follow those before it, or has no value.
+    #[inline(never)]
+    fn push_apart(&mut self, header: &Header, out: &mut Vec<u8>) {
+        self.flush(out);
         if header.value.is_empty() {
             // The span of an empty value may lie anywhere, so such a line is written separately.
-            self.end = self.start.max(start.saturating_sub(2));
-            self.flush(out);
             out.extend_from_slice(header.name.of(self.bytes));
             out.extend_from_slice(b":\r\n");
         } else {
-            self.end = header.value.end as usize;
+            (self.start, self.end) = (header.name.start as usize, header.value.end as usize);
         }
     }
 

@@ -1,11 +1,13 @@
 //! Points in time of the data plane: nanoseconds in one integer, so that a difference, a sum and a
-//! comparison take an instruction or two each; a request needs a dozen of them. The clock is
-//! tokio's, which the simulation controls.
+//! comparison take an instruction or two each; a request needs a dozen of them. The clock is the
+//! monotonic clock, which tokio's is too, or tokio's own where a simulation controls that.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as StdInstant};
 
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant as TokioInstant;
 use weir_stats::Micros;
 
@@ -18,7 +20,46 @@ use weir_stats::Micros;
 pub struct Instant(u64);
 
 /// The point that [`ORIGIN_NS`] stands for: the first time that was asked for.
-static ORIGIN: LazyLock<StdInstant> = LazyLock::new(StdInstant::now);
+static ORIGIN: LazyLock<Origin> = LazyLock::new(Origin::now);
+
+/// Set if the current time is asked of tokio.
+static FOLLOWS_TOKIO: AtomicBool = AtomicBool::new(cfg!(test));
+
+/// One point in time on both clocks.
+struct Origin {
+    at: StdInstant,
+    /// The same on the monotonic clock.
+    monotonic_ns: u64,
+}
+
+impl Origin {
+    /// The current time. The two readings are a microsecond apart at most, unless the thread is
+    /// interrupted every time.
+    fn now() -> Self {
+        let mut tries = 0;
+        loop {
+            let before = monotonic_ns();
+            let at = StdInstant::now();
+            tries += 1;
+            if monotonic_ns() - before < 1_000 || tries == 100 {
+                return Self { at, monotonic_ns: before };
+            }
+        }
+    }
+}
+
+/// The monotonic clock, nanoseconds. It is read directly because the type of the standard library
+/// takes three times the instructions to make a number of.
+#[inline]
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Asks tokio for the current time from now on: for simulations, which pause tokio's clock.
+pub fn follow_tokio() {
+    FOLLOWS_TOKIO.store(true, Ordering::Relaxed);
+}
 
 /// The middle of the signed range, so that points before the origin have a number too.
 const ORIGIN_NS: u64 = 1 << 62;
@@ -27,7 +68,12 @@ impl Instant {
     /// The current time. It reads the clock.
     #[inline]
     pub fn now() -> Self {
-        TokioInstant::now().into()
+        if FOLLOWS_TOKIO.load(Ordering::Relaxed) {
+            return TokioInstant::now().into();
+        }
+        // The first caller may have read the clock before the origin was set.
+        let origin = ORIGIN.monotonic_ns;
+        Self(ORIGIN_NS.wrapping_add(monotonic_ns().wrapping_sub(origin)))
     }
 
     /// The time since `earlier`; zero if `earlier` is later.
@@ -86,7 +132,7 @@ fn nanos(duration: Duration) -> u64 {
 impl From<TokioInstant> for Instant {
     #[inline]
     fn from(at: TokioInstant) -> Self {
-        let (at, origin) = (at.into_std(), *ORIGIN);
+        let (at, origin) = (at.into_std(), ORIGIN.at);
         Self(match at.checked_duration_since(origin) {
             Some(after) => ORIGIN_NS.saturating_add(nanos(after)),
             None => ORIGIN_NS.saturating_sub(nanos(origin.saturating_duration_since(at))),
@@ -96,7 +142,7 @@ impl From<TokioInstant> for Instant {
 
 impl From<Instant> for TokioInstant {
     fn from(Instant(at): Instant) -> Self {
-        let origin = *ORIGIN;
+        let origin = ORIGIN.at;
         let after = Duration::from_nanos(at.saturating_sub(ORIGIN_NS));
         let before = Duration::from_nanos(ORIGIN_NS.saturating_sub(at));
         let at = origin.checked_add(after).and_then(|at| at.checked_sub(before));
@@ -160,8 +206,17 @@ mod tests {
     }
 
     #[test]
+    fn both_clocks_agree() {
+        for _ in 0..1_000 {
+            let origin = Origin::now();
+            let later = monotonic_ns().saturating_sub(origin.monotonic_ns);
+            assert!(origin.at.elapsed() + Duration::from_micros(1) >= Duration::from_nanos(later));
+        }
+    }
+
+    #[test]
     fn there_are_points_before_the_origin_and_far_from_it() {
-        let origin = Instant::from(TokioInstant::from_std(*ORIGIN));
+        let origin = Instant::from(TokioInstant::from_std(ORIGIN.at));
         let hour = Duration::from_hours(1);
         let before = origin - hour;
         assert_eq!(Instant::from(TokioInstant::from(before)), before);

@@ -1,5 +1,5 @@
 //! Time: instants, deadlines, turns between tasks, the pace of bodies, the date of responses. All
-//! of it is tokio's clock, so that a simulation can replace it.
+//! of it follows tokio's clock where a simulation controls that.
 
 pub(crate) mod deadline_timer;
 pub(crate) mod http_date;

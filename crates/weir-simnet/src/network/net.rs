@@ -71,6 +71,7 @@ impl SimNet {
     /// Returns a network that follows `seed` and `faults`. It must be called in a runtime whose
     /// clock is paused.
     pub fn new(seed: u64, faults: Faults) -> Self {
+        weir_proxy::instant::follow_tokio();
         let shared = Shared {
             random: Rng::with_seed(seed),
             bound: Vec::new(),
