@@ -356,8 +356,14 @@ impl<'a> Lines<'a> {
 
     fn flush(&mut self, out: &mut Vec<u8>) {
         if self.end > self.start {
-            out.extend_from_slice(self.bytes.get(self.start..self.end).unwrap_or_default());
-            out.extend_from_slice(b"\r\n");
+            let with_end = self.bytes.get(self.start..self.end + 2);
+            if let Some(lines) = with_end.filter(|lines| lines.ends_with(b"\r\n")) {
+                out.extend_from_slice(lines);
+            } else {
+                // The last value had spaces after it.
+                out.extend_from_slice(self.bytes.get(self.start..self.end).unwrap_or_default());
+                out.extend_from_slice(b"\r\n");
+            }
         }
         self.start = self.end;
     }

@@ -496,3 +496,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn spaces_after_a_value_are_left_out_and_lines_keep_their_order() {
+    let setting = Setting::default();
+    setting.check_lines("A: b \r\nC: d\r\n", "A: b\r\nC: d\r\n");
+    setting.check_lines("A: b\r\nC: d  \r\n", "A: b\r\nC: d\r\n");
+    setting.check_lines("A: b\r\nC:\r\nD:  \r\nE: f\r\n", "A: b\r\nC:\r\nD:\r\nE: f\r\n");
+    setting.check_lines("A:\r\nB: c\r\nTE: x\r\nD: e\r\n", "A:\r\nB: c\r\nD: e\r\n");
+}
