@@ -133,6 +133,25 @@ impl Room {
         self.places.try_acquire().ok()?.forget();
         Some(RoomPlace::new(self, client))
     }
+
+    /// Counts a place that was taken for no client for this one; returns true if it is counted.
+    pub(crate) fn count_for(&self, client: ClientBucket) -> bool {
+        self.shares().inspect(|shares| shares.add(client)).is_some()
+    }
+
+    /// Frees a place that was kept ([`RoomPlace::keep`]), which is counted for this client.
+    pub(crate) fn leave(&self, client: Option<ClientBucket>) {
+        if let Some((client, shares)) = client.zip(self.shares.get()) {
+            shares.remove(client);
+        }
+        let less = |surplus: usize| surplus.checked_sub(1);
+        if self.surplus.load(Ordering::Acquire) > 0
+            && self.surplus.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+        {
+            return;
+        }
+        self.places.add_permits(1);
+    }
 }
 
 /// A place in a [`Room`]; dropping it frees the place.
@@ -141,6 +160,7 @@ pub(crate) struct RoomPlace {
     room: Arc<Room>,
     /// The client whose places include this one.
     client: Option<ClientBucket>,
+    is_kept: bool,
 }
 
 impl RoomPlace {
@@ -149,31 +169,26 @@ impl RoomPlace {
             shares.add(client);
             client
         });
-        Self { room: Arc::clone(room), client: counted }
+        Self { room: Arc::clone(room), client: counted, is_kept: false }
     }
 
-    /// Counts a place that was taken for no client for this one.
-    pub(crate) fn count_for(&mut self, client: ClientBucket) {
-        if let (None, Some(shares)) = (self.client, self.room.shares()) {
-            shares.add(client);
-            self.client = Some(client);
-        }
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.room
+    }
+
+    /// Leaves the place taken, for a caller that frees it with [`Room::leave`]; returns true if the
+    /// client's places include it.
+    pub(crate) fn keep(mut self) -> bool {
+        self.is_kept = true;
+        self.client.is_some()
     }
 }
 
 impl Drop for RoomPlace {
     fn drop(&mut self) {
-        if let Some((client, shares)) = self.client.zip(self.room.shares.get()) {
-            shares.remove(client);
+        if !self.is_kept {
+            self.room.leave(self.client);
         }
-        let surplus = &self.room.surplus;
-        let less = |surplus: usize| surplus.checked_sub(1);
-        if surplus.load(Ordering::Acquire) > 0
-            && surplus.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
-        {
-            return;
-        }
-        self.room.places.add_permits(1);
     }
 }
 

@@ -32,13 +32,13 @@ impl Place {
         let listener = snapshot.position_of(&self.gate).and_then(|at| snapshot.listeners.get(at));
         let Some(listener) = listener.filter(|listener| !listener.trusts(peer)) else { return };
         let bucket = process.client_hasher.bucket(peer);
-        self.client = Some(bucket);
-        self.places.0.count_for(bucket);
-        self.places.1.count_for(bucket);
+        self.count_for(bucket);
         let now_ns = process.limit_clock(Instant::now());
+        let mut places = Vec::new();
         for limit in &listener.client_limits {
-            limit.take_over_connection(peer, now_ns, &mut self.of_client);
+            limit.take_over_connection(peer, now_ns, &mut places);
         }
+        self.add_of_client(places);
     }
 
     /// Returns a place for a connection that another process accepted, if there is room now, and
@@ -46,7 +46,7 @@ impl Place {
     pub(crate) fn enter_now(process: &Process, gate: &Arc<Gate>) -> Option<(usize, Self)> {
         let places = (process.connections.enter_now(None)?, gate.room.enter_now(None)?);
         let number = least_loaded(&process.loads, process.open_connections());
-        Some((number, Self::new(process.loads.get(number)?, gate, places)))
+        Some((number, Self::new(process.loads.get(number)?, gate, places, None)))
     }
 }
 
@@ -135,8 +135,8 @@ pub async fn accept<N: Net>(
         let (Some(load), Some(mailbox)) = (process.loads.get(number), mailboxes.get(number)) else {
             return;
         };
-        let mut place = Place::new(load, gate, places);
-        (place.of_client, place.client) = (client.places, client.bucket);
+        let mut place = Place::new(load, gate, places, client.bucket);
+        place.add_of_client(client.places);
         // If the worker is gone, it is stopping; dropping the connection closes it.
         let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place, moved: None }));
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::ClientBucket;
-use crate::limiting::room::RoomPlace;
+use crate::limiting::room::{Room, RoomPlace};
 use crate::limiting::table::OpenPlace;
 use crate::worker::sessions::Sessions;
 
@@ -55,24 +55,34 @@ impl WorkerLoad {
     }
 }
 
-/// A connection's place within the caps and counters; dropping it frees the place.
+/// A connection's place within the caps and counters; dropping it frees the place. There is one for
+/// each idle connection, so that it is kept small.
 pub(crate) struct Place {
     load: Arc<WorkerLoad>,
     pub(crate) gate: Arc<Gate>,
-    /// The places under the process's cap and the listener's cap.
-    pub(crate) places: (RoomPlace, RoomPlace),
+    /// The room under the process's cap. The other place is in the gate's room.
+    room: Arc<Room>,
     /// The places under the client's own connection limits, if it has any.
-    pub(crate) of_client: Vec<OpenPlace>,
+    of_client: Box<[OpenPlace]>,
     /// The client's bucket in the counts under the caps; `None` if the peer speaks for other
     /// clients (a trusted proxy) or has no IP address.
     pub(crate) client: Option<ClientBucket>,
+    counted: Counted,
+}
+
+/// Tells whether a client's places include this one, under each cap.
+struct Counted {
+    of_process: bool,
+    of_gate: bool,
 }
 
 impl Place {
+    /// Takes over places under the process's cap and the gate's.
     pub(crate) fn new(
         load: &Arc<WorkerLoad>,
         gate: &Arc<Gate>,
         places: (RoomPlace, RoomPlace),
+        client: Option<ClientBucket>,
     ) -> Self {
         load.open.fetch_add(1, Ordering::Relaxed);
         let open = gate.open.fetch_add(1, Ordering::AcqRel) + 1;
@@ -80,7 +90,26 @@ impl Place {
             gate.most_open.fetch_max(open, Ordering::Relaxed);
         }
         let (load, gate) = (Arc::clone(load), Arc::clone(gate));
-        Self { load, gate, places, of_client: Vec::new(), client: None }
+        let room = Arc::clone(places.0.room());
+        let counted = Counted { of_process: places.0.keep(), of_gate: places.1.keep() };
+        Self { load, gate, room, of_client: Box::default(), client, counted }
+    }
+
+    /// Adds places under the client's own limits.
+    pub(crate) fn add_of_client(&mut self, places: Vec<OpenPlace>) {
+        let before = std::mem::take(&mut self.of_client);
+        self.of_client = before.into_iter().chain(places).collect();
+    }
+
+    /// Counts a place that was taken for no client for this one.
+    pub(crate) fn count_for(&mut self, client: ClientBucket) {
+        let Self { room, gate, counted, .. } = self;
+        self.client = Some(client);
+        for (room, is_counted) in
+            [(&*room, &mut counted.of_process), (&gate.room, &mut counted.of_gate)]
+        {
+            *is_counted = *is_counted || room.count_for(client);
+        }
     }
 
     /// Moves the connection to another worker.
@@ -96,7 +125,7 @@ impl Place {
 #[derive(Default)]
 pub(crate) struct Places {
     places: Vec<Option<Place>>,
-    vacant: Vec<usize>,
+    vacant: Vec<u32>,
 }
 
 impl Places {
@@ -105,20 +134,20 @@ impl Places {
         self.places.iter().flatten().count()
     }
 
-    fn add(&mut self, place: Place) -> usize {
-        let vacant = self.vacant.pop().filter(|key| *key < self.places.len());
+    fn add(&mut self, place: Place) -> u32 {
+        let vacant = self.vacant.pop().filter(|key| (*key as usize) < self.places.len());
         let key = vacant.unwrap_or_else(|| {
             self.places.push(None);
-            self.places.len() - 1
+            self.places.len() as u32 - 1
         });
-        if let Some(own) = self.places.get_mut(key) {
+        if let Some(own) = self.places.get_mut(key as usize) {
             *own = Some(place);
         }
         key
     }
 
-    fn remove(&mut self, key: usize) -> Option<Place> {
-        let place = self.places.get_mut(key)?.take();
+    fn remove(&mut self, key: u32) -> Option<Place> {
+        let place = self.places.get_mut(key as usize)?.take();
         self.vacant.push(key);
         if self.vacant.len() == self.places.len() {
             // Frees the memory of a worker without connections.
@@ -138,7 +167,7 @@ impl std::fmt::Debug for Places {
 pub(crate) struct Kept {
     load: Arc<WorkerLoad>,
     /// `None` once the place was taken out.
-    key: Option<usize>,
+    key: Option<u32>,
     pub(crate) gate: Arc<Gate>,
 }
 
@@ -168,5 +197,18 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.load.open.fetch_sub(1, Ordering::Relaxed);
         self.gate.open.fetch_sub(1, Ordering::AcqRel);
+        let client = |is_counted: bool| self.client.filter(|_| is_counted);
+        self.room.leave(client(self.counted.of_process));
+        self.gate.room.leave(client(self.counted.of_gate));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_takes_48_bytes() {
+        assert!(size_of::<Option<Place>>() <= 48, "{} bytes", size_of::<Option<Place>>());
     }
 }
