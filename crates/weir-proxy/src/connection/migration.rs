@@ -24,12 +24,17 @@ use crate::worker::handoff::Handoff;
 use crate::worker::handoff::Parting;
 use crate::worker::load::Place;
 use crate::worker::migration::{Begun, Moved};
+use crate::worker::residents::ResidentKey;
 use crate::worker::workspace::Workspace;
 
 impl<N: Net> Connection<N> {
     /// Creates a connection that continues on this worker, and returns the request that came with
     /// it.
-    pub(crate) fn of_moved(stream: N::Stream, moved: Moved) -> (Self, Option<Box<Begun>>) {
+    pub(crate) fn of_moved(
+        stream: N::Stream,
+        moved: Moved,
+        resident: ResidentKey,
+    ) -> (Self, Option<Box<Begun>>) {
         let Moved { peer, served, since, began, begun, stays } = moved;
         let connection = Self {
             client: Transport::Plain(stream),
@@ -41,7 +46,7 @@ impl<N: Net> Connection<N> {
             taken: began,
             served,
             session: None,
-            resident: None,
+            resident,
             agreed: None,
             waiting: None,
             stays,

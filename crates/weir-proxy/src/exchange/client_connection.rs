@@ -31,8 +31,8 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) served: u64,
     /// The session of the latest exchange, to which the memory of its buffers is reported.
     pub(crate) session: Option<SessionKey>,
-    /// The connection's place among the worker's residents, if its client is counted.
-    pub(crate) resident: Option<ResidentKey>,
+    /// The connection's entry among the worker's residents.
+    pub(crate) resident: ResidentKey,
     /// The result of the handshake, looked up once; `None` without TLS.
     pub(crate) agreed: Option<Box<TlsFacts<'static>>>,
     /// The queue position of a request that moves between processes: set when it arrives from

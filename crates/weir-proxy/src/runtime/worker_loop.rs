@@ -14,7 +14,7 @@ use crate::net::Net;
 use crate::time::instant::Instant;
 use crate::worker::mail::{Mail, Mailbox};
 use crate::worker::process::{Process, Stage};
-use crate::worker::{Worker, idle_clients, memory_relief};
+use crate::worker::{Worker, idle_clients, memory_relief, residents};
 
 /// The parts that a worker is built from.
 pub struct WorkerParts<N: Net> {
@@ -44,6 +44,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     let process = Arc::clone(&worker.process);
     let attending = idle_clients::attend(Rc::downgrade(&worker), process, number);
     let attending = tokio::task::spawn_local(attending);
+    let waking = tokio::task::spawn_local(residents::attend(Rc::clone(&worker.residents)));
     let process = Arc::clone(&worker.process);
     let relieving =
         tokio::task::spawn_local(memory_relief::attend(Rc::downgrade(&worker), process));
@@ -63,6 +64,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     worker.current().flush_logs();
     // These tasks wait for calls that no longer concern this worker.
     attending.abort();
+    waking.abort();
     relieving.abort();
 }
 

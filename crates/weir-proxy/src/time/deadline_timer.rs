@@ -12,10 +12,7 @@ use crate::time::instant::Instant;
 
 /// A lazily re-armed timer, polled by only one task.
 #[derive(Default)]
-pub(crate) struct DeadlineTimer {
-    timer: Option<Timer>,
-    waiting: bool,
-}
+pub(crate) struct DeadlineTimer(Option<Timer>);
 
 struct Timer {
     sleep: Pin<Box<Sleep>>,
@@ -37,20 +34,20 @@ impl DeadlineTimer {
     /// Returns `Ready` once `deadline` has passed; otherwise the task is woken at `deadline` at the
     /// latest.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
-        let timer = self.timer.get_or_insert_with(|| Timer::new(deadline));
-        if timer.deadline > deadline {
-            timer.reset(deadline);
-            self.waiting = false;
-        }
-        if self.waiting && !timer.sleep.is_elapsed() {
-            return Poll::Pending;
-        }
+        let timer = match &mut self.0 {
+            Some(timer) if timer.deadline > deadline => {
+                timer.reset(deadline);
+                timer
+            }
+            // The latest poll has found it pending, so that it wakes the task.
+            Some(timer) if !timer.sleep.is_elapsed() => return Poll::Pending,
+            Some(timer) => timer,
+            none => none.insert(Timer::new(deadline)),
+        };
         loop {
             if timer.sleep.as_mut().poll(context).is_pending() {
-                self.waiting = true;
                 return Poll::Pending;
             }
-            self.waiting = false;
             if timer.deadline >= deadline || Instant::now() >= deadline {
                 return Poll::Ready(());
             }

@@ -20,15 +20,15 @@ type Candidate = (Instant, ResidentKey, Option<SessionKey>);
 impl<N: Net> Worker<N> {
     /// The excess of the client of a connection through this gate over an ordinary client's share
     /// of connections, in doublings.
-    pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>, now_us: u64) -> u32 {
-        let client = resident.and_then(|key| self.residents.client(key));
+    pub(crate) fn excess(&self, gate: &Gate, resident: ResidentKey, now_us: u64) -> u32 {
+        let client = self.residents.client(resident);
         let of = |room: &Room, client| room.excess(client, now_us);
         client.map_or(0, |client| of(&self.process.connections, client).max(of(&gate.room, client)))
     }
 
     /// Returns true if places are short and the client of a connection has more than its share of
     /// them.
-    pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: Option<ResidentKey>) -> bool {
+    pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: ResidentKey) -> bool {
         let is_short = self.process.connections.is_short() || gate.room.is_short();
         is_short && self.excess(gate, resident, self.balance_clock(Instant::now())) > 0
     }

@@ -14,33 +14,33 @@
 use std::rc::Weak;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
 
 use weir_stats::metrics::GivenUpIdle;
 
 use crate::limiting::admission::Gate;
-use crate::limiting::idle_board::{CrowdOrder, Idle, IdleBoard, NONE};
+use crate::limiting::idle_board::{CrowdOrder, IdleBoard, NONE};
 use crate::limiting::room::Room;
 use crate::net::Net;
 use crate::worker::Worker;
-use crate::worker::idle_list::State;
+use crate::worker::idle_list::Lines;
 use crate::worker::process::Process;
+use crate::worker::residents::{Entries, Phase, ResidentKey};
 
 /// A connection's place among the idle ones, until this is dropped.
 pub(crate) struct IdlePlace<'a, N: Net> {
     worker: &'a Worker<N>,
-    key: usize,
+    key: ResidentKey,
 }
 
 impl<N: Net> Worker<N> {
     /// Lists a connection of this gate as idle. It is closed soon if there is an order for that.
     pub(crate) fn list_idle(
         &self,
+        key: ResidentKey,
         gate: &Arc<Gate>,
-        idle: Idle,
-        waker: &Waker,
+        rank: u64,
     ) -> IdlePlace<'_, N> {
-        let key = self.idle_clients.0.borrow_mut().enter(gate, idle.rank(), waker);
+        self.change_list(|lines, all| lines.enter(all, key, gate, rank));
         let place = IdlePlace { worker: self, key };
         self.note_idle(gate);
         let signals = &self.process.idle_clients;
@@ -48,7 +48,7 @@ impl<N: Net> Worker<N> {
             if board.waiting.load(Ordering::SeqCst) > 0 {
                 board.appeared.notify_waiters();
             }
-            if board.wants(idle.rank()) {
+            if board.wants(rank) {
                 signals.call(board);
             }
         }
@@ -102,13 +102,13 @@ impl<N: Net> Worker<N> {
     }
 
     fn gate_of_line(&self, number: usize) -> Option<Arc<Gate>> {
-        self.idle_clients.0.borrow().all.get(number).map(|line| Arc::clone(&line.gate))
+        self.idle_clients.0.borrow().0.get(number).map(|line| Arc::clone(&line.gate))
     }
 
     /// Chooses the first idle connection to close, of one listener or of all, and wakes its task;
     /// returns false if there is none.
     fn give_up_idle(&self, gate: Option<&Arc<Gate>>, why: GivenUpIdle) -> bool {
-        let taken = self.idle_clients.0.borrow_mut().give_up(gate, why);
+        let taken = self.change_list(|lines, all| lines.give_up(all, gate, why));
         let Some((gate, waker)) = taken else { return false };
         self.note_idle(&gate);
         waker.wake();
@@ -117,7 +117,11 @@ impl<N: Net> Worker<N> {
 
     /// The rank of the first idle connection to close, of one listener or of all.
     fn lowest_rank(&self, gate: Option<&Arc<Gate>>) -> u64 {
-        self.idle_clients.0.borrow().first(gate).map_or(NONE, |(_, rank)| rank)
+        self.change_list(|lines, all| lines.first(all, gate)).map_or(NONE, |(_, rank)| rank)
+    }
+
+    fn change_list<R>(&self, change: impl FnOnce(&mut Lines, &mut Entries) -> R) -> R {
+        change(&mut self.idle_clients.0.borrow_mut(), &mut self.residents.table().all)
     }
 
     /// Publishes the lowest ranks for other threads.
@@ -129,23 +133,19 @@ impl<N: Net> Worker<N> {
 }
 
 impl<N: Net> IdlePlace<'_, N> {
-    /// The reason why the connection has to be closed, if it has; otherwise the task is woken when
+    /// The reason why the connection has to be closed, if it has; otherwise its task is woken when
     /// that happens.
-    pub(crate) fn given_up(&self, waker: &Waker) -> Option<GivenUpIdle> {
-        let lines = &mut *self.worker.idle_clients.0.borrow_mut();
-        let entry = lines.entries.get_mut(self.key)?;
-        if let State::GivenUp(why) = entry.state {
-            return Some(why);
+    pub(crate) fn given_up(&self) -> Option<GivenUpIdle> {
+        match self.worker.residents.table().all.get(self.key)?.phase {
+            Phase::GivenUp { why, .. } => Some(why),
+            _ => None,
         }
-        entry.waker.clone_from(waker);
-        None
     }
 
     /// Removes the connection from the list because a request came. If it was chosen to be closed,
     /// another one is chosen instead.
     pub(crate) fn stay(self) {
-        let state = self.worker.idle_clients.0.borrow().entries.get(self.key).map(|one| one.state);
-        let Some(State::GivenUp(why)) = state else { return };
+        let Some(why) = self.given_up() else { return };
         let signals = &self.worker.process.idle_clients;
         match why {
             GivenUpIdle::MaxConnections => signals.order(&signals.all, 1),
@@ -159,17 +159,13 @@ impl<N: Net> IdlePlace<'_, N> {
     }
 
     fn gate(&self) -> Option<Arc<Gate>> {
-        let lines = self.worker.idle_clients.0.borrow();
-        let line = lines.entries.get(self.key)?.line;
-        lines.all.get(line).map(|line| Arc::clone(&line.gate))
+        self.worker.residents.table().all.get(self.key)?.gate()
     }
 }
 
 impl<N: Net> Drop for IdlePlace<'_, N> {
     fn drop(&mut self) {
-        let gate = self.gate();
-        // Dropped after the borrow: dropping the waker may run arbitrary code.
-        let _waker = self.worker.idle_clients.0.borrow_mut().leave(self.key);
+        let gate = self.worker.change_list(|lines, all| lines.leave(all, self.key));
         if let Some(gate) = gate {
             self.worker.note_idle(&gate);
         }

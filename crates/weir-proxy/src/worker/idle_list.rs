@@ -8,147 +8,115 @@ use weir_stats::metrics::GivenUpIdle;
 
 use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::kind;
+use crate::worker::residents::{Chain, ChainKind, Entries, Phase, ResidentKey};
 
 /// The idle client connections of a worker.
 #[derive(Default)]
 pub(crate) struct IdleClients(pub(crate) RefCell<Lines>);
 
-/// The idle connections in one slab, linked into a few lines for each listener, oldest first: one
-/// line per excess of the client and per whether the connection carried a request.
+/// The idle connections, linked into a few lines for each listener, oldest first: one line per
+/// excess of the client and per whether the connection carried a request.
 #[derive(Default)]
-pub(crate) struct Lines {
-    pub(crate) entries: Vec<Entry>,
-    free: Vec<usize>,
-    pub(crate) all: Vec<Line>,
-}
+pub(crate) struct Lines(pub(crate) Vec<Line>);
 
 pub(crate) struct Line {
     pub(crate) gate: Arc<Gate>,
     /// The part of its ranks above the time.
     kind: u64,
-    /// The number of entries of its connections, including those that are being closed.
-    entries: usize,
-    first: Option<usize>,
-    last: Option<usize>,
-}
-
-pub(crate) struct Entry {
-    rank: u64,
-    pub(crate) line: usize,
-    before: Option<usize>,
-    after: Option<usize>,
-    pub(crate) waker: Waker,
-    pub(crate) state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Listed,
-    /// Off its line, and woken to close.
-    GivenUp(GivenUpIdle),
-    Free,
+    /// The number of its connections, including those that are being closed.
+    connections: usize,
+    chain: Chain,
 }
 
 impl Lines {
-    pub(crate) fn enter(&mut self, gate: &Arc<Gate>, rank: u64, waker: &Waker) -> usize {
-        let line = self.line_of(gate, kind(rank));
-        let before = self.all.get(line).and_then(|line| line.last);
-        let (waker, state) = (waker.clone(), State::Listed);
-        let entry = Entry { rank, line, before, after: None, waker, state };
-        let key = self.free.pop().unwrap_or(self.entries.len());
-        match self.entries.get_mut(key) {
-            Some(place) => *place = entry,
-            None => self.entries.push(entry),
+    /// Lists a connection of this gate.
+    pub(crate) fn enter(
+        &mut self,
+        all: &mut Entries,
+        key: ResidentKey,
+        gate: &Arc<Gate>,
+        rank: u64,
+    ) {
+        let number = self.line_of(gate, kind(rank));
+        let Some(line) = self.0.get_mut(number) else { return };
+        let Ok(number) = u16::try_from(number) else { return };
+        line.chain.push(all, ChainKind::Idle, key);
+        line.connections += 1;
+        if let Some(own) = all.get_mut(key) {
+            own.phase = Phase::Listed { line: number, rank };
         }
-        if let Some(before) = before.and_then(|before| self.entries.get_mut(before)) {
-            before.after = Some(key);
-        }
-        if let Some(line) = self.all.get_mut(line) {
-            line.first = line.first.or(Some(key));
-            line.last = Some(key);
-            line.entries += 1;
-        }
-        key
     }
 
     /// The number of the gate's line; a line without connections is reused.
     fn line_of(&mut self, gate: &Arc<Gate>, kind: u64) -> usize {
         let is_it = |line: &Line| line.kind == kind && Arc::ptr_eq(&line.gate, gate);
-        let own = self.all.iter().position(is_it);
+        let own = self.0.iter().position(is_it);
         if let Some(own) = own {
             return own;
         }
         let gate = Arc::clone(gate);
-        let line = Line { gate, kind, entries: 0, first: None, last: None };
-        let unused = self.all.iter().position(|line| line.entries == 0);
+        let line = Line { gate, kind, connections: 0, chain: Chain::default() };
+        let unused = self.0.iter().position(|line| line.connections == 0);
         if let Some((number, place)) =
-            unused.and_then(|number| Some((number, self.all.get_mut(number)?)))
+            unused.and_then(|number| Some((number, self.0.get_mut(number)?)))
         {
             *place = line;
             return number;
         }
-        self.all.push(line);
-        self.all.len() - 1
+        self.0.push(line);
+        self.0.len() - 1
     }
 
     /// The key and rank of the first connection to close.
-    pub(crate) fn first(&self, gate: Option<&Arc<Gate>>) -> Option<(usize, u64)> {
-        let lines = self.all.iter();
+    pub(crate) fn first(
+        &self,
+        all: &Entries,
+        gate: Option<&Arc<Gate>>,
+    ) -> Option<(ResidentKey, u64)> {
+        let lines = self.0.iter();
         let lines = lines.filter(|line| gate.is_none_or(|gate| Arc::ptr_eq(&line.gate, gate)));
         let firsts = lines.filter_map(|line| {
-            let key = line.first?;
-            Some((key, self.entries.get(key)?.rank))
+            let key = line.chain.first?;
+            match all.get(key)?.phase {
+                Phase::Listed { rank, .. } => Some((key, rank)),
+                _ => None,
+            }
         });
         firsts.min_by_key(|(_, rank)| *rank)
     }
 
+    /// Chooses the first connection to close.
     pub(crate) fn give_up(
         &mut self,
+        all: &mut Entries,
         gate: Option<&Arc<Gate>>,
         why: GivenUpIdle,
     ) -> Option<(Arc<Gate>, Waker)> {
-        let (key, _) = self.first(gate)?;
-        self.unlink(key);
-        let entry = self.entries.get_mut(key)?;
-        entry.state = State::GivenUp(why);
-        let waker = std::mem::replace(&mut entry.waker, Waker::noop().clone());
-        Some((Arc::clone(&self.all.get(entry.line)?.gate), waker))
+        let (key, _) = self.first(all, gate)?;
+        let Phase::Listed { line: number, .. } = all.get(key)?.phase else { return None };
+        let line = self.0.get_mut(usize::from(number))?;
+        line.chain.remove(all, ChainKind::Idle, key);
+        all.get_mut(key)?.phase = Phase::GivenUp { line: number, why };
+        Some((Arc::clone(&line.gate), all.waker(key)?))
     }
 
-    pub(crate) fn leave(&mut self, key: usize) -> Option<Waker> {
-        if self.entries.get(key)?.state == State::Listed {
-            self.unlink(key);
-        }
-        let entry = self.entries.get_mut(key)?;
-        entry.state = State::Free;
-        let line = entry.line;
-        let waker = std::mem::replace(&mut entry.waker, Waker::noop().clone());
-        self.free.push(key);
-        if let Some(line) = self.all.get_mut(line) {
-            line.entries -= 1;
-        }
-        if self.free.len() == self.entries.len() {
-            // No connection is idle: a burst of connections leaves no memory behind.
+    /// Removes a connection from the list; returns its gate if it was there.
+    pub(crate) fn leave(&mut self, all: &mut Entries, key: ResidentKey) -> Option<Arc<Gate>> {
+        let phase = std::mem::replace(&mut all.get_mut(key)?.phase, Phase::Other);
+        let line = match phase {
+            Phase::Listed { line, .. } => {
+                let line = self.0.get_mut(usize::from(line))?;
+                line.chain.remove(all, ChainKind::Idle, key);
+                line
+            }
+            Phase::GivenUp { line, .. } => self.0.get_mut(usize::from(line))?,
+            Phase::Other | Phase::Between(_) | Phase::Leaving => return None,
+        };
+        line.connections -= 1;
+        let gate = Arc::clone(&line.gate);
+        if self.0.iter().all(|line| line.connections == 0) {
             *self = Self::default();
         }
-        Some(waker)
-    }
-
-    fn unlink(&mut self, key: usize) {
-        let Some(&Entry { line, before, after, .. }) = self.entries.get(key) else { return };
-        if let Some(before) = before.and_then(|before| self.entries.get_mut(before)) {
-            before.after = after;
-        }
-        if let Some(after) = after.and_then(|after| self.entries.get_mut(after)) {
-            after.before = before;
-        }
-        if let Some(line) = self.all.get_mut(line) {
-            if line.first == Some(key) {
-                line.first = after;
-            }
-            if line.last == Some(key) {
-                line.last = before;
-            }
-        }
+        Some(gate)
     }
 }

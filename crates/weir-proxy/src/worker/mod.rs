@@ -26,8 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 use tokio::time::sleep;
 use weir_balance::{Balancer, Holder};
 use weir_stats::Clock;
@@ -70,8 +68,8 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) idle: IdleConnections<N::Stream>,
     /// The client connections that wait for a request.
     pub(crate) idle_clients: IdleClients,
-    /// All client connections whose clients are counted.
-    pub(crate) residents: Residents,
+    /// All client connections.
+    pub(crate) residents: Rc<Residents>,
     /// The generation that new exchanges run on.
     current: RefCell<Rc<Generation>>,
     /// The number of that generation.
@@ -88,10 +86,6 @@ pub(crate) struct Worker<N: Net> {
     parting: Cell<bool>,
     /// The channel for connections that leave.
     departures: RefCell<Option<Departures<N>>>,
-    /// Wakes connections to check `cut`, `parting` and `pressure`.
-    calls: Notify,
-    /// The number of times that they were woken.
-    called: Cell<u32>,
     wall: Cell<(Instant, SystemTime)>,
     /// The turn of the exchange that runs on the thread.
     pub(crate) turn: Turn,
@@ -123,7 +117,7 @@ impl<N: Net> Worker<N> {
             load,
             buffers: Buffers::default(),
             idle_clients: IdleClients::default(),
-            residents: Residents::default(),
+            residents: Rc::new(Residents::new(Instant::now())),
             idle: IdleConnections::new(OfWorker { number, of: process.loads.len() }),
             generation: Cell::new(snapshot.generation),
             leaving: RefCell::default(),
@@ -135,8 +129,6 @@ impl<N: Net> Worker<N> {
             cut: Cell::new(false),
             parting: Cell::new(false),
             departures: RefCell::default(),
-            calls: Notify::new(),
-            called: Cell::new(0),
             wall: Cell::new((Instant::now(), SystemTime::now())),
             turn: Turn::new(Instant::now()),
             handshakes: Rc::default(),
@@ -278,18 +270,7 @@ impl<N: Net> Worker<N> {
     /// Wakes all connections: [`Worker::is_cut`], [`Worker::is_parting`] or the measures against a
     /// shortage of memory have changed.
     pub(crate) fn call(&self) {
-        self.called.set(self.called.get().wrapping_add(1));
-        self.calls.notify_waiters();
-    }
-
-    /// The number of calls to connections so far.
-    pub(crate) fn called(&self) -> u32 {
-        self.called.get()
-    }
-
-    /// Ready at the next call.
-    pub(crate) fn next_call(&self) -> Notified<'_> {
-        self.calls.notified()
+        self.residents.wake_all();
     }
 
     /// Returns true if responses should close their connections.

@@ -73,7 +73,7 @@ struct Table {
 struct Running {
     began: Instant,
     peer: Option<SocketAddr>,
-    resident: Option<ResidentKey>,
+    resident: ResidentKey,
     exchanges: u64,
     generation: Rc<Generation>,
     listener: usize,
@@ -106,8 +106,8 @@ struct RequestLine {
 pub(crate) struct Begun<'a> {
     pub(crate) at: Instant,
     pub(crate) peer: Option<SocketAddr>,
-    /// Its connection's place among the worker's residents, if clients are counted.
-    pub(crate) resident: Option<ResidentKey>,
+    /// Its connection's entry among the worker's residents.
+    pub(crate) resident: ResidentKey,
     pub(crate) exchanges: u64,
     pub(crate) generation: &'a Rc<Generation>,
     /// The listener's number in the generation.
@@ -116,7 +116,13 @@ pub(crate) struct Begun<'a> {
 
 /// The index of an exchange in the table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SessionKey(usize);
+pub(crate) struct SessionKey(u32);
+
+impl SessionKey {
+    fn place(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A running exchange, removed from the table when this is dropped. That happens before the
 /// exchange is counted, so that an exchange that ends with its worker is never counted twice.
@@ -187,13 +193,13 @@ impl Sessions {
             }
             place
         });
-        Session { of: self, key: SessionKey(place) }
+        Session { of: self, key: SessionKey(place as u32) }
     }
 
     /// Records the end of its head, and the request line.
     pub(crate) fn asks(&self, key: SessionKey, head_end: Instant, line: &[u8]) {
         self.change(|table| {
-            let SessionKey(place) = key;
+            let place = key.place();
             if let Some(Some(running)) = table.running.get_mut(place) {
                 running.head_end = Some(head_end);
             }
@@ -253,13 +259,12 @@ impl Sessions {
         count
     }
 
-    /// The running exchanges on connections whose clients are counted, with the times of their
-    /// beginning.
+    /// The running exchanges, with the times of their beginning.
     pub(crate) fn running(&self) -> impl Iterator<Item = (Instant, ResidentKey, SessionKey)> {
         let table = self.table.borrow();
         let running = table.running.iter().enumerate().filter_map(|(place, one)| {
             let one = one.as_ref().filter(|one| one.given_up.is_none())?;
-            Some((one.began, one.resident?, SessionKey(place)))
+            Some((one.began, one.resident, SessionKey(place as u32)))
         });
         running.collect::<Vec<_>>().into_iter()
     }
@@ -275,16 +280,16 @@ impl Sessions {
 
     /// The cause with which the exchange has to end, if it was told to.
     #[inline]
-    pub(crate) fn given_up(&self, SessionKey(place): SessionKey) -> Option<Cause> {
+    pub(crate) fn given_up(&self, key: SessionKey) -> Option<Cause> {
         if self.leaving.get() == 0 {
             return None;
         }
-        self.table.borrow().running.get(place)?.as_ref()?.given_up
+        self.table.borrow().running.get(key.place())?.as_ref()?.given_up
     }
 
-    fn note(&self, SessionKey(place): SessionKey, what: impl FnOnce(&mut Running)) {
+    fn note(&self, key: SessionKey, what: impl FnOnce(&mut Running)) {
         self.change(|table| {
-            if let Some(Some(running)) = table.running.get_mut(place) {
+            if let Some(Some(running)) = table.running.get_mut(key.place()) {
                 what(running);
             }
         });
@@ -389,7 +394,7 @@ impl Running {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        let SessionKey(place) = self.key;
+        let place = self.key.place();
         if std::thread::panicking() {
             self.of.tell_of_bug(place);
         }
@@ -436,7 +441,9 @@ mod tests {
     use weir_stats::log_channel;
 
     use super::*;
+    use crate::limiting::admission::Gate;
     use crate::runtime::start::tests::compiled;
+    use crate::worker::residents::Residents;
 
     #[test]
     fn an_exchange_whose_task_panics_is_counted_and_told_as_a_bug() {
@@ -447,8 +454,10 @@ mod tests {
         let sessions = Sessions::new(Arc::clone(&process.loads[0]), Arc::clone(&process), 0);
         let generation = Rc::new(Generation::new(process.snapshot(), &process.numbers, None));
         let (at, peer) = (Instant::now(), None);
+        let (gate, residents) = (Arc::new(Gate::new(None)), Residents::new(at));
+        let resident = residents.enter(None, &gate).key;
         let begun =
-            Begun { at, peer, resident: None, exchanges: 1, generation: &generation, listener: 0 };
+            Begun { at, peer, resident, exchanges: 1, generation: &generation, listener: 0 };
         let panics = AssertUnwindSafe(|| {
             let session = sessions.begin(&begun);
             sessions.asks(session.key, at, b"GET /bad HTTP/1.1");
