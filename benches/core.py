@@ -24,7 +24,7 @@ import report  # noqa: E402
 
 
 def arguments():
-    names = [case.name for case in load.CASES] + ["idle-plain", "idle-tls"]
+    names = [case.name for case in load.CASES] + load.MEMORY_CASES
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", type=pathlib.Path, help="the binary to measure")
     parser.add_argument("--before", type=pathlib.Path, help="an older binary of Weir, measured beside it")
@@ -81,19 +81,20 @@ def run_cases(bench, options):
     return results
 
 
-def run_idle(bench, options):
-    """Memory per idle connection: {kind: {candidate: (bytes, faults)}}, each in a fresh process."""
+def run_memory(bench, options):
+    """Memory per connection: {case: {candidate: (bytes, faults)}}, each in a fresh process."""
     results = {}
-    for kind in ("plain", "tls"):
-        if f"idle-{kind}" not in options.only:
+    for case in load.MEMORY_CASES:
+        if case not in options.only:
             continue
-        results[kind] = {}
+        count = options.idle if case.startswith("idle") else min(options.idle, 2000)
+        results[case] = {}
         for name in options.candidates:
             child = bench.candidate(name)
-            results[kind][name] = load.idle_bytes(bench, child, kind, options.idle)
+            results[case][name] = load.connection_bytes(bench, child, case, count)
             bench.stop(child)
-            found, faults = results[kind][name]
-            print(f"        idle-{kind:10} {name:8} {found:9.0f} bytes  {faults}", flush=True)
+            found, faults = results[case][name]
+            print(f"        {case:15} {name:8} {found:9.0f} bytes  {faults}", flush=True)
     return results
 
 
@@ -124,7 +125,7 @@ def main():
         try:
             bench.prepare()
             points = run_cases(bench, options)
-            memory = run_idle(bench, options)
+            memory = run_memory(bench, options)
         finally:
             bench.stop_all()
         lines_logged = int(bench.sink.process.stdout.read() or 0)

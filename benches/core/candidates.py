@@ -85,6 +85,10 @@ class Bench:
         config = self.fill("origin.conf")
         origin = self.start(self.load_core, ["nginx", "-e", "stderr", "-c", str(config)], "origin")
         origin.wait_for([self.values["ORIGIN"]])
+        self.values["SILENT"] = free_ports(1)[0]
+        command = ["python3", str(HERE / "silent.py"), str(self.values["SILENT"])]
+        silent = self.start(self.load_core, command, "silent", stdout=subprocess.PIPE)
+        silent.process.stdout.readline()
         self.sink = self.start(
             self.load_core,
             ["python3", str(HERE / "drain.py"), str(self.directory / "syslog.sock")],
@@ -116,9 +120,10 @@ class Bench:
         return path
 
     def candidate(self, name):
-        """Starts a fresh proxy on the proxies' core; it has `plain` and `tls`, its ports."""
-        plain, tls = free_ports(2)
-        self.values["PLAIN"], self.values["TLS"] = plain, tls
+        """Starts a fresh proxy on the proxies' core; it has `plain`, `tls` and `busy`, its ports.
+        Requests to the last one get no response from the origin."""
+        plain, tls, busy = free_ports(3)
+        self.values |= {"PLAIN": plain, "TLS": tls, "BUSY": busy}
         if name in self.binaries:
             config = self.fill("weir.conf", f"{name}.conf")
             command = [str(self.binaries[name]), "run", "-c", str(config)]
@@ -129,8 +134,8 @@ class Bench:
                 "haproxy": ["haproxy", "-db", "-f", str(config)],
             }[name]
         child = self.start(self.proxy_core, command, name)
-        child.plain, child.tls = plain, tls
-        child.wait_for([plain, tls])
+        child.plain, child.tls, child.busy = plain, tls, busy
+        child.wait_for([plain, tls, busy])
         check_tls(tls)
         return child
 

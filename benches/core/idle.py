@@ -1,5 +1,6 @@
 """Opens COUNT keep-alive connections, does one request on each and holds them:
-`idle.py PORT COUNT plain|tls PATH`. Prints `ready`, waits for a line, prints how many are still open."""
+`idle.py PORT COUNT plain|tls PATH`. Prints `ready`, waits for a line, prints how many are still open.
+With `-` as the path it sends a request on each and waits for no response."""
 
 import select
 import socket
@@ -40,6 +41,8 @@ def main():
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    waits = path != "-"
+    path = path if waits else "/"
     request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: idle\r\n\r\n".encode()
     held = []
     for _ in range(count):
@@ -47,7 +50,8 @@ def main():
         if kind == "tls":
             connection = context.wrap_socket(connection, server_hostname="localhost")
         connection.sendall(request)
-        read_response(connection)
+        if waits:
+            read_response(connection)
         held.append(connection)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -41,8 +41,10 @@ TITLES = {
     "resumption": "the same with the session resumed",
     "idle-plain": "idle connection, plain",
     "idle-tls": "idle connection, TLS",
+    "busy-plain": "connection whose request waits for its endpoint, plain",
 }
-IDLE_TARGET_BYTES = {"plain": 3 * 1024, "tls": 20 * 1024}
+MEMORY_CASES = ["idle-plain", "idle-tls", "busy-plain"]
+MEMORY_TARGET_BYTES = {"idle-plain": 1.2 * 1024, "idle-tls": 8.5 * 1024, "busy-plain": 4 * 1024}
 
 
 @dataclasses.dataclass
@@ -130,10 +132,12 @@ def measure(bench, child, case, warm_s, measure_s, connections):
     )
 
 
-def idle_bytes(bench, child, kind, count):
-    """Resident memory per idle keep-alive connection, each having done one request."""
-    port = child.plain if kind == "plain" else child.tls
-    command = ["python3", str(HERE / "idle.py"), str(port), str(count), kind, "/1k.bin"]
+def connection_bytes(bench, child, case, count):
+    """Resident memory per connection: idle after one request, or with a request that gets no response."""
+    state, kind = case.split("-")
+    port = {"idle-plain": child.plain, "idle-tls": child.tls, "busy-plain": child.busy}[case]
+    path = "/1k.bin" if state == "idle" else "-"
+    command = ["python3", str(HERE / "idle.py"), str(port), str(count), kind, path]
     warm = idle_client(bench, command[:3] + ["50"] + command[4:])
     release(warm)
     before = machine.resident_bytes(child.pid)
