@@ -6,6 +6,8 @@
 //! ([`batch_here`]), so that threads do not write to the same cache line for every allocation. All
 //! other threads write every change to the process's count at once.
 
+mod aligned;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering, compiler_fence};
@@ -131,8 +133,11 @@ impl Drop for Batching {
 
 /// Bytes that an allocation of `size` bytes takes from the heap: glibc adds eight bytes and rounds
 /// up to a multiple of sixteen.
-fn cost(size: usize) -> isize {
-    (size.saturating_add(8 + 15) & !15) as isize
+fn cost(layout: Layout) -> isize {
+    if aligned::serves(layout) {
+        return aligned::cost(layout) as isize;
+    }
+    (layout.size().saturating_add(8 + 15) & !15) as isize
 }
 
 #[inline]
@@ -161,38 +166,70 @@ fn tell(change: isize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with unchanged arguments; counting allocates
-// nothing.
+// SAFETY: every call goes to the system's allocator or to the pool of aligned blocks, depending on
+// the layout alone; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: guaranteed by the caller.
-        let pointer = marked(|| unsafe { System.alloc(layout) });
+        let pointer = if aligned::serves(layout) {
+            // SAFETY: just checked.
+            marked(|| unsafe { aligned::alloc(layout) })
+        } else {
+            // SAFETY: guaranteed by the caller.
+            marked(|| unsafe { System.alloc(layout) })
+        };
         if !pointer.is_null() {
-            note(cost(layout.size()));
+            note(cost(layout));
         }
         pointer
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if aligned::serves(layout) {
+            // SAFETY: guaranteed by the caller.
+            let pointer = unsafe { self.alloc(layout) };
+            if !pointer.is_null() {
+                // SAFETY: the block is that large.
+                unsafe { pointer.write_bytes(0, layout.size()) };
+            }
+            return pointer;
+        }
         // SAFETY: guaranteed by the caller.
         let pointer = marked(|| unsafe { System.alloc_zeroed(layout) });
         if !pointer.is_null() {
-            note(cost(layout.size()));
+            note(cost(layout));
         }
         pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: guaranteed by the caller.
-        marked(|| unsafe { System.dealloc(pointer, layout) });
-        note(-cost(layout.size()));
+        if aligned::serves(layout) {
+            // SAFETY: such blocks come from the pool.
+            marked(|| unsafe { aligned::dealloc(pointer, layout) });
+        } else {
+            // SAFETY: guaranteed by the caller.
+            marked(|| unsafe { System.dealloc(pointer, layout) });
+        }
+        note(-cost(layout));
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: guaranteed by the caller.
+        let grown = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        if aligned::serves(layout) || aligned::serves(grown) {
+            // SAFETY: guaranteed by the caller; both blocks have the bytes that are copied.
+            unsafe {
+                let moved = self.alloc(grown);
+                if !moved.is_null() {
+                    moved.copy_from_nonoverlapping(pointer, size.min(layout.size()));
+                    self.dealloc(pointer, layout);
+                }
+                return moved;
+            }
+        }
+        // SAFETY: guaranteed by the caller.
         let moved = marked(|| unsafe { System.realloc(pointer, layout, size) });
         if !moved.is_null() {
-            note(cost(size) - cost(layout.size()));
+            note(cost(grown) - cost(layout));
         }
         moved
     }
