@@ -187,7 +187,9 @@ async fn open<N: Net>(
     let since = Instant::now();
     let handshake = if listener.tls.is_some() { Micros::from(since - began) } else { Micros::ZERO };
     let agreed = match &client {
-        Transport::Server(stream) => Some(Box::new(tls::facts(stream.get_ref().1).without_name())),
+        Transport::Server(stream) => {
+            Some(worker.shared_facts(tls::facts(stream.get_ref().1).without_name()))
+        }
         Transport::Plain(_) | Transport::Client(_) => None,
     };
     if let Some(agreed) = &agreed {

@@ -1,6 +1,7 @@
 //! A client connection between and during exchanges. `connection.rs` serves it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use weir_stats::Micros;
 
@@ -33,8 +34,9 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) session: Option<SessionKey>,
     /// The connection's entry among the worker's residents.
     pub(crate) resident: ResidentKey,
-    /// The result of the handshake, looked up once; `None` without TLS.
-    pub(crate) agreed: Option<Box<TlsFacts<'static>>>,
+    /// The result of the handshake, looked up once and shared by connections with the same one;
+    /// `None` without TLS.
+    pub(crate) agreed: Option<Rc<TlsFacts<'static>>>,
     /// The queue position of a request that moves between processes: set when it arrives from
     /// another process, or is to leave to one.
     pub(crate) waiting: Option<Box<Waiting>>,

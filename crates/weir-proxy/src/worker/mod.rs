@@ -36,6 +36,7 @@ use crate::limiting::admission::Gate;
 use crate::limits::POOLED_WORKSPACES;
 use crate::net::Net;
 use crate::net::buffers::Buffers;
+use crate::net::tls::TlsFacts;
 use crate::snapshot::Snapshot;
 use crate::snapshot::generation::{Generation, Seat};
 use crate::time::http_date::HttpDate;
@@ -89,6 +90,9 @@ pub(crate) struct Worker<N: Net> {
     wall: Cell<(Instant, SystemTime)>,
     /// The turn of the exchange that runs on the thread.
     pub(crate) turn: Turn,
+    /// The different results of handshakes: few, because they have only the names of versions,
+    /// suites and groups.
+    tls_facts: RefCell<Vec<Rc<TlsFacts<'static>>>>,
     /// The TLS handshakes of clients.
     pub(crate) handshakes: Rc<HandshakeTurns>,
     #[expect(
@@ -131,6 +135,7 @@ impl<N: Net> Worker<N> {
             departures: RefCell::default(),
             wall: Cell::new((Instant::now(), SystemTime::now())),
             turn: Turn::new(Instant::now()),
+            tls_facts: RefCell::default(),
             handshakes: Rc::default(),
             workspaces: RefCell::default(),
             process,
@@ -276,6 +281,17 @@ impl<N: Net> Worker<N> {
     /// Returns true if responses should close their connections.
     pub(crate) fn is_stopping(&self) -> bool {
         self.process.stopping.load(Ordering::Relaxed)
+    }
+
+    /// The result of a handshake, shared with the connections that had the same one.
+    pub(crate) fn shared_facts(&self, facts: TlsFacts<'static>) -> Rc<TlsFacts<'static>> {
+        let mut all = self.tls_facts.borrow_mut();
+        if let Some(shared) = all.iter().find(|one| ***one == facts) {
+            return Rc::clone(shared);
+        }
+        let shared = Rc::new(facts);
+        all.push(Rc::clone(&shared));
+        shared
     }
 
     pub(crate) fn workspace(&self) -> Box<Workspace> {
