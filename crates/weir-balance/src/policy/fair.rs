@@ -5,7 +5,8 @@
 //! which is the number of exchanges in flight, and among equal numbers the endpoint that was chosen
 //! the longest time ago, counted in requests of the pool.
 //!
-//! Differences from the module: an exchange is counted out by its slot and cannot leak (the
+//! Differences from the module: endpoints stay in their order, where the module puts the heaviest
+//! first; an exchange is counted out by its slot and cannot leak (the
 //! module's "goes idle while requests pile up"); failures are those of the last window and so
 //! expire by themselves (its "recovered server never used again"); a pool of one endpoint keeps the
 //! limit of `weight_mode=peak`, where the module checks nothing.
@@ -31,7 +32,8 @@ pub struct FairSettings {
 /// The meaning of weights for `fair`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WeightMode {
-    /// Shares: the score is divided by the endpoint's remaining turns, which start at its weight.
+    /// Shares: the score is divided by the endpoint's remaining turns, which start again at its
+    /// weight after the last one.
     #[default]
     Default,
     /// An endpoint counts as idle until it has as many exchanges as its weight. With `no_rr`, an
@@ -116,7 +118,8 @@ struct Peer {
     weight: u64,
     /// The value of `requests` at the peer's last choice.
     last_request: AtomicU64,
-    /// The peer's remaining turns: counts down from the weight to 0, then restarts.
+    /// The peer's remaining turns: 0 at the start; a choice at 0 sets them to the weight, every
+    /// other one counts them down.
     turns: AtomicU64,
 }
 
@@ -125,7 +128,7 @@ impl Fair {
         let peer = |weight: &u32| Peer {
             weight: u64::from(*weight),
             last_request: AtomicU64::new(0),
-            turns: AtomicU64::new(u64::from(*weight)),
+            turns: AtomicU64::new(0),
         };
         let current = AtomicU64::new((weights.len() as u64).saturating_sub(1));
         let shared = Shared { current, requests: AtomicU64::new(0) };
