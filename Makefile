@@ -28,6 +28,7 @@ test: ## everything that has to pass before a commit
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/structure
+	scripts/status
 	$(ALL_THERE) cargo test --workspace
 	@$(MAKE) --no-print-directory schedules
 	@$(MAKE) --no-print-directory deny
@@ -58,6 +59,7 @@ lint: ## formatting, clippy, structure
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/structure
+	scripts/status
 
 fmt: ## formats the source
 	cargo fmt --all

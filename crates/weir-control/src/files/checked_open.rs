@@ -278,11 +278,8 @@ mod tests {
 
     /// A directory of root's; `None` if the test does not run as root.
     fn folder() -> Option<tempfile::TempDir> {
-        if !rustix::process::geteuid().is_root() {
-            println!("skipped: only root can make directories of other users");
-            return None;
-        }
-        Some(tempfile::tempdir().unwrap())
+        let root = crate::files::runs_as_root("only root can make directories of other users");
+        root.then(|| tempfile::tempdir().unwrap())
     }
 
     fn directory(path: &Path, owner: u32, mode: u32) {

@@ -179,7 +179,7 @@ fn a_request_id_is_made_or_taken_over_from_a_trusted_proxy() {
 }
 
 #[test]
-fn every_request_has_an_id_of_its_own_and_keeps_it_over_attempts() {
+fn every_request_has_an_id_of_its_own() {
     play(&app("server 10.0.1.1:80; server 10.0.1.2:80;", ""), async |world| {
         let seen = world.origin(1).answers(crate::OK);
         let mut client = world.client().await;
@@ -196,4 +196,31 @@ fn every_request_has_an_id_of_its_own_and_keeps_it_over_attempts() {
         let distinct: std::collections::BTreeSet<&str> = sent.iter().copied().collect();
         assert_eq!(distinct.len(), 20);
     });
+}
+
+#[test]
+fn a_request_keeps_its_id_over_attempts() {
+    let pool = "server 10.0.1.1:80; server 10.0.1.2:80; retry 1 on=reset;";
+    for (source, lines, given) in
+        [("192.0.2.1", "", None), ("10.1.2.3", "X-Request-Id: given-1\r\n", Some("given-1"))]
+    {
+        play(&app(pool, "trusted_proxies 10.0.0.0/8; request_id respond;"), async |world| {
+            let (first, second) = (world.origin(1), world.origin(2));
+            let mut client = world.client_from(source, "10.0.0.1:80").await;
+            client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n")).await;
+            let mut upstream = first.accept().await;
+            let failed = upstream.message().await;
+            drop(upstream);
+            let mut upstream = second.accept().await;
+            let repeated = upstream.message().await;
+            upstream.send(crate::OK).await;
+            let response = client.message().await;
+            let id = failed.header("x-request-id").unwrap();
+            assert!(given.is_none_or(|given| given == id), "{id}");
+            assert_eq!(repeated.header("x-request-id"), Some(id));
+            assert_eq!(response.header("x-request-id"), Some(id));
+            let line = world.log_line().await;
+            assert_eq!((line.text("request_id").as_str(), line.number("attempts")), (id, Some(2)));
+        });
+    }
 }

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 use weir_balance::Fault;
 
 use crate::support::client::Client;
+use crate::support::origin::Origin;
 use crate::support::programs::curl;
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
@@ -309,6 +311,57 @@ fn as_one_worker_writes_it_down_every_server_sees_the_order_of_arrival() {
         let overtook = earlier.filter(|earlier| earlier.queued_at > request.queued_at + DRIFT_US);
         assert_eq!(overtook.count(), 0, "at server {} of {}", request.server, setup.balance);
     }
+}
+
+/// Four workers, each on a thread of its own, and a request that is sent once the one before it
+/// waits in the queue: the server sees all in the order in which they were sent.
+#[test]
+fn a_server_sees_the_order_of_arrival_over_four_workers() {
+    const WAITING: usize = 60;
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (own, (open, gate)) = (seen.clone(), std::sync::mpsc::channel::<()>());
+    let gate = Mutex::new(gate);
+    let origin = Origin::start(move |connection| {
+        while let Some(request) = connection.request() {
+            own.lock().unwrap().push(request.head.split(' ').nth(1).unwrap().to_owned());
+            // Returns at once, with an error, after the gate was opened.
+            let _ = gate.lock().unwrap().recv();
+            connection.answer(b"ok");
+        }
+    });
+    let directory = Directory::new();
+    let config = format!(
+        "workers 4;\nadmin unix:{};\npool app {{ queue timeout=60s; server {} max_conn=1; }}\n\
+         listen 127.0.0.1:0 -> app;\n",
+        directory.text("admin.sock"),
+        origin.address
+    );
+    let weir = Weir::start(&directory, &config);
+    let socket = directory.text("admin.sock");
+    let metric = |query: &str, name: &str| -> Vec<usize> {
+        let url = format!("http://weir/metrics{query}");
+        let text = String::from_utf8(curl(["--unix-socket", &socket, &url])).unwrap();
+        let samples = text.lines().filter(|line| line.starts_with(name));
+        samples.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
+    };
+    let targets: Vec<String> = (0..=WAITING).map(|number| format!("/{number}")).collect();
+    let mut clients = Vec::new();
+    for (ahead, target) in targets.iter().enumerate() {
+        let mut client = Client::connect(weir.address());
+        client.get(target);
+        clients.push(client);
+        eventually("the request waits", || {
+            let waits = metric("", "weir_pool_queue{") == [ahead];
+            (waits && !seen.lock().unwrap().is_empty()).then_some(())
+        });
+    }
+    let connections = metric("", "weir_worker_connections{");
+    assert!(connections.len() == 4 && connections.iter().all(|held| *held > 10), "{connections:?}");
+    drop(open);
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+    assert_eq!(*seen.lock().unwrap(), targets);
 }
 
 /// Shows that the counter of overlapping requests counts: without a limit it is above zero.

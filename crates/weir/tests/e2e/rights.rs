@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::client::Client;
+use crate::support::needs::is_root;
 use crate::support::origin::Origin;
 use crate::support::process::{command, finish};
 use crate::support::programs::Certificate;
@@ -26,14 +27,6 @@ fn nobody() -> (u32, u32) {
         String::from_utf8_lossy(&said).trim().parse().unwrap()
     };
     (number("-u"), number("-g"))
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: only root can become somebody else");
-    }
-    root
 }
 
 /// A Weir that root started, in a directory that the user may read, with a subdirectory `run` of

@@ -1,11 +1,12 @@
 //! Metrics and percentiles, as programs read them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::haproxy::socat;
 use super::{Managed, asked};
 use crate::support::client::Client;
 use crate::support::eventually;
+use crate::support::needs::not_run;
 use crate::support::process::finish;
 use crate::support::weir::weir_command;
 
@@ -45,6 +46,62 @@ fn metrics_count_every_request_in_both_formats() {
     let socket = managed.socket.display().to_string();
     let (_, head) = asked(&["--unix-socket", &socket, "-I", "http://weir/metrics"]);
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+}
+
+/// Returns the samples of counters and histograms, by name and labels.
+fn counted(text: &str) -> BTreeMap<&str, f64> {
+    let counters: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.rsplit_once(' '))
+        .filter(|(_, kind)| ["counter", "histogram"].contains(kind))
+        .map(|(name, _)| name)
+        .collect();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let counts = |sample: &&str| {
+        let name = sample.split(['{', ' ']).next().unwrap();
+        let ends = ["_bucket", "_sum", "_count"];
+        let family = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+        counters.contains(family) || counters.contains(name)
+    };
+    let pair = |sample: &'_ str| {
+        sample.rsplit_once(' ').map(|(name, value)| (name, value.parse().unwrap()))
+    };
+    samples.filter(counts).filter_map(|sample| pair(sample)).collect()
+}
+
+#[test]
+fn metrics_count_on_over_reloads() {
+    let managed = Managed::start("", 0);
+    managed.answers(20);
+    let (_, before) = managed.ask(&["/metrics"]);
+    let config = std::fs::read_to_string(managed.directory.path().join("weir.conf")).unwrap();
+    for (generation, weight) in [(2, "weight=5"), (3, "weight=3")] {
+        let config = config.replace("weight=3", weight);
+        managed.directory.file(
+            "weir.conf",
+            format!("pool other{generation} {{ server 127.0.0.1:1; }}\n{config}"),
+        );
+        let (status, told) = managed.change("POST", "/v1/reload", "");
+        assert_eq!((status, &told["generation"]), (200, &generation.into()), "{told}");
+    }
+    let (_, after) = managed.ask(&["/metrics"]);
+    let (first, second) = (counted(&before), counted(&after));
+    assert!(first.values().filter(|value| **value > 0.0).count() > 30, "{before}");
+    for (name, value) in first {
+        let now = second.get(name).unwrap_or_else(|| panic!("{name} is gone"));
+        assert!(*now >= value, "{name}: {value} became {now}");
+    }
+    managed.answers(10);
+    let (_, text) = managed.ask(&["/metrics"]);
+    for (name, pieces) in [
+        ("weir_requests_total", "listener=\"front\""),
+        ("weir_requests_total", "pool=\"app\""),
+        ("weir_request_duration_seconds_count", "pool=\"app\""),
+        ("weir_endpoint_duration_seconds_count", "pool=\"app\""),
+        ("weir_worker_requests_total", ""),
+    ] {
+        assert_eq!(sum(&text, name, &[pieces]), 30, "{name} {pieces}");
+    }
 }
 
 #[test]
@@ -166,12 +223,9 @@ print(len(list(read(plain))), len(list(read_open(openmetrics))))
     let done = finish(&mut python, format!("{plain}\0{open}").as_bytes());
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     if said.trim() == "missing" {
-        let required = std::env::var_os("WEIR_PROMETHEUS").is_some_and(|value| value == "required");
-        assert!(
-            !required,
-            "Debian's python3 has no prometheus_client: scripts/packages prometheus_client"
-        );
-        eprintln!("skipped: Debian's python3 has no prometheus_client");
+        let reason =
+            "Debian's python3 has no prometheus_client: scripts/packages prometheus_client";
+        not_run("WEIR_PROMETHEUS", reason);
         return;
     }
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Managed;
 use crate::support::eventually;
+use crate::support::needs::not_run;
 use crate::support::process::{Process, command, finish};
 use crate::support::programs::curl_command;
 
@@ -14,9 +15,7 @@ use crate::support::programs::curl_command;
 #[test]
 fn prometheus_keeps_native_histograms() {
     if command("prometheus").arg("--version").output().is_err() {
-        let required = std::env::var_os("WEIR_PROMETHEUS").is_some_and(|value| value == "required");
-        assert!(!required, "no prometheus on this machine: scripts/packages prometheus");
-        eprintln!("skipped: no prometheus on this machine (scripts/packages prometheus)");
+        not_run("WEIR_PROMETHEUS", "no prometheus on this machine: scripts/packages prometheus");
         return;
     }
     let managed = Managed::start("admin 127.0.0.1:0 read_only;", 1);

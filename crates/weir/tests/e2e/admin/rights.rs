@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use super::{Managed, asked};
 use crate::support::eventually;
+use crate::support::needs::is_root;
 use crate::support::process::{command, finish};
 
 const ONE: &str = "/v1/pools/app/endpoints/one";
@@ -27,7 +28,7 @@ fn a_socket_is_for_its_owner_and_group() {
     assert_eq!(mode(&managed, "admin.sock"), 0o660);
     assert_eq!(mode(&managed, "own.sock"), 0o600);
     assert_eq!(mode(&managed, "all.sock"), 0o666);
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     // Another user, who may enter the directory.
@@ -306,8 +307,7 @@ fn the_audit_log_has_who_changed_what_and_who_was_not_let() {
 
 #[test]
 fn users_have_roles_over_a_unix_socket() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can ask as other users");
+    if !is_root() {
         return;
     }
     let managed = Managed::start(

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
+use super::needs::not_run;
 use super::process::{Process, command, finish};
 use super::{Directory, PATIENCE, eventually};
 
@@ -27,11 +28,7 @@ impl Browser {
     /// Starts the browser; `None` if it is not installed and not required.
     pub(crate) fn start(directory: &Directory) -> Option<Self> {
         if !is_there() {
-            assert!(
-                std::env::var_os("WEIR_CHROMIUM").is_none_or(|value| value != "required"),
-                "no chromium on this machine: scripts/packages chromium"
-            );
-            eprintln!("skipped: no chromium on this machine (scripts/packages chromium)");
+            not_run("WEIR_CHROMIUM", "no chromium on this machine: scripts/packages chromium");
             return None;
         }
         let [to, from] = ["chromium-in", "chromium-out"].map(|name| directory.text(name));

@@ -3,6 +3,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod client;
+pub(crate) mod needs;
 pub(crate) mod origin;
 pub(crate) mod process;
 pub(crate) mod programs;

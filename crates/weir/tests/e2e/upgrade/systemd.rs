@@ -11,6 +11,7 @@ use rustix::process::Signal;
 
 use super::Line;
 use crate::support::client::Client;
+use crate::support::needs::not_run;
 use crate::support::process::{Process, command, finish};
 use crate::support::programs::curl;
 use crate::support::weir::{Weir, weir_command};
@@ -74,7 +75,7 @@ fn a_socket_that_the_configuration_does_not_name_is_closed_with_a_warning() {
 #[test]
 fn the_units_are_what_systemd_understands() {
     if finish(command("sh").args(["-c", "command -v systemd-analyze"]), b"").stdout.is_empty() {
-        println!("skipped: systemd-analyze is not installed");
+        not_run("WEIR_SYSTEMD", "systemd-analyze is not installed");
         return;
     }
     let directory = Directory::new();

@@ -3,6 +3,7 @@
 
 mod client_hello;
 mod hello;
+mod locks;
 mod material;
 mod openssl;
 mod server;

@@ -128,6 +128,26 @@ fn a_self_signed_endpoint_listed_itself_is_verified_by_name_and_date() {
 }
 
 #[test]
+fn offers_http_1_1_by_alpn_and_nothing_else() {
+    let authority = Authority::new();
+    let issued = authority.issue(&["app.internal"]);
+    let shake_with = |protocols: &[&[u8]]| {
+        let mut server = (*endpoint(&issued)).clone();
+        server.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        let client = ClientTls::new(&trusting(&authority)).unwrap();
+        let server = Arc::new(server);
+        let traffic = Pair::shake(&client.for_worker(), &server, "app.internal");
+        let probe = Pair::shake(&client.for_probes(), &server, "app.internal");
+        [traffic, probe].map(|pair| Ok(pair?.server.alpn_protocol().map(<[u8]>::to_vec)))
+    };
+    let chosen = Ok(Some(b"http/1.1".to_vec()));
+    assert_eq!(shake_with(&[b"h2", b"http/1.1"]), [chosen.clone(), chosen]);
+    // A server that speaks HTTP/2 only finds no protocol of its own in the offer.
+    let refused = Err(Error::NoApplicationProtocol);
+    assert_eq!(shake_with(&[b"h2"]), [refused.clone(), refused]);
+}
+
+#[test]
 fn presents_its_certificate_when_asked() {
     let authority = Authority::new();
     let mut roots = RootCertStore::empty();
