@@ -42,7 +42,7 @@ use crate::listeners::admin::{AdminListeners, PreparedAdmin};
 use crate::files::files_read::FilesRead;
 use crate::health::health_log::HealthLog;
 use crate::health::probe::Probes;
-use crate::listeners::traffic::{Listeners, PreparedListeners};
+use crate::listeners::sockets::{Listeners, PreparedListeners};
 use crate::logs::log_writer::{LogWriter, PreparedLogs};
 use crate::logs::program_log::{ProgramLog, tell};
 use crate::migration::inherited_state::InheritedState;

@@ -32,15 +32,15 @@ use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
 use crate::listeners::address::Listening;
 use crate::listeners::admin::AdminListeners;
-use crate::listeners::traffic::Listeners;
+use crate::listeners::sockets::Listeners;
 use admin_port::{AdminInterface, StartAdmin};
 
 use crate::control::event::Event;
 use crate::control::operations::Operations;
 use crate::control::own_files::{OwnFiles, UntilTheEnd};
 use crate::health::health_log::HealthLog;
+use crate::health::passive_notices;
 use crate::health::probe::Probes;
-use crate::health::traffic;
 use crate::logs::log_writer::{self, Flushed};
 use crate::logs::program_log;
 use crate::logs::program_log::{tell, warn};
@@ -127,7 +127,12 @@ impl Server {
         inherited_state.note(&process, &health, runtime.handle());
         let mut probes = Probes::default();
         probes.follow(&live, &process, &health, runtime.handle());
-        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
+        runtime.spawn(passive_notices::listen(
+            notices,
+            process.clone(),
+            health.clone(),
+            program_log::say,
+        ));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
             health,
@@ -322,7 +327,7 @@ impl Server {
             &self.operations,
             deadline,
         ));
-        traffic::say_rest(self.running.process(), program_log::say);
+        passive_notices::say_rest(self.running.process(), program_log::say);
         match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),

@@ -2,5 +2,5 @@
 //! changes. The states themselves are in `weir-balance`.
 
 pub mod health_log;
+pub(crate) mod passive_notices;
 pub(crate) mod probe;
-pub(crate) mod traffic;

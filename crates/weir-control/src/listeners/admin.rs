@@ -14,7 +14,7 @@ use weir_proxy::inherited::Inherited;
 
 use super::address::{Listening, Purpose};
 use super::keys::AdminKeys;
-use crate::listeners::traffic::SocketFiles;
+use crate::listeners::sockets::SocketFiles;
 
 /// All admin sockets that accept connections.
 pub(crate) struct AdminListeners {

@@ -3,5 +3,5 @@
 pub(crate) mod address;
 pub(crate) mod admin;
 pub(crate) mod keys;
+pub(crate) mod sockets;
 pub(crate) mod token;
-pub(crate) mod traffic;

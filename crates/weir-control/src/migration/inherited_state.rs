@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::message::MigrationMessage;
 use crate::health::health_log::{EndpointName, HealthChange, HealthLog, HealthState};
-use crate::health::traffic;
+use crate::health::passive_notices;
 use crate::migration::machine_clock::MachineClock;
 
 /// The state passed to a successor. It must not be logged: the keys are secret.
@@ -122,7 +122,7 @@ impl InheritedState {
             if state.is_ejected(process.balance_clock(Instant::now())) {
                 change(HealthState::Ejected, "by the process before this one");
                 let (process, log) = (process.clone(), log.clone());
-                runtime.spawn(traffic::end_ejection(of, until_us, process, log));
+                runtime.spawn(passive_notices::end_ejection(of, until_us, process, log));
             }
         }
     }

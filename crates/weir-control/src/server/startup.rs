@@ -15,7 +15,7 @@ use crate::credits::agent::{self, AgentSocket};
 use crate::files::files_read::FilesRead;
 use crate::listeners::address::{Listening, Purpose};
 use crate::listeners::admin::{AdminListeners, PreparedAdmin};
-use crate::listeners::traffic::{Listeners, PreparedListeners};
+use crate::listeners::sockets::{Listeners, PreparedListeners};
 use crate::logs::log_writer::LogWriter;
 use crate::logs::program_log::{ProgramLog, tell, warn};
 use crate::privileges::{self, Privileges};
