@@ -14,10 +14,7 @@ mod spec;
 pub use reference_page::reference;
 pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 
-/// Words that are reserved for a later version: using one is an error that says so.
-const LATER: &[(Context, &str)] = &[];
-
-/// Policies that are reserved for a later version.
+/// Policies that are reserved for a later version: using one is an error that says so.
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
 
 /// The modules of the table.
@@ -49,11 +46,6 @@ pub fn of_context(context: Context) -> impl Iterator<Item = &'static Spec> {
 pub fn contexts_of(name: &str) -> Vec<Context> {
     let all = all().filter(|spec| spec.name == name);
     all.flat_map(|spec| spec.contexts.iter().copied()).collect()
-}
-
-/// Returns true if a word is reserved there for a later version.
-pub fn is_later(name: &str, context: Context) -> bool {
-    LATER.iter().any(|(place, word)| *place == context && *word == name)
 }
 
 /// Returns every word of the configuration language, sorted, for completion.

@@ -42,10 +42,6 @@ impl Checker<'_> {
         if let Some(spec) = directives::find(name, context) {
             return Some(spec);
         }
-        if directives::is_later(name, context) {
-            self.later(name, span);
-            return None;
-        }
         let elsewhere: Vec<&str> =
             directives::contexts_of(name).iter().map(|context| context.place()).collect();
         let known: Vec<&str> = directives::of_context(context).map(|spec| spec.name).collect();

@@ -68,7 +68,7 @@ impl<'a> Checker<'a> {
         });
         sticky.secret = self.secret(line);
         for objection in validate::cross_objections(&sticky) {
-            let place = objection.option.and_then(|option| line.option(option));
+            let place = objection.options.iter().find_map(|option| line.option(option));
             let place = place.map_or(name.span(), |value| value.word.span);
             self.report(Diagnostic::error(place, objection.message).help(objection.help));
         }

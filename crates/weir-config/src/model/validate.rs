@@ -2,6 +2,7 @@
 //! native syntax also has checks with messages of its own. Problems name the JSON path of the
 //! value.
 
+mod objection;
 pub(crate) mod probe;
 pub(crate) mod sticky;
 

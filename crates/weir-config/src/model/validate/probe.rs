@@ -2,22 +2,13 @@
 
 use std::time::Duration;
 
+use super::objection::Objection;
 use crate::model::{
     Check, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, values,
 };
 
 /// The shortest interval; more frequent probes would be a load in themselves.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
-
-/// A reason why a check is invalid.
-pub(crate) struct Objection {
-    /// The path in the JSON form, below the check.
-    pub(crate) path: &'static str,
-    /// The options of the native form that may be at fault, the most likely first.
-    pub(crate) options: &'static [&'static str],
-    pub(crate) message: String,
-    pub(crate) help: &'static str,
-}
 
 /// Returns every reason why a check is invalid or can never pass.
 pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {

@@ -2,24 +2,15 @@
 
 use std::time::Duration;
 
+use super::objection::Objection;
 use crate::model::{SameSite, Secret, Secure, Sticky, values};
-
-/// A reason why a sticky cookie is invalid.
-pub(crate) struct Objection {
-    /// The path in the JSON form, below the cookie.
-    pub(crate) path: &'static str,
-    /// The option of the native form that is at fault; `None` for the name.
-    pub(crate) option: Option<&'static str>,
-    pub(crate) message: String,
-    pub(crate) help: &'static str,
-}
 
 /// Returns every reason why a cookie is invalid.
 pub(crate) fn objections(sticky: &Sticky) -> Vec<Objection> {
     let mut objections = cross_objections(sticky);
     let mut hold = |path, outcome: Result<(), String>| {
         if let Err(message) = outcome {
-            objections.push(Objection { path, option: None, message, help: "" });
+            objections.push(Objection { path, options: &[], message, help: "" });
         }
     };
     hold(".cookie", values::token(&sticky.cookie, "a cookie"));
@@ -35,12 +26,12 @@ pub(crate) fn objections(sticky: &Sticky) -> Vec<Objection> {
 /// Returns the contradictions between attributes: browsers reject such a cookie.
 pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
     let mut objections = Vec::new();
-    let mut object = |path, option, message: &str, help| {
-        objections.push(Objection { path, option, message: message.to_owned(), help });
+    let mut object = |path, options: &'static [&'static str], message: &str, help| {
+        objections.push(Objection { path, options, message: message.to_owned(), help });
     };
     if sticky.same_site == Some(SameSite::None) && sticky.secure == Secure::Off {
         let message = "browsers reject a cookie with `samesite=none` unless it is `secure`";
-        object(".same_site", Some("samesite"), message, "add `secure`, or `secure=auto`");
+        object(".same_site", &["samesite"], message, "add `secure`, or `secure=auto`");
     }
     let prefixed = |prefix: &str| {
         let start = sticky.cookie.get(..prefix.len());
@@ -48,14 +39,13 @@ pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
     };
     if (prefixed("__Secure-") || prefixed("__Host-")) && sticky.secure != Secure::On {
         let message = "browsers reject a cookie of such a name unless it is `secure`";
-        object(".cookie", None, message, "add `secure`, or give it another name");
+        object(".cookie", &[], message, "add `secure`, or give it another name");
     }
     if prefixed("__Host-") && (sticky.domain.is_some() || sticky.path != "/") {
         let message = "browsers reject a `__Host-` cookie with a domain or a path other than `/`";
-        let option = if sticky.domain.is_some() { "domain" } else { "path" };
         object(
             ".cookie",
-            Some(option),
+            &["domain", "path"],
             message,
             "remove `domain=` and `path=`, or give it another name",
         );
