@@ -111,7 +111,7 @@ document.addEventListener("submit", async event => {
   event.preventDefault();
   const order = event.submitter.value;
   const name = form.dataset.name;
-  const question = `${name} is the last server of its pool that can be had. Really: ${order}?`;
+  const question = `${name} is the last available server of its pool. Set it to ${order} anyway?`;
   if (form.dataset.last !== undefined && order !== "ready" && !confirm(question)) return;
   const buttons = [...form.querySelectorAll("button")];
   buttons.forEach(button => { button.disabled = true; });
@@ -127,7 +127,7 @@ document.addEventListener("submit", async event => {
       say(`${name}: not done: ${told.error.message}.`, true);
     }
   } catch (error) {
-    say(`${name}: no answer (${error.message}): nobody knows whether it was done.`, true);
+    say(`${name}: no answer (${error.message}): it is unknown whether the change was made.`, true);
   }
   // The next second draws them as they are.
   buttons.forEach(button => { button.disabled = button.getAttribute("aria-pressed") === "true"; });

@@ -82,7 +82,7 @@ impl Context {
         drop(turned_away);
         let more =
             if count > 1 { format!(" ({} more left out)", count - 1) } else { String::new() };
-        tell(&format!("admin: turned away {}{more}", visitor.who));
+        tell(&format!("admin: refused {}{more}", visitor.who));
     }
 
     /// Records that a caller's role did not allow a request.
@@ -92,16 +92,16 @@ impl Context {
     pub(crate) fn denied(&self, caller: &Caller, request: &str, needed: Right) -> String {
         let needed = needed.as_str();
         if caller.standing == Standing::Known {
-            let what = format!("{request} takes the role {needed}");
+            let what = format!("{request} needs the role {needed}");
             self.operations().said("denied", Some(&caller.who), &what);
         }
         match caller.right {
             Right::Read => {
                 format!(
-                    "nothing can be changed by you over this address: it is read_only, or your role is; this takes {needed}"
+                    "you can change nothing over this address: the address or your role is read-only; this needs the role {needed}"
                 )
             }
-            own => format!("your role is {}, and this takes {needed}", own.as_str()),
+            own => format!("your role is {}, and this needs the role {needed}", own.as_str()),
         }
     }
 }

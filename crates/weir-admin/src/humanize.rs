@@ -59,7 +59,7 @@ pub fn credits(credits: &CreditsReport) -> (String, String) {
     let left = format!("{:.1} of {:.0}", credits.balance, credits.max);
     let mut what = match (credits.state, credits.exhausted_in_s) {
         (CreditsState::Empty, _) => "exhausted".to_owned(),
-        (CreditsState::Refuted, _) => "the books are wrong".to_owned(),
+        (CreditsState::Refuted, _) => "the estimate is wrong".to_owned(),
         (CreditsState::Unknown, _) => String::new(),
         (_, Some(seconds)) => format!("exhausted in {}", age_ms(seconds.saturating_mul(1_000))),
         (_, None) => "lasting".to_owned(),
@@ -97,9 +97,10 @@ impl Traffic {
 }
 
 impl EndpointStatus {
-    /// The number of attempts that failed here: failed connects, and attempts given up for another.
+    /// The number of attempts that failed here: failures that count for `passive`, or attempts
+    /// given up for another if there are more.
     pub fn failed(&self) -> u64 {
-        self.connect_failures.max(self.failed_attempts)
+        self.passive_failures.max(self.failed_attempts)
     }
 }
 

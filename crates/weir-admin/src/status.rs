@@ -324,8 +324,8 @@ pub struct EndpointStatus {
     pub connections_reused: u64,
     /// The number of times that it was picked.
     pub picks: u64,
-    /// The number of failed connects.
-    pub connect_failures: u64,
+    /// The number of failures in traffic that count for the pool's `passive`.
+    pub passive_failures: u64,
     /// The number of its ejections.
     pub ejections: u64,
     /// The number of times that it was found stalled.

@@ -24,7 +24,7 @@ mod tests {
         if route.right > Right::Read {
             list.push(json!({
                 "name": "dry_run", "in": "query", "schema": {"type": "boolean"},
-                "description": "Check it and say what would change, but change nothing."
+                "description": "Only checks the change and reports its effect."
             }));
         }
         list
@@ -32,7 +32,7 @@ mod tests {
 
     fn operation(route: &ApiRoute) -> Value {
         let error = json!({
-            "description": "Why not",
+            "description": "The reason for the failure",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
         });
         let mut responses = json!({"200": {"description": "Done"}, "401": error, "404": error});
@@ -60,7 +60,7 @@ mod tests {
             "info": {
                 "title": "Weir's admin interface",
                 "version": "1",
-                "description": "Looks at a running Weir and changes it. Over a Unix socket for whoever its file's owner and mode let in, over TCP with a bearer token or, where the address is read_only, to look only."
+                "description": "Reads and changes a running Weir: over a Unix socket for the users that the file's owner, group and mode allow; over TCP with a bearer token, or without one and without changes where the address is read_only."
             },
             "paths": paths,
             "components": {
@@ -72,7 +72,7 @@ mod tests {
                         "type": "object",
                         "required": ["field", "message"],
                         "properties": {
-                            "field": {"type": ["string", "null"], "description": "What of the request is to blame"},
+                            "field": {"type": ["string", "null"], "description": "The field of the request that is at fault"},
                             "message": {"type": "string"}
                         }
                     }}

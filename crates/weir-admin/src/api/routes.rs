@@ -55,7 +55,7 @@ pub(crate) const ENDPOINT: &str = "/v1/pools/{pool}/endpoints/{endpoint}";
 
 /// All routes but those of the dashboard.
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    look("/v1", "What there is to ask for", |_| {
+    look("/v1", "The list of paths", |_| {
         let list = ROUTES.iter().map(|route| {
             json!({
                 "method": route.method.as_str(), "path": route.path, "summary": route.summary,
@@ -64,10 +64,10 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         });
         Ok(Reply::json(&json!({"routes": list.collect::<Vec<_>>()})))
     }),
-    look("/v1/status", "Everything below in one answer, of one moment", |call| {
+    look("/v1/status", "The whole status in one response, read at one moment", |call| {
         Ok(Reply::json(&status(&call.context.sources)))
     }),
-    look("/v1/info", "The process, with what happened to its workers (`incidents`)", |call| {
+    look("/v1/info", "The process, with the failures of its workers (`incidents`)", |call| {
         Ok(Reply::json(&ReadModel::new(&call.context.sources).info()))
     }),
     look("/v1/pools", "Every pool with its endpoints", |call| {
@@ -78,13 +78,17 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         let pool = ReadModel::new(&call.context.sources).pool_named(name);
         pool.map(|pool| Reply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
     }),
-    look("/v1/pools/{pool}/queue", "Who waits in a pool's queue, the oldest first", |call| {
-        let name = call.parameter(0);
-        let queue = ReadModel::new(&call.context.sources).queue(name);
-        let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
-        Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
-    }),
-    look("/v1/queues", "Who waits, in every pool", |call| {
+    look(
+        "/v1/pools/{pool}/queue",
+        "The requests that wait in a pool's queue, oldest first",
+        |call| {
+            let name = call.parameter(0);
+            let queue = ReadModel::new(&call.context.sources).queue(name);
+            let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
+            Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
+        },
+    ),
+    look("/v1/queues", "The waiting requests of every pool", |call| {
         let model = ReadModel::new(&call.context.sources);
         let queues =
             model.queues().map(|(pool, waiting)| json!({"pool": pool, "waiting": waiting}));
@@ -99,9 +103,11 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     look("/v1/listeners", "Every listener", |call| {
         Ok(Reply::json(&json!({"listeners": ReadModel::new(&call.context.sources).listeners()})))
     }),
-    look("/v1/limits", "What limits on clients and keys did, and whom they limited most", |call| {
-        Ok(Reply::json(&ReadModel::new(&call.context.sources).limits().unwrap_or_default()))
-    }),
+    look(
+        "/v1/limits",
+        "The effects of limits on clients and keys, and the clients and keys limited most",
+        |call| Ok(Reply::json(&ReadModel::new(&call.context.sources).limits().unwrap_or_default())),
+    ),
     look("/v1/routes", "Every route that had a request", |call| {
         Ok(Reply::json(&json!({"routes": ReadModel::new(&call.context.sources).routes()})))
     }),
@@ -110,7 +116,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         "The slowest requests of the last 15 minutes; `?route=NAME`, `?limit=NUMBER`",
         slow,
     ),
-    look("/v1/why/{id}", "Why one request took as long as it did, by its id", |call| {
+    look("/v1/why/{id}", "The explanation of one request's duration, by its id", |call| {
         let id = call.parameter(0);
         let record = ReadModel::new(&call.context.sources).why(id);
         let record = record.ok_or_else(|| ApiError::unknown("request", id))?;
@@ -119,14 +125,10 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     look("/v1/workers", "Every worker", |call| {
         Ok(Reply::json(&json!({"workers": ReadModel::new(&call.context.sources).workers()})))
     }),
-    look(
-        "/v1/events",
-        "What happened, the oldest first; `?after=NUMBER` leaves out what is known",
-        events,
-    ),
+    look("/v1/events", "Events, oldest first; `?after=NUMBER` returns only later ones", events),
     look(
         "/v1/config",
-        "The configuration as it holds, runtime changes included; `?file=true` without them",
+        "The configuration in effect, runtime changes included; `?file=true` leaves them out",
         |call| {
             let served = call.context.operations().served();
             let file = write::yes(call, "file")?;
@@ -136,7 +138,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ),
     look(
         "/v1/overrides",
-        "What was changed at run time: values, differences from the file, and the lines to write there",
+        "Runtime changes: values, differences from the file, and the lines that would put them into the file",
         |call| {
             let (served, overrides) =
                 (call.context.operations().served(), call.context.operations().overrides());
@@ -149,7 +151,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ),
     look(
         "/metrics",
-        "Everything counted, for Prometheus: as text, as OpenMetrics, or as protocol buffers with native histograms; sums over all workers, `?per_worker=true` apart for each with a label `worker`",
+        "All metrics, for Prometheus: as text, as OpenMetrics, or as protocol buffers with native histograms; sums over all workers, or with `?per_worker=true` each worker apart, with a label `worker`",
         numbers::metrics,
     ),
     look(
@@ -159,7 +161,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ),
     look(
         "/v1/distributions.hlog",
-        "The histograms of everything as HdrHistogram's log, to be merged with those of other instances; `?window=recent`",
+        "All histograms as a HdrHistogram log, which can be merged with those of other instances; `?window=recent`",
         numbers::hlog,
     ),
     look(
@@ -174,10 +176,10 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ),
     look(
         "/v1/weight",
-        "The share of its weight that this instance asks for, as `agent` tells it",
+        "The share of its weight that this instance asks for, in the form of `agent`",
         |call| Ok(numbers::weight(call)),
     ),
-    look("/openapi.json", "This interface, for programs", |_| {
+    look("/openapi.json", "This description of the interface (OpenAPI)", |_| {
         Ok(Reply::new("application/json", openapi::TEXT))
     }),
     ApiRoute {
@@ -202,40 +204,40 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     change(
         Method::POST,
         "/v1/pools/{pool}/endpoints",
-        "Adds an endpoint: `address`, and if wanted `name`, `weight`, `max_conn`, `priority`, `backup`, `order`",
+        "Adds an endpoint: `address`, and optionally `name`, `weight`, `max_conn`, `priority`, `backup`, `order`",
         write::add,
     ),
     change(
         Method::DELETE,
         ENDPOINT,
-        "Takes an endpoint out; what runs there finishes",
+        "Removes an endpoint; its running requests finish",
         write::remove,
     ),
     change(
         Method::POST,
         "/v1/reload",
-        "Reads the configuration's file anew, and waits for the verdict",
+        "Reloads the configuration file and waits for the result",
         write::reload,
     ),
     change(
         Method::POST,
         "/v1/upgrade",
-        "Lets a new process take over, and waits until it serves: `binary`, by default what this one was started as; `timeout_s`, by default 30",
+        "Upgrades to a new process and waits until it serves: `binary`, by default the program of this process; `timeout_s`, by default 30",
         upgrade::upgrade,
     ),
     operate(
         Method::POST,
         "/v1/overrides/revert",
-        "Back to what the file says: everything, a `pool`, or an `endpoint` of it",
+        "Reverts runtime changes to the file: all of them, those of a `pool`, or of an `endpoint` in it",
         write::revert,
     ),
     operate(
         Method::POST,
         "/v1/overrides/adopt",
-        "The lines to write into the configuration's file so that it says what holds",
+        "The lines that put the runtime changes into the configuration file",
         write::adopt,
     ),
-    operate(Method::POST, "/v1/counters/clear", "Counters begin at 0 again", write::clear_counters),
+    operate(Method::POST, "/v1/counters/clear", "Resets the counters to 0", write::clear_counters),
     change(Method::POST, "/v1/stop", "Stops gracefully, as the signal TERM does", write::stop),
     operate(
         Method::PATCH,

@@ -20,14 +20,14 @@ pub(crate) fn upgrade(call: Call) -> Later {
     Box::pin(async move {
         let successor = successor(&object(&call.body)?)?;
         if successor.program.is_some() && !call.caller.is_owner() {
-            let message = "only root and the user that Weir runs as may name a program, over a Unix socket: others could start anything";
+            let message = "only root and Weir's own user may name a program, over a Unix socket: other callers could start any program";
             return Err(ApiError {
                 field: Some("binary".to_owned()),
                 ..ApiError::new(StatusCode::FORBIDDEN, message)
             });
         }
         if yes(&call, "dry_run")? {
-            let message = "an upgrade cannot be tried: one that fails leaves everything as it is";
+            let message = "an upgrade has no dry run: one that fails changes nothing";
             return Err(ApiError::field("dry_run", message));
         }
         match call.context.operations().upgrade(&call.caller.who, &successor).await {
@@ -53,7 +53,8 @@ fn successor(fields: &Map<String, Value>) -> Result<Successor, ApiError> {
             "timeout_s" => {
                 let time = value.as_f64().filter(|time| *time > 0.0);
                 let time = time.and_then(|time| Duration::try_from_secs_f64(time).ok());
-                let message = || format!("it takes seconds, at most {}", LONGEST.as_secs());
+                let message =
+                    || format!("it is a number of seconds, at most {}", LONGEST.as_secs());
                 let time = time.filter(|time| *time <= LONGEST);
                 successor.patience = time.ok_or_else(|| ApiError::field(name, message()))?;
             }

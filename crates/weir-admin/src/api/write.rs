@@ -106,7 +106,7 @@ pub(crate) fn adopt(call: Call) -> Later {
     Box::pin(async move {
         let (served, overrides) =
             (call.context.operations().served(), call.context.operations().overrides());
-        let note = "write these lines into the configuration's file and reload: what the file says itself is no runtime change any more";
+        let note = "write these lines into the configuration file and reload: a change that the file contains is no longer a runtime change";
         Ok(Reply::json(&json!({"lines": overrides.lines(&served.file), "note": note})))
     })
 }
@@ -125,7 +125,7 @@ pub(crate) fn clear_counters(call: Call) -> Later {
 pub(crate) fn reload(call: Call) -> Later {
     Box::pin(async move {
         if yes(&call, "dry_run")? {
-            let message = "a reload is tried by `weir check`, which reads the same files";
+            let message = "a reload has no dry run: use `weir check`, which reads the same files";
             return Err(ApiError::field("dry_run", message));
         }
         let report = call.context.operations().reload(&call.caller.who).await;
@@ -187,7 +187,7 @@ async fn make(
     let still = |served: &Served| {
         moved = place.is_some_and(|(pool, name)| !matches(&call.headers, served, pool, name));
         if moved {
-            let message = "it was changed by somebody else meanwhile: look again";
+            let message = "it was changed by another request meanwhile: read it again";
             return Err(Refusal::conflict("If-Match", message));
         }
         Ok(())
@@ -237,7 +237,7 @@ pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(bad_body("the body has to be a JSON object")),
-        Err(error) => Err(bad_body(&format!("the body is no JSON: {error}"))),
+        Err(error) => Err(bad_body(&format!("the body is not valid JSON: {error}"))),
     }
 }
 
@@ -263,7 +263,7 @@ fn endpoint_fields(fields: &Map<String, Value>) -> Result<EndpointOverride, ApiE
 /// Parses an endpoint from the body of a `POST`.
 fn new_endpoint(fields: &Map<String, Value>) -> Result<Endpoint, ApiError> {
     let Some(address) = fields.get("address") else {
-        return Err(ApiError::field("address", "it is missing: where is the server?"));
+        return Err(ApiError::field("address", "it is missing: the server's address"));
     };
     let address = text("address", address)?;
     let parsed = weir_config::endpoint_address(&address)
@@ -297,7 +297,8 @@ fn new_endpoint(fields: &Map<String, Value>) -> Result<Endpoint, ApiError> {
 
 pub(crate) fn text(field: &str, value: &Value) -> Result<String, ApiError> {
     let text = value.as_str().filter(|text| !text.is_empty());
-    text.map(str::to_owned).ok_or_else(|| ApiError::field(field, format!("{value} is no text")))
+    text.map(str::to_owned)
+        .ok_or_else(|| ApiError::field(field, format!("{value} is not a string")))
 }
 
 pub(crate) fn unknown_field(name: &str, known: &str) -> ApiError {

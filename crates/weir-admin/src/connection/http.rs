@@ -148,7 +148,7 @@ async fn handle(
     }
     let query = query_of(parts.uri.query().unwrap_or_default());
     let body = timeout(BODY_PATIENCE, whole(body)).await.map_err(|_| {
-        ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not come in time")
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time")
     })??;
     let call = Call { context, caller, parameters, query, headers: parts.headers, body };
     match route.answer {
@@ -171,7 +171,7 @@ async fn whole(mut body: Incoming) -> Result<Bytes, ApiError> {
         std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
     {
         let broken =
-            |_| ApiError::new(StatusCode::BAD_REQUEST, "the body of the request broke off");
+            |_| ApiError::new(StatusCode::BAD_REQUEST, "the body of the request ended early");
         let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
         if bytes.len() + piece.len() > BODY_BYTES {
             return Err(too_large());

@@ -130,7 +130,7 @@ async fn accepted<A>(result: io::Result<A>) -> Option<A> {
 
 /// The process at the other end of a Unix socket, as the kernel reports it.
 fn peer_of(stream: &UnixStream) -> String {
-    let Ok(peer) = stream.peer_cred() else { return "somebody".to_owned() };
+    let Ok(peer) = stream.peer_cred() else { return "an unknown process".to_owned() };
     match peer.pid() {
         Some(pid) => format!("uid {} (pid {pid})", peer.uid()),
         None => format!("uid {}", peer.uid()),

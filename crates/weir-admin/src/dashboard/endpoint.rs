@@ -20,7 +20,7 @@ pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {
         pool.name,
         endpoint.name
     ));
-    html.markup("\"><nav><a href=\"/\">Everything</a> › <a href=\"/#")
+    html.markup("\"><nav><a href=\"/\">Overview</a> › <a href=\"/#")
         .text(&pool.name)
         .markup("\">")
         .text(&pool.name)
@@ -33,8 +33,8 @@ pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {
     standing(&mut html, sight, endpoint);
     orders(&mut html, sight, pool, endpoint);
     facts(&mut html, sight, pool, endpoint);
-    phases(&mut html, "Time of its requests, last 10 s", &endpoint.traffic.recent);
-    phases(&mut html, "Time of its requests, since counting began", &endpoint.traffic.times);
+    phases(&mut html, "Request time, last 10 s", &endpoint.traffic.recent);
+    phases(&mut html, "Request time, since the counters were reset", &endpoint.traffic.times);
     counts(&mut html, endpoint);
     events(&mut html, sight, Some((&pool.name, &endpoint.name)));
     html.markup("</main>");
@@ -45,7 +45,7 @@ pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {
 pub(super) fn gone() -> Html {
     let mut html = Html::default();
     html.markup(
-        "<main id=\"main\" data-title=\"gone – Weir\"><nav><a href=\"/\">Everything</a></nav>\
+        "<main id=\"main\" data-title=\"gone – Weir\"><nav><a href=\"/\">Overview</a></nav>\
          <p>The configuration that is served has this endpoint no more.</p></main>",
     );
     html
@@ -61,7 +61,7 @@ fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
             .text(why)
             .markup("</p>");
         if !endpoint.excerpt.is_empty() {
-            html.markup("<p>How the reply began that told so:</p><pre>")
+            html.markup("<p>The beginning of the response that showed it:</p><pre>")
                 .text(&endpoint.excerpt)
                 .markup("</pre>");
         }
@@ -69,9 +69,9 @@ fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     }
     let Some(probe) = &endpoint.probe else {
         let sentence = if endpoint.health == "unchecked" {
-            "Nobody checks it: its pool has no `check`, or it has check=off."
+            "No health check: the pool has no `check`, or the server has check=off."
         } else {
-            "It was not checked yet."
+            "Not checked yet."
         };
         html.markup("<p class=\"noted\">").markup(sentence).markup("</p>");
         return;
@@ -87,7 +87,9 @@ fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     html.markup(" ago (").text(&probe.kind).markup("). ").text(count(probe.failures));
     html.markup(" of ").text(count(probe.probes)).markup(" failed so far.</p>");
     if !probe.excerpt.is_empty() && probe.excerpt != endpoint.excerpt {
-        html.markup("<p>How its reply began:</p><pre>").text(&probe.excerpt).markup("</pre>");
+        html.markup("<p>The beginning of its response:</p><pre>")
+            .text(&probe.excerpt)
+            .markup("</pre>");
     }
 }
 
@@ -114,7 +116,7 @@ fn facts(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus, endpoint: &Endpo
             format!("{} ({limit}), {} at most", endpoint.in_flight, endpoint.most_in_flight),
         ),
         (
-            "waiting for it alone",
+            "waiting for this server",
             format!(
                 "{}, {} at most",
                 count(u64::from(endpoint.queued)),
@@ -130,14 +132,14 @@ fn facts(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus, endpoint: &Endpo
         (
             "connections",
             format!(
-                "{} idle; {} opened; {} requests over one that was there",
+                "{} idle; {} opened; {} requests over a reused connection",
                 count(u64::from(endpoint.idle_connections)),
                 count(endpoint.connections_opened),
                 count(endpoint.connections_reused)
             ),
         ),
         (
-            "not as in the file",
+            "differs from the file",
             match endpoint.overridden.as_slice() {
                 [] => "nothing".to_owned(),
                 fields => fields.join(", "),
@@ -152,27 +154,25 @@ fn facts(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus, endpoint: &Endpo
         .text(page::moment(endpoint.since_ms))
         .markup("</dd></div></dl>");
     if !sight.may_write() {
-        html.markup(
-            "<p class=\"noted\">Nothing can be changed over this address: it is read_only.</p>",
-        );
+        html.markup("<p class=\"noted\">This address is read_only: it allows no changes.</p>");
     }
 }
 
 /// The counts of failures at the endpoint.
 fn failures(endpoint: &EndpointStatus) -> [(&'static str, String); 5] {
     [
-        ("connects that failed", count(endpoint.connect_failures)),
+        ("passive failures", count(endpoint.passive_failures)),
         (
-            "tries given up",
+            "attempts given up",
             format!(
-                "{}; {} went to another server, {} asked this one again",
+                "{}; {} retried at another server, {} at this one",
                 count(endpoint.failed_attempts),
                 count(endpoint.redispatched),
                 count(endpoint.repeated)
             ),
         ),
         (
-            "times out",
+            "times unavailable",
             format!("{}, {} in all", count(endpoint.outages), age_ms(endpoint.out_s * 1_000)),
         ),
         ("times ejected", count(endpoint.ejections)),

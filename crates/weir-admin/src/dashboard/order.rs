@@ -35,7 +35,7 @@ pub(super) fn take(call: Call) -> Later {
             _ => {
                 return Ok(sorry(
                     StatusCode::UNPROCESSABLE_ENTITY,
-                    "This is no order: ready, draining or maintenance.",
+                    "Unknown order: it is ready, draining or maintenance.",
                 ));
             }
         };
@@ -43,7 +43,9 @@ pub(super) fn take(call: Call) -> Later {
         let change = Change::Endpoint { pool, endpoint, set };
         let done = call.context.operations().change(&call.caller.who, &change, Trial::Real).await;
         Ok(match done.map_err(ApiError::from) {
-            Err(error) => sorry(error.status, &format!("This was not done: {}.", error.message)),
+            Err(error) => {
+                sorry(error.status, &format!("The change was refused: {}.", error.message))
+            }
             Ok(_) => Reply {
                 status: StatusCode::SEE_OTHER,
                 ..Reply::new("text/plain; charset=utf-8", "done\n")

@@ -54,8 +54,8 @@ fn summary(html: &mut Html, status: &Status) {
         format!("no. {}", info.generation),
         match info.overrides {
             0 => String::new(),
-            1 => "1 thing not as in the file".to_owned(),
-            number => format!("{number} things not as in the file"),
+            1 => "1 difference from the file".to_owned(),
+            number => format!("{number} differences from the file"),
         },
     );
     fact(html, "requests/s", rate(listeners().map(|own| own.per_second).sum()), String::new());
@@ -86,7 +86,7 @@ fn summary(html: &mut Html, status: &Status) {
 /// The kinds of Weir's own failures, with their numbers; `None` if there was none.
 fn incidents(own: &IncidentReport) -> Option<(String, String)> {
     let parts = [
-        (own.restarts, "started again", "started again"),
+        (own.restarts, "restart", "restarts"),
         (own.replaced, "worker replaced", "workers replaced"),
         // A worker that hangs is counted before it is replaced.
         (own.hangs.saturating_sub(own.replaced), "worker hung", "workers hung"),
@@ -132,15 +132,15 @@ fn trouble(html: &mut Html, sight: &Sight<'_>) {
             notes.text(text).markup("</li>");
         };
         if pool.usable == 0 {
-            note(&mut notes, "no server can be had: requests are turned away".to_owned());
+            note(&mut notes, "no server is available: requests are refused".to_owned());
         } else if pool.panicking {
-            note(&mut notes, "so few servers pass their checks that checks are ignored".to_owned());
+            note(&mut notes, "too few servers are healthy: health checks are ignored".to_owned());
         }
         if pool.counters.violations > 0 {
             note(
                 &mut notes,
                 format!(
-                    "the watchdog found the queue's law broken {} times: this is a bug of Weir",
+                    "the watchdog found {} violations of the queue's rules: this is a bug in Weir",
                     pool.counters.violations
                 ),
             );
@@ -164,10 +164,10 @@ fn trouble(html: &mut Html, sight: &Sight<'_>) {
         notes.markup("<li>Processor credits: ").text(left).markup(", ").text(what).markup("</li>");
     }
     if sight.status.info.state != "running" {
-        notes.markup("<li>It is stopping: nothing new is accepted</li>");
+        notes.markup("<li>Weir is stopping: it accepts no new connections</li>");
     }
     if !notes.is_empty() {
-        html.markup("<ul class=\"trouble\" aria-label=\"What is wrong\">")
+        html.markup("<ul class=\"trouble\" aria-label=\"Problems\">")
             .append(&notes)
             .markup("</ul>");
     }
@@ -204,8 +204,8 @@ fn charts(html: &mut Html, pool: &PoolStatus, number: usize) {
     html.markup(if number < 2 { " open>" } else { ">" });
     html.markup("<summary>Last minutes</summary><div class=\"row\">");
     let kinds = [
-        ("latency", "Time of a request"),
-        ("parts", "Where the mean request's time went"),
+        ("latency", "Request time"),
+        ("parts", "Mean request time by phase"),
         ("queue", "In flight and waiting"),
         ("rate", "Requests and failures per second"),
     ];
@@ -241,20 +241,20 @@ fn turned_away(html: &mut Html, pool: &PoolStatus) {
     let counters = &pool.counters;
     let kinds = [
         ("waited", counters.queued),
-        ("waited too long", counters.timed_out),
-        ("found the queue full", counters.queue_full),
-        ("found every server full", counters.full),
-        ("found no server", counters.unavailable + counters.gave_up),
-        ("left the queue themselves", counters.cancelled),
-        ("sent to a busy server while an idle one could be had", counters.inversions),
-        ("went on to another server", pool.redispatched),
-        ("asked the same server again", pool.repeated),
+        ("timed out in the queue", counters.timed_out),
+        ("refused, queue full", counters.queue_full),
+        ("refused, all servers full", counters.full),
+        ("refused, no server available", counters.unavailable + counters.gave_up),
+        ("left the queue, client gone", counters.cancelled),
+        ("sent to a busy server while an idle one was available", counters.inversions),
+        ("retried at another server", pool.redispatched),
+        ("retried at the same server", pool.repeated),
     ];
     if kinds.iter().all(|(_, number)| *number == 0) {
         return;
     }
     html.markup("<p class=\"noted\">Since the start: ").text(count(counters.dispatched));
-    html.markup(" got a server");
+    html.markup(" dispatched");
     for (what, number) in kinds.iter().filter(|(_, number)| *number > 0) {
         html.markup(" · ").text(count(*number)).markup(" ").markup(what);
     }
@@ -268,8 +268,8 @@ fn queue(html: &mut Html, pool: &PoolStatus, waiting: &[WaitingStatus]) {
     for one in waiting {
         html.markup("<tr>");
         figure(html, "ahead", one.position);
-        figure(html, "waits since", span_us(one.waited_us));
-        figure(html, "at most another", span_us(one.left_us));
+        figure(html, "waiting since", span_us(one.waited_us));
+        figure(html, "time left", span_us(one.left_us));
         html.markup("<td data-label=\"client\">").text(&one.client);
         html.markup("</td><td class=\"what\" data-label=\"request\">")
             .text(&one.method)
@@ -501,9 +501,9 @@ mod tests {
             "<code>deadbeef</code>",
             "front",
             "health</span> app/app2 up -&gt; down",
-            "2 went on to another server",
+            "2 retried at another server",
             "data-label=\"in flight\" title=\"most so far: 7\"",
-            "1 started again, 2 workers replaced, 1 worker hung, 9 requests lost",
+            "1 restart, 2 workers replaced, 1 worker hung, 9 requests lost",
             "data-label=\"connections\" title=\"most so far: 40\"",
         ] {
             assert!(html.contains(expected), "no {expected} in {html}");
@@ -600,7 +600,7 @@ mod tests {
         status.pools[0].usable = 0;
         status.pools[0].endpoints[0].state = State::Maintenance;
         let html = drawn(&status, Right::Read);
-        assert!(html.contains("no server can be had"), "{html}");
+        assert!(html.contains("no server is available"), "{html}");
         assert!(html.find("class=\"trouble\"").unwrap() < html.find("<section").unwrap());
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn sentence(sentence: &str) -> String {
          <link rel=\"icon\" href=\"/assets/weir.svg\"><link rel=\"stylesheet\" href=\"/assets/weir.css\"></head><body><main class=\"alone\"><p>",
     );
     html.text(sentence)
-        .markup("</p><p><a href=\"/\">Back to everything</a></p></main></body></html>\n");
+        .markup("</p><p><a href=\"/\">Back to the overview</a></p></main></body></html>\n");
     html.into_string()
 }
 

@@ -99,7 +99,7 @@ pub(super) fn why(endpoint: &EndpointStatus, sight: &Sight<'_>) -> String {
         State::Maintenance => {
             format!("In maintenance for {since} by order: {} in flight", endpoint.in_flight)
         }
-        State::Unresolved => "Its name leads nowhere".to_owned(),
+        State::Unresolved => "Its name cannot be resolved".to_owned(),
     };
     if let Some(until) = endpoint.ejected_until_ms.filter(|_| endpoint.state == State::Ejected) {
         let left = age_ms(until.saturating_sub(sight.status.at_ms));
@@ -109,7 +109,7 @@ pub(super) fn why(endpoint: &EndpointStatus, sight: &Sight<'_>) -> String {
 }
 
 fn or_unknown(reason: &str) -> &str {
-    if reason.is_empty() { "nobody said why" } else { reason }
+    if reason.is_empty() { "no reason was given" } else { reason }
 }
 
 /// The path of an endpoint's page.
@@ -138,9 +138,9 @@ pub(super) fn orders(
         .text(&endpoint.name);
     html.markup(if last { "\" data-last>" } else { "\">" });
     let buttons = [
-        ("ready", "ready", "takes what comes"),
-        ("draining", "drain", "takes only what is bound to it"),
-        ("maintenance", "maint", "takes nothing"),
+        ("ready", "ready", "takes new requests"),
+        ("draining", "drain", "takes only requests bound to it by affinity"),
+        ("maintenance", "maint", "takes no requests"),
     ];
     for (order, word, meaning) in buttons {
         html.markup("<button name=\"order\" value=\"").markup(order).markup("\" title=\"");

@@ -72,7 +72,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         connections_opened: 10,
         connections_reused: 90,
         picks: 100,
-        connect_failures: 0,
+        passive_failures: 0,
         ejections: 0,
         stalls: 0,
         outages: 0,

@@ -125,7 +125,9 @@ fn marks(html: &mut Html, endpoint: &EndpointStatus) {
             .markup("</span>");
     }
     if !endpoint.overridden.is_empty() {
-        html.markup(" <span class=\"mark changed\" title=\"not as the configuration's file says\">changed: ");
+        html.markup(
+            " <span class=\"mark changed\" title=\"differs from the configuration file\">changed: ",
+        );
         html.text(endpoint.overridden.join(", ")).markup("</span>");
     }
 }

@@ -182,7 +182,7 @@ fn server_row(
         ("smax", u64::from(endpoint.most_in_flight)),
         ("stot", endpoint.picks),
         ("lbtot", endpoint.picks),
-        ("econ", endpoint.connect_failures),
+        ("econ", endpoint.passive_failures),
         ("wretr", endpoint.repeated),
         ("wredis", endpoint.redispatched),
         ("weight", u64::from(endpoint.weight)),
@@ -262,7 +262,7 @@ fn backend(status: &Status, pool: &PoolStatus, number: u64) -> StatRow {
     row.set("smax", pool.most_in_flight);
     row.set("stot", pool.counters.dispatched);
     row.set("lbtot", pool.counters.dispatched);
-    row.set("econ", pool.endpoints.iter().map(|endpoint| endpoint.connect_failures).sum::<u64>());
+    row.set("econ", pool.endpoints.iter().map(|endpoint| endpoint.passive_failures).sum::<u64>());
     traffic(&mut row, &pool.traffic);
     upstream(&mut row, &pool.traffic);
     let sum = |of: fn(&EndpointStatus) -> u64| pool.endpoints.iter().map(of).sum::<u64>();

@@ -285,7 +285,7 @@ impl ReadModel<'_> {
             connections_opened: live.opened.load(Ordering::Relaxed),
             connections_reused: live.reused.load(Ordering::Relaxed),
             picks: counts.picks(),
-            connect_failures: counts.failures(),
+            passive_failures: counts.failures(),
             ejections: counts.ejections(),
             stalls: counts.stalls(),
             outages: outages.count,

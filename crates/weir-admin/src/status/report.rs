@@ -139,7 +139,7 @@ fn endpoint(live: &LiveState, now_us: u64) -> EndpointReport {
         in_flight: u64::from(live.in_flight()),
         max_conn: live.max_conn().map(u64::from),
         queued: u64::from(live.queued()),
-        connect_failures: live.failures(),
+        passive_failures: live.failures(),
         picks: live.picks(),
         ejections: live.ejections(),
         ejections_refused: live.ejections_refused(),

@@ -91,7 +91,7 @@ pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(CWD, path, flags, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::Socket {
-        return Err(io::Error::other("the file there is no socket"));
+        return Err(io::Error::other("the file is not a socket"));
     }
     // This path leads to the opened file and to no other.
     match std::fs::set_permissions(
@@ -167,7 +167,7 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
     if !metadata.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "a file that is no socket is in the way",
+            "a file that is not a socket has this path",
         ));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;

@@ -184,7 +184,7 @@ pub fn confine_process() -> Confined {
     let mut confined = Confined::default();
     let mut note = |what: &str, done: io::Result<()>| {
         if let Err(error) = done {
-            confined.lacking.push(format!("sandbox: {what} cannot be had here: {error}"));
+            confined.lacking.push(format!("sandbox: {what} is not available here: {error}"));
         }
     };
     note("PR_SET_NO_NEW_PRIVS", set_no_new_privs(true).map_err(io::Error::from));

@@ -30,7 +30,7 @@ impl fmt::Display for ConnectFailure {
         match self {
             Self::Socket(error) => write!(formatter, "{error}"),
             Self::Shortage(error) => {
-                write!(formatter, "Weir itself is short of something: {error}; it tries again")
+                write!(formatter, "Weir lacks a local resource: {error}; it tries again")
             }
             Self::Tls(error) => write!(formatter, "TLS: {error}"),
             Self::Timeout(time) => write!(formatter, "not within {time:?}"),

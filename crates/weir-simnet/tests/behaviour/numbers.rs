@@ -100,8 +100,8 @@ fn why_a_request_was_slow_is_told_by_its_id() {
         let second = lines.iter().find(|line| line.text("target") == "/second").unwrap();
         let ahead = second.text("request_id");
         let expected = format!(
-            "GET /third took 598.0 ms. It waited 398.0 ms (66 %) in the queue of pool app for a free place; one was ahead of it when it \
-             came ({ahead}). Endpoint one took 200.0 ms (33 %) to answer."
+            "GET /third took 598.0 ms. It waited 398.0 ms (66 %) in the queue of pool app for a free place; one request was \
+             ahead of it on arrival ({ahead}). Endpoint one took 200.0 ms (33 %) to answer."
         );
         assert!(told.starts_with(&expected), "{told}");
         let slowest = world.process.numbers.slowest(None, now_us(world));

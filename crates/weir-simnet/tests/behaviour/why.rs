@@ -46,7 +46,9 @@ fn who_was_ahead_is_told_by_request_ids_and_where_the_place_became_free() {
         assert_eq!((last.chosen_by, &*last.policy), (ChosenBy::Freed, "round_robin"));
         let told = last.explain();
         assert!(
-            told.contains("6 were ahead of it when it came (id-1, id-2, id-3, id-4 and 2 more)"),
+            told.contains(
+                "6 requests were ahead of it on arrival (id-1, id-2, id-3, id-4 and 2 more)"
+            ),
             "{told}"
         );
         assert!(told.contains("led to pool app; the next free place was at one ("), "{told}");

@@ -186,7 +186,7 @@ impl ExchangeRecord {
             }
         }
         if let Some(own) = self.times.own.reached() {
-            let _ = write!(out, " Weir itself worked at it for {}.", span(own));
+            let _ = write!(out, " Weir itself worked on it for {}.", span(own));
         }
         self.tell_choice(&mut out);
         self.tell_attempts(&mut out);
@@ -241,11 +241,14 @@ impl ExchangeRecord {
     fn queue_sentence(&self, share: &str) -> String {
         let ahead = match self.queue_position {
             0 => String::new(),
-            1 => "; nobody was ahead of it when it came".to_owned(),
-            2 => format!("; one was ahead of it when it came{}", self.those_ahead(1)),
+            1 => "; no request was ahead of it on arrival".to_owned(),
+            2 => format!("; one request was ahead of it on arrival{}", self.those_ahead(1)),
             place => {
                 let number = place - 1;
-                format!("; {number} were ahead of it when it came{}", self.those_ahead(number))
+                format!(
+                    "; {number} requests were ahead of it on arrival{}",
+                    self.those_ahead(number)
+                )
             }
         };
         let place = match self.waited_for {
@@ -314,7 +317,7 @@ impl ExchangeRecord {
             (ChosenBy::Freed, _) => write!(out, "; the next free place was at {own}"),
             (ChosenBy::Better, Some(other)) => write!(out, "; {policy} preferred {own} to {other}"),
             (ChosenBy::Better, None) => {
-                write!(out, "; {policy} chose {own}, the only one that could be had")
+                write!(out, "; {policy} chose {own}, the only one available")
             }
             (ChosenBy::Turn, Some(other)) if looked => {
                 write!(out, "; {policy} chose {own} over its equal {other}, as it was its turn")
@@ -357,50 +360,52 @@ impl Cause {
         match self {
             Self::Complete => "The response was sent whole.",
             Self::Local => "Weir answered it itself, as configured.",
-            Self::BadRequest => "It was refused: no HTTP that is accepted.",
+            Self::BadRequest => "It was refused: not acceptable as HTTP.",
             Self::BadRequestBody => "The request's body was malformed.",
             Self::BodyTooLarge => "The request's body was larger than the limit.",
             Self::Denied => "An access rule denied it.",
             Self::RateLimited => "It was over a limit on requests.",
-            Self::InFlightLimited => "Its client had as many requests in flight as it may.",
+            Self::InFlightLimited => "Its client had reached its limit of requests in flight.",
             Self::NoRoute => "No route matched.",
             Self::LoopDetected => "It had passed more Weirs than the limit: a loop.",
-            Self::RequestTimeout => "The request's head did not come in time.",
-            Self::BodyTimeout => "The request's body did not come in time.",
+            Self::RequestTimeout => "The request's head did not arrive in time.",
+            Self::BodyTimeout => "The request's body did not arrive in time.",
             Self::ClientSendTimeout => "The client stopped reading the response.",
             Self::ClientGone => "The client left before the end.",
             Self::TlsHandshake => "The TLS handshake failed.",
-            Self::NoEndpoint => "No endpoint could be had: all down, ejected, unresolved or tried.",
+            Self::NoEndpoint => {
+                "No endpoint was available: all are down, ejected, unresolved or tried."
+            }
             Self::PoolFull => "Every endpoint was at its max_conn, and the pool has no queue.",
-            Self::QueueFull => "As many waited in the queue as may.",
-            Self::QueueTimeout => "It had waited in the queue for as long as it may.",
+            Self::QueueFull => "The queue was full.",
+            Self::QueueTimeout => "It had waited in the queue until its timeout.",
             Self::ConnectFailed => "The connect was refused or failed.",
             Self::NoResources => {
                 "Weir itself was short of descriptors, ports or memory for a connect."
             }
-            Self::ConnectTimeout => "The connect was not done in time.",
+            Self::ConnectTimeout => "The connect timed out.",
             Self::UpstreamTls => "TLS to the endpoint failed.",
             Self::UpstreamSendTimeout => "The endpoint did not take the request in time.",
             Self::UpstreamReset => "The endpoint closed the connection without a response.",
             Self::ResponseTimeout => "The endpoint did not answer in time.",
-            Self::BadResponse => "The endpoint's response was no HTTP that is accepted.",
-            Self::UpstreamAborted => "The endpoint broke off inside its response.",
-            Self::UpstreamReadTimeout => "The endpoint's response stood still for too long.",
+            Self::BadResponse => "The endpoint's response was not acceptable as HTTP.",
+            Self::UpstreamAborted => "The endpoint ended its response early.",
+            Self::UpstreamReadTimeout => "The endpoint's response made no progress for too long.",
             Self::TunnelClosed => "The tunnel was closed.",
-            Self::TotalTimeout => "It took longer than an exchange may in all.",
-            Self::TryTimeout => "One attempt took longer than it may.",
+            Self::TotalTimeout => "It took longer than the limit for a whole exchange.",
+            Self::TryTimeout => "One attempt took longer than its limit.",
             Self::BodyTooSlow => "The client sent its body too slowly.",
             Self::ClientTooSlow => "The client took the response too slowly.",
             Self::UpstreamTooSlow => "The endpoint sent its response too slowly.",
-            Self::Shutdown => "Weir was told to stop, and the time for that was over.",
+            Self::Shutdown => "Weir was stopping, and the time for that was over.",
             Self::Memory => {
-                "Memory was short: this request held the most, or was not read on for too long."
+                "Memory was short: this request held the most, or was paused for too long."
             }
             Self::WorkerLost => "Weir's worker that served it hung or panicked.",
             Self::ConnectionCap => {
                 "No connection was free for other clients, and this request's client had the most."
             }
-            Self::Internal => "A bug of Weir.",
+            Self::Internal => "A bug in Weir.",
         }
     }
 }
@@ -436,7 +441,7 @@ mod tests {
         let record = ExchangeRecord::of(&entry(), 5);
         let expected = "GET /a?b=c took 124.5 ms. Endpoint app1 took 102.0 ms (81 %) to answer, with one other in flight there at the end. \
                         The response's body took 19.0 ms (15 %) from app1 through to the client (1200 bytes). \
-                        Weir itself worked at it for 90 µs. Route r of listener fe led to pool app. The response was sent whole. \
+                        Weir itself worked on it for 90 µs. Route r of listener fe led to pool app. The response was sent whole. \
                         Status: 200.";
         assert_eq!(record.explain(), expected);
     }
@@ -461,7 +466,7 @@ mod tests {
         check(
             ChosenBy::Better,
             None,
-            "least_conn chose app1 (1 in flight), the only one that could be had",
+            "least_conn chose app1 (1 in flight), the only one available",
         );
         check(
             ChosenBy::Turn,
@@ -510,7 +515,7 @@ mod tests {
             ..ExchangeRecord::default()
         };
         let expected = "The exchange took 5.00 s. It waited 5.00 s (99 %) in the queue of pool app for a place at the one server that \
-                        its cookie names; 37 were ahead of it when it came (id-1, id-2 and 35 more). It had waited in the queue for as long as it may. Status: 503.";
+                        its cookie names; 37 requests were ahead of it on arrival (id-1, id-2 and 35 more). It had waited in the queue until its timeout. Status: 503.";
         assert_eq!(record.explain(), expected);
     }
 

@@ -87,7 +87,7 @@ impl Part<'_> {
 type Column = (&'static str, &'static str, fn(&CellFigures) -> u64);
 
 fn write_requests(parts: &[Part<'_>], text: &mut Exposition) {
-    let help = "Requests that ended, by the status that was sent.";
+    let help = "Requests that ended, by the status of the response.";
     text.family(Family { name: "weir_requests", kind: Kind::Counter, help });
     each_cell(parts, |part, cell| {
         for (code, count) in cell.tally.codes() {
@@ -95,7 +95,7 @@ fn write_requests(parts: &[Part<'_>], text: &mut Exposition) {
             text.sample(&part.labels(&labels), Value::Count(count));
         }
     });
-    let help = "Requests that ended, by why they ended.";
+    let help = "Requests that ended, by cause.";
     text.family(Family { name: "weir_request_causes", kind: Kind::Counter, help });
     each_cell(parts, |part, cell| {
         for (cause, count) in cell.tally.causes() {
@@ -184,7 +184,7 @@ fn labels_of_route(route: &RouteFigures) -> [(&str, &str); 3] {
 
 /// Writes the time from the first byte of the request to the end, by route.
 fn write_durations(report: &Report, parts: &[Part<'_>], text: &mut Exposition) {
-    let help = "First byte of the request to the end of the response.";
+    let help = "Time from the first byte of the request to the end of the response.";
     let name = "weir_request_duration_seconds";
     text.family(Family { name, kind: Kind::Histogram, help });
     each_route(parts, |part, route| {
@@ -215,7 +215,7 @@ fn write_phases(parts: &[Part<'_>], text: &mut Exposition) {
             text.histogram(&labels, times(route.phases.of(phase), &BOUNDS_US, &[]));
         }
     });
-    let help = "What Weir itself added: the time in which it worked at a request.";
+    let help = "Time in which Weir itself worked on a request.";
     text.family(Family { name: "weir_own_seconds", kind: Kind::Histogram, help });
     each_route(parts, |part, route| {
         let labels = part.labels(&labels_of_route(route));
@@ -230,11 +230,15 @@ fn write_endpoints(parts: &[Part<'_>], text: &mut Exposition) {
     for (name, help, phase) in [
         (
             "weir_endpoint_duration_seconds",
-            "First byte of the request to the end of the response, by the endpoint of the last attempt.",
+            "Time from the first byte of the request to the end of the response, by the endpoint of the last attempt.",
             Phase::Total,
         ),
-        ("weir_endpoint_response_seconds", "Request sent to response head.", Phase::Response),
-        ("weir_endpoint_connect_seconds", "Slot to a connection.", Phase::Connect),
+        (
+            "weir_endpoint_response_seconds",
+            "Time from the request's end to the response head.",
+            Phase::Response,
+        ),
+        ("weir_endpoint_connect_seconds", "Time from the slot to a connection.", Phase::Connect),
     ] {
         text.family(Family { name, kind: Kind::Histogram, help });
         each_endpoint(parts, |part, endpoint| {
@@ -243,15 +247,15 @@ fn write_endpoints(parts: &[Part<'_>], text: &mut Exposition) {
         });
     }
     let columns: [EndpointColumn; 3] = [
-        ("weir_endpoint_failed_attempts", "Attempts that were given up for another.", |one| {
+        ("weir_endpoint_failed_attempts", "Attempts given up for a further one.", |one| {
             one.given_up.attempts
         }),
-        ("weir_endpoint_repeated", "Attempts given up to ask the same endpoint again.", |one| {
+        ("weir_endpoint_repeated", "Attempts given up and repeated at the same endpoint.", |one| {
             one.given_up.repeated
         }),
         (
             "weir_endpoint_redispatched",
-            "Attempts given up after which another endpoint was asked.",
+            "Attempts given up and repeated at another endpoint.",
             |one| one.given_up.redispatched,
         ),
     ];
@@ -308,14 +312,14 @@ impl What {
             ),
             (Self::Samples, "route") => (
                 "weir_route_quantile_samples",
-                "Samples at that quantile or above it: below ten it is an anecdote.",
+                "Samples at or above that quantile; a quantile with fewer than ten is not reliable.",
             ),
             (Self::Time, _) => (
                 "weir_endpoint_quantile_seconds",
                 "Quantiles to three digits over the last ten seconds.",
             ),
             (Self::Samples, _) => {
-                ("weir_endpoint_quantile_samples", "Samples at that quantile or above it.")
+                ("weir_endpoint_quantile_samples", "Samples at or above that quantile.")
             }
         };
         Family { name, kind: Kind::Gauge, help }
@@ -342,7 +346,7 @@ fn quantiles(text: &mut Exposition, labels: Labels<'_>, phases: &PhaseDistributi
 }
 
 fn write_connections(parts: &[Part<'_>], text: &mut Exposition) {
-    let help = "Client connections taken.";
+    let help = "Client connections accepted.";
     text.family(Family { name: "weir_connections_accepted", kind: Kind::Counter, help });
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
@@ -374,7 +378,7 @@ fn write_connections(parts: &[Part<'_>], text: &mut Exposition) {
             text.sample(&part.labels(&labels), Value::Count(count));
         }
     });
-    let help = "How long TLS handshakes took that succeeded.";
+    let help = "Duration of successful TLS handshakes.";
     text.family(Family { name: "weir_tls_handshake_seconds", kind: Kind::Histogram, help });
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
@@ -388,12 +392,12 @@ fn write_workers(figures: &Figures, text: &mut Exposition) {
     for (number, worker) in figures.workers.iter().enumerate() {
         text.sample(&[("worker", &number.to_string())], Value::Count(worker.exchanges));
     }
-    let help = "Time in which a worker worked at requests.";
+    let help = "Time in which a worker worked on requests.";
     text.family(Family { name: "weir_worker_busy_seconds", kind: Kind::Counter, help });
     for (number, worker) in figures.workers.iter().enumerate() {
         text.sample(&[("worker", &number.to_string())], Value::Seconds(worker.own_us));
     }
-    let help = "Turns that a worker ended although there was more to do at once, so that others had theirs: connections with further requests at hand, bodies and files, TLS handshakes.";
+    let help = "Times that a worker interrupted a task with more work at hand so that others could run: connections with further requests, bodies and files, TLS handshakes.";
     text.family(Family { name: "weir_worker_yields", kind: Kind::Counter, help });
     for (number, worker) in figures.workers.iter().enumerate() {
         for (what, count) in Yield::ALL.iter().zip(worker.yields) {
@@ -401,7 +405,7 @@ fn write_workers(figures: &Figures, text: &mut Exposition) {
             text.sample(&labels, Value::Count(count));
         }
     }
-    let help = "How much later than asked for a worker's timer came, once a second; below 2 ms says nothing.";
+    let help = "Delay of a worker's timer, measured once a second; values below 2 ms are noise.";
     text.family(Family { name: "weir_worker_lag_seconds", kind: Kind::Histogram, help });
     for (number, worker) in figures.workers.iter().enumerate() {
         text.histogram(&[("worker", &number.to_string())], times(&worker.lag, &BOUNDS_US, &[]));

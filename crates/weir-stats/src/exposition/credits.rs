@@ -71,21 +71,21 @@ impl CreditsState {
 
 pub(super) fn write(credits: &CreditsReport, text: &mut Exposition) {
     let mut gauge = |name, help, value| text.gauge(name, help, Value::Number(value));
-    let help = "Processor credits saved up, by Weir's books: minutes of one core.";
+    let help = "Processor credits as Weir estimates them, in minutes of one core.";
     gauge("weir_cpu_credits_balance", help, credits.balance);
-    gauge("weir_cpu_credits_max", "Most processor credits that are saved up.", credits.max);
-    let help = "Cores that the machine earns credits for: its baseline.";
+    gauge("weir_cpu_credits_max", "Maximum of the processor credits.", credits.max);
+    let help = "Baseline of the machine in cores, for which it earns credits.";
     gauge("weir_cpu_credits_earned_cores", help, credits.earned_cores);
     if let Some(used) = credits.used_cores {
         let help = "Cores that all programs of the machine used over the last minute.";
         gauge("weir_cpu_credits_used_cores", help, used);
     }
-    let help = "Time until processor credits are used up at the rate of the last minute; infinite where they last.";
+    let help = "Time until processor credits are used up at the rate of the last minute; infinite if they last.";
     let seconds = credits.exhausted_in_s.map_or(f64::INFINITY, |seconds| seconds as f64);
     gauge("weir_cpu_credits_exhausted_in_seconds", help, seconds);
-    let help = "Share of its weight that balancers in front are told, 0 to 1.";
+    let help = "Share of its weight that Weir reports to load balancers in front of it, 0 to 1.";
     gauge("weir_advertised_weight_ratio", help, f64::from(credits.weight_percent) / 100.0);
-    let help = "1 for how it stands with processor credits.";
+    let help = "1 for the current state of the processor credits.";
     text.family(Family { name: "weir_cpu_credits_state", kind: Kind::Gauge, help });
     for state in CreditsState::ALL {
         let value = Value::Count(u64::from(credits.state == state));

@@ -55,7 +55,7 @@ pub struct LimitedKeyReport {
 }
 
 pub(super) fn write(report: &LimitsReport, text: &mut Exposition) {
-    let help = "What limits on clients and keys did: requests refused or connections closed, requests delayed, what a dry run would have.";
+    let help = "Effects of limits on clients and keys: requests refused or connections closed, requests delayed, and the same of a dry run.";
     text.family(Family { name: "weir_limited", kind: Kind::Counter, help });
     for limit in &report.limits {
         for (result, count) in
@@ -65,17 +65,16 @@ pub(super) fn write(report: &LimitsReport, text: &mut Exposition) {
             text.sample(&labels, Value::Count(count));
         }
     }
-    let help = "Clients and keys that the table of limits keeps.";
+    let help = "Clients and keys in the table of limits.";
     text.gauge("weir_limit_table_entries", help, Value::Count(report.tracked));
-    let help = "Clients and keys that the table of limits has room for.";
+    let help = "Capacity of the table of limits, in clients and keys.";
     text.gauge("weir_limit_table_entries_max", help, Value::Count(report.tracked_max));
     let help = "Memory that the table of limits holds.";
     text.gauge("weir_limit_table_bytes", help, Value::Count(report.table_bytes));
-    let help =
-        "Clients and keys forgotten before their allowance was whole, because the table was full.";
+    let help = "Clients and keys removed from the full table before their allowance was restored.";
     text.family(Family { name: "weir_limit_table_evicted", kind: Kind::Counter, help });
     text.sample(&[], Value::Count(report.evicted));
-    let help = "Events let through because the table had no place to count them at.";
+    let help = "Events allowed without a count because the table was full.";
     text.family(Family { name: "weir_limit_table_untracked", kind: Kind::Counter, help });
     text.sample(&[], Value::Count(report.untracked));
 }

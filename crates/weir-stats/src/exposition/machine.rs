@@ -156,13 +156,13 @@ pub(super) fn write(machine: &MachineFigures, usage: &Usage, text: &mut Expositi
         }
     };
     counter("weir_machine_cpu_seconds", "Time of all cores of the machine.", machine.machine_us);
-    counter("weir_machine_idle_seconds", "Of that, time that nobody wanted.", machine.idle_us);
-    let stolen = "Of that, time that the host gave to others.";
+    counter("weir_machine_idle_seconds", "Of that, idle time.", machine.idle_us);
+    let stolen = "Of that, time that the host gave to other machines.";
     counter("weir_machine_steal_seconds", stolen, machine.steal_us);
-    let held = "Time in which the control group held the process back.";
+    let held = "Time in which the control group throttled the process.";
     counter("weir_throttled_seconds", held, machine.throttled_us);
     if let Some(periods) = machine.throttled_periods {
-        let help = "Periods in which the control group held the process back.";
+        let help = "Periods in which the control group throttled the process.";
         text.counter("weir_throttled_periods", help, Value::Count(periods));
     }
     write_group(machine.group, text);
@@ -171,24 +171,20 @@ pub(super) fn write(machine: &MachineFigures, usage: &Usage, text: &mut Expositi
 
 fn write_group(group: CpuGroup, text: &mut Exposition) {
     if let Some(limit) = group.limit_cores {
-        let help = "Most cores that the control group may use in the long run.";
+        let help = "Limit of the control group, in cores.";
         text.gauge("weir_cpu_limit_cores", help, Value::Number(limit));
     }
     if let Some(us) = group.burst_us {
-        let help = "Most processor time beyond that which the control group saves up.";
+        let help = "Largest burst of processor time that the control group allows.";
         text.gauge("weir_burst_max_seconds", help, Value::Seconds(us));
     }
     if let Some(us) = group.bursts_us {
-        let help = "Processor time beyond the control group's limit, from what it saved up.";
+        let help = "Processor time used as burst beyond the control group's limit.";
         text.counter("weir_burst_seconds", help, Value::Seconds(us));
     }
     for (name, help, count) in [
         ("weir_cpu_periods", "Periods of the control group's limit.", group.periods),
-        (
-            "weir_burst_periods",
-            "Periods with more than that, from what was saved up.",
-            group.bursts,
-        ),
+        ("weir_burst_periods", "Periods of the control group with a burst.", group.bursts),
     ] {
         if let Some(count) = count {
             text.counter(name, help, Value::Count(count));

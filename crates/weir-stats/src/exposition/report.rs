@@ -235,8 +235,8 @@ pub struct EndpointReport {
     pub connections_opened: u64,
     /// Exchanges whose worker had no idle connection while another worker had one.
     pub idle_elsewhere: u64,
-    /// Failed connects.
-    pub connect_failures: u64,
+    /// Failures in traffic that count for the pool's `passive`.
+    pub passive_failures: u64,
     /// Number of times the endpoint was picked.
     pub picks: u64,
     /// Number of ejections.
@@ -305,7 +305,7 @@ pub(super) fn write(report: &Report, text: &mut Exposition) {
 
 fn write_process(report: &Report, text: &mut Exposition) {
     let process = &report.process;
-    let help = "What runs; always 1.";
+    let help = "Version of the program; always 1.";
     text.family(Family { name: "weir_build_info", kind: Kind::Gauge, help });
     text.sample(&[("version", &process.version)], Value::Count(1));
     let help = "When the process started, seconds since 1970.";
@@ -317,14 +317,14 @@ fn write_process(report: &Report, text: &mut Exposition) {
     text.gauge("weir_connections", "Client connections open now.", connections);
     let most = Value::Count(process.max_connections);
     text.gauge("weir_connections_max", "Most client connections open at once.", most);
-    let help = "Connects to endpoints that Weir had no descriptor, port or memory for.";
+    let help = "Connects to endpoints that failed because Weir had no descriptor, port or memory.";
     text.family(Family { name: "weir_connect_shortages", kind: Kind::Counter, help });
     text.sample(&[], Value::Count(process.shortages));
-    let help = "What clients with a large part of a cap on connections lost to others: connections refused, requests and handshakes given up.";
+    let help = "Connections refused, and requests and handshakes given up, of clients that held most of a cap on connections.";
     text.family(Family { name: "weir_connection_cap_losses", kind: Kind::Counter, help });
     text.sample(&[("what", "refused")], Value::Count(process.refused_at_cap));
     text.sample(&[("what", "given_up")], Value::Count(process.given_up_at_cap));
-    let help = "Admin connections that did not stay: closed for others, late, or told that there is no room.";
+    let help = "Admin connections closed early: to make room, by a timeout, or refused.";
     text.family(Family { name: "weir_admin_connections_ended", kind: Kind::Counter, help });
     let AdminReport { closed, late, refused } = report.admin;
     for (reason, count) in [("closed", closed), ("late", late), ("refused", refused)] {
@@ -348,29 +348,21 @@ fn write_process(report: &Report, text: &mut Exposition) {
     for log in &report.logs {
         text.sample(&[("log", &log.name)], Value::Count(log.dropped));
     }
-    let help = "Memory that counts of times hold.";
+    let help = "Memory of the histograms.";
     let bytes = Value::Count(report.figures.histogram_bytes as u64);
     text.gauge("weir_histogram_memory_bytes", help, bytes);
 }
 
 fn write_incidents(incidents: &IncidentReport, text: &mut Exposition) {
     let counters = [
-        (
-            "weir_restarts",
-            "Times that the process was started again after it had died.",
-            incidents.restarts,
-        ),
+        ("weir_restarts", "Restarts of the process after its end.", incidents.restarts),
         ("weir_worker_hangs", "Times that a worker did not answer for a second.", incidents.hangs),
         (
             "weir_workers_replaced",
             "Workers that were replaced because they hung.",
             incidents.replaced,
         ),
-        (
-            "weir_worker_panics",
-            "Workers that ended by a bug and were started again.",
-            incidents.panics,
-        ),
+        ("weir_worker_panics", "Workers that panicked and were restarted.", incidents.panics),
         (
             "weir_worker_lost_connections",
             "Client connections that ended because their worker hung or panicked.",
@@ -387,7 +379,7 @@ fn write_incidents(incidents: &IncidentReport, text: &mut Exposition) {
         text.sample(&[], Value::Count(count));
     }
     if let Some(time) = incidents.restart_us {
-        let help = "From the death of the process before this one to when this one served.";
+        let help = "Time from the end of the previous process until this one served.";
         text.gauge("weir_restart_seconds", help, Value::Seconds(time));
     }
 }
@@ -399,22 +391,22 @@ fn write_memory(memory: &MemoryReport, text: &mut Exposition) {
         let help = "The budget of memory, `memory max=`.";
         text.gauge("weir_memory_max_bytes", help, Value::Count(max));
     }
-    let help = "What is done because memory is short: 0 nothing, 1 idle connections are closed, 2 reads are paused too, 3 connections are refused too.";
+    let help = "Measures against a shortage of memory: 0 none, 1 idle connections are closed, 2 reads are paused too, 3 connections are refused too.";
     text.gauge("weir_memory_pressure", help, Value::Count(memory.pressure));
     for (name, help, count) in [
         (
             "weir_memory_connections_refused",
-            "Client connections that were closed when they came because memory was short.",
+            "Client connections closed on arrival because memory was short.",
             memory.connections_refused,
         ),
         (
             "weir_memory_reads_paused",
-            "Requests whose bodies were not read on for a while because memory was short.",
+            "Requests whose bodies were paused because memory was short.",
             memory.reads_paused,
         ),
         (
             "weir_memory_requests_given_up",
-            "Requests that were given up because memory was short and they held most.",
+            "Requests ended because memory was short and they held the most.",
             memory.requests_given_up,
         ),
     ] {
@@ -444,7 +436,7 @@ fn write_pools(pools: &[PoolReport], text: &mut Exposition) {
         ("weir_pool_endpoints", "Endpoints of a pool.", |pool| {
             Some(Value::Count(pool.endpoints.len() as u64))
         }),
-        ("weir_pool_endpoints_usable", "Endpoints of a pool that can be had.", |pool| {
+        ("weir_pool_endpoints_usable", "Available endpoints of a pool.", |pool| {
             Some(Value::Count(pool.usable))
         }),
         (
@@ -453,7 +445,7 @@ fn write_pools(pools: &[PoolReport], text: &mut Exposition) {
             |pool| Some(Value::Count(u64::from(pool.panicking))),
         ),
         ("weir_pool_in_flight", "Requests in flight.", |pool| Some(Value::Count(pool.in_flight))),
-        ("weir_pool_queue", "Requests that wait now.", |pool| {
+        ("weir_pool_queue", "Requests that wait in the queue.", |pool| {
             pool.queue.map(|queue| Value::Count(queue.now))
         }),
     ];
@@ -465,7 +457,7 @@ fn write_queues(pools: &[PoolReport], text: &mut Exposition) {
         ("weir_pool_queue_max", "Most requests that may wait.", |pool| {
             pool.queue.map(|queue| Value::Count(queue.max))
         }),
-        ("weir_pool_queue_longest", "Most requests that ever waited at once.", |pool| {
+        ("weir_pool_queue_longest", "Most requests that waited at once.", |pool| {
             pool.queue.map(|queue| Value::Count(queue.longest))
         }),
     ];
@@ -479,18 +471,20 @@ fn write_queues(pools: &[PoolReport], text: &mut Exposition) {
         }),
         (
             "weir_pool_inversions",
-            "Requests sent to a busy endpoint while an idle one could be had.",
+            "Requests sent to a busy endpoint while an idle one was available.",
             |pool| Some(Value::Count(pool.counters.inversions)),
         ),
-        ("weir_pool_regret_seconds", "Time that those lost.", |pool| {
-            Some(Value::Seconds(pool.counters.regret_us))
-        }),
+        (
+            "weir_pool_regret_seconds",
+            "Time lost by requests that were sent to a busy endpoint while an idle one was available.",
+            |pool| Some(Value::Seconds(pool.counters.regret_us)),
+        ),
         ("weir_pool_retries_refused", "Retries that the budget did not grant.", |pool| {
             Some(Value::Count(pool.counters.retries_refused))
         }),
         (
             "weir_pool_law_violations",
-            "Times that the watchdog found a law of the queue broken; has to be 0.",
+            "Violations of the queue's rules that the watchdog found; must be 0.",
             |pool| Some(Value::Count(pool.counters.violations)),
         ),
     ];
@@ -528,12 +522,12 @@ type EndpointColumn = (&'static str, Kind, &'static str, fn(&EndpointReport) -> 
 fn write_endpoints(pools: &[PoolReport], text: &mut Exposition) {
     let (gauge, counter) = (Kind::Gauge, Kind::Counter);
     let columns: [EndpointColumn; 13] = [
-        ("weir_endpoint_up", gauge, "1 while it takes requests.", |one| {
+        ("weir_endpoint_up", gauge, "1 while the endpoint takes requests.", |one| {
             Some(u64::from(one.state == EndpointState::Up))
         }),
         ("weir_endpoint_in_flight", gauge, "Requests in flight.", |one| Some(one.in_flight)),
         ("weir_endpoint_max_conn", gauge, "Most requests in flight.", |one| one.max_conn),
-        ("weir_endpoint_queued", gauge, "Requests that wait for it and no other.", |one| {
+        ("weir_endpoint_queued", gauge, "Requests that wait for this endpoint only.", |one| {
             Some(one.queued)
         }),
         ("weir_endpoint_idle_connections", gauge, "Idle connections kept.", |one| {
@@ -548,21 +542,31 @@ fn write_endpoints(pools: &[PoolReport], text: &mut Exposition) {
             "Requests whose worker had no idle connection while another worker had one.",
             |one| Some(one.idle_elsewhere),
         ),
-        ("weir_endpoint_connect_failures", counter, "Connects that failed.", |one| {
-            Some(one.connect_failures)
+        (
+            "weir_endpoint_passive_failures",
+            counter,
+            "Failures in traffic that count for the pool's `passive`.",
+            |one| Some(one.passive_failures),
+        ),
+        ("weir_endpoint_picks", counter, "Times the endpoint was picked.", |one| Some(one.picks)),
+        ("weir_endpoint_ejections", counter, "Times the endpoint was ejected.", |one| {
+            Some(one.ejections)
         }),
-        ("weir_endpoint_picks", counter, "Times it was picked.", |one| Some(one.picks)),
-        ("weir_endpoint_ejections", counter, "Times it was ejected.", |one| Some(one.ejections)),
         (
             "weir_endpoint_ejections_refused",
             counter,
-            "Times it was to be ejected and stayed because too many others were out.",
+            "Ejections that did not happen because too many endpoints were out.",
             |one| Some(one.ejections_refused),
         ),
-        ("weir_endpoint_stalls", counter, "Times it was found stalled.", |one| Some(one.stalls)),
-        ("weir_endpoint_stalled", gauge, "1 while it does not answer and others do.", |one| {
-            Some(u64::from(one.state == EndpointState::Stalled))
+        ("weir_endpoint_stalls", counter, "Times the endpoint was found stalled.", |one| {
+            Some(one.stalls)
         }),
+        (
+            "weir_endpoint_stalled",
+            gauge,
+            "1 while the endpoint is stalled: it does not answer while others do.",
+            |one| Some(u64::from(one.state == EndpointState::Stalled)),
+        ),
     ];
     for (name, kind, help, of) in columns {
         text.family(Family { name, kind, help });

@@ -87,7 +87,7 @@ fn a_shortage_of_descriptors_is_a_wait_ejects_no_server_and_is_no_failed_probe()
         assert_eq!(client.ask("/").status, 503);
     }
     logged(&directory, "503 no_resources 1");
-    weir.process.says("Weir itself is short of something: Too many open files");
+    weir.process.says("Weir lacks a local resource: Too many open files");
     limit_descriptors(process, 1024);
     assert_eq!(client.ask("/").status, 200);
     weir.process.says("is probed again");

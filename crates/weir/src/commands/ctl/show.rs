@@ -277,7 +277,7 @@ pub(super) fn endpoint(body: &str) -> Result<String, Failure> {
         ("max_conn", limit),
         ("weight", endpoint.weight.to_string()),
         ("picked", endpoint.picks.to_string()),
-        ("connects failed", endpoint.connect_failures.to_string()),
+        ("passive failures", endpoint.passive_failures.to_string()),
         ("attempts failed", endpoint.failed_attempts.to_string()),
         ("redispatched", endpoint.redispatched.to_string()),
         ("idle connections", endpoint.idle_connections.to_string()),

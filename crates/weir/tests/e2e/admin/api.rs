@@ -74,7 +74,7 @@ fn a_mistake_is_told_with_its_field_and_changes_nothing() {
         assert_eq!((status, field), (expected.0, &expected.1.into()), "{body}: {message}");
         assert!(message.contains(expected.2), "{body}: {message}");
     };
-    check("PATCH", ONE, "{", (400, "body", "no JSON"));
+    check("PATCH", ONE, "{", (400, "body", "not valid JSON"));
     check("PATCH", ONE, "[]", (400, "body", "has to be a JSON object"));
     check("PATCH", ONE, "{}", (422, "body", "the change is empty"));
     check(

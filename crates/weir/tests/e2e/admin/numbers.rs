@@ -63,10 +63,8 @@ fn counted(text: &str) -> BTreeMap<&str, f64> {
         let family = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
         counters.contains(family) || counters.contains(name)
     };
-    let pair = |sample: &'_ str| {
-        sample.rsplit_once(' ').map(|(name, value)| (name, value.parse().unwrap()))
-    };
-    samples.filter(counts).filter_map(|sample| pair(sample)).collect()
+    let pairs = samples.filter(counts).filter_map(|sample| sample.rsplit_once(' '));
+    pairs.map(|(name, value)| (name, value.parse().unwrap())).collect()
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn nothing_can_be_changed_where_one_may_only_look() {
         assert_eq!(status, 403, "{body}");
         let said: serde_json::Value = serde_json::from_str(&body).unwrap();
         let message = said["error"]["message"].as_str().unwrap();
-        assert!(message.contains("it is read_only"), "{message}");
+        assert!(message.contains("your role is read-only"), "{message}");
     }
     let mut stream = UnixStream::connect(&socket).unwrap();
     stream.write_all(b"set server app/one state drain\n").unwrap();
@@ -199,9 +199,9 @@ fn a_token_is_let_in_beside_those_who_have_none() {
     for _ in 0..20 {
         assert_eq!(asked(&[&url]).0, 401);
     }
-    managed.weir.process.says("admin: turned away");
+    managed.weir.process.says("admin: refused");
     let said = managed.weir.process.said();
-    let lines = said.lines().filter(|line| line.contains("admin: turned away")).count();
+    let lines = said.lines().filter(|line| line.contains("admin: refused")).count();
     assert!((1..=3).contains(&lines), "{said}");
 }
 
@@ -270,8 +270,8 @@ fn a_role_is_what_its_holder_may_do_and_no_more() {
     assert_eq!(asked(&[&format!("{base}/v1/status")]).0, 401);
     // Denied requests are in the list of events, with their authors.
     let events = managed.json("/v1/events").to_string();
-    assert!(events.contains("PATCH /v1/pools/{pool}/endpoints/{endpoint} takes the role operate"));
-    assert!(events.contains("POST /v1/reload takes the role admin"), "{events}");
+    assert!(events.contains("PATCH /v1/pools/{pool}/endpoints/{endpoint} needs the role operate"));
+    assert!(events.contains("POST /v1/reload needs the role admin"), "{events}");
     assert!(events.contains("\"kind\":\"denied\""), "{events}");
 }
 
@@ -301,7 +301,7 @@ fn the_audit_log_has_who_changed_what_and_who_was_not_let() {
         assert!(has("time", "T"), "{line}");
     };
     check(0, "change", "uid ", "order ready -> draining");
-    check(1, "denied", "look.sock", "takes the role operate");
+    check(1, "denied", "look.sock", "needs the role operate");
     check(2, "reload", "signal HUP", "serving generation 2");
 }
 
