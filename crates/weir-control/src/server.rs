@@ -127,12 +127,8 @@ impl Server {
         inherited_state.note(&process, &health, runtime.handle());
         let mut probes = Probes::default();
         probes.follow(&live, &process, &health, runtime.handle());
-        runtime.spawn(passive_notices::listen(
-            notices,
-            process.clone(),
-            health.clone(),
-            program_log::say,
-        ));
+        let (known, log) = (process.clone(), health.clone());
+        runtime.spawn(passive_notices::listen(notices, known, log, program_log::say));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
             health,
