@@ -48,6 +48,14 @@ impl HostPattern {
         }
     }
 
+    /// The name, with its leading dot, below which a `*.name` pattern matches.
+    pub fn suffix(&self) -> Option<&str> {
+        match &self.kind {
+            HostKind::Below(suffix) => Some(suffix),
+            HostKind::Any | HostKind::Exact(_) | HostKind::Expression(_) => None,
+        }
+    }
+
     /// Returns true if the pattern matches every host, so that no later host block is reached.
     pub fn is_any(&self) -> bool {
         matches!(self.kind, HostKind::Any)
@@ -169,10 +177,40 @@ impl PathPattern {
         self.captures
     }
 
+    /// The paths that the pattern can match, for an index of patterns.
+    pub fn shape(&self) -> PathShape<'_> {
+        let start = match &self.kind {
+            TextKind::Exact => return PathShape::Exact(&self.text),
+            TextKind::Prefix(prefix) if prefix.ends_with('/') => {
+                return PathShape::Directory(prefix);
+            }
+            TextKind::Prefix(prefix) => prefix,
+            TextKind::Expression(_) if !self.text.starts_with('~') => {
+                self.text.split('*').next().unwrap_or_default()
+            }
+            TextKind::Expression(_) | TextKind::Suffix(_) => "",
+        };
+        if start.is_empty() { PathShape::Any } else { PathShape::Prefix(start) }
+    }
+
     /// Returns true if the pattern matches every path.
     pub fn is_any(&self) -> bool {
         matches!(&self.kind, TextKind::Prefix(prefix) if prefix.is_empty() || prefix == "/")
     }
+}
+
+/// The paths that a pattern can match, as far as its text tells: no other path matches, and not all
+/// of these do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathShape<'a> {
+    /// This path.
+    Exact(&'a str),
+    /// Paths that begin with this text.
+    Prefix(&'a str),
+    /// Paths that begin with this text, which ends with a slash, and the one without that slash.
+    Directory(&'a str),
+    /// Any path.
+    Any,
 }
 
 /// Returns true if a path begins with `prefix`, or is the directory that a prefix with a trailing
@@ -459,6 +497,22 @@ mod tests {
         assert!(path("~^/v[0-9]+/", "/v12/x") && !path("~^/v[0-9]+/", "/V12/x"));
         assert!(path("~*\\.JPG$", "/a.jpg"));
         assert!(path("*", "/x") && "/*".parse::<PathPattern>().unwrap().is_any());
+    }
+
+    #[test]
+    fn a_shape_holds_every_path_that_matches() {
+        let check = |pattern: &str, shape: PathShape<'_>| {
+            assert_eq!(pattern.parse::<PathPattern>().unwrap().shape(), shape, "{pattern}");
+        };
+        check("/a", PathShape::Exact("/a"));
+        check("/a/*", PathShape::Directory("/a/"));
+        check("/a*", PathShape::Prefix("/a"));
+        check("/a/*/b", PathShape::Prefix("/a/"));
+        check("/a*/*", PathShape::Prefix("/a"));
+        check("*.php", PathShape::Any);
+        check("*", PathShape::Any);
+        check("*/a/*", PathShape::Any);
+        check("~^/a", PathShape::Any);
     }
 
     #[test]

@@ -2,22 +2,19 @@
 //! first match wins. Everything possible is prepared once per snapshot. It does not carry out a
 //! route's action.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use weir_config::model::{
     AccessRule, Action, Files, Listener, Redirect, RequestTimeout, Respond, Route,
 };
-use weir_config::pattern::HostPattern;
 use weir_stats::{Entry, Escape, Template};
 
 use crate::http::edits::{Direction, Edits, uses_captures};
 use crate::http::local_reply::ErrorPages;
 use crate::http::path::percent::{PathBuffer, PathForm};
-use crate::http::request_view::{RequestView, bare_host};
+use crate::http::request_view::RequestView;
 use crate::http::trailers::TrailerRules;
 use crate::http::upgrade::Protocols;
 use crate::limiting::Limiter;
@@ -25,6 +22,8 @@ use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::rate::{self, RateLimit};
 pub use crate::routing::condition::Captures;
 use crate::routing::condition::{Condition, Subject};
+use crate::routing::hosts::Hosts;
+use crate::routing::index::RouteIndex;
 
 /// A compiled route.
 #[derive(Clone, Debug)]
@@ -130,17 +129,45 @@ fn lacks_host(location: &[u8]) -> bool {
 #[derive(Debug)]
 pub struct Router {
     /// The routes of each host block, in order.
-    sites: Box<[Box<[CompiledRoute]>]>,
-    default: Box<[CompiledRoute]>,
-    /// The first host block of each plain name, in lower case and without a trailing dot.
-    exact: HashMap<Box<[u8]>, usize>,
-    /// The patterns that are not plain names, with their host block, in order.
-    patterns: Box<[(usize, HostPattern)]>,
+    sites: Box<[RouteList]>,
+    default: RouteList,
+    hosts: Hosts,
     files: Vec<Files>,
     pages: ErrorPages,
     response_edits: Edits,
     needs_path: bool,
     path_form: PathForm,
+}
+
+/// Routes in the order in which they are tried.
+#[derive(Debug)]
+struct RouteList {
+    routes: Box<[CompiledRoute]>,
+    /// The index of a long list.
+    index: Option<RouteIndex>,
+}
+
+impl RouteList {
+    fn new(routes: Box<[CompiledRoute]>) -> Self {
+        let index = RouteIndex::new(routes.iter().map(|route| &route.condition));
+        Self { routes, index }
+    }
+
+    fn needs_path(&self) -> bool {
+        self.routes.iter().any(|route| route.condition.needs_path())
+    }
+
+    /// The first route that matches.
+    fn find(&self, subject: Subject<'_>) -> Option<&CompiledRoute> {
+        let matches = |route: &&CompiledRoute| route.condition.holds(subject);
+        match &self.index {
+            None => self.routes.iter().find(matches),
+            Some(index) => index
+                .candidates(subject.path)
+                .filter_map(|number| self.routes.get(number as usize))
+                .find(matches),
+        }
+    }
 }
 
 impl Router {
@@ -154,11 +181,11 @@ impl Router {
     ) -> Result<Self, String> {
         let mut files = Vec::new();
         let mut numbers = 0..;
-        let mut compile = |routes: &[Route]| -> Result<Box<[CompiledRoute]>, String> {
+        let mut compile = |routes: &[Route]| -> Result<RouteList, String> {
             let numbered = routes.iter().zip(numbers.by_ref());
-            numbered
-                .map(|(route, number)| compile_route(listener, route, number, &mut files))
-                .collect()
+            let compiled =
+                numbered.map(|(route, number)| compile_route(listener, route, number, &mut files));
+            compiled.collect::<Result<_, _>>().map(RouteList::new)
         };
         let default = compile(&listener.default)?;
         let sites = listener
@@ -166,22 +193,11 @@ impl Router {
             .iter()
             .map(|site| compile(&site.routes))
             .collect::<Result<Box<[_]>, _>>()?;
-        let (mut exact, mut patterns) = (HashMap::new(), Vec::new());
-        for (number, site) in listener.sites.iter().enumerate() {
-            for host in &site.hosts {
-                match plain_name(host) {
-                    Some(name) => _ = exact.entry(name).or_insert(number),
-                    None => patterns.push((number, host.clone())),
-                }
-            }
-        }
-        let needs_path =
-            sites.iter().chain([&default]).flatten().any(|route| route.condition.needs_path());
+        let needs_path = sites.iter().chain([&default]).any(RouteList::needs_path);
         Ok(Self {
             sites,
             default,
-            exact,
-            patterns: patterns.into(),
+            hosts: Hosts::new(&listener.sites),
             files,
             pages: ErrorPages::load(&listener.error_pages, read)?,
             response_edits: Edits::compile(Direction::Response, &listener.response_headers)?,
@@ -192,8 +208,8 @@ impl Router {
 
     /// The route that the request takes; `None` means 404.
     pub fn route<'a>(&'a self, view: &RequestView<'_>) -> Option<&'a CompiledRoute> {
-        let routes = self.routes_for(view.head.host.of(view.bytes));
-        match routes {
+        let list = self.routes_for(view.head.host.of(view.bytes));
+        match &*list.routes {
             [first, ..] if first.condition.is_always() => return Some(first),
             [] => return None,
             _ => {}
@@ -205,14 +221,15 @@ impl Router {
             b"/"
         };
         let subject = Subject { view, path };
-        routes.iter().find(|route| route.condition.holds(subject))
+        list.find(subject)
     }
 
     /// Adds the limits to its routes.
     pub(crate) fn limit(&mut self, listener: &Listener, limiter: &Arc<Limiter>) {
         let models = listener.default.iter();
         let models = models.chain(listener.sites.iter().flat_map(|site| &site.routes));
-        let compiled = self.default.iter_mut().chain(self.sites.iter_mut().flatten());
+        let compiled = std::iter::once(&mut self.default).chain(&mut self.sites);
+        let compiled = compiled.flat_map(|list| &mut list.routes);
         for (route, model) in compiled.zip(models) {
             route.rate_limits = rate::compile(&model.rate_limits, limiter);
             route.bandwidth = Bandwidth::compile(model.bandwidth.as_ref(), limiter);
@@ -222,7 +239,7 @@ impl Router {
     /// All routes, in the order of their numbers.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &CompiledRoute> {
         // The order in which they are compiled.
-        self.default.iter().chain(self.sites.iter().flatten())
+        std::iter::once(&self.default).chain(&self.sites).flat_map(|list| &list.routes)
     }
 
     /// The directories that its `files` routes serve, by the index of [`CompiledAction::Files`].
@@ -242,33 +259,16 @@ impl Router {
 
     /// Returns true if a header edit of some route uses a header of the endpoint's response.
     pub(crate) fn uses_response_headers(&self) -> bool {
-        let mut routes = self.sites.iter().flatten().chain(&self.default);
-        routes.any(|route| route.response_edits.uses_response_headers())
+        self.routes().any(|route| route.response_edits.uses_response_headers())
     }
 
     /// The routes of the first host block that serves `host`, else the default routes.
-    fn routes_for(&self, host: &[u8]) -> &[CompiledRoute] {
+    fn routes_for(&self, host: &[u8]) -> &RouteList {
         if self.sites.is_empty() {
             return &self.default;
         }
-        let named = self.named_site(host);
-        let before = named.unwrap_or(usize::MAX);
-        let patterns = self.patterns.iter().take_while(|(number, _)| *number < before);
-        let matching = patterns
-            .into_iter()
-            .find(|(_, pattern)| pattern.matches(host))
-            .map(|(number, _)| *number);
-        let site = matching.or(named).and_then(|number| self.sites.get(number));
+        let site = self.hosts.find(host).and_then(|number| self.sites.get(number));
         site.unwrap_or(&self.default)
-    }
-
-    fn named_site(&self, host: &[u8]) -> Option<usize> {
-        if self.exact.is_empty() {
-            return None;
-        }
-        let mut name: SmallVec<[u8; 64]> = SmallVec::from_slice(bare_host(host));
-        name.make_ascii_lowercase();
-        self.exact.get(name.as_slice()).copied()
     }
 }
 
@@ -354,12 +354,6 @@ fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
             CompiledAction::Files(files.len() - 1)
         }
     }
-}
-
-/// The name of a pattern that is a single name, in the form that [`Router`] looks up.
-fn plain_name(pattern: &HostPattern) -> Option<Box<[u8]>> {
-    let text = pattern.as_str();
-    (!text.starts_with(['*', '~'])).then(|| bare_host(text.as_bytes()).to_ascii_lowercase().into())
 }
 
 #[cfg(test)]

@@ -1,0 +1,150 @@
+//! The router against its definition: host blocks in order, then routes in order, the first match
+//! wins, over tables and requests drawn from small alphabets, so that hits, nested prefixes and
+//! wildcards are frequent.
+
+use std::io;
+use std::path::Path;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use weir_config::model::{Listener, PathRules, Route, Rule, Site};
+
+use crate::http::path::percent::{PathBuffer, PathForm};
+use crate::http::sample::{Request, listener, route};
+use crate::routing::condition::{Condition, Subject};
+use crate::routing::route::Router;
+
+const SEGMENTS: [&str; 4] = ["a", "b", "ab", "A"];
+
+fn path_pattern() -> impl Strategy<Value = String> {
+    let segments = vec(select(&SEGMENTS), 0..4).prop_map(|segments| segments.join("/"));
+    let form = select(&["/P", "/P/", "/P/*", "/P*", "/P/*/b", "*P", "/P/*/*", "~^/P", "~*P$", "*"]);
+    (segments, form).prop_map(|(segments, form)| form.replace('P', &segments).replace("//", "/"))
+}
+
+fn path_rule() -> impl Strategy<Value = Rule> {
+    let parsed = |texts: Vec<String>| {
+        Rule::Path(texts.iter().filter_map(|text| text.parse().ok()).collect())
+    };
+    vec(path_pattern(), 1..3).prop_map(parsed)
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let value = select(&["1", "2"]);
+    let leaf = prop_oneof![
+        6 => path_rule(),
+        1 => Just(Rule::Method(vec!["GET".into()])),
+        1 => value.prop_map(|value| Rule::Header("X".into(), Some(value.parse().unwrap()))),
+        1 => Just(Rule::Query("q".into(), None)),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Rule::All),
+            vec(inner.clone(), 0..3).prop_map(Rule::Any),
+            inner.prop_map(|rule| Rule::Not(Box::new(rule))),
+        ]
+    })
+}
+
+fn routes(name: &'static str) -> impl Strategy<Value = Vec<Route>> {
+    let numbered = move |rules: Vec<Rule>| {
+        let named = |(number, rule)| route(&format!("{name}{number}"), rule);
+        rules.into_iter().enumerate().map(named).collect()
+    };
+    prop_oneof![vec(path_rule(), 0..30).prop_map(numbered), vec(rule(), 0..30).prop_map(numbered)]
+}
+
+fn host_pattern() -> impl Strategy<Value = &'static str> {
+    select(&[
+        "a", "a.b", "A.b", "b.a.b", "*.b", "*.a.b", "*.B", "*.a", "*.b.a", "*.c", "*.a.c", "*.b.c",
+        "*.b.a.b", "~^a", "~b$", "*", "[::1]",
+    ])
+}
+
+fn site() -> impl Strategy<Value = Site> {
+    let hosts = vec(host_pattern(), 1..4);
+    (hosts, routes("s")).prop_map(|(hosts, routes)| Site {
+        hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+        routes,
+    })
+}
+
+fn table() -> impl Strategy<Value = Listener> {
+    let normalize = any::<bool>();
+    (vec(site(), 0..8), routes("d"), normalize).prop_map(|(sites, default, normalize)| {
+        let sites = sites.into_iter().enumerate().map(|(number, mut site)| {
+            for route in &mut site.routes {
+                route.name = format!("{number}{}", route.name);
+            }
+            site
+        });
+        let path = PathRules { normalize, ..PathRules::default() };
+        Listener { sites: sites.collect(), default, path, ..listener() }
+    })
+}
+
+/// The text of a request.
+fn request() -> impl Strategy<Value = String> {
+    let host = select(&[
+        "a",
+        "A",
+        "a.b",
+        "A.B:80",
+        "a.b.",
+        "b.a.b",
+        "x.b",
+        "x.a.b",
+        "X.B.A.B:1",
+        "b",
+        "c.a",
+        "x.y.c",
+        "x.a.c.",
+        "[::1]:80",
+        "",
+    ]);
+    let segment = select(&["a", "b", "ab", "A", "%61", "%2F", "..", ".", "", "x"]);
+    let target = (vec(segment, 0..5), select(&["", "/", "?q=1", "/?q"]));
+    let lines = select(&["", "X: 1\r\n", "X: 2\r\n"]);
+    (select(&["GET", "POST"]), host, target, lines).prop_map(
+        |(method, host, (segments, end), lines)| {
+            let path = segments.join("/");
+            let version = match host {
+                "" => "1.0".to_owned(),
+                host => format!("1.1\r\nHost: {host}"),
+            };
+            format!("{method} /{path}{end} HTTP/{version}\r\n{lines}\r\n")
+        },
+    )
+}
+
+/// The name of the route by definition: everything is tried in order.
+fn first_match(listener: &Listener, request: &Request) -> String {
+    let view = request.view();
+    let host = view.head.host.of(view.bytes);
+    let serves = |site: &&Site| site.hosts.iter().any(|pattern| pattern.matches(host));
+    let routes = listener.sites.iter().find(serves).map_or(&listener.default, |site| &site.routes);
+    let form = if listener.path.normalize { PathForm::Normal } else { PathForm::Received };
+    let mut buffer = PathBuffer::new();
+    let path = form.seen(view.head.path_text(view.bytes), &mut buffer);
+    let matches =
+        |route: &&Route| Condition::compile(&route.when).holds(Subject { view: &view, path });
+    routes.iter().find(matches).map_or(String::new(), |route| route.name.clone())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// Each case is a table and twenty requests.
+    #[test]
+    fn the_first_match_of_the_file_wins(table in table(), requests in vec(request(), 20)) {
+        let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()));
+        let router = router.unwrap();
+        for text in requests {
+            let request = Request::new(&text);
+            let request = if table.path.normalize { request.normalised() } else { request };
+            let found = router.route(&request.view()).map_or("", |route| &*route.name);
+            prop_assert_eq!(found, first_match(&table, &request), "{}", text);
+        }
+    }
+}
