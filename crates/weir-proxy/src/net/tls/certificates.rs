@@ -23,6 +23,8 @@ pub(super) struct Certificates {
     fallback: Group,
 }
 
+/// Certificates in the order in which they are tried. One that fits only clients that an earlier one
+/// fits too is left out, so that a group is no longer than there are kinds of keys.
 type Group = SmallVec<[Candidate; 2]>;
 
 /// A certificate with the signature schemes that its key supports.
@@ -130,7 +132,16 @@ fn can_make(key: &dyn SigningKey, scheme: SignatureScheme) -> bool {
 /// first configured certificate wins.
 fn insert(group: &mut Group, candidate: Candidate) {
     let at = group.iter().position(|other| other.cost() > candidate.cost()).unwrap_or(group.len());
-    group.insert(at, candidate);
+    insert_at(group, at, candidate);
+}
+
+/// Adds a certificate at this place of its group if one before it does not make it superfluous.
+fn insert_at(group: &mut Group, at: usize, candidate: Candidate) {
+    let covers =
+        |other: &Candidate| candidate.schemes.iter().all(|one| other.schemes.contains(one));
+    if !group.iter().take(at).any(covers) {
+        group.insert(at, candidate);
+    }
 }
 
 fn fallback(loaded: &[Loaded]) -> Group {
@@ -144,9 +155,52 @@ fn fallback(loaded: &[Loaded]) -> Group {
         if is_twin(idx, entry) {
             insert(&mut twins, candidate);
         } else {
-            others.push(candidate);
+            let end = others.len();
+            insert_at(&mut others, end, candidate);
         }
     }
     twins.extend(others);
     twins
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::crypto::aws_lc_rs::default_provider;
+
+    use super::*;
+    use crate::net::tls::material::{CertificateMaterial, PemFile, load};
+
+    /// A certificate for this name.
+    fn certificate(name: &str, key: &KeyPair) -> Loaded {
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.self_signed(key).unwrap().pem();
+        let pem =
+            |text: String| PemFile { label: name.to_owned(), bytes: text.into_bytes().into() };
+        let key = Some(pem(key.serialize_pem()));
+        let material = CertificateMaterial { chain: pem(certificate), key };
+        load(&material, &default_provider(), 0).unwrap()
+    }
+
+    /// A client that sends no name, or an unknown one, is compared with one certificate of each kind
+    /// of key, however many there are.
+    #[test]
+    fn a_group_is_as_long_as_there_are_kinds_of_keys() {
+        let first = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+        let other = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut loaded = vec![certificate("first.test", &first)];
+        loaded.extend((0..300).map(|number| certificate(&format!("{number}.test"), &other)));
+        let certificates = Certificates::new(&loaded);
+        assert_eq!(certificates.fallback.len(), 2);
+        let check = |name: Option<&str>, scheme, expected: usize| {
+            let picked = certificates.pick(name, &[scheme]).unwrap();
+            assert!(Arc::ptr_eq(&picked.certified, &loaded[expected].certified), "{name:?}");
+        };
+        check(None, SignatureScheme::ECDSA_NISTP384_SHA384, 0);
+        check(None, SignatureScheme::ECDSA_NISTP256_SHA256, 1);
+        check(Some("unknown.test"), SignatureScheme::ECDSA_NISTP256_SHA256, 1);
+        check(Some("299.test"), SignatureScheme::ECDSA_NISTP256_SHA256, 300);
+        // No certificate fits: rustls names the reason in its alert.
+        check(None, SignatureScheme::ED25519, 0);
+    }
 }
