@@ -69,7 +69,8 @@ impl Balancer {
                 (0..pool.picker.members.len()).filter(|index| awaited(*index)).count() as u64;
             found += dispatcher.excesses();
             found += u64::from(!dispatcher.books.queue.is_sound());
-            found += u64::from(dispatcher.books.slots > pool.in_flight());
+            found += u64::from(dispatcher.books.slots > pool.picker.in_flight());
+            pool.picker.note_all();
             dispatcher.advance(now_us);
             if found > 0 {
                 dispatcher.settle();

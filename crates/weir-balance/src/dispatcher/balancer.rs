@@ -40,6 +40,7 @@ impl Balancer {
         let pool = Arc::new(Self::made(settings, members, None));
         pool.picker.set_limits();
         pool.picker.refresh_panic();
+        pool.picker.note_all();
         pool
     }
 
@@ -89,7 +90,7 @@ impl Balancer {
 
     /// Exchanges in flight over all endpoints.
     pub fn in_flight(&self) -> u64 {
-        self.picker.in_flight()
+        self.picker.in_flight_noted()
     }
 
     /// Returns true if probes are ignored because too few endpoints are healthy.

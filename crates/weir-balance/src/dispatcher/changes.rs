@@ -36,6 +36,7 @@ impl Balancer {
             self.gated.store(true, Ordering::SeqCst);
         }
         member.state.set_max_conn(self.picker.limit_of(member, max_conn));
+        self.picker.note(index);
         dispatcher.note_ceiling(index);
         dispatcher.settle();
     }
@@ -62,8 +63,12 @@ impl Balancer {
         // Under the lock, so that two concurrent ejections cannot exceed the cap.
         self.with_dispatcher(|dispatcher| {
             dispatcher.advance(now_us);
-            let outcome = eject(&dispatcher.pool.picker, member, now_us, random);
-            if matches!(outcome, AfterFailure::Ejected { .. }) {
+            let picker = &dispatcher.pool.picker;
+            let outcome = eject(picker, member, now_us, random);
+            if let AfterFailure::Ejected { until_us } = outcome {
+                if let Some(index) = picker.position(&member.state) {
+                    picker.note_ejection(index, until_us);
+                }
                 dispatcher.settle();
             }
             outcome
@@ -78,6 +83,10 @@ impl Balancer {
         self.with_dispatcher(|dispatcher| {
             dispatcher.advance(now_us);
             member.state.eject(until_us);
+            let picker = &dispatcher.pool.picker;
+            if let Some(index) = picker.position(&member.state) {
+                picker.note_ejection(index, until_us);
+            }
             dispatcher.settle();
         });
     }
@@ -130,6 +139,10 @@ impl Balancer {
         self.with_dispatcher(|dispatcher| {
             dispatcher.advance(now_us);
             if set(&member.state) {
+                let picker = &dispatcher.pool.picker;
+                if let Some(index) = picker.position(&member.state) {
+                    picker.note(index);
+                }
                 dispatcher.settle();
             }
         });

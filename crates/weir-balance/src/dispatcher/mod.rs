@@ -13,6 +13,9 @@ pub(crate) mod slot;
 pub(crate) mod succession;
 pub(crate) mod ticket;
 
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
+
 use core::task::Waker;
 use std::sync::Arc;
 
@@ -161,6 +164,7 @@ impl<'a> Dispatcher<'a> {
             self.books.slots = self.books.slots.saturating_sub(1);
         }
         if let Some(index) = index {
+            self.pool.picker.note(index);
             self.hand_on(index);
         }
     }
@@ -226,8 +230,11 @@ impl<'a> Dispatcher<'a> {
     /// Takes an exchange out of its line; returns `None` if it was in none.
     pub(crate) fn leave_line(&mut self, id: Id, standing: Standing) -> Option<Left> {
         let left = self.books.queue.leave(id, standing)?;
-        if let Some(member) = left.home.and_then(|index| self.pool.picker.members.get(index)) {
+        if let Some(index) = left.home
+            && let Some(member) = self.pool.picker.members.get(index)
+        {
             member.state.remove_queued();
+            self.pool.picker.note(index);
         }
         Some(left)
     }
@@ -323,8 +330,11 @@ impl<'a> Dispatcher<'a> {
         let id = queue.push(wish, home, number);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
         self.pool.common.figures.longest.raise_to(u64::from(queue.waiting()));
-        if let Some(member) = home.and_then(|index| self.pool.picker.members.get(index)) {
+        if let Some(index) = home
+            && let Some(member) = self.pool.picker.members.get(index)
+        {
             member.state.add_queued();
+            self.pool.picker.note(index);
         }
         let since_us = self.books.clock_us;
         Answer::Queued(Place { id, seq, since_us, position, waits_for })
@@ -349,9 +359,13 @@ impl<'a> Dispatcher<'a> {
             Some(home)
         });
         let after = lens(queue);
-        for ((member, before), after) in picker.members.iter().zip(before).zip(after) {
+        let members = picker.members.iter().enumerate();
+        for (((index, member), before), after) in members.zip(before).zip(after) {
             (before..after).for_each(|_| member.state.add_queued());
             (after..before).for_each(|_| member.state.remove_queued());
+            if before != after {
+                picker.note(index);
+            }
         }
     }
 
@@ -425,12 +439,14 @@ impl Balancer {
             return;
         }
         member.state.leave();
+        self.picker.note(taken.index);
         // Another thread that set the first limit, or a successor that took over, in the meantime
         // may have queued an exchange for this slot. `leave` and setting the limit change the same
         // word, so either the other thread saw the release, or this one sees the gate.
         if self.is_gated() {
             self.with_dispatcher(|dispatcher| {
                 if let Some(index) = dispatcher.pool.index_from(self, taken.index) {
+                    dispatcher.pool.picker.note(index);
                     dispatcher.hand_on(index);
                 }
             });

@@ -137,6 +137,7 @@ impl Balancer {
             Err(successor) => return successor.occupy(successor.index_from(self, index)?),
         };
         self.picker.members.get(index)?.state.enter_beyond_limit();
+        self.picker.note(index);
         dispatcher.books.slots += 1;
         // From here on the endpoint may be above its limit without a violation.
         dispatcher.note_ceiling(index);

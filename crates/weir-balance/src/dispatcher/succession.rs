@@ -57,6 +57,7 @@ impl Balancer {
         for (member, state) in self.picker.members.iter().zip(states) {
             member.state.set_admin_state(*state);
         }
+        self.picker.note_all();
         books.begin_anew(&self.picker.members);
         let mut dispatcher = Dispatcher::new(self, books);
         dispatcher.advance(now_us);

@@ -140,6 +140,16 @@ impl Fair {
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The position at which the search for an idle endpoint starts; `after` as in
+    /// [`Fair::choose`]. `None` if a search may choose an endpoint that is not the first idle one.
+    pub(crate) fn start(&self, after: Option<usize>) -> Option<usize> {
+        if self.settings.weight_mode == WeightMode::Idle {
+            return None;
+        }
+        let current = after.unwrap_or_else(|| self.shared.current.load(Ordering::Relaxed) as usize);
+        (current + 1).checked_rem(self.peers.len())
+    }
+
     /// The choice among the positions for which `look` returns a value. After a failed attempt,
     /// `after` is the position of that attempt.
     pub(crate) fn choose(

@@ -2,8 +2,12 @@
 //! picks among the endpoints of a pool. It uses `state` and knows neither the queue nor the
 //! dispatcher.
 
+pub(crate) mod crowd;
 pub(crate) mod fair;
 pub(crate) mod hashing;
+pub(crate) mod load_tree;
+pub(crate) mod looks;
+pub(crate) mod many;
 pub(crate) mod pick;
 pub(crate) mod picker;
 pub(crate) mod query;

@@ -2,8 +2,11 @@
 //! the dispatcher asks when it is an exchange's turn.
 
 use crate::policy::PolicyKind;
+use crate::policy::crowd::MANY;
 use crate::policy::fair::{Fair, Look};
 use crate::policy::hashing::xxh64::mix;
+use crate::policy::load_tree::{LoadKey, Wanted};
+use crate::policy::many::Undecided;
 use crate::policy::picker::{Candidate, Picker};
 use crate::policy::query::{Query, Stalls};
 use crate::policy::tier::Tier;
@@ -15,27 +18,25 @@ use crate::sync::Ordering;
 /// choice and the count.
 const ROUNDS: usize = 4;
 
-/// Draws among all endpoints of a tier before the draw is limited to those that may be picked.
+/// Draws among all endpoints of a tier before the draw is limited to those that may be picked, each
+/// of which is then looked at.
 const DRAWS: usize = 4;
-
-/// The number of endpoints of a tier that the regret meter checks to find an idle one: a pool of
-/// thousands is sampled.
-const REGRET_SAMPLE: usize = 64;
+const DRAWS_OF_MANY: usize = 256;
 
 /// A policy's choice.
 #[derive(Clone, Copy)]
-struct Chosen {
-    index: usize,
+pub(crate) struct Chosen {
+    pub(crate) index: usize,
     /// The reason for the choice, and the runner-up.
-    decision: Decision,
+    pub(crate) decision: Decision,
     /// Set if the policy has seen that no endpoint is idle, so that the regret meter need not look
     /// again.
-    none_idle: bool,
+    pub(crate) none_idle: bool,
 }
 
 impl Chosen {
     /// The choice of a policy that did not look at all endpoints.
-    fn unseen(index: usize, decision: Decision) -> Self {
+    pub(crate) fn unseen(index: usize, decision: Decision) -> Self {
         Self { index, decision, none_idle: false }
     }
 }
@@ -97,6 +98,7 @@ impl Picker {
     /// Takes a slot at this endpoint, for an exchange that takes no other.
     pub(crate) fn take_bound(&self, index: usize) -> Option<Taken> {
         let before = self.members.get(index)?.state.enter()?;
+        self.note(index);
         let choice = if before == 0 { Choice::Idle } else { Choice::Busy };
         let decision = Decision::new(Basis::Bound).at_load(before);
         Some(Taken { index, choice, booked: false, decision })
@@ -118,10 +120,12 @@ impl Picker {
         let before = if member.state.is_stalled() && query.stalls != Stalls::Ignored {
             let before = member.state.enter_for_trial(query.now_us)?;
             self.stall_unsettled.store(true, Ordering::Release);
-            before
+            Some(before)
         } else {
-            member.state.enter()?
+            member.state.enter()
         };
+        self.note(index);
+        let before = before?;
         let tier = self.tiers.iter().find(|tier| tier.rank == member.tier);
         let choice = if before == 0 {
             Choice::Idle
@@ -142,10 +146,11 @@ impl Picker {
     }
 
     fn has_idle(&self, tier: &Tier, query: Query<'_>) -> bool {
-        let start = if tier.indexes().len() > REGRET_SAMPLE { query.random as usize } else { 0 };
-        let start = start.checked_rem(tier.indexes().len()).unwrap_or(0);
-        let sample = tier.indexes().iter().cycle().skip(start);
-        sample.take(tier.indexes().len().min(REGRET_SAMPLE)).any(|&index| {
+        if let Some(loads) = &tier.loads {
+            let wanted = Wanted::AtMost(LoadKey::new(0, 1));
+            return matches!(self.next_of_many(loads, query, 0, wanted), Ok(Some(_)));
+        }
+        tier.indexes().iter().any(|&index| {
             let idle = self.members.get(index).is_some_and(|member| {
                 member.state.in_flight() == 0 && member.state.max_conn() != Some(0)
             });
@@ -164,18 +169,25 @@ impl Picker {
     }
 
     fn choose(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
+        if let Some(loads) = &tier.loads {
+            self.note_ends(query.now_us);
+            // In a full pool round robin loses its turn all the same.
+            if loads.least().is_closed() && self.policy != PolicyKind::RoundRobin {
+                return None;
+            }
+        }
         let chosen = |index, basis| Chosen::unseen(index, Decision::new(basis));
         match self.policy {
             PolicyKind::LeastConn => self.least_loaded(tier, query),
             PolicyKind::Fair(_) => self.fairest(tier, query),
-            PolicyKind::RoundRobin => self.in_turn(tier, query, |_| true),
+            PolicyKind::RoundRobin => self.in_turn(tier, query, Wanted::Open, |_| true),
             PolicyKind::Random => {
                 let drawn = self.draw(tier, query, |_| true)?;
                 Some(chosen(drawn.index, Basis::Drawn))
             }
             PolicyKind::Random2 => self.better_of_two(tier, query),
             PolicyKind::First => {
-                let first = self.candidates(tier, query).next()?;
+                let first = self.first(tier, query)?;
                 Some(chosen(first.index, Basis::First))
             }
             PolicyKind::Hash(settings)
@@ -186,8 +198,20 @@ impl Picker {
         }
     }
 
+    fn first(&self, tier: &Tier, query: Query<'_>) -> Option<Candidate> {
+        let loads = tier.loads.as_ref();
+        let first = loads.map(|loads| self.next_of_many(loads, query, 0, Wanted::Open));
+        match first {
+            Some(Ok(first)) => first,
+            None | Some(Err(Undecided)) => self.candidates(tier, query).next(),
+        }
+    }
+
     fn fairest(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
         let after = query.tried.last().and_then(|index| tier.position(index));
+        if let Some(idle) = self.next_idle_of_many(tier, query, after) {
+            return Some(idle);
+        }
         let look = |position| {
             let candidate = self.candidate(tier.index(position)?, query)?;
             let (fails, max_fails) = self.recent_failures(candidate.index, query.now_us);
@@ -204,6 +228,21 @@ impl Picker {
         })
     }
 
+    /// The idle endpoint that `fair` chooses among many, if it is easily found.
+    fn next_idle_of_many(
+        &self,
+        tier: &Tier,
+        query: Query<'_>,
+        after: Option<usize>,
+    ) -> Option<Chosen> {
+        let (loads, fair) = (tier.loads.as_ref()?, tier.fair.as_ref()?);
+        let start = tier.index(fair.start(after)?)?;
+        let wanted = Wanted::AtMost(LoadKey::new(0, 1));
+        let idle = self.next_of_many(loads, query, start, wanted).ok()??;
+        let (fails, _) = self.recent_failures(idle.index, query.now_us);
+        (fails == 0).then(|| Chosen::unseen(idle.index, Decision::new(Basis::Turn)))
+    }
+
     /// Notes an arrival for policies that count them; further attempts of the same exchange do not
     /// count.
     pub(crate) fn note_arrival(&self, tried: &Tried) {
@@ -215,6 +254,10 @@ impl Picker {
     /// Takes the first free endpoint, or returns why there is none. The last resort, after choosing
     /// found nothing or lost its races.
     fn take_any(&self, tier: &Tier, query: Query<'_>) -> Result<Taken, Rejection> {
+        if tier.loads.as_ref().is_some_and(|loads| loads.least().is_closed()) {
+            let usable = tier.indexes().iter().any(|index| self.is_usable(*index, query));
+            return Err(if usable { Rejection::Full } else { Rejection::Unavailable });
+        }
         let mut reason = Rejection::Unavailable;
         for &index in tier.indexes() {
             if !self.is_usable(index, query) {
@@ -228,11 +271,13 @@ impl Picker {
         Err(reason)
     }
 
-    /// The next endpoint of the smooth cycle that may be picked and that `accept` takes.
-    fn in_turn(
+    /// The next endpoint of the smooth cycle that may be picked and that `accept` takes, which are
+    /// those with a wanted load.
+    pub(crate) fn in_turn(
         &self,
         tier: &Tier,
         query: Query<'_>,
+        wanted: Wanted,
         accept: impl Fn(&Candidate) -> bool,
     ) -> Option<Chosen> {
         for skips in 0..tier.max_skips() {
@@ -242,6 +287,12 @@ impl Picker {
                 // The runner-up is not checked for eligibility.
                 let next = tier.index(next).filter(|next| *next != index);
                 return Some(Chosen::unseen(index, Decision::new(Basis::Turn).before(next)));
+            }
+            if skips == 0
+                && let Some(loads) = &tier.loads
+                && let Ok(found) = self.in_turn_of_many(tier, loads, query, position, wanted)
+            {
+                return found;
             }
             // Finds out at once that a pool is full, without walking the cycle.
             if skips == 0 && !self.candidates(tier, query).any(|candidate| accept(&candidate)) {
@@ -255,6 +306,11 @@ impl Picker {
     /// The endpoint with the fewest in flight relative to its weight; ties go in turn, as often as
     /// their weights say.
     fn least_loaded(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
+        if let Some(loads) = &tier.loads
+            && let Ok(found) = self.least_loaded_of_many(tier, loads, query)
+        {
+            return found;
+        }
         let mut candidates = self.candidates(tier, query);
         let mut best = candidates.next()?;
         let mut second: Option<Candidate> = None;
@@ -274,7 +330,9 @@ impl Picker {
                 second = Some(candidate);
             }
         }
-        let in_turn = || self.in_turn(tier, query, |other| !best.is_less_loaded_than(other));
+        let wanted = Wanted::AtMost(best.key());
+        let in_turn =
+            || self.in_turn(tier, query, wanted, |other| !best.is_less_loaded_than(other));
         let turn = if tied { in_turn() } else { None };
         let index = turn.map_or(best.index, |turn| turn.index);
         let rival = if index == best.index { second } else { Some(best) };
@@ -308,7 +366,8 @@ impl Picker {
         accept: impl Fn(&Candidate) -> bool,
     ) -> Option<Candidate> {
         let mut random = query.random;
-        for _ in 0..DRAWS {
+        let draws = if tier.indexes().len() > MANY { DRAWS_OF_MANY } else { DRAWS };
+        for _ in 0..draws {
             let drawn = self.candidate(tier.drawn(random)?, query);
             if let Some(candidate) = drawn.filter(&accept) {
                 return Some(candidate);

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use crate::policy::PolicyKind;
+use crate::policy::crowd::Crowd;
 use crate::policy::fair::{FairSettings, WeightMode};
+use crate::policy::load_tree::LoadKey;
+use crate::policy::looks;
 use crate::policy::query::Query;
 use crate::policy::tier::Tier;
 use crate::state::endpoint::{AdminState, EndpointState, Health};
@@ -32,6 +35,8 @@ pub(crate) struct Picker {
     pub(crate) passive: PassiveSettings,
     /// The meter of bad choices, shared with the balancers before and after this one.
     pub(crate) regret: Arc<Regret>,
+    /// The state of a pool of many endpoints.
+    pub(crate) crowd: Option<Crowd>,
     panic_percent: u8,
     /// Set while so few endpoints are healthy that probes are ignored.
     panicking: AtomicBool,
@@ -68,6 +73,11 @@ impl Candidate {
         }
     }
 
+    /// The load in the order of a tree.
+    pub(crate) fn key(&self) -> LoadKey {
+        LoadKey::new(self.load, self.weight as u32)
+    }
+
     /// Compares load relative to weight, without a division.
     pub(crate) fn is_less_loaded_than(&self, other: &Self) -> bool {
         self.load * other.weight < other.load * self.weight
@@ -96,6 +106,7 @@ impl Picker {
             passive,
             regret: before
                 .map_or_else(|| Arc::new(Regret::new()), |before| Arc::clone(&before.regret)),
+            crowd: Crowd::new(&members),
             panic_percent,
             panicking: AtomicBool::new(false),
             members: members.into(),
@@ -104,7 +115,10 @@ impl Picker {
 
     /// The position of the endpoint that has this state.
     pub(crate) fn position(&self, state: &Arc<EndpointState>) -> Option<usize> {
-        self.members.iter().position(|member| Arc::ptr_eq(&member.state, state))
+        match &self.crowd {
+            Some(crowd) => crowd.position(state),
+            None => self.members.iter().position(|member| Arc::ptr_eq(&member.state, state)),
+        }
     }
 
     /// Returns true if any endpoint has a limit.
@@ -128,6 +142,11 @@ impl Picker {
             }
             _ => max_conn,
         }
+    }
+
+    /// Exchanges in flight over all endpoints, as last noted if they are many.
+    pub(crate) fn in_flight_noted(&self) -> u64 {
+        self.crowd.as_ref().map_or_else(|| self.in_flight(), Crowd::in_flight)
     }
 
     /// Exchanges in flight over all endpoints.
@@ -158,7 +177,9 @@ impl Picker {
             }
         }
         let panicking = spare == 0 && healthy * 100 < all * usize::from(self.panic_percent);
-        self.panicking.store(panicking, Ordering::Relaxed);
+        if self.panicking.swap(panicking, Ordering::Relaxed) != panicking {
+            self.note_all();
+        }
     }
 
     /// The end of the first ejection after `now_us`, µs.
@@ -190,6 +211,7 @@ impl Picker {
     }
 
     pub(crate) fn is_usable(&self, index: usize, query: Query<'_>) -> bool {
+        looks::count();
         let usable = self.members.get(index).is_some_and(|member| {
             member.state.is_usable(query.now_us, query.panic)
                 && !self.is_out_for_stall(index, &member.state, query)
@@ -207,6 +229,7 @@ impl Picker {
 
     /// The endpoint as a candidate, if it may be picked now.
     pub(crate) fn candidate(&self, index: usize, query: Query<'_>) -> Option<Candidate> {
+        looks::count();
         let member = self.members.get(index)?;
         let in_flight = member.state.in_flight_if_free()?;
         self.is_usable(index, query).then(|| Candidate::with(index, member, in_flight))

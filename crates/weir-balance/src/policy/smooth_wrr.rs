@@ -1,5 +1,7 @@
 //! The order of smooth weighted round robin, computed once, and a cursor that all workers advance.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The length limit of the cycle. Weights are first divided by their greatest common divisor; if
@@ -15,6 +17,8 @@ const MAX_LEN: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct SmoothWrr {
     order: Box<[u32]>,
+    /// Set if all weights are the same.
+    plain: bool,
     cursor: Cursor,
 }
 
@@ -27,13 +31,25 @@ struct Cursor(AtomicU64);
 impl SmoothWrr {
     /// The cycle of `weights`. Its entries are indices into `weights`.
     pub(crate) fn new(weights: &[u32]) -> Self {
-        Self { order: smooth(&reduce(weights)), cursor: Cursor::default() }
+        let reduced = reduce(weights);
+        let plain = reduced.iter().all(|weight| *weight == 1);
+        Self { order: smooth(&reduced), plain, cursor: Cursor::default() }
     }
 
     /// The next entry in turn; `None` if there are no weights.
     #[cfg(test)]
     pub(crate) fn next(&self) -> Option<usize> {
         self.next_two().map(|(own, _)| own)
+    }
+
+    /// Returns true if the cycle is the endpoints in file order.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// Skips entries.
+    pub(crate) fn skip(&self, entries: u64) {
+        self.cursor.0.fetch_add(entries, Ordering::Relaxed);
     }
 
     /// The next entry in turn, and the one after it.
@@ -65,28 +81,45 @@ fn greatest_common_divisor(left: u32, right: u32) -> u32 {
 }
 
 /// nginx's algorithm: each credit gains its weight; the highest is picked and pays the sum; a tie
-/// goes to the first.
+/// goes to the first. Of endpoints of one weight the one that was picked least often has the
+/// highest credit, so they are picked in turn, and only one endpoint of each weight is compared. As
+/// the sum is bounded, there are few different weights.
 fn smooth(weights: &[u64]) -> Box<[u32]> {
     let sum: u64 = weights.iter().sum();
-    if sum == weights.len() as u64 {
-        // Equal weights give the order as written, without the quadratic walk.
-        return (0..weights.len() as u32).collect();
+    let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
+    for (index, weight) in (0..).zip(weights) {
+        groups.entry(*weight).or_default().indexes.push(index);
     }
-    let mut credits = vec![0_i64; weights.len()];
     let turn = |_| {
-        let mut best = (0, i64::MIN);
-        for (index, (credit, weight)) in credits.iter_mut().zip(weights).enumerate() {
-            *credit += *weight as i64;
-            if *credit > best.1 {
-                best = (index, *credit);
+        let credits = groups.iter_mut().filter_map(|(weight, group)| {
+            group.gained += *weight as i64;
+            let index = *group.indexes.get(group.next)?;
+            Some((group.gained - group.paid, Reverse(index), group))
+        });
+        let best = credits.max_by_key(|(credit, index, _)| (*credit, *index));
+        best.map_or(0, |(_, Reverse(index), group)| {
+            group.next += 1;
+            if group.next == group.indexes.len() {
+                group.next = 0;
+                group.paid += sum as i64;
             }
-        }
-        if let Some(credit) = credits.get_mut(best.0) {
-            *credit -= sum as i64;
-        }
-        best.0 as u32
+            index
+        })
     };
     (0..sum).map(turn).collect()
+}
+
+/// The endpoints of one weight.
+#[derive(Default)]
+struct Group {
+    /// In file order.
+    indexes: Vec<u32>,
+    /// The place of the next to be picked in `indexes`. Those before it were picked once more.
+    next: usize,
+    /// The sum of the weights that each of them was credited.
+    gained: i64,
+    /// The sum that the next to be picked has paid.
+    paid: i64,
 }
 
 #[cfg(test)]
@@ -126,7 +159,30 @@ mod tests {
         assert_eq!(SmoothWrr::new(&vec![3; 10_000]).order.len(), 10_000);
     }
 
+    /// nginx's algorithm as written, endpoint by endpoint.
+    fn reference(weights: &[u64]) -> Vec<u32> {
+        let sum: i64 = weights.iter().sum::<u64>() as i64;
+        let mut credits = vec![0; weights.len()];
+        let turn = |_| {
+            let mut best = 0;
+            for (index, weight) in weights.iter().enumerate() {
+                credits[index] += *weight as i64;
+                if credits[index] > credits[best] {
+                    best = index;
+                }
+            }
+            credits[best] -= sum;
+            best as u32
+        };
+        (0..sum).map(turn).collect()
+    }
+
     proptest! {
+        #[test]
+        fn the_sequence_is_that_of_the_algorithm(weights in proptest::collection::vec(1_u64..40, 1..60)) {
+            prop_assert_eq!(smooth(&weights).to_vec(), reference(&weights));
+        }
+
         #[test]
         fn shares_over_a_cycle_are_the_weights(weights in proptest::collection::vec(1_u32..50, 1..12)) {
             let divisor = weights.iter().fold(0, |divisor, weight| greatest_common_divisor(divisor, *weight));

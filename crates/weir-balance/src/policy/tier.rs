@@ -1,8 +1,10 @@
 //! The endpoints of one priority, with the tables from which policies pick among them.
 
 use crate::policy::PolicyKind;
+use crate::policy::crowd::MANY;
 use crate::policy::fair::Fair;
 use crate::policy::hashing::table::KeyTable;
+use crate::policy::load_tree::LoadTree;
 use crate::policy::smooth_wrr::SmoothWrr;
 use crate::state::member::Member;
 
@@ -20,6 +22,8 @@ pub(crate) struct Tier {
     keys: Option<KeyTable>,
     /// The state of the policy `fair`.
     pub(crate) fair: Option<Fair>,
+    /// The loads of many endpoints, by their numbers in the pool.
+    pub(crate) loads: Option<LoadTree>,
 }
 
 impl Tier {
@@ -47,6 +51,7 @@ impl Tier {
             sums: sums(&weights),
             keys: KeyTable::new(policy, &seats),
             fair,
+            loads: load_tree(members, rank),
         }
     }
 
@@ -80,6 +85,12 @@ impl Tier {
     pub(crate) fn max_skips(&self) -> usize {
         self.indexes.len() * 4 + 16
     }
+}
+
+/// The tree of loads of a tier with many endpoints.
+fn load_tree(members: &[Member], rank: u8) -> Option<LoadTree> {
+    let own = members.iter().filter(|member| member.tier == rank).count();
+    (own > MANY).then(|| LoadTree::new(members.len()))
 }
 
 fn sums(weights: &[u32]) -> Box<[u64]> {

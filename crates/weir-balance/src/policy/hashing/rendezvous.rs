@@ -8,8 +8,11 @@
 //! floating-point one may differ from machine to machine.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::policy::crowd::MANY;
 use crate::policy::hashing::xxh64::mix;
+use crate::policy::looks;
 
 /// The fraction bits of a logarithm. A distance is at most 64 and a weight below 2¹⁶: their product
 /// fits 64 bits.
@@ -30,6 +33,46 @@ pub(crate) struct Rendezvous {
     seats: Box<[Seat]>,
     /// Set if all weights are the same, so that the draws alone decide.
     even: bool,
+    /// The best seats of recent keys, if there are many seats.
+    memory: Option<Memory>,
+}
+
+/// The best seats of recent keys. A look at all seats is needed only for a key that was not seen
+/// recently.
+#[derive(Debug)]
+struct Memory {
+    /// The entry of a key is numbered by the lowest bits of its hash and contains the other bits,
+    /// which together are the whole key, as the hash is reversible. Its lowest bits are the seat's
+    /// number plus 1; 0 if there is none.
+    entries: Box<[AtomicU64]>,
+    /// The lowest bits.
+    mask: u64,
+}
+
+impl Memory {
+    /// Creates a memory for keys of this many seats, with 16 to 32 entries for each.
+    fn new(seats: usize) -> Self {
+        let entries = (seats + 1).next_power_of_two() * 16;
+        let mask = entries as u64 - 1;
+        Self { entries: (0..entries).map(|_| AtomicU64::new(0)).collect(), mask }
+    }
+
+    /// The seat remembered for a key; otherwise the one that `find` finds.
+    fn best(&self, key: u64, find: impl FnOnce() -> usize) -> usize {
+        let mixed = mix(key);
+        let Some(entry) = self.entries.get((mixed & self.mask) as usize) else { return find() };
+        let known = entry.load(Ordering::Relaxed);
+        if (known ^ mixed) & !self.mask == 0
+            && let Some(seat) = (known & self.mask).checked_sub(1)
+        {
+            return seat as usize;
+        }
+        let seat = find();
+        if (seat as u64) < self.mask {
+            entry.store(mixed & !self.mask | (seat as u64 + 1), Ordering::Relaxed);
+        }
+        seat
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,33 +105,62 @@ impl Rendezvous {
     pub(crate) fn new(members: &[(u64, u32)]) -> Self {
         let even =
             members.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one == other));
-        Self { seats: members.iter().map(Seat::new).collect(), even }
+        Self { seats: members.iter().map(Seat::new).collect(), even, memory: None }
+    }
+
+    /// The same seats, with a memory of recent keys if they are many.
+    pub(crate) fn remembering(members: &[(u64, u32)]) -> Self {
+        let memory = (members.len() > MANY).then(|| Memory::new(members.len()));
+        Self { memory, ..Self::new(members) }
     }
 
     /// The best position for `key` among those that `accept` takes.
     pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
         if self.even {
-            lowest(&self.seats, |seat| seat.even_rank(key), accept)
+            self.find_by(key, |seat| seat.even_rank(key), accept)
         } else {
-            lowest(&self.seats, |seat| seat.rank(key), accept)
+            self.find_by(key, |seat| seat.rank(key), accept)
         }
+    }
+
+    fn find_by(
+        &self,
+        key: u64,
+        rank: impl Fn(&Seat) -> u64,
+        accept: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let best = match &self.memory {
+            None => lowest(&self.seats, &rank),
+            Some(memory) => {
+                let position = memory.best(key, || lowest(&self.seats, &rank).1);
+                (self.seats.get(position).map_or(u64::MAX, &rank), position)
+            }
+        };
+        lowest_accepted(&self.seats, best, rank, accept)
     }
 }
 
-/// The position of the lowest rank that `accept` takes. Of two equal ranks, which occur for one key
-/// in 2⁴⁰, the first wins.
-fn lowest(
-    seats: &[Seat],
-    rank: impl Fn(&Seat) -> u64,
-    accept: impl Fn(usize) -> bool,
-) -> Option<usize> {
-    // Usually the best of all is acceptable: it is found without calling `accept`, and without a
-    // branch that the processor could not predict.
+/// The lowest rank and its position. Of two equal ranks, which occur for one key in 2⁴⁰, the first
+/// wins.
+fn lowest(seats: &[Seat], rank: impl Fn(&Seat) -> u64) -> (u64, usize) {
+    // Without a branch that the processor could not predict.
     let mut best = (u64::MAX, usize::MAX);
     for (position, seat) in seats.iter().enumerate() {
+        looks::count();
         let rank = rank(seat);
         best = if rank < best.0 { (rank, position) } else { best };
     }
+    best
+}
+
+/// The position of the lowest rank that `accept` takes, usually that of the lowest of all.
+fn lowest_accepted(
+    seats: &[Seat],
+    lowest: (u64, usize),
+    rank: impl Fn(&Seat) -> u64,
+    accept: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let mut best = lowest;
     for _ in 0..REFUSALS {
         if best.1 == usize::MAX || accept(best.1) {
             return (best.1 != usize::MAX).then_some(best.1);
@@ -217,6 +289,20 @@ mod tests {
             let best = (0..members.len()).map(score).fold(f64::MAX, f64::min);
             // For scores this close the formula in floating point cannot decide either.
             prop_assert!(score(found) <= best * (1.0 + 1e-5) + 1e-10);
+        }
+
+        #[test]
+        fn what_is_remembered_is_what_would_be_found(
+            weights in proptest::collection::vec(1_u32..3, MANY + 1..200),
+            keys in proptest::collection::vec(0_u64..300, 200),
+            out in 0_usize..200,
+        ) {
+            let members = members(&weights);
+            let (plain, remembering) = (Rendezvous::new(&members), Rendezvous::remembering(&members));
+            for key in keys.into_iter().map(mix) {
+                let accept = |position: usize| !(out..out + 20).contains(&position);
+                prop_assert_eq!(plain.find(key, accept), remembering.find(key, accept));
+            }
         }
 
         #[test]

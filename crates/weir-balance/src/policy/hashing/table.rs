@@ -18,7 +18,7 @@ impl KeyTable {
     /// The table for the policy, over identities with their weights.
     pub(crate) fn new(policy: PolicyKind, seats: &[(u64, u32)]) -> Option<Self> {
         match policy {
-            PolicyKind::Hash(_) => Some(Self::Rendezvous(Rendezvous::new(seats))),
+            PolicyKind::Hash(_) => Some(Self::Rendezvous(Rendezvous::remembering(seats))),
             PolicyKind::RingHash(_) => Some(Self::Ring(Ring::new(seats))),
             PolicyKind::Maglev(_) => Some(Self::Maglev(Maglev::new(seats))),
             _ => None,
