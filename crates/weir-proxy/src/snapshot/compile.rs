@@ -137,9 +137,9 @@ fn retired(previous: &Snapshot, next: &Snapshot) -> Vec<Arc<UpstreamEndpoint>> {
         if after.is_some_and(|after| Arc::ptr_eq(before, after)) {
             continue;
         }
-        let stays = |endpoint: &&Arc<UpstreamEndpoint>| {
-            after.is_some_and(|after| after.endpoints.iter().any(|one| Arc::ptr_eq(one, endpoint)))
-        };
+        let there: HashSet<*const UpstreamEndpoint> =
+            after.into_iter().flat_map(|after| &after.endpoints).map(Arc::as_ptr).collect();
+        let stays = |endpoint: &&Arc<UpstreamEndpoint>| there.contains(&Arc::as_ptr(endpoint));
         retired.extend(before.endpoints.iter().filter(|endpoint| !stays(endpoint)).cloned());
     }
     retired

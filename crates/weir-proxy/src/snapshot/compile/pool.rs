@@ -2,6 +2,7 @@
 //! state, its address and its idle connections; the new balancer succeeds the old one and inherits
 //! its queue.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,9 +65,13 @@ impl Compiler<'_> {
         let same =
             before.as_ref().is_some_and(|before| before.tls_source.is_still(&pool.tls, read));
         let same = if same { Tls::Same } else { Tls::Other };
+        let mut known_by_name: HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> = HashMap::new();
+        for known in line.iter().flat_map(|pool| &pool.endpoints) {
+            known_by_name.entry(&known.name).or_default().push(known);
+        }
         let endpoints = pool.endpoints.iter().map(|endpoint| {
-            let mut known = line.iter().flat_map(|pool| &pool.endpoints);
-            let known = known.find(|known| known.is_at(endpoint));
+            let known = known_by_name.get(endpoint.name.as_str()).into_iter().flatten();
+            let known = known.copied().find(|known| known.is_at(endpoint));
             self.endpoint(endpoint, pool.tls.as_ref(), known, same)
         });
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
