@@ -14,6 +14,7 @@ use crate::exchange::local_reply::{Taking, write_paced};
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::exchange::upload::body_failure;
 use crate::http::head_writer;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
@@ -179,16 +180,15 @@ impl<S: Socket> Attempt<'_, S> {
     /// Sends the request and waits for the final response head, which `work.response` then holds.
     pub(crate) async fn hear<N: Net<Stream = S>>(
         &mut self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        work: &mut Workspace,
+        exchange: &mut Exchange<'_, N>,
         at: EndpointRef<'_>,
     ) -> Result<(), Failure> {
+        let scope = exchange.scope;
         loop {
-            let session = connection.session;
-            let others = work.held() - work.input.held();
-            let Connection { client, timer, .. } = connection;
-            let Workspace { input, request, response, .. } = work;
+            let session = exchange.connection.session;
+            let others = exchange.work.held() - exchange.work.input.held();
+            let Connection { client, timer, .. } = &mut *exchange.connection;
+            let Workspace { input, request, response, .. } = &mut *exchange.work;
             let method = request.method;
             std::future::poll_fn(|context| {
                 let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
@@ -209,11 +209,11 @@ impl<S: Socket> Attempt<'_, S> {
                 late
             })
             .await?;
-            if !is_interim(&work.response) {
+            if !is_interim(&exchange.work.response) {
                 return Ok(());
             }
             let mut taking = Taking::new(scope.client_rate(at.has_limit()));
-            self.pass_interim(scope, connection, work, &mut taking).await?;
+            self.pass_interim(exchange, &mut taking).await?;
         }
     }
 
@@ -388,11 +388,10 @@ impl<S: Socket> Attempt<'_, S> {
     /// sent its own.
     async fn pass_interim<N: Net<Stream = S>>(
         &mut self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        work: &mut Workspace,
+        exchange: &mut Exchange<'_, N>,
         taking: &mut Taking,
     ) -> Result<(), Failure> {
+        let Exchange { scope, connection, work, .. } = exchange;
         self.interim += 1;
         if self.interim > INTERIM_RESPONSES {
             self.wrong = Some(("more interim responses than the limit", 0));
@@ -401,7 +400,7 @@ impl<S: Socket> Attempt<'_, S> {
         if work.response.status != 100 && work.request.version == Version::Http11 {
             work.response_out.clear();
             head_writer::write_interim_head(&work.response, &self.raw, &mut work.response_out);
-            let sent = write_paced(scope, connection, &work.response_out, taking).await;
+            let sent = write_paced(*scope, connection, &work.response_out, taking).await;
             work.response_out.clear();
             sent.map_err(|_| Failure::ClientGone)?;
         }

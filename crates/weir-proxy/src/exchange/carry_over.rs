@@ -7,8 +7,7 @@ use std::sync::Arc;
 use weir_balance::Slot;
 
 use crate::exchange::dispatch::Dispatch;
-use crate::exchange::facts::Facts;
-use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::net::Net;
 use crate::upstream::UpstreamPool;
 use crate::upstream::affinity::Claim;
@@ -19,17 +18,17 @@ impl<'a> Dispatch<'a> {
     #[cold]
     pub(crate) fn carry_over<N: Net>(
         &mut self,
-        scope: Scope<'a, N>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'a, N>,
         slot: Slot,
     ) -> Option<Slot> {
+        let scope = exchange.scope;
         let own = Arc::clone(self.pool);
         let Some(latest) = scope.worker.process.snapshot().line_of(&own.name).next() else {
             return slot.moved_to(&own.balancer).ok();
         };
         match slot.moved_to(&latest.balancer) {
             Ok(slot) => {
-                self.go_over(scope, facts, latest)?;
+                self.go_over(exchange, latest)?;
                 Some(slot)
             }
             Err(slot) => slot.moved_to(&own.balancer).ok(),
@@ -39,23 +38,23 @@ impl<'a> Dispatch<'a> {
     /// Translates all endpoint numbers of the exchange to those of the other pool.
     fn go_over<N: Net>(
         &mut self,
-        scope: Scope<'a, N>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'a, N>,
         pool: Arc<UpstreamPool>,
     ) -> Option<()> {
+        let scope = exchange.scope;
         let number = scope.generation.annex(pool, &scope.worker.process.numbers);
         let pool = scope.generation.pool(number)?;
         let before = &self.pool.balancer;
         let index = |index| pool.balancer.index_from(before, index);
         self.tried = pool.balancer.tried_from(before, &self.tried);
-        for (endpoint, _) in &mut facts.failed {
+        for (endpoint, _) in &mut exchange.facts.failed {
             // An endpoint that is gone has no name in the log.
             *endpoint = index(*endpoint).unwrap_or(usize::MAX);
         }
-        if let Claim::Bound(bound) = facts.claim {
-            facts.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
+        if let Claim::Bound(bound) = exchange.facts.claim {
+            exchange.facts.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
         }
-        facts.lead_to(scope, number);
+        exchange.facts.lead_to(scope, number);
         (self.pool, self.number) = (pool, number);
         Some(())
     }

@@ -13,14 +13,14 @@ use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
-use crate::exchange::client_connection::Connection;
 use crate::exchange::client_side::{ClientSide, poll_client_left, poll_sender_left};
-use crate::exchange::facts::{Facts, Wait};
+use crate::exchange::facts::Wait;
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::reasons::{about, octets};
 use crate::exchange::scope::Scope;
-use crate::exchange::upload::{Outgoing, is_movable, put_back};
+use crate::exchange::state::Exchange;
+use crate::exchange::upload::{is_movable, put_back};
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
@@ -32,7 +32,6 @@ use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::Trouble;
 use crate::upstream::{EndpointRef, Opened, UpstreamPool};
 use crate::worker::migration::{Seniority, Waiting};
-use crate::worker::workspace::Workspace;
 
 /// The dispatch of an exchange, over all its attempts.
 pub(crate) struct Dispatch<'a> {
@@ -69,30 +68,29 @@ pub(crate) struct Dispatch<'a> {
 
 impl<'a> Dispatch<'a> {
     pub(crate) fn new<N: Net>(
-        scope: Scope<'_, N>,
-        work: &Workspace,
-        facts: &Facts,
+        exchange: &Exchange<'_, N>,
         pool: &'a Arc<UpstreamPool>,
         number: usize,
         upload: &Pump,
     ) -> Self {
-        let now = match (work.request.framing, &facts.waiting) {
-            (Framing::None, None) => facts.head_end,
+        let scope = exchange.scope;
+        let now = match (exchange.work.request.framing, &exchange.facts.waiting) {
+            (Framing::None, None) => exchange.facts.head_end,
             _ => Instant::now(),
         };
         // A request that waited in another process keeps the time at which that wait began.
-        let began = facts.waiting.as_ref().map_or(now, |waiting| waiting.since);
+        let began = exchange.facts.waiting.as_ref().map_or(now, |waiting| waiting.since);
         let now_us = scope.worker.balance_clock(now);
         pool.retry.note_request(now_us);
         Self {
             pool,
             number,
-            key: facts.key,
+            key: exchange.facts.key,
             tried: Tried::default(),
             fresh: false,
             at_hand: pool.buffer_request.is_some()
                 || upload.is_decoded() && upload.surplus().is_empty(),
-            chunks_read: work.request.framing == Framing::Chunked && upload.has_read,
+            chunks_read: exchange.work.request.framing == Framing::Chunked && upload.has_read,
             began,
             now,
             now_us,
@@ -119,37 +117,35 @@ impl<'a> Dispatch<'a> {
     /// Obtains a connection to an endpoint; `facts.slot` then has its slot.
     pub(crate) async fn connection<N: Net>(
         &mut self,
-        scope: Scope<'a, N>,
-        connection: &mut Connection<N>,
-        mut request: Outgoing<'_>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'a, N>,
+        upload: &mut Pump,
     ) -> Result<Box<UpstreamConnection<N::Stream>>, Ended> {
+        let scope = exchange.scope;
         loop {
-            if facts.slot.is_none() {
-                self.take_slot(scope, connection, request.again(), facts).await?;
-                self.wait_for_endpoint(scope, facts);
+            if exchange.facts.slot.is_none() {
+                self.take_slot(exchange, upload).await?;
+                self.wait_for_endpoint(exchange);
             } else if self.short_since.is_some() {
-                self.wait_for_endpoint(scope, facts);
+                self.wait_for_endpoint(exchange);
             }
-            let index = facts.slot.as_ref().map_or(0, Slot::index);
-            facts.be_at(scope, index);
-            facts.attempts += 1;
+            let index = exchange.facts.slot.as_ref().map_or(0, Slot::index);
+            exchange.facts.be_at(scope, index);
+            exchange.facts.attempts += 1;
             if !self.fresh
                 && let Some(idle) = self.idle_connection(scope, index).await
             {
-                facts.times.connect = self.connect_time(self.now);
-                facts.reused = true;
+                exchange.facts.times.connect = self.connect_time(self.now);
+                exchange.facts.reused = true;
                 return Ok(idle);
             }
-            let since = facts.slot_since;
-            let opened = self.open(scope, connection, request.again(), index, since).await;
+            let opened = self.open(exchange, upload, index).await;
             self.look_at_clock(scope);
             let trouble = match opened {
                 Ok((transport, tls)) => {
-                    facts.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
+                    exchange.facts.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
                     self.pool.endpoint_connected(index);
-                    facts.times.connect = self.connect_time(self.now);
-                    facts.reused = false;
+                    exchange.facts.times.connect = self.connect_time(self.now);
+                    exchange.facts.reused = false;
                     return Ok(Box::new(UpstreamConnection::fresh(transport, self.now)));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
@@ -158,7 +154,7 @@ impl<'a> Dispatch<'a> {
                         scope.worker.close_idle_upstream();
                     }
                     scope.connect_failed(self.at(index), failure);
-                    self.outlast_shortage(scope, connection, request.again(), facts).await?;
+                    self.outlast_shortage(exchange, upload).await?;
                     continue;
                 }
                 Err(Unopened::Failed(failure)) => {
@@ -168,10 +164,10 @@ impl<'a> Dispatch<'a> {
                 }
             };
             scope.endpoint_failed(self.at(index), PassiveCause::Connect);
-            if !self.may_go_on(scope, facts, trouble) {
+            if !self.may_go_on(exchange, trouble) {
                 return Err(trouble.cause().into());
             }
-            self.go_on(scope, connection, request.again(), facts, trouble).await?;
+            self.go_on(exchange, upload, trouble).await?;
         }
     }
 
@@ -198,17 +194,17 @@ impl<'a> Dispatch<'a> {
     /// if so.
     pub(crate) fn may_go_on<N: Net>(
         &mut self,
-        scope: Scope<'_, N>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'_, N>,
         trouble: Trouble,
     ) -> bool {
+        let scope = exchange.scope;
         let policy = &self.pool.retry;
         self.look_at_clock(scope);
-        let elapsed = self.now.saturating_duration_since(facts.head_end);
+        let elapsed = self.now.saturating_duration_since(exchange.facts.head_end);
         if !policy.covers(trouble, self.retries, elapsed) {
             return false;
         }
-        if let Some(index) = facts.endpoint {
+        if let Some(index) = exchange.facts.endpoint {
             self.tried.insert(index);
         }
         let goes_somewhere =
@@ -216,13 +212,15 @@ impl<'a> Dispatch<'a> {
         if !goes_somewhere {
             return false;
         }
-        if let Some(limits) = self.pool.limits.as_ref().filter(|_| facts.retry_place.is_none()) {
+        if let Some(limits) =
+            self.pool.limits.as_ref().filter(|_| exchange.facts.retry_place.is_none())
+        {
             let worker = scope.worker;
             let now_ns = worker.process.limit_clock(self.now);
             let Ok(place) = limits.retry(worker.number, now_ns) else {
                 return false;
             };
-            facts.retry_place = place;
+            exchange.facts.retry_place = place;
         }
         if policy.ask(self.now_us) == Permit::Refused {
             return false;
@@ -234,15 +232,17 @@ impl<'a> Dispatch<'a> {
     /// Ends the attempt, and waits if every endpoint was tried.
     pub(crate) async fn go_on<N: Net>(
         &mut self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        request: Outgoing<'_>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'_, N>,
+        upload: &mut Pump,
         trouble: Trouble,
     ) -> Result<(), Ended> {
-        facts.failed.extend(facts.endpoint.map(|index| (index, trouble.setback())));
-        facts.slot = None;
-        facts.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
+        let scope = exchange.scope;
+        exchange
+            .facts
+            .failed
+            .extend(exchange.facts.endpoint.map(|index| (index, trouble.setback())));
+        exchange.facts.slot = None;
+        exchange.facts.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
         self.last = Some(trouble);
         self.fresh = false;
         let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);
@@ -253,7 +253,7 @@ impl<'a> Dispatch<'a> {
         let random = scope.worker.random.borrow_mut().u64(..);
         let deadline = self.now + self.pool.retry.backoff(self.backoffs, random);
         self.backoffs += 1;
-        self.pause(scope, connection, request, deadline).await
+        self.pause(exchange, upload, deadline).await
     }
 
     /// Waits until this process has descriptors, ports or memory again, and keeps the slot, though
@@ -265,13 +265,12 @@ impl<'a> Dispatch<'a> {
     #[cold]
     async fn outlast_shortage<N: Net>(
         &mut self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        request: Outgoing<'_>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'_, N>,
+        upload: &mut Pump,
     ) -> Result<(), Ended> {
+        let scope = exchange.scope;
         scope.worker.process.shortages.fetch_add(1, Ordering::Relaxed);
-        if let Some(slot) = &mut facts.slot {
+        if let Some(slot) = &mut exchange.facts.slot {
             slot.not_sent();
         }
         let since = *self.short_since.get_or_insert(self.now);
@@ -279,13 +278,13 @@ impl<'a> Dispatch<'a> {
         if self.now >= until {
             return Err(Cause::NoResources.into());
         }
-        facts.attempts = facts.attempts.saturating_sub(1);
+        exchange.facts.attempts = exchange.facts.attempts.saturating_sub(1);
         let longest = SHORTAGE_PAUSE * (1 << self.shortages.min(SHORTAGE_DOUBLINGS));
         self.shortages += 1;
         // A random share, so that waiting exchanges do not all continue at the same moment.
         let share = scope.worker.random.borrow_mut().u32(500..=1_000);
         let pause = longest * share / 1_000;
-        self.pause(scope, connection, request, until.min(self.now + pause)).await
+        self.pause(exchange, upload, until.min(self.now + pause)).await
     }
 
     /// Waits until `deadline`.
@@ -294,20 +293,15 @@ impl<'a> Dispatch<'a> {
     /// The client has closed its connection.
     async fn pause<N: Net>(
         &mut self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        request: Outgoing<'_>,
+        exchange: &mut Exchange<'_, N>,
+        upload: &mut Pump,
         deadline: Instant,
     ) -> Result<(), Ended> {
-        let Outgoing { work, upload } = request;
-        let Connection { client: stream, timer, .. } = connection;
-        let left = std::future::poll_fn(|context| {
-            let (input, buffers) = (&mut work.input, &scope.worker.buffers);
-            self.poll_left(context, &mut ClientSide { stream, input, buffers }, upload)
-        });
+        let (mut client, timer) = exchange.client_side();
+        let left = std::future::poll_fn(|context| self.poll_left(context, &mut client, upload));
         match before(timer, deadline, left).await {
             Ok(()) => return Err(Ended::Broken(Cause::ClientGone)),
-            Err(Elapsed) => self.look_at_clock(scope),
+            Err(Elapsed) => self.look_at_clock(exchange.scope),
         }
         Ok(())
     }
@@ -315,14 +309,12 @@ impl<'a> Dispatch<'a> {
     /// Opens a connection, unless the client closes its own first.
     async fn open<N: Net>(
         &self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        request: Outgoing<'_>,
+        exchange: &mut Exchange<'_, N>,
+        upload: &mut Pump,
         index: usize,
-        since: Instant,
     ) -> Result<Opened<N::Stream>, Unopened> {
-        scope.holds(connection, request.held());
-        let Outgoing { work, upload } = request;
+        let (scope, since) = (exchange.scope, exchange.facts.slot_since);
+        exchange.holds(upload.held());
         let now = Instant::now();
         let attempt = self.pool.timeouts.attempt;
         let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
@@ -330,14 +322,12 @@ impl<'a> Dispatch<'a> {
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
-        let Connection { client: stream, timer, .. } = connection;
-        let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+        let (mut client, timer) = exchange.client_side();
         let opened = std::future::poll_fn(|context| {
             if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
                 return Poll::Ready(opened.map_err(Unopened::Failed));
             }
-            let mut side = ClientSide { stream, input, buffers };
-            self.poll_left(context, &mut side, upload).map(|()| Err(Unopened::ClientGone))
+            self.poll_left(context, &mut client, upload).map(|()| Err(Unopened::ClientGone))
         });
         let opened = before(timer, deadline, opened).await;
         let late = || Unopened::Failed(ConnectFailure::Timeout(patience));
@@ -360,8 +350,9 @@ impl<'a> Dispatch<'a> {
 
     /// Starts measuring how long the endpoint takes to answer, if the whole request is at hand, so
     /// that only the endpoint can be the cause of a delay; sends notices about stalled endpoints.
-    fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
-        if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
+    fn wait_for_endpoint<N: Net>(&self, exchange: &mut Exchange<'_, N>) {
+        let scope = exchange.scope;
+        if let Some(slot) = exchange.facts.slot.as_mut().filter(|_| self.at_hand) {
             slot.sent(self.now_us);
         }
         scope.tell_stalls(self.pool, self.now_us);
@@ -372,32 +363,31 @@ impl<'a> Dispatch<'a> {
     /// first attempt.
     async fn take_slot<N: Net>(
         &mut self,
-        scope: Scope<'a, N>,
-        connection: &mut Connection<N>,
-        mut outgoing: Outgoing<'_>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'a, N>,
+        upload: &mut Pump,
     ) -> Result<(), Ended> {
+        let scope = exchange.scope;
         for _ in 0..CARRY_OVERS {
             let random = scope.worker.random.borrow_mut().u64(..);
-            let client = octets(facts.client.filter(|_| self.pool.queue.is_some()));
+            let client = octets(exchange.facts.client.filter(|_| self.pool.queue.is_some()));
             let request = Request {
-                bound: facts.claim.endpoint(),
+                bound: exchange.facts.claim.endpoint(),
                 key: self.key,
-                tag: facts.request_id.tag(),
-                about: about(outgoing.work, facts, &client),
-                seniority: seniority(scope, facts),
+                tag: exchange.facts.request_id.tag(),
+                about: about(exchange.work, &exchange.facts, &client),
+                seniority: seniority(exchange),
                 holder: Some(scope.worker.holder()),
                 ..Request::new(self.now_us, random, &self.tried)
             };
             let arrival = self.pool.balancer.arrive(&request);
-            if let Some(waiting) = &mut facts.waiting {
+            if let Some(waiting) = &mut exchange.facts.waiting {
                 waiting.turn = None;
             }
             let got = match arrival {
                 Arrival::Dispatched(slot) => Ok(slot),
                 Arrival::Queued(ticket) => {
-                    let _place = self.waiting_place(scope, facts)?;
-                    self.wait(scope, connection, outgoing.again(), facts, ticket).await?
+                    let _place = self.waiting_place(exchange)?;
+                    self.wait(exchange, upload, ticket).await?
                 }
                 Arrival::Rejected(rejection) => Err(rejection),
             };
@@ -410,15 +400,15 @@ impl<'a> Dispatch<'a> {
                 Err(rejection) => return Err(self.turned_away(rejection)),
             };
             let own = slot.is_of(&self.pool.balancer);
-            let slot = if own { Some(slot) } else { self.carry_over(scope, facts, slot) };
+            let slot = if own { Some(slot) } else { self.carry_over(exchange, slot) };
             if let Some(slot) = slot {
-                facts.times.queue = Micros::from(self.waited);
-                facts.slot_since = self.now;
-                facts.decision = slot.decision();
+                exchange.facts.times.queue = Micros::from(self.waited);
+                exchange.facts.slot_since = self.now;
+                exchange.facts.decision = slot.decision();
                 if self.retries > 0 {
-                    facts.delays.retry = self.connect_time(self.now);
+                    exchange.facts.delays.retry = self.connect_time(self.now);
                 }
-                facts.slot = Some(slot);
+                exchange.facts.slot = Some(slot);
                 return Ok(());
             }
         }
@@ -429,47 +419,47 @@ impl<'a> Dispatch<'a> {
     /// waiting time has passed.
     async fn wait<N: Net>(
         &mut self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        mut request: Outgoing<'_>,
-        facts: &mut Facts,
+        exchange: &mut Exchange<'_, N>,
+        upload: &mut Pump,
         mut ticket: Ticket,
     ) -> Result<Result<Slot, Rejection>, Ended> {
-        if facts.queue_position == 0 {
-            facts.queue_position = ticket.position().saturating_add(1);
+        let scope = exchange.scope;
+        if exchange.facts.queue_position == 0 {
+            exchange.facts.queue_position = ticket.position().saturating_add(1);
         }
-        if facts.wait.is_none() {
+        if exchange.facts.wait.is_none() {
             // For a request from another process, its position in that queue is known, but not the
             // exchanges that were ahead there.
             let wait = Wait::new(ticket.waits_for(), ticket.ahead());
-            facts.wait = Some(Box::new(wait));
+            exchange.facts.wait = Some(Box::new(wait));
         }
-        scope.holds(connection, request.held());
+        exchange.holds(upload.held());
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
-        let Outgoing { work, upload } = request.again();
-        let Connection { client: stream, timer, .. } = connection;
+        let movable = exchange.facts.attempts == 0;
+        let (mut client, timer) = exchange.client_side();
         let served = std::future::poll_fn(|context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
                 return Poll::Ready(Waited::Served(served));
             }
-            if scope.is_parting() && self.is_movable(work, facts, upload) {
+            if scope.is_parting()
+                && movable
+                && is_movable(client.input, self.pool, upload, self.chunks_read)
+            {
                 return Poll::Ready(Waited::Parting);
             }
-            let (input, buffers) = (&mut work.input, &scope.worker.buffers);
-            let mut side = ClientSide { stream, input, buffers };
-            self.poll_left(context, &mut side, upload).map(|()| Waited::ClientGone)
+            self.poll_left(context, &mut client, upload).map(|()| Waited::ClientGone)
         });
         let served = before(timer, deadline, served).await;
         self.look_at_clock(scope);
         self.waited += self.now - began;
-        facts.times.queue = Micros::from(self.waited);
+        exchange.facts.times.queue = Micros::from(self.waited);
         match served {
             Ok(Waited::Served(served)) => Ok(served),
             Ok(Waited::ClientGone) => Err(Ended::Broken(Cause::ClientGone)),
             Ok(Waited::Parting) => {
-                let slot = self.part(scope, connection, request, facts, ticket);
+                let slot = self.part(exchange, upload, ticket);
                 slot.map(Ok).ok_or(Ended::Parted)
             }
             Err(Elapsed) => {
@@ -479,24 +469,18 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Tells whether another process can continue the request.
-    fn is_movable(&self, work: &Workspace, facts: &Facts, upload: &Pump) -> bool {
-        facts.attempts == 0 && is_movable(work, self.pool, upload, self.chunks_read)
-    }
-
     /// Leaves the queue so that another process can continue the request; returns a slot if one was
     /// assigned at the same moment.
     #[cold]
     fn part<N: Net>(
         &self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        request: Outgoing<'_>,
-        facts: &Facts,
+        exchange: &mut Exchange<'_, N>,
+        upload: &mut Pump,
         ticket: Ticket,
     ) -> Option<Slot> {
+        let scope = exchange.scope;
         let epoch = scope.worker.process.epoch;
-        let seniority = match &facts.waiting {
+        let seniority = match &exchange.facts.waiting {
             Some(waiting) => waiting.seniority,
             None => Seniority::new(epoch, ticket.since_us(), ticket.seq()),
         };
@@ -504,12 +488,11 @@ impl<'a> Dispatch<'a> {
         let slot = ticket.withdraw();
         if slot.is_none() {
             let since = self.now - self.waited;
-            let (id, position) = (facts.request_id.clone(), facts.queue_position);
-            let mut waiting = Waiting::new(id, facts.head_end, since, position, seniority);
+            let (id, position) = (exchange.facts.request_id.clone(), exchange.facts.queue_position);
+            let mut waiting = Waiting::new(id, exchange.facts.head_end, since, position, seniority);
             waiting.number = Some(number);
-            connection.waiting = Some(Box::new(waiting));
-            let Outgoing { work, upload } = request;
-            put_back(work, facts, self.pool, &upload.take_raw());
+            exchange.connection.waiting = Some(Box::new(waiting));
+            put_back(exchange, self.pool, &upload.take_raw());
         }
         slot
     }
@@ -534,12 +517,12 @@ impl<'a> Dispatch<'a> {
     /// leaves the queue at once.
     fn waiting_place<N: Net>(
         &self,
-        scope: Scope<'_, N>,
-        facts: &Facts,
+        exchange: &Exchange<'_, N>,
     ) -> Result<Option<OpenPlace>, Ended> {
+        let scope = exchange.scope;
         let Some(limits) = &self.pool.limits else { return Ok(None) };
         let now_ns = scope.worker.process.limit_clock(self.now);
-        let place = limits.wait(facts.client, scope.worker.number, now_ns);
+        let place = limits.wait(exchange.facts.client, scope.worker.number, now_ns);
         place.map_err(|BreakerOpen| self.refused_by_queue(Cause::QueueFull))
     }
 
@@ -558,8 +541,9 @@ impl<'a> Dispatch<'a> {
 
 /// The place in the order of arrival of a request that waited in another process. A further attempt
 /// gets a new place.
-fn seniority<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Option<weir_balance::Seniority> {
-    let waiting = facts.waiting.as_ref().filter(|_| facts.attempts == 0)?;
+fn seniority<N: Net>(exchange: &Exchange<'_, N>) -> Option<weir_balance::Seniority> {
+    let scope = exchange.scope;
+    let waiting = exchange.facts.waiting.as_ref().filter(|_| exchange.facts.attempts == 0)?;
     let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
     let number = waiting.number.unwrap_or_else(elsewhere);
     Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })

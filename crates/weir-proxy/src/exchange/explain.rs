@@ -3,44 +3,31 @@
 use weir_config::model::ExplainHeader;
 use weir_stats::{Entry, Escape, append_why};
 
-use crate::exchange::client_connection::Connection;
-use crate::exchange::facts::Facts;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::record;
-use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::http::client_address::PeerTrust;
 use crate::net::Net;
-use crate::routing::route::CompiledRoute;
-use crate::worker::workspace::Workspace;
 
 /// The name and value of the header that explains how the request was handled, if the client asks
 /// for it and may see it.
-pub(crate) fn on_demand<'a, N: Net>(
-    scope: Scope<'a, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &Facts,
-    route: Option<&CompiledRoute>,
-) -> Option<(&'a str, Vec<u8>)> {
+pub(crate) fn on_demand<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<(&'a str, Vec<u8>)> {
+    let scope = exchange.scope;
     let explain = scope.listener.explain_header.as_ref()?;
-    if !facts.has_head || !may_know(explain, scope, connection, work) {
+    if !exchange.facts.has_head || !may_know(explain, exchange) {
         return None;
     }
     let mut text = Vec::new();
-    record::with_entry(scope, connection, work, facts, route, |entry| {
-        with_reasons(scope, facts, Depth::LookedUp, |reasons| {
+    record::with_entry(exchange, |entry| {
+        with_reasons(exchange, Depth::LookedUp, |reasons| {
             append_why(&Entry { reasons: Some(reasons), ..*entry }, Escape::Header, &mut text);
         });
     });
     Some((&explain.header, text))
 }
 
-fn may_know<N: Net>(
-    explain: &ExplainHeader,
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-) -> bool {
+fn may_know<N: Net>(explain: &ExplainHeader, exchange: &Exchange<'_, N>) -> bool {
+    let Exchange { scope, connection, work, .. } = exchange;
     let trust = || PeerTrust::of(connection.peer_ip(), &scope.listener.forwarded.trusted);
     if explain.trusted && trust() != PeerTrust::Trusted {
         return false;

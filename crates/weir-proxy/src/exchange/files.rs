@@ -17,44 +17,40 @@ use crate::exchange::facts::Facts;
 use crate::exchange::local_reply::{Taking, send, write_paced};
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::exchange::throttle::throttle;
 use crate::http::local_reply::Reply;
 use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::net::Net;
 use crate::net::transport::Transport;
-use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::turns::ByteTurn;
-use crate::worker::workspace::Workspace;
 
 /// Answers a request from directory number `number` of the listener.
 pub(crate) async fn serve<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    route: &CompiledRoute,
+    exchange: &mut Exchange<'_, N>,
     number: usize,
 ) -> Result<Next, Ended> {
-    if !matches!(work.request.method, Method::Get | Method::Head) {
+    let scope = exchange.scope;
+    if !matches!(exchange.work.request.method, Method::Get | Method::Head) {
         let reply = Reply::of(405).with_allow("GET, HEAD");
-        return send(scope, connection, work, facts, (reply, 405, Some(route))).await;
+        return send(exchange, reply, 405).await;
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
     let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
-    if let Some(location) = with_slash(&work.request, work.input.bytes(), strip) {
+    if let Some(location) = with_slash(&exchange.work.request, exchange.work.input.bytes(), strip) {
         let reply = Reply::of(301).with_location(&location);
-        return send(scope, connection, work, facts, (reply, 301, Some(route))).await;
+        return send(exchange, reply, 301).await;
     }
-    let answer = find(root, &work.request, work.input.bytes(), strip).await;
+    let answer = find(root, &exchange.work.request, exchange.work.input.bytes(), strip).await;
     match answer.map_err(|_| Ended::from(Cause::Internal))? {
         Answer::Status(status) => {
             let reply = Reply::of(status.code).with_headers(&status.headers);
-            send(scope, connection, work, facts, (reply, status.code, Some(route))).await
+            send(exchange, reply, status.code).await
         }
-        Answer::File(file) => send_file(scope, connection, work, facts, route, file).await,
+        Answer::File(file) => send_file(exchange, file).await,
     }
 }
 
@@ -107,18 +103,14 @@ fn question<'a>(head: &RequestHead, bytes: &'a [u8], strip: Option<&str>) -> Fil
 }
 
 async fn send_file<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    route: &CompiledRoute,
+    exchange: &mut Exchange<'_, N>,
     file: FileAnswer,
 ) -> Result<Next, Ended> {
     let mut headers = vec![("ETag", file.etag), ("Accept-Ranges", "bytes".to_owned())];
     headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
     headers.extend(file.content_range.map(|range| ("Content-Range", range)));
     let reply = Reply::of(file.status).with_headers(&headers);
-    let throttle = throttle(scope, connection, work, facts, route, Toward::Client);
+    let throttle = throttle(exchange, Toward::Client);
     let reply = match &file.body {
         FileBody::Whole(body) if throttle.is_none() && body.len() as u64 == file.content_length => {
             reply.with_body(&file.content_type, body)
@@ -126,17 +118,13 @@ async fn send_file<N: Net>(
         // A streamed body follows the head, or, for HEAD, no body.
         _ => reply.with_streamed_body(&file.content_type, file.content_length),
     };
-    let next = send(scope, connection, work, facts, (reply, file.status, Some(route))).await?;
+    let next = send(exchange, reply, file.status).await?;
     let outcome = match (file.body, throttle) {
-        (FileBody::Pieces(pieces), throttle) => {
-            send_pieces(scope, connection, facts, pieces, throttle).await
-        }
-        (FileBody::Whole(body), Some(throttle)) => {
-            send_throttled(scope, connection, facts, &body, throttle).await
-        }
+        (FileBody::Pieces(pieces), throttle) => send_pieces(exchange, pieces, throttle).await,
+        (FileBody::Whole(body), Some(throttle)) => send_throttled(exchange, &body, throttle).await,
         (FileBody::Whole(_), None) => return Ok(next),
     };
-    facts.times.data = Instant::now().span_since(facts.head_end);
+    exchange.facts.times.data = Instant::now().span_since(exchange.facts.head_end);
     outcome.map_err(Ended::Broken)?;
     Ok(next)
 }
@@ -151,19 +139,18 @@ async fn allowance(throttle: &mut Option<Box<Throttle>>, wanted: usize) -> usize
 
 /// Sends a body from memory at its limited rate.
 async fn send_throttled<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     mut body: &[u8],
     throttle: Box<Throttle>,
 ) -> Result<(), Cause> {
+    let scope = exchange.scope;
     let mut taking = Taking::new(scope.client_rate(false));
     let mut throttle = Some(throttle);
     while !body.is_empty() {
         let (now, later) = body.split_at(allowance(&mut throttle, body.len()).await);
-        write_paced(scope, connection, now, &mut taking).await?;
+        write_paced(scope, exchange.connection, now, &mut taking).await?;
         note_sent(&mut throttle, now.len());
-        count(facts, now.len());
+        count(&mut exchange.facts, now.len());
         body = later;
     }
     Ok(())
@@ -178,30 +165,28 @@ fn note_sent(throttle: &mut Option<Box<Throttle>>, bytes: usize) {
 /// Sends a body piece by piece. If the file cannot be read to the promised end, the connection is
 /// closed.
 async fn send_pieces<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     mut pieces: Pieces,
     mut throttle: Option<Box<Throttle>>,
 ) -> Result<(), Cause> {
+    let scope = exchange.scope;
     let mut turn = ByteTurn::new();
     let mut taking = Taking::new(scope.client_rate(false));
     loop {
-        let before = facts.bytes_sent;
+        let before = exchange.facts.bytes_sent;
         let most = allowance(&mut throttle, SENDFILE_BYTES).await;
         let progress;
-        let sent = send_from_file(scope, connection, &pieces, most, &mut taking).await?;
+        let sent = send_from_file(scope, exchange.connection, &pieces, most, &mut taking).await?;
         if let Some(sent) = sent {
-            count(facts, sent);
+            count(&mut exchange.facts, sent);
             progress = pieces.skip(sent);
         } else {
-            (progress, pieces) =
-                read_and_send(scope, connection, facts, pieces, most, &mut taking).await?;
+            (progress, pieces) = read_and_send(exchange, pieces, most, &mut taking).await?;
         }
         if progress == Progress::Done {
             return Ok(());
         }
-        let sent = usize::try_from(facts.bytes_sent - before).unwrap_or(usize::MAX);
+        let sent = usize::try_from(exchange.facts.bytes_sent - before).unwrap_or(usize::MAX);
         note_sent(&mut throttle, sent);
         if turn.is_over_after(sent) {
             scope.worker.note_yield(Yield::Body);
@@ -212,13 +197,12 @@ async fn send_pieces<N: Net>(
 }
 
 async fn read_and_send<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     mut pieces: Pieces,
     most: usize,
     taking: &mut Taking,
 ) -> Result<(Progress, Pieces), Cause> {
+    let scope = exchange.scope;
     let most = most.min(LARGE_BUFFER);
     let mut buffer = scope.worker.buffers.large();
     let progress = match pieces.read_cached(&mut buffer, most) {
@@ -234,8 +218,8 @@ async fn read_and_send<N: Net>(
         progress => progress,
     };
     let progress = progress.map_err(|_| Cause::Internal)?;
-    write_paced(scope, connection, &buffer, taking).await?;
-    count(facts, buffer.len());
+    write_paced(scope, exchange.connection, &buffer, taking).await?;
+    count(&mut exchange.facts, buffer.len());
     scope.worker.buffers.give_back(buffer);
     Ok((progress, pieces))
 }

@@ -11,20 +11,19 @@ use weir_wire::{Framing, Method, Version};
 
 use crate::exchange::client_connection::Connection;
 use crate::exchange::explain;
-use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::record;
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::http::client_address::PeerTrust;
 use crate::http::head_writer::ConnectionLine;
 use crate::http::local_reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::net::Net;
-use crate::routing::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
+use crate::routing::route::{CompiledRedirect, CompiledRespond};
 use crate::snapshot::Listener;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
-use crate::worker::workspace::Workspace;
 
 /// The pace at which a client receives one of Weir's own responses or a file, over all its writes.
 pub(crate) struct Taking {
@@ -111,24 +110,18 @@ pub(crate) async fn write_paced<N: Net>(
 }
 
 /// Sends the client a response that refuses its request.
-pub(crate) async fn refuse<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    refusal: Refusal,
-    route: Option<&CompiledRoute>,
-) -> Next {
-    facts.cause = refusal.cause;
-    let reply = refusal_reply(scope, facts, refusal);
-    match send(scope, connection, work, facts, (reply, refusal.status, route)).await {
+pub(crate) async fn refuse<N: Net>(exchange: &mut Exchange<'_, N>, refusal: Refusal) -> Next {
+    exchange.facts.cause = refusal.cause;
+    let reply = refusal_reply(exchange, refusal);
+    match send(exchange, reply, refusal.status).await {
         Ok(next) => next,
         Err(_) => Next::Close,
     }
 }
 
 /// The reply to a refused request; if the pool's queue was the cause, its settings apply.
-fn refusal_reply<'a, N: Net>(scope: Scope<'a, N>, facts: &Facts, refusal: Refusal) -> Reply<'a> {
+fn refusal_reply<'a, N: Net>(exchange: &Exchange<'a, N>, refusal: Refusal) -> Reply<'a> {
+    let Exchange { scope, facts, .. } = exchange;
     let reply = Reply::of(refusal.status);
     let limited = facts.told.as_ref().and_then(|told| told.retry_after_seconds);
     let reply = limited.map_or(reply, |seconds| reply.with_retry_after(seconds));
@@ -144,75 +137,61 @@ fn refusal_reply<'a, N: Net>(scope: Scope<'a, N>, facts: &Facts, refusal: Refusa
 
 /// Sends a fixed response.
 pub(crate) async fn respond<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    route: &CompiledRoute,
+    exchange: &mut Exchange<'_, N>,
     respond: &CompiledRespond,
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
-    let body = record::with_entry(scope, connection, work, facts, Some(route), |entry| {
-        respond.body(entry, &mut scratch)
-    });
+    let body = record::with_entry(exchange, |entry| respond.body(entry, &mut scratch));
     let reply = match body {
         Some(body) => Reply::of(respond.status).with_body(&respond.content_type, body),
         None => Reply::of(respond.status),
     };
-    send(scope, connection, work, facts, (reply, respond.status, Some(route))).await
+    send(exchange, reply, respond.status).await
 }
 
 /// Sends a redirect.
 pub(crate) async fn redirect<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    route: &CompiledRoute,
+    exchange: &mut Exchange<'_, N>,
     redirect: &CompiledRedirect,
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
-    let location = record::with_entry(scope, connection, work, facts, Some(route), |entry| {
-        redirect.location(entry, &mut scratch)
-    });
+    let location = record::with_entry(exchange, |entry| redirect.location(entry, &mut scratch));
     let location = location.ok_or(Cause::BadRequest)?;
     let reply = Reply::of(redirect.status).with_location(location);
-    send(scope, connection, work, facts, (reply, redirect.status, Some(route))).await
+    send(exchange, reply, redirect.status).await
 }
 
 /// Writes a reply of this status and returns the fate of the connection.
 pub(crate) async fn send<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    (reply, status, route): (Reply<'_>, u16, Option<&CompiledRoute>),
+    exchange: &mut Exchange<'_, N>,
+    reply: Reply<'_>,
+    status: u16,
 ) -> Result<Next, Ended> {
-    let next = next_after(scope, connection, work, facts);
-    facts.respond_with(scope, status);
-    let mut out = std::mem::take(&mut work.response_out);
+    let scope = exchange.scope;
+    let next = next_after(exchange);
+    exchange.facts.respond_with(scope, status);
+    let mut out = std::mem::take(&mut exchange.work.response_out);
     out.clear();
-    let body_bytes = write_reply(scope, connection, work, facts, (reply, route, next), &mut out);
-    scope.holds(connection, work.held() + out.capacity());
-    let sent = write_all(scope, connection, &out).await;
+    let body_bytes = write_reply(exchange, reply, next, &mut out);
+    exchange.holds(out.capacity());
+    let sent = write_all(scope, exchange.connection, &out).await;
     if sent.is_ok() {
-        facts.bytes_sent += out.len() as u64;
-        facts.body_bytes_sent = body_bytes as u64;
+        exchange.facts.bytes_sent += out.len() as u64;
+        exchange.facts.body_bytes_sent = body_bytes as u64;
     }
-    work.response_out = out;
-    work.response_out.clear();
+    exchange.work.response_out = out;
+    exchange.work.response_out.clear();
     sent.map_err(Ended::Broken)?;
     Ok(next)
 }
 
 fn write_reply<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &Facts,
-    (reply, route, next): (Reply<'_>, Option<&CompiledRoute>, Next),
+    exchange: &Exchange<'_, N>,
+    reply: Reply<'_>,
+    next: Next,
     out: &mut Vec<u8>,
 ) -> usize {
+    let Exchange { scope, connection, work, facts, route } = exchange;
     let router = &scope.listener.router;
     let head_only = facts.has_head && work.request.method == Method::Head;
     let http10 = facts.has_head && work.request.version == Version::Http10;
@@ -227,8 +206,8 @@ fn write_reply<N: Net>(
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);
     let cause_header = cause_header(scope.listener, connection.peer_ip());
-    let why = explain::on_demand(scope, connection, work, facts, route);
-    record::with_entry(scope, connection, work, facts, route, |entry| {
+    let why = explain::on_demand(exchange);
+    record::with_entry(exchange, |entry| {
         let surroundings = ReplySurroundings {
             pages: router.pages(),
             edits: route.map_or(router.response_edits(), |route| &route.response_edits),
@@ -256,12 +235,8 @@ fn cause_header(listener: &Listener, peer: Option<IpAddr>) -> Option<&str> {
 
 /// The fate of the connection after one of Weir's own responses: it stays open if the beginning of
 /// the next request can be found, that is, if this request's body is absent or was read.
-fn next_after<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &mut Facts,
-) -> Next {
+fn next_after<N: Net>(exchange: &mut Exchange<'_, N>) -> Next {
+    let Exchange { scope, connection, work, facts, .. } = exchange;
     if facts.cause == Cause::ConnectionCap {
         return Next::Close;
     }
@@ -277,7 +252,7 @@ fn next_after<N: Net>(
         }
         _ => return Next::Linger,
     }
-    let stays = work.request.keep_alive && connection.may_stay(scope, facts.head_end);
+    let stays = work.request.keep_alive && connection.may_stay(*scope, facts.head_end);
     match (stays, work.request.keep_alive) {
         (true, _) => Next::KeepAlive,
         (false, false) => Next::Close,

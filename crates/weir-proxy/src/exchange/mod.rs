@@ -21,6 +21,7 @@ pub(crate) mod request_key;
 pub(crate) mod request_limits;
 pub(crate) mod response;
 pub(crate) mod scope;
+pub(crate) mod state;
 pub(crate) mod throttle;
 pub(crate) mod tunnel;
 pub(crate) mod upload;
@@ -38,9 +39,9 @@ use crate::exchange::client_connection::Connection;
 use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::path;
-use crate::http::request_view::RequestView;
 use crate::limits::LONG_HEAD;
 use crate::net::Net;
 use crate::routing::route::{CompiledAction, CompiledRoute};
@@ -58,10 +59,12 @@ pub(crate) async fn run<N: Net>(
     work: &mut Workspace,
     first_byte: Instant,
 ) -> Next {
-    let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
     work.original_line.clear();
     work.input.set_head_limit(scope.listener.limits.head_bytes);
     let session = list_as_running(scope, connection, first_byte);
+    let facts = Facts::new(first_byte, scope.worker.wall(first_byte));
+    let mut exchange = Exchange { scope, connection, work, facts, route: None };
+    let Exchange { connection, facts, .. } = &mut exchange;
     (facts.session, connection.session) = (Some(session.key), Some(session.key));
     facts.times.handshake = connection.handshake;
     facts.times.idle = first_byte.span_since(connection.since);
@@ -72,10 +75,9 @@ pub(crate) async fn run<N: Net>(
         facts.queue_position = waiting.queue_position;
         facts.waiting = Some(waiting);
     }
-    let mut route = None;
     let served = {
         // Pinned in place: it is large, and moving it would copy it for every request.
-        let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
+        let mut serving = std::pin::pin!(serve(&mut exchange));
         let mut total = DeadlineTimer::default();
         std::future::poll_fn(|context| {
             if let Some(cause) = scope.ends_now(session.key) {
@@ -88,14 +90,12 @@ pub(crate) async fn run<N: Net>(
         })
         .await
     };
-    let outcome = served.unwrap_or_else(|cause| Err(cut_short(cause, &facts)));
+    let outcome = served.unwrap_or_else(|cause| Err(cut_short(cause, &exchange.facts)));
     let next = match outcome {
         Ok(next) => next,
-        Err(Ended::Refused(refusal)) => {
-            let refused = Refused { refusal, route };
-            refuse_in_time(scope, connection, work, &mut facts, &mut own, refused).await
-        }
+        Err(Ended::Refused(refusal)) => refuse_in_time(&mut exchange, &mut own, refusal).await,
         Err(Ended::Broken(cause)) => {
+            let Exchange { work, facts, .. } = &mut exchange;
             facts.cause = cause;
             if cause == Cause::ClientGone && facts.status == 0 {
                 facts.status = 499;
@@ -104,16 +104,17 @@ pub(crate) async fn run<N: Net>(
         }
         Err(Ended::Silent) => return Next::Close,
         Err(Ended::Parted) => {
-            let Workspace { input, request, original_line, .. } = work;
+            let Workspace { input, request, original_line, .. } = exchange.work;
             path::restore(request, input.bytes_mut(), original_line);
             original_line.clear();
             return Next::Part;
         }
     };
     drop(session);
-    let now = facts.ended.unwrap_or_else(Instant::now);
-    facts.times.own = own.until(now);
-    record::write(scope, connection, work, &mut facts, route, now);
+    let now = exchange.facts.ended.unwrap_or_else(Instant::now);
+    exchange.facts.times.own = own.until(now);
+    record::write(&mut exchange, now);
+    let Exchange { connection, work, facts, .. } = exchange;
     connection.since = now;
     if facts.has_head {
         work.input.consume(work.request.head_bytes + facts.body_in_input);
@@ -137,29 +138,20 @@ fn list_as_running<'a, N: Net>(
     })
 }
 
-/// A refusal, and the route on which it happened, if it was found.
-struct Refused<'a> {
-    refusal: Refusal,
-    route: Option<&'a CompiledRoute>,
-}
-
 /// Sends a refusal within the rest of the exchange's total time, or the send timeout if that is
 /// longer.
 async fn refuse_in_time<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     own: &mut WorkTime,
-    refused: Refused<'_>,
+    refusal: Refusal,
 ) -> Next {
+    let scope = exchange.scope;
     // An endpoint's slot is not held while the client reads our response.
-    facts.slot = None;
+    exchange.facts.slot = None;
     let least = scope.listener.timeouts.send;
     scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
-    let scarce = matches!(refused.refusal.cause, Cause::Memory | Cause::ConnectionCap);
-    let Refused { refusal, route } = refused;
-    let refusing = local_reply::refuse(scope, connection, work, facts, refusal, route);
+    let scarce = matches!(refusal.cause, Cause::Memory | Cause::ConnectionCap);
+    let refusing = local_reply::refuse(exchange, refusal);
     let mut refusing = std::pin::pin!(refusing);
     let mut total = DeadlineTimer::default();
     std::future::poll_fn(|context| {
@@ -217,72 +209,63 @@ fn after_break(version: Version, cause: Cause) -> Next {
     }
 }
 
-async fn serve<'a, N: Net>(
-    scope: Scope<'a, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    route: &mut Option<&'a CompiledRoute>,
-) -> Result<Next, Ended> {
+async fn serve<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<Next, Ended> {
+    let scope = exchange.scope;
     let total = scope.listener.timeouts.request;
-    scope.set_deadline(total.map(|wait| facts.first_byte + wait));
-    read_head(scope, connection, work, facts).await?;
-    let is_long = work.request.head_bytes > LONG_HEAD;
+    scope.set_deadline(total.map(|wait| exchange.facts.first_byte + wait));
+    read_head(exchange).await?;
+    let is_long = exchange.work.request.head_bytes > LONG_HEAD;
     if is_long {
         yield_now().await;
     }
-    normalise_path(scope, connection, work, facts).map_err(Ended::Refused)?;
+    normalise_path(exchange).map_err(Ended::Refused)?;
     if is_long {
         yield_now().await;
     }
-    let found = find_route(scope, connection, work, facts)?;
-    *route = Some(found);
+    let found = find_route(exchange)?;
+    exchange.route = Some(found);
     if is_long {
         yield_now().await;
     }
-    bound(scope, facts, found);
+    bound(exchange, found);
     if request_limits::is_limited(scope, found) {
         // In an allocation of its own, so that exchanges without limits do not reserve space for
         // it.
-        Box::pin(request_limits::admit(scope, connection, work, facts, found)).await?;
+        Box::pin(request_limits::admit(exchange, found)).await?;
     }
-    answer(scope, connection, work, facts, found).await
+    answer(exchange, found).await
 }
 
 /// Reads until the head is complete and valid.
-async fn read_head<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-) -> Result<(), Ended> {
+async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> {
+    let scope = exchange.scope;
     let limits = HeadLimits {
         head_bytes: scope.listener.limits.head_bytes,
         request_line_bytes: scope.listener.limits.request_line_bytes,
         headers: scope.listener.limits.headers,
     };
-    let deadline = facts.first_byte + scope.listener.timeouts.head;
+    let deadline = exchange.facts.first_byte + scope.listener.timeouts.head;
     let mut scan = Scan::default();
     loop {
-        match work.request.parse(work.input.bytes(), &mut scan, &limits) {
+        match exchange.work.request.parse(exchange.work.input.bytes(), &mut scan, &limits) {
             Ok(Some(_)) => break,
             Ok(None) => {}
             Err(Located { fault, at }) => {
-                let bytes = work.input.bytes();
-                facts.bytes_received = bytes.len() as u64;
-                let seen_at = scope.worker.wall(facts.head_end);
-                keep_malformed(scope, connection.peer, seen_at, fault.reason(), at, bytes);
-                request_limits::admit_client(scope, facts, connection.peer_ip())?;
+                let bytes = exchange.work.input.bytes();
+                exchange.facts.bytes_received = bytes.len() as u64;
+                let seen_at = scope.worker.wall(exchange.facts.head_end);
+                keep_malformed(scope, exchange.connection.peer, seen_at, fault.reason(), at, bytes);
+                request_limits::admit_client(exchange, exchange.connection.peer_ip())?;
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
                     status: fault.status(),
                 }));
             }
         }
-        work.input.make_room(limits.head_bytes);
-        scope.holds(connection, work.held());
-        let Connection { client, timer, .. } = connection;
-        let input = &mut work.input;
+        exchange.work.input.make_room(limits.head_bytes);
+        scope.holds(exchange.connection, exchange.work.held());
+        let Connection { client, timer, .. } = exchange.connection;
+        let input = &mut exchange.work.input;
         let fill = std::future::poll_fn(|context| {
             match input.poll_fill(client, context, &scope.worker.buffers) {
                 Poll::Pending if scope.is_parting() => Poll::Ready(None),
@@ -291,43 +274,39 @@ async fn read_head<N: Net>(
         });
         match before(timer, deadline, fill).await {
             Ok(None) => return Err(Ended::Parted),
-            Ok(Some(Ok(read))) if read > 0 => facts.head_end = Instant::now(),
+            Ok(Some(Ok(read))) if read > 0 => exchange.facts.head_end = Instant::now(),
             // A lone line end before the close is no request.
-            Ok(_) if work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
+            Ok(_) if exchange.work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
                 return Err(Ended::Silent);
             }
             Ok(_) => return Err(Ended::Broken(Cause::ClientGone)),
             Err(Elapsed) => return Err(Cause::RequestTimeout.into()),
         }
     }
-    if let Some(waiting) = &facts.waiting {
-        facts.head_end = waiting.head_end;
+    if let Some(waiting) = &exchange.facts.waiting {
+        exchange.facts.head_end = waiting.head_end;
         // The client was told to continue (100) before the request began to wait.
-        work.request.expect_continue = false;
+        exchange.work.request.expect_continue = false;
     }
-    facts.has_head = true;
-    facts.bytes_received = work.request.head_bytes as u64;
-    facts.times.request = facts.head_end.span_since(facts.first_byte);
-    if let Some(session) = facts.session {
-        let line = work.request.request_line.of(work.input.bytes());
-        scope.worker.sessions.asks(session, facts.head_end, line);
+    exchange.facts.has_head = true;
+    exchange.facts.bytes_received = exchange.work.request.head_bytes as u64;
+    exchange.facts.times.request = exchange.facts.head_end.span_since(exchange.facts.first_byte);
+    if let Some(session) = exchange.facts.session {
+        let line = exchange.work.request.request_line.of(exchange.work.input.bytes());
+        scope.worker.sessions.asks(session, exchange.facts.head_end, line);
     }
     Ok(())
 }
 
 /// Normalises the path into the form that rules and endpoints see.
-fn normalise_path<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &mut Workspace,
-    facts: &Facts,
-) -> Result<(), Refusal> {
-    let Workspace { input, request, original_line, .. } = work;
+fn normalise_path<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Refusal> {
+    let scope = exchange.scope;
+    let Workspace { input, request, original_line, .. } = exchange.work;
     let rules = &scope.listener.path;
     path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
-        let seen_at = scope.worker.wall(facts.head_end);
+        let seen_at = scope.worker.wall(exchange.facts.head_end);
         let at = request.request_line.start as usize;
-        keep_malformed(scope, connection.peer, seen_at, fault.reason(), at, input.bytes());
+        keep_malformed(scope, exchange.connection.peer, seen_at, fault.reason(), at, input.bytes());
         Cause::BadRequest.into()
     })
 }
@@ -353,32 +332,32 @@ fn keep_malformed<N: Net>(
 }
 
 /// Applies the limits on clients and the access rules, and finds the route.
-fn find_route<'a, N: Net>(
-    scope: Scope<'a, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &mut Facts,
-) -> Result<&'a CompiledRoute, Ended> {
+fn find_route<'a, N: Net>(exchange: &mut Exchange<'a, N>) -> Result<&'a CompiledRoute, Ended> {
+    let scope = exchange.scope;
     let listener = scope.listener;
-    let peer = connection.peer_ip();
-    let mut view = RequestView { head: &work.request, bytes: work.input.bytes(), client: peer };
-    view.client = client_address(peer, &listener.forwarded.trusted, &view);
-    facts.client = view.client;
-    facts.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
+    let peer = exchange.connection.peer_ip();
+    exchange.facts.client = peer;
+    exchange.facts.client =
+        client_address(peer, &listener.forwarded.trusted, &exchange.request_view());
+    exchange.facts.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
+    let facts = &exchange.facts;
     let header = listener.request_id.header.as_deref();
-    facts.request_id = match &facts.waiting {
+    let mut ids = scope.worker.request_ids.borrow_mut();
+    exchange.facts.request_id = match &facts.waiting {
         Some(waiting) => waiting.request_id.clone(),
-        None => scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view),
+        None => ids.id_of(facts.trust, header, &exchange.request_view()),
     };
-    request_limits::admit_client(scope, facts, view.client)?;
-    if listener.limits.hops.is_some_and(|most| work.request.hops > most) {
+    drop(ids);
+    let client = exchange.facts.client;
+    request_limits::admit_client(exchange, client)?;
+    if listener.limits.hops.is_some_and(|most| exchange.work.request.hops > most) {
         return Err(Cause::LoopDetected.into());
     }
-    if !allowed(&listener.access, view.client) {
+    if !allowed(&listener.access, client) {
         return Err(Cause::Denied.into());
     }
-    let route = listener.router.route(&view).ok_or(Cause::NoRoute)?;
-    if !allowed(&route.access, view.client) {
+    let route = listener.router.route(&exchange.request_view()).ok_or(Cause::NoRoute)?;
+    if !allowed(&route.access, client) {
         return Err(Cause::Denied.into());
     }
     Ok(route)
@@ -386,7 +365,8 @@ fn find_route<'a, N: Net>(
 
 /// Sets the exchange's total time limit: the route's, else the shorter one of the listener's and
 /// the pool's.
-fn bound<N: Net>(scope: Scope<'_, N>, facts: &Facts, route: &CompiledRoute) {
+fn bound<N: Net>(exchange: &Exchange<'_, N>, route: &CompiledRoute) {
+    let scope = exchange.scope;
     let wait = match (route.request_timeout, &route.action) {
         (RequestTimeout::After(wait), _) => Some(wait),
         (RequestTimeout::Off, _) => None,
@@ -398,36 +378,26 @@ fn bound<N: Net>(scope: Scope<'_, N>, facts: &Facts, route: &CompiledRoute) {
         }
         (RequestTimeout::Inherited, _) => return,
     };
-    scope.set_deadline(wait.map(|wait| facts.first_byte + wait));
+    scope.set_deadline(wait.map(|wait| exchange.facts.first_byte + wait));
 }
 
 async fn answer<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     route: &CompiledRoute,
 ) -> Result<Next, Ended> {
-    if work.request.method == Method::Connect {
+    let scope = exchange.scope;
+    if exchange.work.request.method == Method::Connect {
         // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action would tell
         // the client that one is open.
         return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
     }
-    if let Some(session) = facts.session {
-        scope.worker.sessions.takes(session, route.number, facts.client);
+    if let Some(session) = exchange.facts.session {
+        scope.worker.sessions.takes(session, route.number, exchange.facts.client);
     }
     match &route.action {
-        CompiledAction::Pool(pool) => {
-            proxy_request::proxy(scope, connection, work, facts, route, *pool).await
-        }
-        CompiledAction::Respond(respond) => {
-            local_reply::respond(scope, connection, work, facts, route, respond).await
-        }
-        CompiledAction::Redirect(redirect) => {
-            local_reply::redirect(scope, connection, work, facts, route, redirect).await
-        }
-        CompiledAction::Files(root) => {
-            files::serve(scope, connection, work, facts, route, *root).await
-        }
+        CompiledAction::Pool(pool) => proxy_request::proxy(exchange, route, *pool).await,
+        CompiledAction::Respond(respond) => local_reply::respond(exchange, respond).await,
+        CompiledAction::Redirect(redirect) => local_reply::redirect(exchange, redirect).await,
+        CompiledAction::Files(root) => files::serve(exchange, *root).await,
     }
 }

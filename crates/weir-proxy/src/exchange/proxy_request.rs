@@ -6,14 +6,13 @@ use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
 
 use crate::exchange::attempt::{Attempt, Failure};
-use crate::exchange::client_connection::Connection;
 use crate::exchange::dispatch::Dispatch;
-use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::Pump;
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::exchange::throttle::throttle;
-use crate::exchange::upload::{Outgoing, initial_body, leave_body, prepare_body, rewind};
+use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::exchange::{passive, record, request_key, response};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
@@ -30,70 +29,69 @@ use crate::worker::workspace::Workspace;
 
 /// Sends the request to pool number `number` and relays the response to the client.
 pub(crate) async fn proxy<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     route: &CompiledRoute,
     number: usize,
 ) -> Result<Next, Ended> {
+    let scope = exchange.scope;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
-    lead_to(scope, facts, pool, number)?;
-    let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
+    lead_to(exchange, pool, number)?;
+    let Exchange { work, facts, .. } = exchange;
+    let (head, bytes) = (&work.request, work.input.bytes());
+    let claim = |affinity: &Affinity| affinity.claim(head, bytes);
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
-    facts.trailers = trailers::of_request(&route.trailers.0, &work.request, work.input.bytes());
+    facts.trailers = trailers::of_request(&route.trailers.0, head, bytes);
     // The beginning of the body is subject to the bandwidth limit too.
-    let throttle = throttle(scope, connection, work, facts, route, Toward::Endpoint);
-    let mut upload = initial_body(scope, work, facts, pool, throttle);
-    prepare_body(scope, connection, work, facts, pool, &mut upload).await?;
-    let framing = framing_upstream(work, pool, &upload);
-    facts.key = request_key::of(scope, connection, work, facts, route, pool);
-    let mut dispatch = Dispatch::new(scope, work, facts, pool, number, &upload);
+    let throttle = throttle(exchange, Toward::Endpoint);
+    let mut upload = initial_body(exchange, pool, throttle);
+    prepare_body(exchange, pool, &mut upload).await?;
+    let framing = framing_upstream(exchange.work, pool, &upload);
+    exchange.facts.key = request_key::of(exchange, pool);
+    let mut dispatch = Dispatch::new(exchange, pool, number, &upload);
     loop {
-        let request = Outgoing { work, upload: &mut upload };
-        let found = dispatch.connection(scope, connection, request, facts).await;
-        let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
+        let found = dispatch.connection(exchange, &mut upload).await;
+        let upstream = found.inspect_err(|ended| ended.leave_body(exchange, &upload))?;
         // A reload may have moved the request to another pool.
         let pool = dispatch.pool;
-        write_head(scope, connection, work, facts, (route, pool, framing));
-        upload.prepend(std::mem::take(&mut work.request_out));
+        write_head(exchange, route, pool, framing);
+        upload.prepend(std::mem::take(&mut exchange.work.request_out));
+        let facts = &exchange.facts;
         let mut attempt = Attempt::new(upstream, &mut upload, facts.slot_since, dispatch.now);
         let at = EndpointRef { pool, index: facts.endpoint.unwrap_or_default() };
-        let heard = attempt.hear(scope, connection, work, at).await;
-        let heard = heard.and_then(|()| check_switch(work, &mut attempt, route));
-        let repeatable = attempt.may_repeat(work.request.method, &pool.retry);
+        let heard = attempt.hear(exchange, at).await;
+        let heard = heard.and_then(|()| check_switch(exchange.work, &mut attempt, route));
+        let repeatable = attempt.may_repeat(exchange.work.request.method, &pool.retry);
         let trouble = match heard {
-            Ok(()) => note_answer(scope, facts, at, work.response.status, attempt.heard),
+            Ok(()) => note_answer(exchange, at, attempt.heard),
             // The endpoint closed an idle connection while the request was on its way to it.
             Err(Failure::Silent) if repeatable && attempt.upstream.reused => {
                 dispatch.pass_over_idle(scope);
-                rewind(scope, work, facts, pool, attempt.upload);
+                rewind(exchange, pool, attempt.upload);
                 continue;
             }
             Err(failure) => {
                 if let Failure::BadResponse = failure {
-                    capture(scope, connection, pool, facts, &attempt);
+                    capture(exchange, pool, &attempt);
                 }
                 note_failure(scope, at, failure)
             }
         };
         let trouble =
-            trouble.filter(|trouble| repeatable && dispatch.may_go_on(scope, facts, *trouble));
+            trouble.filter(|trouble| repeatable && dispatch.may_go_on(exchange, *trouble));
         match (trouble, heard) {
             (Some(trouble), _) => {
-                give_up(scope, work, facts, pool, attempt, trouble);
-                let request = Outgoing { work, upload: &mut upload };
-                let gone_on = dispatch.go_on(scope, connection, request, facts, trouble).await;
-                gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
+                give_up(exchange, pool, attempt, trouble);
+                let gone_on = dispatch.go_on(exchange, &mut upload, trouble).await;
+                gone_on.inspect_err(|_| leave_body(exchange, &upload))?;
             }
             (None, Ok(())) => {
-                facts.times.response = attempt.response_time();
+                exchange.facts.times.response = attempt.response_time();
                 // Pinned in place, because the future is large.
-                let relay = response::relay(scope, connection, work, facts, (route, pool), attempt);
+                let relay = response::relay(exchange, route, pool, attempt);
                 return std::pin::pin!(relay).await;
             }
             (None, Err(failure)) => {
-                leave_body(work, facts, attempt.upload);
+                leave_body(exchange, attempt.upload);
                 return Err(failure.ended());
             }
         }
@@ -103,14 +101,13 @@ pub(crate) async fn proxy<N: Net>(
 /// Records the response head of an endpoint; returns the trouble that its status means for the
 /// pool's `retry`.
 fn note_answer<N: Net>(
-    scope: Scope<'_, N>,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     at: EndpointRef<'_>,
-    status: u16,
     heard: Instant,
 ) -> Option<Trouble> {
+    let (scope, status) = (exchange.scope, exchange.work.response.status);
     scope.endpoint_answered(at, status);
-    scope.slot_answered(facts.slot.as_mut(), at, heard);
+    scope.slot_answered(exchange.facts.slot.as_mut(), at, heard);
     at.pool.retry.minds_status(status).then_some(Trouble::Status(status))
 }
 
@@ -163,34 +160,33 @@ fn check_switch<S: Socket>(
 
 /// Assigns the exchange to a pool, if the pool's limits have room for it.
 fn lead_to<N: Net>(
-    scope: Scope<'_, N>,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     pool: &UpstreamPool,
     number: usize,
 ) -> Result<(), Cause> {
-    facts.lead_to(scope, number);
+    let scope = exchange.scope;
+    exchange.facts.lead_to(scope, number);
     if let Some(limits) = &pool.limits {
-        let now_ns = scope.worker.process.limit_clock(facts.head_end);
+        let now_ns = scope.worker.process.limit_clock(exchange.facts.head_end);
         let place = limits.enter(scope.worker.number, now_ns);
-        facts.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
+        exchange.facts.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
     }
     Ok(())
 }
 
 /// Keeps a malformed response for the operator.
 fn capture<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
+    exchange: &Exchange<'_, N>,
     pool: &UpstreamPool,
-    facts: &Facts,
     attempt: &Attempt<'_, N::Stream>,
 ) {
+    let scope = exchange.scope;
     let Some((reason, position)) = attempt.wrong else { return };
-    let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
+    let endpoint = exchange.facts.endpoint.and_then(|index| pool.endpoints.get(index));
     scope.worker.process.captures.keep(&Malformed {
         listener: &scope.listener.name,
         endpoint: endpoint.map(|own| (&pool.name, &own.name)),
-        peer: connection.peer,
+        peer: exchange.connection.peer,
         at: scope.worker.wall(Instant::now()),
         reason,
         position,
@@ -201,9 +197,9 @@ fn capture<N: Net>(
 impl Ended {
     /// Calls [`leave_body`], except for a request that moves to another process, which has put its
     /// body back.
-    fn leave_body(self, work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
+    fn leave_body<N: Net>(self, exchange: &mut Exchange<'_, N>, upload: &Pump) {
         if !matches!(self, Self::Parted) {
-            leave_body(work, facts, upload);
+            leave_body(exchange, upload);
         }
     }
 }
@@ -211,33 +207,33 @@ impl Ended {
 /// Ends an attempt that is followed by another one: its response is discarded, and its connection
 /// is kept if no part of the response is still to come.
 fn give_up<N: Net>(
-    scope: Scope<'_, N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     pool: &UpstreamPool,
     attempt: Attempt<'_, N::Stream>,
     trouble: Trouble,
 ) {
+    let scope = exchange.scope;
     // An attempt without a response leaves `work.response` of an earlier attempt in place.
-    let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&work.response);
+    let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&exchange.work.response);
     let Attempt { upstream, upload, raw, .. } = attempt;
-    if clean && let Some(endpoint) = facts.endpoint {
-        let limits = work.response.keep_alive_limits;
+    if clean && let Some(endpoint) = exchange.facts.endpoint {
+        let limits = exchange.work.response.keep_alive_limits;
         scope.worker.idle.keep(pool, endpoint, upstream, limits, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
-    rewind(scope, work, facts, pool, upload);
+    rewind(exchange, pool, upload);
 }
 
 fn write_head<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &mut Workspace,
-    facts: &Facts,
-    (route, pool, framing): (&CompiledRoute, &UpstreamPool, Framing),
+    exchange: &mut Exchange<'_, N>,
+    route: &CompiledRoute,
+    pool: &UpstreamPool,
+    framing: Framing,
 ) {
-    let mut out = std::mem::take(&mut work.request_out);
+    let scope = exchange.scope;
+    let mut out = std::mem::take(&mut exchange.work.request_out);
     out.clear();
+    let Exchange { connection, work, facts, .. } = &*exchange;
     let affinity = pool.affinity.as_ref();
     let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
     let mut write = |entry: Option<&Entry<'_>>| {
@@ -267,9 +263,9 @@ fn write_head<N: Net>(
     };
     if route.request_edits.has_variables() {
         let then = |entry: &Entry<'_>| write(Some(entry));
-        record::with_entry(scope, connection, work, facts, Some(route), then);
+        record::with_entry(exchange, then);
     } else {
         write(None);
     }
-    work.request_out = out;
+    exchange.work.request_out = out;
 }

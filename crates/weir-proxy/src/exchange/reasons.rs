@@ -10,7 +10,7 @@ use weir_balance::{About, Basis};
 use weir_stats::{ChosenBy, Reasons, RunnerUp, WaitedFor};
 
 use crate::exchange::facts::Facts;
-use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::net::Net;
 use crate::worker::workspace::Workspace;
 
@@ -45,11 +45,11 @@ pub(crate) fn about<'a>(work: &'a Workspace, facts: &'a Facts, client: &'a [u8])
 
 /// Passes the reasons of an exchange to `then`.
 pub(crate) fn with_reasons<N: Net, R>(
-    scope: Scope<'_, N>,
-    facts: &Facts,
+    exchange: &Exchange<'_, N>,
     depth: Depth,
     then: impl FnOnce(&Reasons<'_>) -> R,
 ) -> R {
+    let Exchange { scope, facts, .. } = exchange;
     let wait = facts.wait.as_deref();
     let ahead: SmallVec<[&[u8]; 4]> =
         wait.map(|wait| wait.ahead.iter().map(|name| &name[..]).collect()).unwrap_or_default();

@@ -9,16 +9,15 @@ use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Tls
 use weir_wire::{ResponseHead, Span, Version};
 
 use crate::exchange::client_connection::Connection;
-use crate::exchange::facts::Facts;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::scope::Scope;
-use crate::http::request_view::{RequestView, bare_host};
+use crate::exchange::state::Exchange;
+use crate::http::request_view::bare_host;
 use crate::net::Net;
 use crate::net::transport::Transport;
-use crate::routing::route::{Captures, CompiledRoute};
+use crate::routing::route::Captures;
 use crate::snapshot::{LogCounts, LogReasons};
 use crate::time::instant::Instant;
-use crate::worker::workspace::Workspace;
 
 /// The response headers for `$sent_http_…`, as the endpoint sent them.
 pub(crate) struct ResponseView<'a> {
@@ -34,21 +33,16 @@ impl Headers for ResponseView<'_> {
 
 /// Builds the entry of the exchange in its current state and passes it to `then`.
 pub(crate) fn with_entry<N: Net, R>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &Facts,
-    route: Option<&CompiledRoute>,
+    exchange: &Exchange<'_, N>,
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
-    let captures = captures(work, facts, route.filter(|route| route.uses_captures));
-    let told = route.is_some_and(|route| route.tells_why);
-    let extra = (captures.as_ref(), Concurrency::default());
-    with_captures(scope, connection, work, (facts, route), extra, |entry| {
+    let captures = captures(exchange, exchange.route.is_some_and(|route| route.uses_captures));
+    let told = exchange.route.is_some_and(|route| route.tells_why);
+    with_captures(exchange, captures.as_ref(), Concurrency::default(), |entry| {
         if !told {
             return then(entry);
         }
-        with_reasons(scope, facts, Depth::Remembered, |reasons| {
+        with_reasons(exchange, Depth::Remembered, |reasons| {
             then(&Entry { reasons: Some(reasons), ..*entry })
         })
     })
@@ -56,27 +50,22 @@ pub(crate) fn with_entry<N: Net, R>(
 
 /// The groups of the route's path regex. Only texts that use them ask for them: they cost more than
 /// the rest of an entry.
-pub(crate) fn captures(
-    work: &Workspace,
-    facts: &Facts,
-    route: Option<&CompiledRoute>,
-) -> Option<Captures> {
-    let route = route.filter(|route| facts.has_head && route.has_captures())?;
-    let bytes = work.input.bytes();
-    route.captures(&RequestView { head: &work.request, bytes, client: facts.client })
+pub(crate) fn captures<N: Net>(exchange: &Exchange<'_, N>, wanted: bool) -> Option<Captures> {
+    let Exchange { facts, route, .. } = exchange;
+    let route = route.filter(|route| wanted && facts.has_head && route.has_captures())?;
+    route.captures(&exchange.request_view())
 }
 
 pub(crate) fn with_captures<N: Net, R>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    (facts, route): (&Facts, Option<&CompiledRoute>),
-    (captures, concurrency): (Option<&Captures>, Concurrency),
+    exchange: &Exchange<'_, N>,
+    captures: Option<&Captures>,
+    concurrency: Concurrency,
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
+    let Exchange { scope, connection, work, facts, route } = exchange;
     let bytes = work.input.bytes();
     let head = &work.request;
-    let request = RequestView { head, bytes, client: facts.client };
+    let request = exchange.request_view();
     let response = ResponseView { head: &work.response, bytes: &work.response_bytes };
     let part = |span: weir_wire::Span| if facts.has_head { span.of(bytes) } else { &[] };
     let pool = facts.pool.and_then(|number| scope.generation.pool(number));
@@ -95,7 +84,7 @@ pub(crate) fn with_captures<N: Net, R>(
         status: facts.status,
         peer: connection.peer,
         client: facts.client.or_else(|| connection.peer_ip()),
-        local: local_address(scope, connection),
+        local: local_address(*scope, connection),
         request_line: if facts.has_head { work.request_line() } else { &[] },
         method: part(head.method_span),
         target: if facts.has_head { work.target() } else { &[] },
@@ -130,40 +119,33 @@ pub(crate) fn with_captures<N: Net, R>(
 
 /// Counts an exchange that has ended, writes its access-log lines, and keeps its full record if it
 /// is among the slowest.
-pub(crate) fn write<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &mut Facts,
-    route: Option<&CompiledRoute>,
-    now: Instant,
-) {
+pub(crate) fn write<N: Net>(exchange: &mut Exchange<'_, N>, now: Instant) {
+    let Exchange { scope, connection, facts, .. } = exchange;
     facts.times.total = now.span_since(connection.began);
     if facts.pool.is_none() {
         facts.cause = facts.cause.of_our_own();
     }
-    let facts = &*facts;
+    let (scope, exchange) = (*scope, &*exchange);
     let ended_us = scope.worker.balance_clock(now);
-    let keep = count(scope, connection, work, facts, route, ended_us);
+    let keep = count(exchange, ended_us);
     if scope.listener.logs.is_empty() && keep == Keep::Counted {
         return;
     }
-    let captures = captures(work, facts, route.filter(|_| scope.listener.logs_captures));
+    let captures = captures(exchange, scope.listener.logs_captures);
     let counted = keep == Keep::Whole || scope.listener.concurrency == LogCounts::Shown;
-    let concurrency = if counted { concurrency(scope, facts) } else { Concurrency::default() };
-    let extra = (captures.as_ref(), concurrency);
-    with_captures(scope, connection, work, (facts, route), extra, |entry| {
+    let concurrency = if counted { concurrency(exchange) } else { Concurrency::default() };
+    with_captures(exchange, captures.as_ref(), concurrency, |entry| {
         let depth = match keep {
             Keep::Whole => Depth::LookedUp,
             Keep::Counted if scope.listener.reasons == LogReasons::Told => Depth::Remembered,
             Keep::Counted => return write_lines(scope, entry),
         };
-        with_reasons(scope, facts, depth, |reasons| {
+        with_reasons(exchange, depth, |reasons| {
             let entry = Entry { reasons: Some(reasons), ..*entry };
             write_lines(scope, &entry);
             if keep == Keep::Whole {
                 let record = ExchangeRecord::of(&entry, ended_us);
-                scope.counts.route(route).keep(scope.worker.number, record);
+                scope.counts.route(exchange.route).keep(scope.worker.number, record);
             }
         });
     });
@@ -178,14 +160,8 @@ fn write_lines<N: Net>(scope: Scope<'_, N>, entry: &Entry<'_>) {
 }
 
 /// Counts an exchange for its route, its endpoint and its worker.
-fn count<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &Facts,
-    route: Option<&CompiledRoute>,
-    ended_us: u64,
-) -> Keep {
+fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
+    let Exchange { scope, connection, work, facts, route } = exchange;
     let worker = &scope.worker;
     let series = |index: usize| scope.generation.endpoint_series(facts.pool?, index);
     for (turn, (index, _)) in facts.failed.iter().enumerate() {
@@ -221,13 +197,14 @@ fn count<N: Net>(
         line_bytes: line.len(),
     };
     let done = Done { request_id, asked, ended_us, times: &facts.times, outcome };
-    let (route, endpoint) = (scope.counts.route(route), facts.endpoint.and_then(series));
+    let (route, endpoint) = (scope.counts.route(*route), facts.endpoint.and_then(series));
     worker.process.numbers.record(worker.number, route, endpoint, &done)
 }
 
 /// The numbers of concurrent exchanges besides this one; those of a pool are summed over its
 /// endpoints.
-fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
+fn concurrency<N: Net>(exchange: &Exchange<'_, N>) -> Concurrency {
+    let Exchange { scope, facts, .. } = exchange;
     let balancer =
         facts.pool.and_then(|number| scope.generation.pool(number)).map(|pool| &pool.balancer);
     let endpoint =

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use weir_stats::Cause;
 
-use crate::exchange::client_connection::Connection;
-use crate::exchange::client_side::{ClientSide, poll_client_left};
+use crate::exchange::client_side::poll_client_left;
 use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::request_key;
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::limiting::Refused;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::instant::Instant;
-use crate::worker::workspace::Workspace;
 
 impl Refused {
     /// The end of the exchange that the refusal leads to.
@@ -34,18 +33,18 @@ fn table_clock<N: Net>(scope: Scope<'_, N>, now: Instant) -> u64 {
 
 /// Applies the limits on clients to a request.
 pub(crate) fn admit_client<N: Net>(
-    scope: Scope<'_, N>,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     client: Option<IpAddr>,
 ) -> Result<(), Ended> {
+    let scope = exchange.scope;
     let limits = &scope.listener.client_limits;
     let Some(client) = client.filter(|_| !limits.is_empty()) else { return Ok(()) };
-    let now_ns = table_clock(scope, facts.head_end);
+    let now_ns = table_clock(scope, exchange.facts.head_end);
     for limit in limits {
         // Bytes that are no valid request are charged as one, but are not counted as in flight.
-        let places = facts.has_head.then_some(&mut facts.places);
+        let places = exchange.facts.has_head.then_some(&mut exchange.facts.places);
         if let Err(refused) = limit.begin_request(client, scope.worker.number, now_ns, places) {
-            return Err(refused.ended(facts));
+            return Err(refused.ended(&mut exchange.facts));
         }
     }
     Ok(())
@@ -58,44 +57,38 @@ pub(crate) fn is_limited<N: Net>(scope: Scope<'_, N>, route: &CompiledRoute) -> 
 
 /// Applies the rate limits of the listener and the route to a request; waits if they delay it.
 pub(crate) async fn admit<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     route: &CompiledRoute,
 ) -> Result<(), Ended> {
-    let now_ns = table_clock(scope, facts.head_end);
+    let scope = exchange.scope;
+    let now_ns = table_clock(scope, exchange.facts.head_end);
     let mut wait_ns = 0;
     for limit in scope.listener.rate_limits.iter().chain(&route.rate_limits) {
-        let mut text = std::mem::take(&mut work.key);
-        request_key::fill(scope, connection, work, (facts, route), (&limit.key, &mut text));
-        let taken =
-            if text.is_empty() { Ok(0) } else { limit.take(&text, now_ns, &mut facts.told) };
-        work.key = text;
+        let mut text = std::mem::take(&mut exchange.work.key);
+        request_key::fill(exchange, &limit.key, &mut text);
+        let taken = if text.is_empty() {
+            Ok(0)
+        } else {
+            limit.take(&text, now_ns, &mut exchange.facts.told)
+        };
+        exchange.work.key = text;
         match taken {
             Ok(own_ns) => wait_ns = wait_ns.max(own_ns),
-            Err(refused) => return Err(refused.ended(facts)),
+            Err(refused) => return Err(refused.ended(&mut exchange.facts)),
         }
     }
     if wait_ns == 0 {
         return Ok(());
     }
-    wait(scope, connection, work, facts.head_end + Duration::from_nanos(wait_ns)).await
+    let until = exchange.facts.head_end + Duration::from_nanos(wait_ns);
+    wait(exchange, until).await
 }
 
 /// Waits until `until`, unless the client closes its connection.
-async fn wait<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    until: Instant,
-) -> Result<(), Ended> {
-    let Connection { client, timer, .. } = connection;
-    let input = &mut work.input;
+async fn wait<N: Net>(exchange: &mut Exchange<'_, N>, until: Instant) -> Result<(), Ended> {
+    let (mut client, timer) = exchange.client_side();
     std::future::poll_fn(|context| {
-        let buffers = &scope.worker.buffers;
-        let mut side = ClientSide { stream: &mut *client, input: &mut *input, buffers };
-        if poll_client_left(context, &mut side).is_ready() {
+        if poll_client_left(context, &mut client).is_ready() {
             return Poll::Ready(Err(Ended::Broken(Cause::ClientGone)));
         }
         timer.poll(context, until).map(Ok)

@@ -17,6 +17,7 @@ use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::upload::leave_body;
@@ -44,110 +45,104 @@ struct Plan {
 }
 
 /// Relays the response whose head is in `work.response`.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an async fn would copy the attempt, which is large, once more"
-)]
-pub(crate) fn relay<'a, N: Net>(
-    scope: Scope<'a, N>,
-    connection: &'a mut Connection<N>,
-    work: &'a mut Workspace,
-    facts: &'a mut Facts,
-    (route, pool): (&'a CompiledRoute, &'a Arc<UpstreamPool>),
+///
+/// It is no `async fn`, which would copy the attempt once more.
+pub(crate) fn relay<'a, 'b, N: Net>(
+    exchange: &'a mut Exchange<'b, N>,
+    route: &'a CompiledRoute,
+    pool: &'a Arc<UpstreamPool>,
     mut attempt: Attempt<'a, N::Stream>,
-) -> impl Future<Output = Result<Next, Ended>> + use<'a, N> {
+) -> impl Future<Output = Result<Next, Ended>> + use<'a, 'b, N> {
+    let scope = exchange.scope;
     async move {
-        let switching = work.response.status == 101;
-        let plan = begin(scope, connection, work, facts, route, &attempt);
+        let switching = exchange.work.response.status == 101;
+        let plan = begin(exchange, route, &attempt);
         let raw = std::mem::take(&mut attempt.raw);
-        let head = std::mem::take(&mut work.response_out);
-        let framing = if switching { Framing::None } else { work.response.framing };
+        let head = std::mem::take(&mut exchange.work.response_out);
+        let framing = if switching { Framing::None } else { exchange.work.response.framing };
         let trailers = trailers::of_response(
             &route.trailers.1,
-            &work.request,
-            work.input.bytes(),
-            &work.response,
+            &exchange.work.request,
+            exchange.work.input.bytes(),
+            &exchange.work.response,
             &raw,
         );
-        let throttle = throttle(scope, connection, work, facts, route, Toward::Client);
+        let throttle = throttle(exchange, Toward::Client);
         let bounds = Bounds { throttle, trailers, ..Bounds::default() };
-        let at = work.response.head_bytes;
+        let at = exchange.work.response.head_bytes;
         let mut download = Pump::new(head, framing, plan.encoder, raw, at, bounds);
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
         let mut blocked = Duration::ZERO;
-        let at = EndpointRef { pool, index: facts.endpoint.unwrap_or_default() };
-        let mut relayed = relay.run(scope, connection, work, at, &mut blocked).await;
-        note_blocked(facts, blocked);
+        let at = EndpointRef { pool, index: exchange.facts.endpoint.unwrap_or_default() };
+        let mut relayed = relay.run(exchange, at, &mut blocked).await;
+        note_blocked(&mut exchange.facts, blocked);
         if switching {
-            let switched = (pool.as_ref(), attempt, download);
-            return switch(scope, connection, work, facts, switched, relayed).await;
+            return switch(exchange, pool, attempt, download, relayed).await;
         }
         let mut now = Instant::now();
         if relayed.is_ok() {
             let clean = attempt.upload.is_finished()
-                && work.response.keep_alive
+                && exchange.work.response.keep_alive
                 && download.surplus().is_empty();
             // The endpoint has done its part, even if the client still reads: its connection is
             // kept or closed, and then its slot is given to the next exchange, in this order, so
             // that the next exchange finds the connection.
             let upstream = attempt.upstream;
-            if let Some(endpoint) = facts.endpoint.filter(|_| clean) {
-                let limits = work.response.keep_alive_limits;
+            if let Some(endpoint) = exchange.facts.endpoint.filter(|_| clean) {
+                let limits = exchange.work.response.keep_alive_limits;
                 scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
             } else {
                 drop(upstream);
             }
-            facts.finish_slot(now);
+            exchange.facts.finish_slot(now);
             if !download.is_finished() {
-                relayed = deliver(scope, connection, &mut download).await;
+                relayed = deliver(scope, exchange.connection, &mut download).await;
                 blocked += now.elapsed();
-                note_blocked(facts, blocked);
+                note_blocked(&mut exchange.facts, blocked);
                 now = Instant::now();
             }
         }
         let upload = attempt.upload;
-        facts.times.data = now.span_since(attempt.heard);
-        note_relayed(work, facts, upload, &download, relayed)?;
-        facts.ended = Some(now);
-        Ok(finish(scope, work, upload, &mut download, plan.keep_alive))
+        exchange.facts.times.data = now.span_since(attempt.heard);
+        note_relayed(exchange, upload, &download, relayed)?;
+        exchange.facts.ended = Some(now);
+        Ok(finish(exchange, upload, &mut download, plan.keep_alive))
     }
 }
 
 /// Joins both connections into a tunnel, once the client has the head with the status 101.
 async fn switch<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    (pool, attempt, download): (&UpstreamPool, Attempt<'_, N::Stream>, Pump),
+    exchange: &mut Exchange<'_, N>,
+    pool: &UpstreamPool,
+    attempt: Attempt<'_, N::Stream>,
+    download: Pump,
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
     let Attempt { upstream, upload, heard, .. } = attempt;
-    facts.times.data = Instant::now().span_since(heard);
-    note_relayed(work, facts, upload, &download, relayed)?;
+    exchange.facts.times.data = Instant::now().span_since(heard);
+    note_relayed(exchange, upload, &download, relayed)?;
     let throttle = upload.take_throttle();
     let switched = Switched { pool, upstream, download, throttle };
-    Ok(tunnel::run(scope, connection, work, facts, switched).await)
+    Ok(tunnel::run(exchange, switched).await)
 }
 
 /// Notes the response head and writes it for the client.
 fn begin<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     route: &CompiledRoute,
     attempt: &Attempt<'_, N::Stream>,
 ) -> Plan {
+    let scope = exchange.scope;
+    let Exchange { work, facts, .. } = exchange;
     facts.respond_with(scope, work.response.status);
     if scope.listener.keeps_response_head {
         let head = attempt.raw.get(..work.response.head_bytes).unwrap_or_default();
         work.response_bytes.clear();
         work.response_bytes.extend_from_slice(head);
     }
-    let plan = plan(scope, connection, work, attempt);
-    write_head(scope, connection, work, facts, (route, &plan, &attempt.raw));
+    let plan = plan(exchange, attempt);
+    write_head(exchange, route, &plan, &attempt.raw);
     plan
 }
 
@@ -159,20 +154,19 @@ fn note_blocked(facts: &mut Facts, blocked: Duration) {
 }
 
 /// Notes the bytes transferred in both directions, and the outcome.
-fn note_relayed(
-    work: &mut Workspace,
-    facts: &mut Facts,
+fn note_relayed<N: Net>(
+    exchange: &mut Exchange<'_, N>,
     upload: &Pump,
     download: &Pump,
     relayed: Result<(), Cause>,
 ) -> Result<(), Ended> {
-    facts.bytes_sent += download.written;
-    facts.body_bytes_sent = download.body_bytes;
+    exchange.facts.bytes_sent += download.written;
+    exchange.facts.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {
-        leave_body(work, facts, upload);
-        return Err(broken(facts, cause, download.written));
+        leave_body(exchange, upload);
+        return Err(broken(&mut exchange.facts, cause, download.written));
     }
-    facts.bytes_received += upload.received();
+    exchange.facts.bytes_received += upload.received();
     Ok(())
 }
 
@@ -189,16 +183,12 @@ fn broken(facts: &mut Facts, cause: Cause, written: u64) -> Ended {
     }
 }
 
-fn plan<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    attempt: &Attempt<'_, N::Stream>,
-) -> Plan {
+fn plan<N: Net>(exchange: &Exchange<'_, N>, attempt: &Attempt<'_, N::Stream>) -> Plan {
+    let Exchange { scope, connection, work, .. } = exchange;
     let modern = work.request.version == Version::Http11;
     let mut keep_alive = work.request.keep_alive
         && attempt.upload.is_finished()
-        && connection.may_stay(scope, attempt.heard);
+        && connection.may_stay(*scope, attempt.heard);
     let (framing, encoder) = match work.response.framing {
         Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
             (BodyFraming::AsReceived, Encoder::Plain)
@@ -217,19 +207,19 @@ fn plan<N: Net>(
 }
 
 fn write_head<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &mut Workspace,
-    facts: &Facts,
-    (route, plan, raw): (&CompiledRoute, &Plan, &[u8]),
+    exchange: &mut Exchange<'_, N>,
+    route: &CompiledRoute,
+    plan: &Plan,
+    raw: &[u8],
 ) {
-    let mut out = std::mem::take(&mut work.response_out);
+    let mut out = std::mem::take(&mut exchange.work.response_out);
+    let Exchange { scope, work, facts, .. } = &*exchange;
     out.clear();
     let respond = scope.listener.request_id.respond;
     let date = || scope.worker.date(facts.head_end);
     let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
-    let cookie = response_cookie(scope, connection, work, facts);
-    let why = explain::on_demand(scope, connection, work, facts, Some(route));
+    let cookie = response_cookie(exchange);
+    let why = explain::on_demand(exchange);
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
             head: &work.response,
@@ -248,20 +238,16 @@ fn write_head<N: Net>(
     };
     if route.response_edits.has_variables() {
         let then = |entry: &Entry<'_>| write(Some(entry));
-        record::with_entry(scope, connection, work, facts, Some(route), then);
+        record::with_entry(exchange, then);
     } else {
         write(None);
     }
-    work.response_out = out;
+    exchange.work.response_out = out;
 }
 
 /// The pool's sticky cookie for the response, if it has one.
-fn response_cookie<'a, N: Net>(
-    scope: Scope<'a, N>,
-    connection: &Connection<N>,
-    work: &Workspace,
-    facts: &Facts,
-) -> Option<ResponseCookie<'a>> {
+fn response_cookie<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<ResponseCookie<'a>> {
+    let Exchange { scope, connection, work, facts, .. } = exchange;
     let pool = scope.generation.pool(facts.pool?)?;
     let over_tls = || {
         matches!(connection.client, Transport::Server(_))
@@ -298,15 +284,13 @@ struct Relay<'a, 'c, S: Socket> {
 impl<S: Socket> Relay<'_, '_, S> {
     async fn run<N: Net<Stream = S>>(
         &mut self,
-        scope: Scope<'_, N>,
-        connection: &mut Connection<N>,
-        work: &mut Workspace,
+        exchange: &mut Exchange<'_, N>,
         at: EndpointRef<'_>,
         blocked: &mut Duration,
     ) -> Result<(), Cause> {
-        let session = connection.session;
-        let Connection { client, timer, .. } = connection;
-        let input = &mut work.input;
+        let scope = exchange.scope;
+        let session = exchange.connection.session;
+        let (mut side, timer) = exchange.client_side();
         let mut progress = (0, self.attempt.heard);
         // The time since which the client takes no bytes.
         let mut full: Option<Instant> = None;
@@ -316,7 +300,6 @@ impl<S: Socket> Relay<'_, '_, S> {
             if let Some(since) = full.take() {
                 *blocked += turn.began().saturating_duration_since(since);
             }
-            let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
             let ended = self.poll(context, &mut side);
             let held = side.input.held() + self.attempt.held() + self.download.held();
             scope.holds_for(session, held);
@@ -487,12 +470,12 @@ async fn deliver<N: Net>(
 
 /// Gives the buffers back and returns the fate of the client's connection.
 fn finish<N: Net>(
-    scope: Scope<'_, N>,
-    work: &mut Workspace,
+    exchange: &mut Exchange<'_, N>,
     upload: &mut Pump,
     download: &mut Pump,
     keep_alive: bool,
 ) -> Next {
+    let Exchange { scope, work, .. } = exchange;
     let whole = upload.is_finished();
     let buffers = &scope.worker.buffers;
     let (head, raw) = upload.take_buffers();

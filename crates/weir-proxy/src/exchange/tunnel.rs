@@ -9,10 +9,9 @@ use weir_stats::Cause;
 use weir_wire::Framing;
 
 use crate::exchange::client_connection::Connection;
-use crate::exchange::facts::Facts;
 use crate::exchange::outcome::Next;
 use crate::exchange::pump::{Bounds, Encoder, Pump, Waiting};
-use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
 use crate::net::transport::Transport;
@@ -21,7 +20,6 @@ use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
 use crate::upstream::UpstreamPool;
 use crate::upstream::idle::UpstreamConnection;
-use crate::worker::workspace::Workspace;
 
 /// One direction: a body that ends when its source does, followed by a shutdown of the sink.
 struct Direction {
@@ -78,13 +76,8 @@ pub(crate) struct Switched<'a, N: Net> {
 }
 
 /// Transfers bytes both ways; the exchange ends with the tunnel.
-pub(crate) async fn run<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    switched: Switched<'_, N>,
-) -> Next {
+pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switched<'_, N>) -> Next {
+    let Exchange { scope, connection, work, facts, .. } = exchange;
     let Switched { pool, mut upstream, mut download, throttle } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
@@ -99,7 +92,7 @@ pub(crate) async fn run<N: Net>(
     let mut progress = (0, began);
     let session = connection.session;
     let held = work.held();
-    let Connection { client, timer, .. } = connection;
+    let Connection { client, timer, .. } = &mut **connection;
     let buffers = &scope.worker.buffers;
     facts.cause = std::future::poll_fn(|context| {
         macro_rules! advance {

@@ -9,38 +9,20 @@ use weir_stats::Cause;
 use weir_wire::{ChunkedDecoder, Framing, Step, Version};
 
 use crate::exchange::client_connection::Connection;
-use crate::exchange::facts::Facts;
 use crate::exchange::local_reply::write_all;
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure};
 use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::{LONG_HEAD, MOVED_BYTES, SMALL_BUFFER};
 use crate::net::Net;
+use crate::net::input::Input;
 use crate::time::deadline_timer::{Elapsed, before};
 use crate::time::instant::Instant;
 use crate::time::pace::Pace;
 use crate::upstream::UpstreamPool;
 use crate::worker::overload::Pressure;
-use crate::worker::workspace::Workspace;
-
-/// A request on its way to an endpoint: its head, and its body as far as it was not sent.
-pub(crate) struct Outgoing<'a> {
-    pub(crate) work: &'a mut Workspace,
-    pub(crate) upload: &'a mut Pump,
-}
-
-impl Outgoing<'_> {
-    /// The same request, for a shorter time.
-    pub(crate) fn again(&mut self) -> Outgoing<'_> {
-        Outgoing { work: self.work, upload: self.upload }
-    }
-
-    /// The bytes of memory that it holds.
-    pub(crate) fn held(&self) -> usize {
-        self.work.held() + self.upload.held()
-    }
-}
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -62,12 +44,11 @@ fn chunked_bytes(bytes: &[u8]) -> usize {
 /// Creates the pump for a request body of which only the part that came with the head was read. It
 /// takes the bytes of the body, and leaves the requests after it in the input.
 pub(crate) fn initial_body<N: Net>(
-    scope: Scope<'_, N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     pool: &UpstreamPool,
     throttle: Option<Box<Throttle>>,
 ) -> Pump {
+    let Exchange { scope, work, facts, .. } = exchange;
     let framing = work.request.framing;
     let available = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default();
     let take = match framing {
@@ -102,75 +83,70 @@ pub(crate) fn initial_body<N: Net>(
 /// Checks that the body is acceptable, and that its available part is valid, before an endpoint is
 /// involved.
 pub(crate) async fn prepare_body<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     pool: &UpstreamPool,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
-    if work.request.framing != Framing::None {
-        let begun = begin_body(scope, connection, work, pool, upload).await;
-        begun.inspect_err(|_| leave_body(work, facts, upload))?;
+    if exchange.work.request.framing != Framing::None {
+        let begun = begin_body(exchange, pool, upload).await;
+        begun.inspect_err(|_| leave_body(exchange, upload))?;
     }
     Ok(())
 }
 
 async fn begin_body<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
+    exchange: &mut Exchange<'_, N>,
     pool: &UpstreamPool,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
-    if let Framing::Length(length) = work.request.framing
+    let (scope, request) = (exchange.scope, &exchange.work.request);
+    let expects = request.expect_continue && request.version == Version::Http11;
+    if let Framing::Length(length) = request.framing
         && length > upload.limit()
     {
         return Err(Cause::BodyTooLarge.into());
     }
-    if work.request.framing == Framing::Chunked && upload.held() > LONG_HEAD {
+    if request.framing == Framing::Chunked && upload.held() > LONG_HEAD {
         // The search for the body's end has just used a part of the turn.
         yield_now().await;
     }
     upload.decode_ahead().map_err(body_failure)?;
-    if work.request.expect_continue && work.request.version == Version::Http11 && !upload.has_data()
-    {
-        write_all(scope, connection, CONTINUE).await.map_err(Ended::Broken)?;
+    if expects && !upload.has_data() {
+        write_all(scope, exchange.connection, CONTINUE).await.map_err(Ended::Broken)?;
     }
     if pool.buffer_request.is_some() {
-        return whole_body(scope, connection, work, upload).await;
+        return whole_body(exchange, upload).await;
     }
     let mut pace = Pace::default();
     while !upload.has_begun() {
-        read_body(scope, connection, upload, 0, &mut pace).await?;
+        read_body(scope, exchange.connection, upload, 0, &mut pace).await?;
     }
     Ok(())
 }
 
 /// Reads the whole body, so that a slow sender occupies no endpoint.
 async fn whole_body<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
+    exchange: &mut Exchange<'_, N>,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
+    let scope = exchange.scope;
     let mut body = Vec::new();
     upload.take_decoded(&mut body);
     let mut pace = Pace::default();
     while !upload.is_decoded() {
-        scope.holds(connection, work.held() + upload.held() + body.capacity());
+        exchange.holds(upload.held() + body.capacity());
         if scope.worker.process.memory.look() >= Pressure::PauseReads {
-            pause(scope, connection).await?;
+            pause(scope, exchange.connection).await?;
         }
         if upload.has_undecoded() {
             yield_now().await;
             upload.decode_ahead().map_err(body_failure)?;
         } else {
-            read_body(scope, connection, upload, body.len() as u64, &mut pace).await?;
+            read_body(scope, exchange.connection, upload, body.len() as u64, &mut pace).await?;
         }
         upload.take_decoded(&mut body);
     }
-    work.input.append(upload.surplus());
+    exchange.work.input.append(upload.surplus());
     *upload = Pump::whole(body, upload.take_throttle());
     Ok(())
 }
@@ -192,7 +168,8 @@ async fn pause<N: Net>(scope: Scope<'_, N>, connection: &mut Connection<N>) -> R
 
 /// Records the received part of a body whose exchange ends without a response from an endpoint. If
 /// that is the whole body, the next request follows it.
-pub(crate) fn leave_body(work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
+pub(crate) fn leave_body<N: Net>(exchange: &mut Exchange<'_, N>, upload: &Pump) {
+    let Exchange { work, facts, .. } = exchange;
     facts.bytes_received += upload.received();
     if !upload.is_decoded() {
         return;
@@ -249,34 +226,33 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
 /// Prepares the body for another attempt, after one that `may_repeat`: a body that is
 /// not buffered whole has then read nothing beyond the bytes that came with the head.
 pub(crate) fn rewind<N: Net>(
-    scope: Scope<'_, N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
+    exchange: &mut Exchange<'_, N>,
     pool: &UpstreamPool,
     upload: &mut Pump,
 ) {
     let throttle = upload.take_throttle();
     *upload = match pool.buffer_request {
         Some(_) => Pump::whole(upload.take_buffers().1, throttle),
-        None => initial_body(scope, work, facts, pool, throttle),
+        None => initial_body(exchange, pool, throttle),
     };
 }
 
 /// Tells whether the part of a request that was read is still available as received, and small
 /// enough to be moved. Decoded chunks are not available as received.
 pub(crate) fn is_movable(
-    work: &Workspace,
+    input: &Input,
     pool: &UpstreamPool,
     upload: &Pump,
     chunks_read: bool,
 ) -> bool {
-    let bytes = work.input.bytes().len() + upload.raw_bytes();
+    let bytes = input.bytes().len() + upload.raw_bytes();
     bytes <= MOVED_BYTES && (pool.buffer_request.is_some() || !chunks_read)
 }
 
 /// Puts the part of the body that was read behind its head again, as received or in an equivalent
 /// form.
-pub(crate) fn put_back(work: &mut Workspace, facts: &Facts, pool: &UpstreamPool, raw: &[u8]) {
+pub(crate) fn put_back<N: Net>(exchange: &mut Exchange<'_, N>, pool: &UpstreamPool, raw: &[u8]) {
+    let Exchange { work, facts, .. } = exchange;
     let framing = work.request.framing;
     let (head, in_input) = (work.request.head_bytes, facts.body_in_input);
     match (framing, pool.buffer_request) {
