@@ -238,8 +238,9 @@ impl Running for AtWork {
         }
     }
 
-    /// Per worker: the worker, its sweep, the task that closes idle connections for room, and the
-    /// one that relieves memory; and the accept loop. The watch of the queue has ended by then.
+    /// Per worker: the worker, its sweep, the task that closes idle connections for room, the one
+    /// that wakes them when they are due, and the one that relieves memory; and the accept loop.
+    /// The watch of the queue has ended by then.
     fn tasks(&self) -> usize {
         if self.is_running() { 5 * self.workers + 1 } else { 0 }
     }
