@@ -359,19 +359,23 @@ impl<N: Net> Connection<N> {
         bytes: Vec<u8>,
         first_byte: Instant,
     ) -> Hot {
-        let mut work = worker.workspace();
-        work.input = Input::of(bytes);
-        let hot = self.serve_requests(worker, gate, &mut work, first_byte).await;
-        worker.give_back_workspace(work);
+        let mut own = worker.workspace();
+        own.input = Input::of(bytes);
+        let mut own = Some(own);
+        let hot = self.serve_requests(worker, gate, &mut own, first_byte).await;
+        if let Some(work) = own {
+            worker.give_back_workspace(work);
+        }
         hot.unwrap_or(Hot::Ended)
     }
 
     /// Serves requests until the connection is idle or over; `None` when the listener was removed.
+    /// The connection has no workspace of its own while it waits for a request.
     async fn serve_requests(
         &mut self,
         worker: &Rc<Worker<N>>,
         gate: &Arc<Gate>,
-        work: &mut Workspace,
+        own: &mut Option<Box<Workspace>>,
         mut first_byte: Instant,
     ) -> Option<Hot> {
         let mut seat = worker.seat(gate)?;
@@ -389,6 +393,7 @@ impl<N: Net> Connection<N> {
             }
             let parts = ScopeParts::new(worker, &seat, &deadline, self)?;
             let scope = Scope(&parts);
+            let work = own.get_or_insert_with(|| worker.workspace());
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             worker.process.memory.look();
@@ -419,7 +424,7 @@ impl<N: Net> Connection<N> {
                 continue;
             }
             let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
-            match self.read_more(scope, gate, &mut work.input, &mut share, deadline).await {
+            match self.read_more(scope, gate, own, &mut share, deadline).await {
                 Arrival::Bytes => first_byte = Instant::now(),
                 Arrival::Closed => return Some(Hot::Ended),
                 Arrival::Elapsed => return Some(Hot::Idle),
@@ -432,13 +437,19 @@ impl<N: Net> Connection<N> {
         &mut self,
         scope: Scope<'_, N>,
         gate: &Arc<Gate>,
-        input: &mut Input,
+        own: &mut Option<Box<Workspace>>,
         share: &mut Share,
         deadline: Instant,
     ) -> Arrival {
         std::future::poll_fn(|context| {
-            match input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
-                Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Arrival::Bytes),
+            let mut work = own.take().unwrap_or_else(|| scope.worker.workspace());
+            let read = work.input.poll_fill(&mut self.client, context, &scope.worker.buffers);
+            if let Poll::Ready(Ok(1..)) = read {
+                *own = Some(work);
+                return Poll::Ready(Arrival::Bytes);
+            }
+            scope.worker.give_back_workspace(work);
+            match read {
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
