@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_balance::Slot;
 
 use crate::exchange::dispatch::Dispatch;
+use crate::exchange::facts::PoolRef;
 use crate::exchange::state::Exchange;
 use crate::net::Net;
 use crate::upstream::UpstreamPool;
@@ -47,14 +48,14 @@ impl<'a> Dispatch<'a> {
         let before = &self.pool.balancer;
         let index = |index| pool.balancer.index_from(before, index);
         self.tried = pool.balancer.tried_from(before, &self.tried);
-        for (endpoint, _) in &mut exchange.facts.failed {
+        for (endpoint, _) in &mut exchange.placement.failed {
             // An endpoint that is gone has no name in the log.
             *endpoint = index(*endpoint).unwrap_or(usize::MAX);
         }
-        if let Claim::Bound(bound) = exchange.facts.claim {
-            exchange.facts.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
+        if let Claim::Bound(bound) = exchange.placement.claim {
+            exchange.placement.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
         }
-        exchange.facts.lead_to(scope, number);
+        exchange.lead_to(PoolRef { pool, number });
         (self.pool, self.number) = (pool, number);
         Some(())
     }

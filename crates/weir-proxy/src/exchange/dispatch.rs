@@ -74,18 +74,18 @@ impl<'a> Dispatch<'a> {
         upload: &Pump,
     ) -> Self {
         let scope = exchange.scope;
-        let now = match (exchange.work.request.framing, &exchange.facts.waiting) {
-            (Framing::None, None) => exchange.facts.head_end,
+        let now = match (exchange.work.request.framing, &exchange.arrival.waiting) {
+            (Framing::None, None) => exchange.arrival.head_end,
             _ => Instant::now(),
         };
         // A request that waited in another process keeps the time at which that wait began.
-        let began = exchange.facts.waiting.as_ref().map_or(now, |waiting| waiting.since);
+        let began = exchange.arrival.waiting.as_ref().map_or(now, |waiting| waiting.since);
         let now_us = scope.worker.balance_clock(now);
         pool.retry.note_request(now_us);
         Self {
             pool,
             number,
-            key: exchange.facts.key,
+            key: exchange.placement.key,
             tried: Tried::default(),
             fresh: false,
             at_hand: pool.buffer_request.is_some()
@@ -114,7 +114,7 @@ impl<'a> Dispatch<'a> {
         self.now_us = scope.worker.balance_clock(self.now);
     }
 
-    /// Obtains a connection to an endpoint; `facts.slot` then has its slot.
+    /// Obtains a connection to an endpoint; `placement.slot` then has its slot.
     pub(crate) async fn connection<N: Net>(
         &mut self,
         exchange: &mut Exchange<'a, N>,
@@ -122,30 +122,30 @@ impl<'a> Dispatch<'a> {
     ) -> Result<Box<UpstreamConnection<N::Stream>>, Ended> {
         let scope = exchange.scope;
         loop {
-            if exchange.facts.slot.is_none() {
+            if exchange.placement.slot.is_none() {
                 self.take_slot(exchange, upload).await?;
                 self.wait_for_endpoint(exchange);
             } else if self.short_since.is_some() {
                 self.wait_for_endpoint(exchange);
             }
-            let index = exchange.facts.slot.as_ref().map_or(0, Slot::index);
-            exchange.facts.be_at(scope, index);
-            exchange.facts.attempts += 1;
+            let index = exchange.placement.slot.as_ref().map_or(0, Slot::index);
+            exchange.be_at(index);
+            exchange.placement.attempts += 1;
             if !self.fresh
                 && let Some(idle) = self.idle_connection(scope, index).await
             {
-                exchange.facts.times.connect = self.connect_time(self.now);
-                exchange.facts.reused = true;
+                exchange.outcome.times.connect = self.connect_time(self.now);
+                exchange.placement.reused = true;
                 return Ok(idle);
             }
             let opened = self.open(exchange, upload, index).await;
             self.look_at_clock(scope);
             let trouble = match opened {
                 Ok((transport, tls)) => {
-                    exchange.facts.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
+                    exchange.outcome.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
                     self.pool.endpoint_connected(index);
-                    exchange.facts.times.connect = self.connect_time(self.now);
-                    exchange.facts.reused = false;
+                    exchange.outcome.times.connect = self.connect_time(self.now);
+                    exchange.placement.reused = false;
                     return Ok(Box::new(UpstreamConnection::fresh(transport, self.now)));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
@@ -200,11 +200,11 @@ impl<'a> Dispatch<'a> {
         let scope = exchange.scope;
         let policy = &self.pool.retry;
         self.look_at_clock(scope);
-        let elapsed = self.now.saturating_duration_since(exchange.facts.head_end);
+        let elapsed = self.now.saturating_duration_since(exchange.arrival.head_end);
         if !policy.covers(trouble, self.retries, elapsed) {
             return false;
         }
-        if let Some(index) = exchange.facts.endpoint {
+        if let Some(index) = exchange.placement.endpoint {
             self.tried.insert(index);
         }
         let goes_somewhere =
@@ -213,14 +213,14 @@ impl<'a> Dispatch<'a> {
             return false;
         }
         if let Some(limits) =
-            self.pool.limits.as_ref().filter(|_| exchange.facts.retry_place.is_none())
+            self.pool.limits.as_ref().filter(|_| exchange.placement.retry_place.is_none())
         {
             let worker = scope.worker;
             let now_ns = worker.process.limit_clock(self.now);
             let Ok(place) = limits.retry(worker.number, now_ns) else {
                 return false;
             };
-            exchange.facts.retry_place = place;
+            exchange.placement.retry_place = place;
         }
         if policy.ask(self.now_us) == Permit::Refused {
             return false;
@@ -238,11 +238,11 @@ impl<'a> Dispatch<'a> {
     ) -> Result<(), Ended> {
         let scope = exchange.scope;
         exchange
-            .facts
+            .placement
             .failed
-            .extend(exchange.facts.endpoint.map(|index| (index, trouble.setback())));
-        exchange.facts.slot = None;
-        exchange.facts.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
+            .extend(exchange.placement.endpoint.map(|index| (index, trouble.setback())));
+        exchange.placement.slot = None;
+        exchange.arrival.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
         self.last = Some(trouble);
         self.fresh = false;
         let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);
@@ -270,7 +270,7 @@ impl<'a> Dispatch<'a> {
     ) -> Result<(), Ended> {
         let scope = exchange.scope;
         scope.worker.process.shortages.fetch_add(1, Ordering::Relaxed);
-        if let Some(slot) = &mut exchange.facts.slot {
+        if let Some(slot) = &mut exchange.placement.slot {
             slot.not_sent();
         }
         let since = *self.short_since.get_or_insert(self.now);
@@ -278,7 +278,7 @@ impl<'a> Dispatch<'a> {
         if self.now >= until {
             return Err(Cause::NoResources.into());
         }
-        exchange.facts.attempts = exchange.facts.attempts.saturating_sub(1);
+        exchange.placement.attempts = exchange.placement.attempts.saturating_sub(1);
         let longest = SHORTAGE_PAUSE * (1 << self.shortages.min(SHORTAGE_DOUBLINGS));
         self.shortages += 1;
         // A random share, so that waiting exchanges do not all continue at the same moment.
@@ -313,7 +313,7 @@ impl<'a> Dispatch<'a> {
         upload: &mut Pump,
         index: usize,
     ) -> Result<Opened<N::Stream>, Unopened> {
-        let (scope, since) = (exchange.scope, exchange.facts.slot_since);
+        let (scope, since) = (exchange.scope, exchange.placement.slot_since);
         exchange.holds(upload.held());
         let now = Instant::now();
         let attempt = self.pool.timeouts.attempt;
@@ -352,13 +352,13 @@ impl<'a> Dispatch<'a> {
     /// that only the endpoint can be the cause of a delay; sends notices about stalled endpoints.
     fn wait_for_endpoint<N: Net>(&self, exchange: &mut Exchange<'_, N>) {
         let scope = exchange.scope;
-        if let Some(slot) = exchange.facts.slot.as_mut().filter(|_| self.at_hand) {
+        if let Some(slot) = exchange.placement.slot.as_mut().filter(|_| self.at_hand) {
             slot.sent(self.now_us);
         }
         scope.tell_stalls(self.pool, self.now_us);
     }
 
-    /// Takes a slot, at once or after a wait in the queue, and stores it in `facts.slot`. A further
+    /// Takes a slot, at once or after a wait in the queue, and stores it in `placement.slot`. A further
     /// attempt arrives at the end of the queue: the exchanges in the queue are waiting for their
     /// first attempt.
     async fn take_slot<N: Net>(
@@ -369,18 +369,18 @@ impl<'a> Dispatch<'a> {
         let scope = exchange.scope;
         for _ in 0..CARRY_OVERS {
             let random = scope.worker.random.borrow_mut().u64(..);
-            let client = octets(exchange.facts.client.filter(|_| self.pool.queue.is_some()));
+            let client = octets(exchange.arrival.client.filter(|_| self.pool.queue.is_some()));
             let request = Request {
-                bound: exchange.facts.claim.endpoint(),
+                bound: exchange.placement.claim.endpoint(),
                 key: self.key,
-                tag: exchange.facts.request_id.tag(),
-                about: about(exchange.work, &exchange.facts, &client),
+                tag: exchange.arrival.request_id.tag(),
+                about: about(exchange, &client),
                 seniority: seniority(exchange),
                 holder: Some(scope.worker.holder()),
                 ..Request::new(self.now_us, random, &self.tried)
             };
             let arrival = self.pool.balancer.arrive(&request);
-            if let Some(waiting) = &mut exchange.facts.waiting {
+            if let Some(waiting) = &mut exchange.arrival.waiting {
                 waiting.turn = None;
             }
             let got = match arrival {
@@ -402,13 +402,13 @@ impl<'a> Dispatch<'a> {
             let own = slot.is_of(&self.pool.balancer);
             let slot = if own { Some(slot) } else { self.carry_over(exchange, slot) };
             if let Some(slot) = slot {
-                exchange.facts.times.queue = Micros::from(self.waited);
-                exchange.facts.slot_since = self.now;
-                exchange.facts.decision = slot.decision();
+                exchange.outcome.times.queue = Micros::from(self.waited);
+                exchange.placement.slot_since = self.now;
+                exchange.placement.decision = slot.decision();
                 if self.retries > 0 {
-                    exchange.facts.delays.retry = self.connect_time(self.now);
+                    exchange.outcome.delays.retry = self.connect_time(self.now);
                 }
-                exchange.facts.slot = Some(slot);
+                exchange.placement.slot = Some(slot);
                 return Ok(());
             }
         }
@@ -424,20 +424,20 @@ impl<'a> Dispatch<'a> {
         mut ticket: Ticket,
     ) -> Result<Result<Slot, Rejection>, Ended> {
         let scope = exchange.scope;
-        if exchange.facts.queue_position == 0 {
-            exchange.facts.queue_position = ticket.position().saturating_add(1);
+        if exchange.placement.queue_position == 0 {
+            exchange.placement.queue_position = ticket.position().saturating_add(1);
         }
-        if exchange.facts.wait.is_none() {
+        if exchange.placement.wait.is_none() {
             // For a request from another process, its position in that queue is known, but not the
             // exchanges that were ahead there.
             let wait = Wait::new(ticket.waits_for(), ticket.ahead());
-            exchange.facts.wait = Some(Box::new(wait));
+            exchange.placement.wait = Some(Box::new(wait));
         }
         exchange.holds(upload.held());
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
-        let movable = exchange.facts.attempts == 0;
+        let movable = exchange.placement.attempts == 0;
         let (mut client, timer) = exchange.client_side();
         let served = std::future::poll_fn(|context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
@@ -454,7 +454,7 @@ impl<'a> Dispatch<'a> {
         let served = before(timer, deadline, served).await;
         self.look_at_clock(scope);
         self.waited += self.now - began;
-        exchange.facts.times.queue = Micros::from(self.waited);
+        exchange.outcome.times.queue = Micros::from(self.waited);
         match served {
             Ok(Waited::Served(served)) => Ok(served),
             Ok(Waited::ClientGone) => Err(Ended::Broken(Cause::ClientGone)),
@@ -480,7 +480,7 @@ impl<'a> Dispatch<'a> {
     ) -> Option<Slot> {
         let scope = exchange.scope;
         let epoch = scope.worker.process.epoch;
-        let seniority = match &exchange.facts.waiting {
+        let seniority = match &exchange.arrival.waiting {
             Some(waiting) => waiting.seniority,
             None => Seniority::new(epoch, ticket.since_us(), ticket.seq()),
         };
@@ -488,8 +488,10 @@ impl<'a> Dispatch<'a> {
         let slot = ticket.withdraw();
         if slot.is_none() {
             let since = self.now - self.waited;
-            let (id, position) = (exchange.facts.request_id.clone(), exchange.facts.queue_position);
-            let mut waiting = Waiting::new(id, exchange.facts.head_end, since, position, seniority);
+            let (id, position) =
+                (exchange.arrival.request_id.clone(), exchange.placement.queue_position);
+            let mut waiting =
+                Waiting::new(id, exchange.arrival.head_end, since, position, seniority);
             waiting.number = Some(number);
             exchange.connection.waiting = Some(Box::new(waiting));
             put_back(exchange, self.pool, &upload.take_raw());
@@ -522,7 +524,7 @@ impl<'a> Dispatch<'a> {
         let scope = exchange.scope;
         let Some(limits) = &self.pool.limits else { return Ok(None) };
         let now_ns = scope.worker.process.limit_clock(self.now);
-        let place = limits.wait(exchange.facts.client, scope.worker.number, now_ns);
+        let place = limits.wait(exchange.arrival.client, scope.worker.number, now_ns);
         place.map_err(|BreakerOpen| self.refused_by_queue(Cause::QueueFull))
     }
 
@@ -543,7 +545,7 @@ impl<'a> Dispatch<'a> {
 /// gets a new place.
 fn seniority<N: Net>(exchange: &Exchange<'_, N>) -> Option<weir_balance::Seniority> {
     let scope = exchange.scope;
-    let waiting = exchange.facts.waiting.as_ref().filter(|_| exchange.facts.attempts == 0)?;
+    let waiting = exchange.arrival.waiting.as_ref().filter(|_| exchange.placement.attempts == 0)?;
     let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
     let number = waiting.number.unwrap_or_else(elsewhere);
     Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })

@@ -14,7 +14,7 @@ use crate::net::Net;
 pub(crate) fn on_demand<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<(&'a str, Vec<u8>)> {
     let scope = exchange.scope;
     let explain = scope.listener.explain_header.as_ref()?;
-    if !exchange.facts.has_head || !may_know(explain, exchange) {
+    if !exchange.arrival.has_head || !may_know(explain, exchange) {
         return None;
     }
     let mut text = Vec::new();

@@ -1,5 +1,5 @@
-//! The data of an exchange, as far as it is known. The stages of an exchange write it; `record.rs`
-//! reads it at the end.
+//! The data of an exchange, as far as it is known, in three parts by the stages that write them:
+//! reading the request, dispatching it, answering it. `record.rs` reads all at the end.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,14 +9,13 @@ use smallvec::SmallVec;
 use weir_balance::{Ahead, Decision, Slot, WaitsFor};
 use weir_stats::{Cause, Delays, Setback, Times, WaitedFor};
 
-use crate::exchange::scope::Scope;
 use crate::http::client_address::PeerTrust;
 use crate::http::request_id::RequestId;
 use crate::http::trailers::TrailerRules;
 use crate::limiting::Told;
 use crate::limiting::table::OpenPlace;
-use crate::net::Net;
 use crate::time::instant::Instant;
+use crate::upstream::UpstreamPool;
 use crate::upstream::affinity::Claim;
 use crate::worker::migration::Waiting;
 use crate::worker::sessions::SessionKey;
@@ -39,19 +38,13 @@ impl Wait {
     }
 }
 
-/// The data of an exchange, as far as it is known.
-pub(crate) struct Facts {
+/// A request as it arrived: when, from which client, and how much of it was read.
+pub(crate) struct RequestArrival {
     pub(crate) first_byte: Instant,
     /// The same on the wall clock.
     pub(crate) started: SystemTime,
     /// End of the request head.
     pub(crate) head_end: Instant,
-    /// The time at which the response was sent completely, once that is known.
-    pub(crate) ended: Option<Instant>,
-    pub(crate) times: Times,
-    pub(crate) cause: Cause,
-    /// The status sent to the client; 0 before that.
-    pub(crate) status: u16,
     /// Set if `Workspace::request` holds this exchange's head.
     pub(crate) has_head: bool,
     pub(crate) client: Option<IpAddr>,
@@ -60,10 +53,6 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// The exchange's places in the counts of its client's exchanges in flight.
     pub(crate) places: Vec<OpenPlace>,
-    /// The exchange's place in the pool's count of exchanges in flight, and the one in its count of
-    /// retries.
-    pub(crate) pool_place: Option<OpenPlace>,
-    pub(crate) retry_place: Option<OpenPlace>,
     /// The limit headers of its response.
     pub(crate) told: Option<Box<Told>>,
     /// The queue position that it had in another process.
@@ -72,8 +61,51 @@ pub(crate) struct Facts {
     pub(crate) session: Option<SessionKey>,
     /// The rules for trailers of the request; `None` if there are none.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
-    /// The index of the pool.
-    pub(crate) pool: Option<usize>,
+    /// Bytes of `Workspace::input` behind the head that belong to this request's body.
+    pub(crate) body_in_input: usize,
+    /// Set once the body was read completely, so that the bytes after it in the input are the next
+    /// request.
+    pub(crate) body_read: bool,
+    pub(crate) bytes_received: u64,
+}
+
+impl RequestArrival {
+    pub(crate) fn new(first_byte: Instant, started: SystemTime) -> Self {
+        Self {
+            first_byte,
+            started,
+            head_end: first_byte,
+            has_head: false,
+            client: None,
+            trust: PeerTrust::Untrusted,
+            request_id: RequestId::default(),
+            places: Vec::new(),
+            told: None,
+            waiting: None,
+            session: None,
+            trailers: None,
+            body_in_input: 0,
+            body_read: false,
+            bytes_received: 0,
+        }
+    }
+}
+
+/// A pool of the exchange's generation.
+#[derive(Clone, Copy)]
+pub(crate) struct PoolRef<'a> {
+    pub(crate) pool: &'a Arc<UpstreamPool>,
+    /// Its number in the generation.
+    pub(crate) number: usize,
+}
+
+/// The pool and the endpoint that serve a request, and the wait for them.
+pub(crate) struct Placement<'a> {
+    pub(crate) pool: Option<PoolRef<'a>>,
+    /// The exchange's place in the pool's count of exchanges in flight, and the one in its count of
+    /// retries.
+    pub(crate) pool_place: Option<OpenPlace>,
+    pub(crate) retry_place: Option<OpenPlace>,
     /// The result of evaluating the client's sticky cookie.
     pub(crate) claim: Claim,
     pub(crate) slot: Option<Slot>,
@@ -87,45 +119,19 @@ pub(crate) struct Facts {
     pub(crate) decision: Decision,
     /// The hashed key of that choice.
     pub(crate) key: u64,
-    /// Waits inside the phases.
-    pub(crate) delays: Delays,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
     /// Failed attempts that were followed by another one: the endpoint and the reason.
     pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
     pub(crate) reused: bool,
-    /// Bytes of `Workspace::input` behind the head that belong to this request's body.
-    pub(crate) body_in_input: usize,
-    /// Set once the body was read completely, so that the bytes after it in the input are the next
-    /// request.
-    pub(crate) body_read: bool,
-    pub(crate) bytes_received: u64,
-    pub(crate) bytes_sent: u64,
-    pub(crate) body_bytes_sent: u64,
 }
 
-impl Facts {
-    pub(crate) fn new(first_byte: Instant, started: SystemTime) -> Self {
+impl<'a> Placement<'a> {
+    pub(crate) fn new(first_byte: Instant) -> Self {
         Self {
-            first_byte,
-            started,
-            head_end: first_byte,
-            ended: None,
-            times: Times::default(),
-            cause: Cause::Complete,
-            status: 0,
-            has_head: false,
-            client: None,
-            trust: PeerTrust::Untrusted,
-            request_id: RequestId::default(),
-            places: Vec::new(),
+            pool: None,
             pool_place: None,
             retry_place: None,
-            told: None,
-            waiting: None,
-            session: None,
-            trailers: None,
-            pool: None,
             claim: Claim::None,
             slot: None,
             slot_since: first_byte,
@@ -133,37 +139,16 @@ impl Facts {
             wait: None,
             decision: Decision::default(),
             key: 0,
-            delays: Delays::default(),
             endpoint: None,
             attempts: 0,
             failed: SmallVec::new(),
             reused: false,
-            body_in_input: 0,
-            body_read: false,
-            bytes_received: 0,
-            bytes_sent: 0,
-            body_bytes_sent: 0,
         }
     }
-}
 
-impl Facts {
-    /// Assigns the exchange to a pool.
-    pub(crate) fn lead_to<N: Net>(&mut self, scope: Scope<'_, N>, pool: usize) {
-        self.pool = Some(pool);
-        self.session.inspect(|session| scope.worker.sessions.leads_to(*session, pool));
-    }
-
-    /// Assigns the exchange to an endpoint of its pool.
-    pub(crate) fn be_at<N: Net>(&mut self, scope: Scope<'_, N>, endpoint: usize) {
-        self.endpoint = Some(endpoint);
-        self.session.inspect(|session| scope.worker.sessions.is_at(*session, Some(endpoint)));
-    }
-
-    /// Records the status of the response that is sent to the client.
-    pub(crate) fn respond_with<N: Net>(&mut self, scope: Scope<'_, N>, status: u16) {
-        self.status = status;
-        self.session.inspect(|session| scope.worker.sessions.responds(*session, status));
+    /// The pool, once the exchange was assigned to one.
+    pub(crate) fn pool(&self) -> Option<&'a Arc<UpstreamPool>> {
+        Some(self.pool?.pool)
     }
 
     /// Gives the slot back, because the endpoint has done its part. The time that it took is
@@ -172,6 +157,34 @@ impl Facts {
         (self.pool_place, self.retry_place) = (None, None);
         if let Some(slot) = self.slot.take() {
             slot.finish(now.micros_since(self.slot_since));
+        }
+    }
+}
+
+/// The response and the end of an exchange, as far as they are known.
+pub(crate) struct ExchangeOutcome {
+    pub(crate) cause: Cause,
+    /// The status sent to the client; 0 before that.
+    pub(crate) status: u16,
+    /// The time at which the response was sent completely, once that is known.
+    pub(crate) ended: Option<Instant>,
+    pub(crate) times: Times,
+    /// Waits inside the phases.
+    pub(crate) delays: Delays,
+    pub(crate) bytes_sent: u64,
+    pub(crate) body_bytes_sent: u64,
+}
+
+impl Default for ExchangeOutcome {
+    fn default() -> Self {
+        Self {
+            cause: Cause::Complete,
+            status: 0,
+            ended: None,
+            times: Times::default(),
+            delays: Delays::default(),
+            bytes_sent: 0,
+            body_bytes_sent: 0,
         }
     }
 }

@@ -13,7 +13,7 @@ use weir_stats::metrics::Yield;
 use weir_wire::{Method, RequestHead};
 
 use crate::exchange::client_connection::Connection;
-use crate::exchange::facts::Facts;
+use crate::exchange::facts::ExchangeOutcome;
 use crate::exchange::local_reply::{Taking, send, write_paced};
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::scope::Scope;
@@ -124,7 +124,7 @@ async fn send_file<N: Net>(
         (FileBody::Whole(body), Some(throttle)) => send_throttled(exchange, &body, throttle).await,
         (FileBody::Whole(_), None) => return Ok(next),
     };
-    exchange.facts.times.data = Instant::now().span_since(exchange.facts.head_end);
+    exchange.outcome.times.data = Instant::now().span_since(exchange.arrival.head_end);
     outcome.map_err(Ended::Broken)?;
     Ok(next)
 }
@@ -150,7 +150,7 @@ async fn send_throttled<N: Net>(
         let (now, later) = body.split_at(allowance(&mut throttle, body.len()).await);
         write_paced(scope, exchange.connection, now, &mut taking).await?;
         note_sent(&mut throttle, now.len());
-        count(&mut exchange.facts, now.len());
+        count(&mut exchange.outcome, now.len());
         body = later;
     }
     Ok(())
@@ -173,12 +173,12 @@ async fn send_pieces<N: Net>(
     let mut turn = ByteTurn::new();
     let mut taking = Taking::new(scope.client_rate(false));
     loop {
-        let before = exchange.facts.bytes_sent;
+        let before = exchange.outcome.bytes_sent;
         let most = allowance(&mut throttle, SENDFILE_BYTES).await;
         let progress;
         let sent = send_from_file(scope, exchange.connection, &pieces, most, &mut taking).await?;
         if let Some(sent) = sent {
-            count(&mut exchange.facts, sent);
+            count(&mut exchange.outcome, sent);
             progress = pieces.skip(sent);
         } else {
             (progress, pieces) = read_and_send(exchange, pieces, most, &mut taking).await?;
@@ -186,7 +186,7 @@ async fn send_pieces<N: Net>(
         if progress == Progress::Done {
             return Ok(());
         }
-        let sent = usize::try_from(exchange.facts.bytes_sent - before).unwrap_or(usize::MAX);
+        let sent = usize::try_from(exchange.outcome.bytes_sent - before).unwrap_or(usize::MAX);
         note_sent(&mut throttle, sent);
         if turn.is_over_after(sent) {
             scope.worker.note_yield(Yield::Body);
@@ -219,14 +219,14 @@ async fn read_and_send<N: Net>(
     };
     let progress = progress.map_err(|_| Cause::Internal)?;
     write_paced(scope, exchange.connection, &buffer, taking).await?;
-    count(&mut exchange.facts, buffer.len());
+    count(&mut exchange.outcome, buffer.len());
     scope.worker.buffers.give_back(buffer);
     Ok((progress, pieces))
 }
 
-fn count(facts: &mut Facts, bytes: usize) {
-    facts.bytes_sent += bytes as u64;
-    facts.body_bytes_sent += bytes as u64;
+fn count(outcome: &mut ExchangeOutcome, bytes: usize) {
+    outcome.bytes_sent += bytes as u64;
+    outcome.body_bytes_sent += bytes as u64;
 }
 
 /// Lets the kernel send the next bytes directly from the file, and returns the number of bytes

@@ -111,7 +111,7 @@ pub(crate) async fn write_paced<N: Net>(
 
 /// Sends the client a response that refuses its request.
 pub(crate) async fn refuse<N: Net>(exchange: &mut Exchange<'_, N>, refusal: Refusal) -> Next {
-    exchange.facts.cause = refusal.cause;
+    exchange.outcome.cause = refusal.cause;
     let reply = refusal_reply(exchange, refusal);
     match send(exchange, reply, refusal.status).await {
         Ok(next) => next,
@@ -121,15 +121,15 @@ pub(crate) async fn refuse<N: Net>(exchange: &mut Exchange<'_, N>, refusal: Refu
 
 /// The reply to a refused request; if the pool's queue was the cause, its settings apply.
 fn refusal_reply<'a, N: Net>(exchange: &Exchange<'a, N>, refusal: Refusal) -> Reply<'a> {
-    let Exchange { scope, facts, .. } = exchange;
+    let Exchange { arrival, placement, .. } = exchange;
     let reply = Reply::of(refusal.status);
-    let limited = facts.told.as_ref().and_then(|told| told.retry_after_seconds);
+    let limited = arrival.told.as_ref().and_then(|told| told.retry_after_seconds);
     let reply = limited.map_or(reply, |seconds| reply.with_retry_after(seconds));
     let queue = match refusal.cause {
-        Cause::QueueFull | Cause::QueueTimeout => facts.pool,
+        Cause::QueueFull | Cause::QueueTimeout => placement.pool(),
         _ => None,
     };
-    let queue = queue.and_then(|number| scope.generation.pool(number)?.queue.as_ref());
+    let queue = queue.and_then(|pool| pool.queue.as_ref());
     let Some(queue) = queue else { return reply };
     let reply = queue.page.as_ref().map_or(reply, |page| reply.with_page(page));
     queue.retry_after_seconds.map_or(reply, |seconds| reply.with_retry_after(seconds))
@@ -169,15 +169,15 @@ pub(crate) async fn send<N: Net>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let next = next_after(exchange);
-    exchange.facts.respond_with(scope, status);
+    exchange.respond_with(status);
     let mut out = std::mem::take(&mut exchange.work.response_out);
     out.clear();
     let body_bytes = write_reply(exchange, reply, next, &mut out);
     exchange.holds(out.capacity());
     let sent = write_all(scope, exchange.connection, &out).await;
     if sent.is_ok() {
-        exchange.facts.bytes_sent += out.len() as u64;
-        exchange.facts.body_bytes_sent = body_bytes as u64;
+        exchange.outcome.bytes_sent += out.len() as u64;
+        exchange.outcome.body_bytes_sent = body_bytes as u64;
     }
     exchange.work.response_out = out;
     exchange.work.response_out.clear();
@@ -191,10 +191,10 @@ fn write_reply<N: Net>(
     next: Next,
     out: &mut Vec<u8>,
 ) -> usize {
-    let Exchange { scope, connection, work, facts, route } = exchange;
+    let Exchange { scope, connection, work, arrival, route, .. } = exchange;
     let router = &scope.listener.router;
-    let head_only = facts.has_head && work.request.method == Method::Head;
-    let http10 = facts.has_head && work.request.version == Version::Http10;
+    let head_only = arrival.has_head && work.request.method == Method::Head;
+    let http10 = arrival.has_head && work.request.version == Version::Http10;
     let reply = reply
         .with_body_wanted(if head_only { BodyWanted::HeadOnly } else { BodyWanted::Yes })
         .with_connection(match next {
@@ -202,9 +202,9 @@ fn write_reply<N: Net>(
             Next::KeepAlive => ConnectionLine::None,
             Next::Close | Next::Linger | Next::Part => ConnectionLine::Close,
         });
-    let limits = facts.told.as_ref().map_or(&[][..], |told| &told.headers);
+    let limits = arrival.told.as_ref().map_or(&[][..], |told| &told.headers);
     let respond = scope.listener.request_id.respond;
-    let date = scope.worker.date(facts.head_end);
+    let date = scope.worker.date(arrival.head_end);
     let cause_header = cause_header(scope.listener, connection.peer_ip());
     let why = explain::on_demand(exchange);
     record::with_entry(exchange, |entry| {
@@ -236,23 +236,23 @@ fn cause_header(listener: &Listener, peer: Option<IpAddr>) -> Option<&str> {
 /// The fate of the connection after one of Weir's own responses: it stays open if the beginning of
 /// the next request can be found, that is, if this request's body is absent or was read.
 fn next_after<N: Net>(exchange: &mut Exchange<'_, N>) -> Next {
-    let Exchange { scope, connection, work, facts, .. } = exchange;
-    if facts.cause == Cause::ConnectionCap {
+    let Exchange { scope, connection, work, arrival, placement, outcome, .. } = exchange;
+    if outcome.cause == Cause::ConnectionCap {
         return Next::Close;
     }
-    if !facts.has_head {
+    if !arrival.has_head {
         return Next::Linger;
     }
     let behind = work.input.bytes().len() - work.request.head_bytes;
     match work.request.framing {
         Framing::None => {}
-        _ if facts.body_read => {}
-        Framing::Length(length) if facts.pool.is_none() && length <= behind as u64 => {
-            facts.body_in_input = length as usize;
+        _ if arrival.body_read => {}
+        Framing::Length(length) if placement.pool.is_none() && length <= behind as u64 => {
+            arrival.body_in_input = length as usize;
         }
         _ => return Next::Linger,
     }
-    let stays = work.request.keep_alive && connection.may_stay(*scope, facts.head_end);
+    let stays = work.request.keep_alive && connection.may_stay(*scope, arrival.head_end);
     match (stays, work.request.keep_alive) {
         (true, _) => Next::KeepAlive,
         (false, false) => Next::Close,

@@ -36,7 +36,6 @@ use weir_stats::Cause;
 use weir_wire::{HeadLimits, Located, Method, Scan, Version};
 
 use crate::exchange::client_connection::Connection;
-use crate::exchange::facts::Facts;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
@@ -62,18 +61,17 @@ pub(crate) async fn run<N: Net>(
     work.original_line.clear();
     work.input.set_head_limit(scope.listener.limits.head_bytes);
     let session = list_as_running(scope, connection, first_byte);
-    let facts = Facts::new(first_byte, scope.worker.wall(first_byte));
-    let mut exchange = Exchange { scope, connection, work, facts, route: None };
-    let Exchange { connection, facts, .. } = &mut exchange;
-    (facts.session, connection.session) = (Some(session.key), Some(session.key));
-    facts.times.handshake = connection.handshake;
-    facts.times.idle = first_byte.span_since(connection.since);
+    let mut exchange = Exchange::new(scope, connection, work, first_byte);
+    let Exchange { connection, arrival, placement, outcome, .. } = &mut exchange;
+    (arrival.session, connection.session) = (Some(session.key), Some(session.key));
+    outcome.times.handshake = connection.handshake;
+    outcome.times.idle = first_byte.span_since(connection.since);
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
     if let Some(waiting) = connection.waiting.take() {
         // Work that another process did for the exchange is not counted as ours.
         own = WorkTime::begun(Instant::now());
-        facts.queue_position = waiting.queue_position;
-        facts.waiting = Some(waiting);
+        placement.queue_position = waiting.queue_position;
+        arrival.waiting = Some(waiting);
     }
     let served = {
         // Pinned in place: it is large, and moving it would copy it for every request.
@@ -90,15 +88,15 @@ pub(crate) async fn run<N: Net>(
         })
         .await
     };
-    let outcome = served.unwrap_or_else(|cause| Err(cut_short(cause, &exchange.facts)));
-    let next = match outcome {
+    let end = served.unwrap_or_else(|cause| Err(cut_short(cause, &exchange)));
+    let next = match end {
         Ok(next) => next,
         Err(Ended::Refused(refusal)) => refuse_in_time(&mut exchange, &mut own, refusal).await,
         Err(Ended::Broken(cause)) => {
-            let Exchange { work, facts, .. } = &mut exchange;
-            facts.cause = cause;
-            if cause == Cause::ClientGone && facts.status == 0 {
-                facts.status = 499;
+            let Exchange { work, outcome, .. } = &mut exchange;
+            outcome.cause = cause;
+            if cause == Cause::ClientGone && outcome.status == 0 {
+                outcome.status = 499;
             }
             after_break(work.request.version, cause)
         }
@@ -111,13 +109,13 @@ pub(crate) async fn run<N: Net>(
         }
     };
     drop(session);
-    let now = exchange.facts.ended.unwrap_or_else(Instant::now);
-    exchange.facts.times.own = own.until(now);
+    let now = exchange.outcome.ended.unwrap_or_else(Instant::now);
+    exchange.outcome.times.own = own.until(now);
     record::write(&mut exchange, now);
-    let Exchange { connection, work, facts, .. } = exchange;
+    let Exchange { connection, work, arrival, .. } = exchange;
     connection.since = now;
-    if facts.has_head {
-        work.input.consume(work.request.head_bytes + facts.body_in_input);
+    if arrival.has_head {
+        work.input.consume(work.request.head_bytes + arrival.body_in_input);
     }
     next
 }
@@ -147,7 +145,7 @@ async fn refuse_in_time<N: Net>(
 ) -> Next {
     let scope = exchange.scope;
     // An endpoint's slot is not held while the client reads our response.
-    exchange.facts.slot = None;
+    exchange.placement.slot = None;
     let least = scope.listener.timeouts.send;
     scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
     let scarce = matches!(refusal.cause, Cause::Memory | Cause::ConnectionCap);
@@ -180,10 +178,10 @@ fn poll_deadline<N: Net>(
 
 /// The end of an exchange that was ended from outside: if no byte was sent to the client, it still
 /// gets a response.
-fn cut_short(cause: Cause, facts: &Facts) -> Ended {
+fn cut_short<N: Net>(cause: Cause, exchange: &Exchange<'_, N>) -> Ended {
     match cause {
-        Cause::TotalTimeout if !facts.has_head => Cause::RequestTimeout.into(),
-        _ if facts.status == 0 => cause.into(),
+        Cause::TotalTimeout if !exchange.arrival.has_head => Cause::RequestTimeout.into(),
+        _ if exchange.outcome.status == 0 => cause.into(),
         _ => Ended::Broken(cause),
     }
 }
@@ -212,7 +210,7 @@ fn after_break(version: Version, cause: Cause) -> Next {
 async fn serve<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let total = scope.listener.timeouts.request;
-    scope.set_deadline(total.map(|wait| exchange.facts.first_byte + wait));
+    scope.set_deadline(total.map(|wait| exchange.arrival.first_byte + wait));
     read_head(exchange).await?;
     let is_long = exchange.work.request.head_bytes > LONG_HEAD;
     if is_long {
@@ -244,7 +242,7 @@ async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> 
         request_line_bytes: scope.listener.limits.request_line_bytes,
         headers: scope.listener.limits.headers,
     };
-    let deadline = exchange.facts.first_byte + scope.listener.timeouts.head;
+    let deadline = exchange.arrival.first_byte + scope.listener.timeouts.head;
     let mut scan = Scan::default();
     loop {
         match exchange.work.request.parse(exchange.work.input.bytes(), &mut scan, &limits) {
@@ -252,8 +250,8 @@ async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> 
             Ok(None) => {}
             Err(Located { fault, at }) => {
                 let bytes = exchange.work.input.bytes();
-                exchange.facts.bytes_received = bytes.len() as u64;
-                let seen_at = scope.worker.wall(exchange.facts.head_end);
+                exchange.arrival.bytes_received = bytes.len() as u64;
+                let seen_at = scope.worker.wall(exchange.arrival.head_end);
                 keep_malformed(scope, exchange.connection.peer, seen_at, fault.reason(), at, bytes);
                 request_limits::admit_client(exchange, exchange.connection.peer_ip())?;
                 return Err(Ended::Refused(Refusal {
@@ -274,7 +272,7 @@ async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> 
         });
         match before(timer, deadline, fill).await {
             Ok(None) => return Err(Ended::Parted),
-            Ok(Some(Ok(read))) if read > 0 => exchange.facts.head_end = Instant::now(),
+            Ok(Some(Ok(read))) if read > 0 => exchange.arrival.head_end = Instant::now(),
             // A lone line end before the close is no request.
             Ok(_) if exchange.work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
                 return Err(Ended::Silent);
@@ -283,17 +281,18 @@ async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> 
             Err(Elapsed) => return Err(Cause::RequestTimeout.into()),
         }
     }
-    if let Some(waiting) = &exchange.facts.waiting {
-        exchange.facts.head_end = waiting.head_end;
+    if let Some(waiting) = &exchange.arrival.waiting {
+        exchange.arrival.head_end = waiting.head_end;
         // The client was told to continue (100) before the request began to wait.
         exchange.work.request.expect_continue = false;
     }
-    exchange.facts.has_head = true;
-    exchange.facts.bytes_received = exchange.work.request.head_bytes as u64;
-    exchange.facts.times.request = exchange.facts.head_end.span_since(exchange.facts.first_byte);
-    if let Some(session) = exchange.facts.session {
+    exchange.arrival.has_head = true;
+    exchange.arrival.bytes_received = exchange.work.request.head_bytes as u64;
+    exchange.outcome.times.request =
+        exchange.arrival.head_end.span_since(exchange.arrival.first_byte);
+    if let Some(session) = exchange.arrival.session {
         let line = exchange.work.request.request_line.of(exchange.work.input.bytes());
-        scope.worker.sessions.asks(session, exchange.facts.head_end, line);
+        scope.worker.sessions.asks(session, exchange.arrival.head_end, line);
     }
     Ok(())
 }
@@ -304,7 +303,7 @@ fn normalise_path<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Refusal>
     let Workspace { input, request, original_line, .. } = exchange.work;
     let rules = &scope.listener.path;
     path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
-        let seen_at = scope.worker.wall(exchange.facts.head_end);
+        let seen_at = scope.worker.wall(exchange.arrival.head_end);
         let at = request.request_line.start as usize;
         keep_malformed(scope, exchange.connection.peer, seen_at, fault.reason(), at, input.bytes());
         Cause::BadRequest.into()
@@ -336,19 +335,19 @@ fn find_route<'a, N: Net>(exchange: &mut Exchange<'a, N>) -> Result<&'a Compiled
     let scope = exchange.scope;
     let listener = scope.listener;
     let peer = exchange.connection.peer_ip();
-    exchange.facts.client = peer;
-    exchange.facts.client =
+    exchange.arrival.client = peer;
+    exchange.arrival.client =
         client_address(peer, &listener.forwarded.trusted, &exchange.request_view());
-    exchange.facts.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
-    let facts = &exchange.facts;
+    exchange.arrival.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
+    let arrival = &exchange.arrival;
     let header = listener.request_id.header.as_deref();
     let mut ids = scope.worker.request_ids.borrow_mut();
-    exchange.facts.request_id = match &facts.waiting {
+    exchange.arrival.request_id = match &arrival.waiting {
         Some(waiting) => waiting.request_id.clone(),
-        None => ids.id_of(facts.trust, header, &exchange.request_view()),
+        None => ids.id_of(arrival.trust, header, &exchange.request_view()),
     };
     drop(ids);
-    let client = exchange.facts.client;
+    let client = exchange.arrival.client;
     request_limits::admit_client(exchange, client)?;
     if listener.limits.hops.is_some_and(|most| exchange.work.request.hops > most) {
         return Err(Cause::LoopDetected.into());
@@ -378,7 +377,7 @@ fn bound<N: Net>(exchange: &Exchange<'_, N>, route: &CompiledRoute) {
         }
         (RequestTimeout::Inherited, _) => return,
     };
-    scope.set_deadline(wait.map(|wait| exchange.facts.first_byte + wait));
+    scope.set_deadline(wait.map(|wait| exchange.arrival.first_byte + wait));
 }
 
 async fn answer<N: Net>(
@@ -391,8 +390,8 @@ async fn answer<N: Net>(
         // the client that one is open.
         return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
     }
-    if let Some(session) = exchange.facts.session {
-        scope.worker.sessions.takes(session, route.number, exchange.facts.client);
+    if let Some(session) = exchange.arrival.session {
+        scope.worker.sessions.takes(session, route.number, exchange.arrival.client);
     }
     match &route.action {
         CompiledAction::Pool(pool) => proxy_request::proxy(exchange, route, *pool).await,

@@ -2,11 +2,14 @@
 //! request and reads the response head. It makes another attempt if the pool's `retry` permits it,
 //! and uses another connection after a stale one. `response.rs` sends the response to the client.
 
+use std::sync::Arc;
+
 use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
 
 use crate::exchange::attempt::{Attempt, Failure};
 use crate::exchange::dispatch::Dispatch;
+use crate::exchange::facts::PoolRef;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::Pump;
 use crate::exchange::scope::Scope;
@@ -36,17 +39,17 @@ pub(crate) async fn proxy<N: Net>(
     let scope = exchange.scope;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
     lead_to(exchange, pool, number)?;
-    let Exchange { work, facts, .. } = exchange;
+    let Exchange { work, arrival, placement, .. } = exchange;
     let (head, bytes) = (&work.request, work.input.bytes());
     let claim = |affinity: &Affinity| affinity.claim(head, bytes);
-    facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
-    facts.trailers = trailers::of_request(&route.trailers.0, head, bytes);
+    placement.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
+    arrival.trailers = trailers::of_request(&route.trailers.0, head, bytes);
     // The beginning of the body is subject to the bandwidth limit too.
     let throttle = throttle(exchange, Toward::Endpoint);
     let mut upload = initial_body(exchange, pool, throttle);
     prepare_body(exchange, pool, &mut upload).await?;
     let framing = framing_upstream(exchange.work, pool, &upload);
-    exchange.facts.key = request_key::of(exchange, pool);
+    exchange.placement.key = request_key::of(exchange, pool);
     let mut dispatch = Dispatch::new(exchange, pool, number, &upload);
     loop {
         let found = dispatch.connection(exchange, &mut upload).await;
@@ -55,9 +58,9 @@ pub(crate) async fn proxy<N: Net>(
         let pool = dispatch.pool;
         write_head(exchange, route, pool, framing);
         upload.prepend(std::mem::take(&mut exchange.work.request_out));
-        let facts = &exchange.facts;
-        let mut attempt = Attempt::new(upstream, &mut upload, facts.slot_since, dispatch.now);
-        let at = EndpointRef { pool, index: facts.endpoint.unwrap_or_default() };
+        let placement = &exchange.placement;
+        let mut attempt = Attempt::new(upstream, &mut upload, placement.slot_since, dispatch.now);
+        let at = EndpointRef { pool, index: placement.endpoint.unwrap_or_default() };
         let heard = attempt.hear(exchange, at).await;
         let heard = heard.and_then(|()| check_switch(exchange.work, &mut attempt, route));
         let repeatable = attempt.may_repeat(exchange.work.request.method, &pool.retry);
@@ -85,7 +88,7 @@ pub(crate) async fn proxy<N: Net>(
                 gone_on.inspect_err(|_| leave_body(exchange, &upload))?;
             }
             (None, Ok(())) => {
-                exchange.facts.times.response = attempt.response_time();
+                exchange.outcome.times.response = attempt.response_time();
                 // Pinned in place, because the future is large.
                 let relay = response::relay(exchange, route, pool, attempt);
                 return std::pin::pin!(relay).await;
@@ -107,7 +110,7 @@ fn note_answer<N: Net>(
 ) -> Option<Trouble> {
     let (scope, status) = (exchange.scope, exchange.work.response.status);
     scope.endpoint_answered(at, status);
-    scope.slot_answered(exchange.facts.slot.as_mut(), at, heard);
+    scope.slot_answered(exchange.placement.slot.as_mut(), at, heard);
     at.pool.retry.minds_status(status).then_some(Trouble::Status(status))
 }
 
@@ -159,17 +162,17 @@ fn check_switch<S: Socket>(
 }
 
 /// Assigns the exchange to a pool, if the pool's limits have room for it.
-fn lead_to<N: Net>(
-    exchange: &mut Exchange<'_, N>,
-    pool: &UpstreamPool,
+fn lead_to<'a, N: Net>(
+    exchange: &mut Exchange<'a, N>,
+    pool: &'a Arc<UpstreamPool>,
     number: usize,
 ) -> Result<(), Cause> {
     let scope = exchange.scope;
-    exchange.facts.lead_to(scope, number);
+    exchange.lead_to(PoolRef { pool, number });
     if let Some(limits) = &pool.limits {
-        let now_ns = scope.worker.process.limit_clock(exchange.facts.head_end);
+        let now_ns = scope.worker.process.limit_clock(exchange.arrival.head_end);
         let place = limits.enter(scope.worker.number, now_ns);
-        exchange.facts.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
+        exchange.placement.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
     }
     Ok(())
 }
@@ -182,7 +185,7 @@ fn capture<N: Net>(
 ) {
     let scope = exchange.scope;
     let Some((reason, position)) = attempt.wrong else { return };
-    let endpoint = exchange.facts.endpoint.and_then(|index| pool.endpoints.get(index));
+    let endpoint = exchange.placement.endpoint.and_then(|index| pool.endpoints.get(index));
     scope.worker.process.captures.keep(&Malformed {
         listener: &scope.listener.name,
         endpoint: endpoint.map(|own| (&pool.name, &own.name)),
@@ -216,7 +219,7 @@ fn give_up<N: Net>(
     // An attempt without a response leaves `work.response` of an earlier attempt in place.
     let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&exchange.work.response);
     let Attempt { upstream, upload, raw, .. } = attempt;
-    if clean && let Some(endpoint) = exchange.facts.endpoint {
+    if clean && let Some(endpoint) = exchange.placement.endpoint {
         let limits = exchange.work.response.keep_alive_limits;
         scope.worker.idle.keep(pool, endpoint, upstream, limits, Instant::now());
     }
@@ -233,22 +236,22 @@ fn write_head<N: Net>(
     let scope = exchange.scope;
     let mut out = std::mem::take(&mut exchange.work.request_out);
     out.clear();
-    let Exchange { connection, work, facts, .. } = &*exchange;
+    let Exchange { connection, work, arrival, placement, .. } = &*exchange;
     let affinity = pool.affinity.as_ref();
-    let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
+    let endpoint = placement.endpoint.and_then(|index| pool.endpoints.get(index));
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = UpstreamHead {
             head: &work.request,
             bytes: work.input.bytes(),
             peer: connection.peer,
             tls: connection.agreed.is_some(),
-            request_id_value: facts.request_id.as_bytes(),
+            request_id_value: arrival.request_id.as_bytes(),
             endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
             entry,
             forwarded: &scope.listener.forwarded,
             request_id: &scope.listener.request_id,
             edits: &route.request_edits,
-            trust: facts.trust,
+            trust: arrival.trust,
             hidden_cookie: affinity.map(Affinity::name),
             framing: match framing {
                 Framing::None | Framing::UntilClose => BodyFraming::None,

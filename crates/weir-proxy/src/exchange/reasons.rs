@@ -9,10 +9,8 @@ use smallvec::SmallVec;
 use weir_balance::{About, Basis};
 use weir_stats::{ChosenBy, Reasons, RunnerUp, WaitedFor};
 
-use crate::exchange::facts::Facts;
 use crate::exchange::state::Exchange;
 use crate::net::Net;
-use crate::worker::workspace::Workspace;
 
 /// The amount of detail that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,10 +31,11 @@ pub(crate) fn octets(address: Option<IpAddr>) -> SmallVec<[u8; 16]> {
 }
 
 /// The description of an exchange that has to wait, for the balancer.
-pub(crate) fn about<'a>(work: &'a Workspace, facts: &'a Facts, client: &'a [u8]) -> About<'a> {
+pub(crate) fn about<'a, N: Net>(exchange: &'a Exchange<'_, N>, client: &'a [u8]) -> About<'a> {
+    let Exchange { work, arrival, .. } = exchange;
     let bytes = work.input.bytes();
     About {
-        name: facts.request_id.as_bytes(),
+        name: arrival.request_id.as_bytes(),
         client,
         method: work.request.method_span.of(bytes),
         target: work.target(),
@@ -49,20 +48,20 @@ pub(crate) fn with_reasons<N: Net, R>(
     depth: Depth,
     then: impl FnOnce(&Reasons<'_>) -> R,
 ) -> R {
-    let Exchange { scope, facts, .. } = exchange;
-    let wait = facts.wait.as_deref();
+    let Exchange { scope, placement, outcome, .. } = exchange;
+    let wait = placement.wait.as_deref();
     let ahead: SmallVec<[&[u8]; 4]> =
         wait.map(|wait| wait.ahead.iter().map(|name| &name[..]).collect()).unwrap_or_default();
     let mut reasons = Reasons {
         waited_for: wait.map_or(WaitedFor::Nothing, |wait| wait.waited_for),
         ahead: &ahead,
-        delays: facts.delays,
+        delays: outcome.delays,
         ..Reasons::default()
     };
-    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
-    let Some((pool, index)) = pool.zip(facts.endpoint) else { return then(&reasons) };
+    let pool = placement.pool();
+    let Some((pool, index)) = pool.zip(placement.endpoint) else { return then(&reasons) };
     let balancer = &pool.balancer;
-    let decision = facts.decision;
+    let decision = placement.decision;
     reasons.policy = balancer.policy().as_str();
     reasons.chosen_by = match decision.basis {
         Basis::Left => ChosenBy::Left,
@@ -80,8 +79,8 @@ pub(crate) fn with_reasons<N: Net, R>(
     let seen = decision.runner_up().map(|other| (other.index as usize, other.load));
     let second = || {
         let wanted = depth == Depth::LookedUp && decision.basis == Basis::Key;
-        let now_us = scope.worker.balance_clock(facts.slot_since);
-        let second = wanted.then(|| balancer.second_choice(index, facts.key, now_us));
+        let now_us = scope.worker.balance_clock(placement.slot_since);
+        let second = wanted.then(|| balancer.second_choice(index, placement.key, now_us));
         second.flatten().map(|second| (second, None))
     };
     reasons.runner_up = seen.or_else(second).and_then(|(index, load)| {

@@ -51,8 +51,8 @@ pub(crate) fn with_entry<N: Net, R>(
 /// The groups of the route's path regex. Only texts that use them ask for them: they cost more than
 /// the rest of an entry.
 pub(crate) fn captures<N: Net>(exchange: &Exchange<'_, N>, wanted: bool) -> Option<Captures> {
-    let Exchange { facts, route, .. } = exchange;
-    let route = route.filter(|route| wanted && facts.has_head && route.has_captures())?;
+    let Exchange { arrival, route, .. } = exchange;
+    let route = route.filter(|route| wanted && arrival.has_head && route.has_captures())?;
     route.captures(&exchange.request_view())
 }
 
@@ -62,52 +62,52 @@ pub(crate) fn with_captures<N: Net, R>(
     concurrency: Concurrency,
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
-    let Exchange { scope, connection, work, facts, route } = exchange;
+    let Exchange { scope, connection, work, arrival, placement, outcome, route } = exchange;
     let bytes = work.input.bytes();
     let head = &work.request;
     let request = exchange.request_view();
     let response = ResponseView { head: &work.response, bytes: &work.response_bytes };
-    let part = |span: weir_wire::Span| if facts.has_head { span.of(bytes) } else { &[] };
-    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
-    let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let part = |span: weir_wire::Span| if arrival.has_head { span.of(bytes) } else { &[] };
+    let pool = placement.pool();
+    let endpoint = pool.zip(placement.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
     let name =
         |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
     let mut failed = SmallVec::<[FailedAttempt<'_>; 2]>::new();
-    for (index, why) in &facts.failed {
+    for (index, why) in &placement.failed {
         failed.push(FailedAttempt { endpoint: name(*index), why: *why });
     }
     let captures = captures.map(Captures::groups).unwrap_or_default();
     let entry = Entry {
-        started: facts.started,
-        times: facts.times,
-        cause: facts.cause,
-        status: facts.status,
+        started: arrival.started,
+        times: outcome.times,
+        cause: outcome.cause,
+        status: outcome.status,
         peer: connection.peer,
-        client: facts.client.or_else(|| connection.peer_ip()),
+        client: arrival.client.or_else(|| connection.peer_ip()),
         local: local_address(*scope, connection),
-        request_line: if facts.has_head { work.request_line() } else { &[] },
+        request_line: if arrival.has_head { work.request_line() } else { &[] },
         method: part(head.method_span),
-        target: if facts.has_head { work.target() } else { &[] },
+        target: if arrival.has_head { work.target() } else { &[] },
         path: if head.path.is_empty() { &[] } else { part(head.path) },
         protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
         host: bare_host(part(head.host)),
-        request_headers: if facts.has_head { &request } else { &() },
+        request_headers: if arrival.has_head { &request } else { &() },
         response_headers: if work.response_bytes.is_empty() { &() } else { &response },
-        bytes_received: facts.bytes_received,
-        bytes_sent: facts.bytes_sent,
-        body_bytes_sent: facts.body_bytes_sent,
+        bytes_received: arrival.bytes_received,
+        bytes_sent: outcome.bytes_sent,
+        body_bytes_sent: outcome.body_bytes_sent,
         listener: &scope.listener.name,
         route: route.map_or("", |route| &route.name),
         pool: pool.map_or("", |pool| &pool.name),
         endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
         endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
-        attempts: facts.attempts,
+        attempts: placement.attempts,
         failed_attempts: &failed,
-        reused: facts.reused,
-        affinity: facts.claim.outcome(facts.endpoint),
-        queue_position: facts.queue_position,
+        reused: placement.reused,
+        affinity: placement.claim.outcome(placement.endpoint),
+        queue_position: placement.queue_position,
         reasons: None,
-        request_id: facts.request_id.as_bytes(),
+        request_id: arrival.request_id.as_bytes(),
         tls: tls_facts(connection),
         concurrency,
         worker: scope.worker.number,
@@ -120,10 +120,10 @@ pub(crate) fn with_captures<N: Net, R>(
 /// Counts an exchange that has ended, writes its access-log lines, and keeps its full record if it
 /// is among the slowest.
 pub(crate) fn write<N: Net>(exchange: &mut Exchange<'_, N>, now: Instant) {
-    let Exchange { scope, connection, facts, .. } = exchange;
-    facts.times.total = now.span_since(connection.began);
-    if facts.pool.is_none() {
-        facts.cause = facts.cause.of_our_own();
+    let Exchange { scope, connection, placement, outcome, .. } = exchange;
+    outcome.times.total = now.span_since(connection.began);
+    if placement.pool.is_none() {
+        outcome.cause = outcome.cause.of_our_own();
     }
     let (scope, exchange) = (*scope, &*exchange);
     let ended_us = scope.worker.balance_clock(now);
@@ -161,14 +161,14 @@ fn write_lines<N: Net>(scope: Scope<'_, N>, entry: &Entry<'_>) {
 
 /// Counts an exchange for its route, its endpoint and its worker.
 fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
-    let Exchange { scope, connection, work, facts, route } = exchange;
+    let Exchange { scope, connection, work, arrival, placement, outcome, route } = exchange;
     let worker = &scope.worker;
-    let series = |index: usize| scope.generation.endpoint_series(facts.pool?, index);
-    for (turn, (index, _)) in facts.failed.iter().enumerate() {
-        let next = facts.failed.get(turn + 1).map(|(next, _)| *next).or(facts.endpoint);
+    let series = |index: usize| scope.generation.endpoint_series(placement.pool?.number, index);
+    for (turn, (index, _)) in placement.failed.iter().enumerate() {
+        let next = placement.failed.get(turn + 1).map(|(next, _)| *next).or(placement.endpoint);
         let onward = match next {
             // The last one may have been abandoned for an attempt that never began.
-            _ if turn + 1 >= facts.attempts as usize => Onward::Nowhere,
+            _ if turn + 1 >= placement.attempts as usize => Onward::Nowhere,
             Some(next) if next == *index => Onward::Again,
             _ => Onward::Elsewhere,
         };
@@ -176,41 +176,40 @@ fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
             endpoint.attempt_failed(worker.number, onward);
         }
     }
-    let outcome = Outcome {
-        status: facts.status,
-        cause: facts.cause,
-        bytes_received: facts.bytes_received,
-        bytes_sent: facts.bytes_sent,
-        attempts: facts.attempts,
-        reused: facts.reused,
-        queue_position: facts.queue_position,
+    let counted = Outcome {
+        status: outcome.status,
+        cause: outcome.cause,
+        bytes_received: arrival.bytes_received,
+        bytes_sent: outcome.bytes_sent,
+        attempts: placement.attempts,
+        reused: placement.reused,
+        queue_position: placement.queue_position,
     };
-    let request_id = facts.request_id.as_bytes();
-    let line = if facts.has_head { work.request.request_line } else { Span::default() };
+    let request_id = arrival.request_id.as_bytes();
+    let line = if arrival.has_head { work.request.request_line } else { Span::default() };
     let request = match work.original_line.as_slice() {
         b"" => work.input.bytes().get(line.start as usize..).unwrap_or_default(),
         original => original,
     };
     let asked = Asked {
-        client: facts.client.or_else(|| connection.peer_ip()),
+        client: arrival.client.or_else(|| connection.peer_ip()),
         request,
         line_bytes: line.len(),
     };
-    let done = Done { request_id, asked, ended_us, times: &facts.times, outcome };
-    let (route, endpoint) = (scope.counts.route(*route), facts.endpoint.and_then(series));
+    let done = Done { request_id, asked, ended_us, times: &outcome.times, outcome: counted };
+    let (route, endpoint) = (scope.counts.route(*route), placement.endpoint.and_then(series));
     worker.process.numbers.record(worker.number, route, endpoint, &done)
 }
 
 /// The numbers of concurrent exchanges besides this one; those of a pool are summed over its
 /// endpoints.
 fn concurrency<N: Net>(exchange: &Exchange<'_, N>) -> Concurrency {
-    let Exchange { scope, facts, .. } = exchange;
-    let balancer =
-        facts.pool.and_then(|number| scope.generation.pool(number)).map(|pool| &pool.balancer);
+    let Exchange { scope, placement, .. } = exchange;
+    let balancer = placement.pool().map(|pool| &pool.balancer);
     let endpoint =
-        balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
+        balancer.zip(placement.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
     // HAProxy has already released the exchange's own place when it counts.
-    let own = u32::from(facts.slot.is_some());
+    let own = u32::from(placement.slot.is_some());
     Concurrency {
         process: scope.worker.process.open_connections() as u32,
         listener: scope.listener.gate.open.load(Ordering::Relaxed) as u32,

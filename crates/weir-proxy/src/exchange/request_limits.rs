@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_stats::Cause;
 
 use crate::exchange::client_side::poll_client_left;
-use crate::exchange::facts::Facts;
+use crate::exchange::facts::RequestArrival;
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::request_key;
 use crate::exchange::scope::Scope;
@@ -19,9 +19,9 @@ use crate::time::instant::Instant;
 
 impl Refused {
     /// The end of the exchange that the refusal leads to.
-    fn ended(self, facts: &mut Facts) -> Ended {
+    fn ended(self, arrival: &mut RequestArrival) -> Ended {
         let (cause, status) = (self.cause, self.status);
-        facts.told = Some(Box::new(self.told));
+        arrival.told = Some(Box::new(self.told));
         if self.silent { Ended::Broken(cause) } else { Ended::Refused(Refusal { cause, status }) }
     }
 }
@@ -39,12 +39,12 @@ pub(crate) fn admit_client<N: Net>(
     let scope = exchange.scope;
     let limits = &scope.listener.client_limits;
     let Some(client) = client.filter(|_| !limits.is_empty()) else { return Ok(()) };
-    let now_ns = table_clock(scope, exchange.facts.head_end);
+    let now_ns = table_clock(scope, exchange.arrival.head_end);
     for limit in limits {
         // Bytes that are no valid request are charged as one, but are not counted as in flight.
-        let places = exchange.facts.has_head.then_some(&mut exchange.facts.places);
+        let places = exchange.arrival.has_head.then_some(&mut exchange.arrival.places);
         if let Err(refused) = limit.begin_request(client, scope.worker.number, now_ns, places) {
-            return Err(refused.ended(&mut exchange.facts));
+            return Err(refused.ended(&mut exchange.arrival));
         }
     }
     Ok(())
@@ -61,7 +61,7 @@ pub(crate) async fn admit<N: Net>(
     route: &CompiledRoute,
 ) -> Result<(), Ended> {
     let scope = exchange.scope;
-    let now_ns = table_clock(scope, exchange.facts.head_end);
+    let now_ns = table_clock(scope, exchange.arrival.head_end);
     let mut wait_ns = 0;
     for limit in scope.listener.rate_limits.iter().chain(&route.rate_limits) {
         let mut text = std::mem::take(&mut exchange.work.key);
@@ -69,18 +69,18 @@ pub(crate) async fn admit<N: Net>(
         let taken = if text.is_empty() {
             Ok(0)
         } else {
-            limit.take(&text, now_ns, &mut exchange.facts.told)
+            limit.take(&text, now_ns, &mut exchange.arrival.told)
         };
         exchange.work.key = text;
         match taken {
             Ok(own_ns) => wait_ns = wait_ns.max(own_ns),
-            Err(refused) => return Err(refused.ended(&mut exchange.facts)),
+            Err(refused) => return Err(refused.ended(&mut exchange.arrival)),
         }
     }
     if wait_ns == 0 {
         return Ok(());
     }
-    let until = exchange.facts.head_end + Duration::from_nanos(wait_ns);
+    let until = exchange.arrival.head_end + Duration::from_nanos(wait_ns);
     wait(exchange, until).await
 }
 

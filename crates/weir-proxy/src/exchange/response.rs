@@ -13,7 +13,7 @@ use weir_wire::{Framing, Method, Version};
 use crate::exchange::attempt::Attempt;
 use crate::exchange::client_connection::Connection;
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::facts::Facts;
+use crate::exchange::facts::ExchangeOutcome;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
@@ -74,9 +74,9 @@ pub(crate) fn relay<'a, 'b, N: Net>(
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
         let mut blocked = Duration::ZERO;
-        let at = EndpointRef { pool, index: exchange.facts.endpoint.unwrap_or_default() };
+        let at = EndpointRef { pool, index: exchange.placement.endpoint.unwrap_or_default() };
         let mut relayed = relay.run(exchange, at, &mut blocked).await;
-        note_blocked(&mut exchange.facts, blocked);
+        note_blocked(exchange, blocked);
         if switching {
             return switch(exchange, pool, attempt, download, relayed).await;
         }
@@ -89,24 +89,24 @@ pub(crate) fn relay<'a, 'b, N: Net>(
             // kept or closed, and then its slot is given to the next exchange, in this order, so
             // that the next exchange finds the connection.
             let upstream = attempt.upstream;
-            if let Some(endpoint) = exchange.facts.endpoint.filter(|_| clean) {
+            if let Some(endpoint) = exchange.placement.endpoint.filter(|_| clean) {
                 let limits = exchange.work.response.keep_alive_limits;
                 scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
             } else {
                 drop(upstream);
             }
-            exchange.facts.finish_slot(now);
+            exchange.placement.finish_slot(now);
             if !download.is_finished() {
                 relayed = deliver(scope, exchange.connection, &mut download).await;
                 blocked += now.elapsed();
-                note_blocked(&mut exchange.facts, blocked);
+                note_blocked(exchange, blocked);
                 now = Instant::now();
             }
         }
         let upload = attempt.upload;
-        exchange.facts.times.data = now.span_since(attempt.heard);
+        exchange.outcome.times.data = now.span_since(attempt.heard);
         note_relayed(exchange, upload, &download, relayed)?;
-        exchange.facts.ended = Some(now);
+        exchange.outcome.ended = Some(now);
         Ok(finish(exchange, upload, &mut download, plan.keep_alive))
     }
 }
@@ -120,7 +120,7 @@ async fn switch<N: Net>(
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
     let Attempt { upstream, upload, heard, .. } = attempt;
-    exchange.facts.times.data = Instant::now().span_since(heard);
+    exchange.outcome.times.data = Instant::now().span_since(heard);
     note_relayed(exchange, upload, &download, relayed)?;
     let throttle = upload.take_throttle();
     let switched = Switched { pool, upstream, download, throttle };
@@ -134,8 +134,8 @@ fn begin<N: Net>(
     attempt: &Attempt<'_, N::Stream>,
 ) -> Plan {
     let scope = exchange.scope;
-    let Exchange { work, facts, .. } = exchange;
-    facts.respond_with(scope, work.response.status);
+    exchange.respond_with(exchange.work.response.status);
+    let work = &mut *exchange.work;
     if scope.listener.keeps_response_head {
         let head = attempt.raw.get(..work.response.head_bytes).unwrap_or_default();
         work.response_bytes.clear();
@@ -147,9 +147,9 @@ fn begin<N: Net>(
 }
 
 /// Notes how long the client took no bytes, if it stopped at all.
-fn note_blocked(facts: &mut Facts, blocked: Duration) {
+fn note_blocked<N: Net>(exchange: &mut Exchange<'_, N>, blocked: Duration) {
     if blocked > Duration::ZERO {
-        facts.delays.client = Micros::from(blocked);
+        exchange.outcome.delays.client = Micros::from(blocked);
     }
 }
 
@@ -160,23 +160,23 @@ fn note_relayed<N: Net>(
     download: &Pump,
     relayed: Result<(), Cause>,
 ) -> Result<(), Ended> {
-    exchange.facts.bytes_sent += download.written;
-    exchange.facts.body_bytes_sent = download.body_bytes;
+    exchange.outcome.bytes_sent += download.written;
+    exchange.outcome.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {
         leave_body(exchange, upload);
-        return Err(broken(&mut exchange.facts, cause, download.written));
+        return Err(broken(&mut exchange.outcome, cause, download.written));
     }
-    exchange.facts.bytes_received += upload.received();
+    exchange.arrival.bytes_received += upload.received();
     Ok(())
 }
 
 /// The end of an exchange whose relay failed: a client that has received no byte of the response
 /// still gets an error response, unless the client itself was at fault.
-fn broken(facts: &mut Facts, cause: Cause, written: u64) -> Ended {
+fn broken(outcome: &mut ExchangeOutcome, cause: Cause, written: u64) -> Ended {
     if written > 0 {
         return Ended::Broken(cause);
     }
-    facts.status = 0;
+    outcome.status = 0;
     match cause {
         Cause::ClientGone | Cause::ClientSendTimeout | Cause::ClientTooSlow => Ended::Broken(cause),
         _ => cause.into(),
@@ -213,10 +213,10 @@ fn write_head<N: Net>(
     raw: &[u8],
 ) {
     let mut out = std::mem::take(&mut exchange.work.response_out);
-    let Exchange { scope, work, facts, .. } = &*exchange;
+    let Exchange { scope, work, arrival, .. } = &*exchange;
     out.clear();
     let respond = scope.listener.request_id.respond;
-    let date = || scope.worker.date(facts.head_end);
+    let date = || scope.worker.date(arrival.head_end);
     let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
     let cookie = response_cookie(exchange);
     let why = explain::on_demand(exchange);
@@ -227,9 +227,9 @@ fn write_head<N: Net>(
             entry,
             edits: &route.response_edits,
             cookie,
-            request_id: id_header.map(|header| (header, facts.request_id.as_bytes())),
+            request_id: id_header.map(|header| (header, arrival.request_id.as_bytes())),
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
-            limits: facts.told.as_ref().map_or(&[], |told| &told.headers),
+            limits: arrival.told.as_ref().map_or(&[], |told| &told.headers),
             date: &date,
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),
@@ -247,13 +247,13 @@ fn write_head<N: Net>(
 
 /// The pool's sticky cookie for the response, if it has one.
 fn response_cookie<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<ResponseCookie<'a>> {
-    let Exchange { scope, connection, work, facts, .. } = exchange;
-    let pool = scope.generation.pool(facts.pool?)?;
+    let Exchange { connection, work, arrival, placement, .. } = exchange;
+    let pool = placement.pool()?;
     let over_tls = || {
         matches!(connection.client, Transport::Server(_))
-            || came_over_tls(facts.trust, &work.request, work.input.bytes())
+            || came_over_tls(arrival.trust, &work.request, work.input.bytes())
     };
-    Some(pool.affinity.as_ref()?.response(facts.claim.endpoint(), facts.endpoint, over_tls))
+    Some(pool.affinity.as_ref()?.response(placement.claim.endpoint(), placement.endpoint, over_tls))
 }
 
 fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {

@@ -3,12 +3,13 @@
 
 use crate::exchange::client_connection::Connection;
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::facts::Facts;
+use crate::exchange::facts::{ExchangeOutcome, Placement, PoolRef, RequestArrival};
 use crate::exchange::scope::Scope;
 use crate::http::request_view::RequestView;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer::DeadlineTimer;
+use crate::time::instant::Instant;
 use crate::worker::workspace::Workspace;
 
 /// A request and its response in progress.
@@ -19,13 +20,56 @@ pub(crate) struct Exchange<'a, N: Net> {
     pub(crate) connection: &'a mut Connection<N>,
     /// The bytes received, the parsed heads and the buffers.
     pub(crate) work: &'a mut Workspace,
-    /// The data about it that is known so far.
-    pub(crate) facts: Facts,
     /// The route, once it is found.
     pub(crate) route: Option<&'a CompiledRoute>,
+    pub(crate) arrival: RequestArrival,
+    pub(crate) placement: Placement<'a>,
+    pub(crate) outcome: ExchangeOutcome,
 }
 
-impl<N: Net> Exchange<'_, N> {
+impl<'a, N: Net> Exchange<'a, N> {
+    /// Begins the exchange whose first bytes are in `work.input`.
+    pub(crate) fn new(
+        scope: Scope<'a, N>,
+        connection: &'a mut Connection<N>,
+        work: &'a mut Workspace,
+        first_byte: Instant,
+    ) -> Self {
+        Self {
+            scope,
+            connection,
+            work,
+            route: None,
+            arrival: RequestArrival::new(first_byte, scope.worker.wall(first_byte)),
+            placement: Placement::new(first_byte),
+            outcome: ExchangeOutcome::default(),
+        }
+    }
+
+    /// Assigns the exchange to a pool.
+    pub(crate) fn lead_to(&mut self, pool: PoolRef<'a>) {
+        self.placement.pool = Some(pool);
+        if let Some(session) = self.arrival.session {
+            self.scope.worker.sessions.leads_to(session, pool.number);
+        }
+    }
+
+    /// Assigns the exchange to an endpoint of its pool.
+    pub(crate) fn be_at(&mut self, endpoint: usize) {
+        self.placement.endpoint = Some(endpoint);
+        if let Some(session) = self.arrival.session {
+            self.scope.worker.sessions.is_at(session, Some(endpoint));
+        }
+    }
+
+    /// Records the status of the response that is sent to the client.
+    pub(crate) fn respond_with(&mut self, status: u16) {
+        self.outcome.status = status;
+        if let Some(session) = self.arrival.session {
+            self.scope.worker.sessions.responds(session, status);
+        }
+    }
+
     /// The client's side, for a stage that watches it, and the timer of its connection.
     pub(crate) fn client_side(&mut self) -> (ClientSide<'_, N::Stream>, &mut DeadlineTimer) {
         let Self { scope, connection, work, .. } = self;
@@ -36,8 +80,8 @@ impl<N: Net> Exchange<'_, N> {
 
     /// The request as routes and templates see it.
     pub(crate) fn request_view(&self) -> RequestView<'_> {
-        let Self { work, facts, .. } = self;
-        RequestView { head: &work.request, bytes: work.input.bytes(), client: facts.client }
+        let Self { work, arrival, .. } = self;
+        RequestView { head: &work.request, bytes: work.input.bytes(), client: arrival.client }
     }
 
     /// Records the bytes of memory that the exchange holds: those of its workspace, and `others`.

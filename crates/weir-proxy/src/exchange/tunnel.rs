@@ -77,13 +77,13 @@ pub(crate) struct Switched<'a, N: Net> {
 
 /// Transfers bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switched<'_, N>) -> Next {
-    let Exchange { scope, connection, work, facts, .. } = exchange;
+    let Exchange { scope, connection, work, arrival, outcome, .. } = exchange;
     let Switched { pool, mut upstream, mut download, throttle } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
-    let behind = work.request.head_bytes + facts.body_in_input;
+    let behind = work.request.head_bytes + arrival.body_in_input;
     let early = work.input.bytes().get(behind..).unwrap_or_default().to_vec();
-    facts.body_in_input += early.len();
+    arrival.body_in_input += early.len();
     let mut up = Direction::new(early, throttle);
     let mut down = Direction::new(download.surplus().to_vec(), download.take_throttle());
     // The total time limit of an exchange does not apply to a tunnel.
@@ -94,7 +94,7 @@ pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switch
     let held = work.held();
     let Connection { client, timer, .. } = &mut **connection;
     let buffers = &scope.worker.buffers;
-    facts.cause = std::future::poll_fn(|context| {
+    outcome.cause = std::future::poll_fn(|context| {
         macro_rules! advance {
             ($direction:ident, $source:expr, $sink:expr) => {
                 if !$direction.ended {
@@ -130,9 +130,9 @@ pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switch
         poll_either(timer, context, deadline, look).map(|()| Cause::TunnelClosed)
     })
     .await;
-    facts.bytes_received += up.pump.body_bytes;
-    facts.bytes_sent += down.pump.written;
-    facts.body_bytes_sent = down.pump.body_bytes;
-    facts.times.data = Instant::now().span_since(began);
+    arrival.bytes_received += up.pump.body_bytes;
+    outcome.bytes_sent += down.pump.written;
+    outcome.body_bytes_sent = down.pump.body_bytes;
+    outcome.times.data = Instant::now().span_since(began);
     Next::Close
 }

@@ -48,7 +48,7 @@ pub(crate) fn initial_body<N: Net>(
     pool: &UpstreamPool,
     throttle: Option<Box<Throttle>>,
 ) -> Pump {
-    let Exchange { scope, work, facts, .. } = exchange;
+    let Exchange { scope, work, arrival, .. } = exchange;
     let framing = work.request.framing;
     let available = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default();
     let take = match framing {
@@ -58,7 +58,7 @@ pub(crate) fn initial_body<N: Net>(
         }
         Framing::Chunked => chunked_bytes(available),
     };
-    facts.body_in_input = take;
+    arrival.body_in_input = take;
     let encoder = if framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };
     let mut raw = Vec::new();
     if take > 0 {
@@ -75,7 +75,7 @@ pub(crate) fn initial_body<N: Net>(
         bytes: scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own),
         surplus: SMALL_BUFFER,
         throttle,
-        trailers: facts.trailers.clone(),
+        trailers: arrival.trailers.clone(),
     };
     Pump::new(Vec::new(), framing, encoder, raw, 0, bounds)
 }
@@ -169,12 +169,12 @@ async fn pause<N: Net>(scope: Scope<'_, N>, connection: &mut Connection<N>) -> R
 /// Records the received part of a body whose exchange ends without a response from an endpoint. If
 /// that is the whole body, the next request follows it.
 pub(crate) fn leave_body<N: Net>(exchange: &mut Exchange<'_, N>, upload: &Pump) {
-    let Exchange { work, facts, .. } = exchange;
-    facts.bytes_received += upload.received();
+    let Exchange { work, arrival, .. } = exchange;
+    arrival.bytes_received += upload.received();
     if !upload.is_decoded() {
         return;
     }
-    facts.body_read = true;
+    arrival.body_read = true;
     // A pump that has sent the whole body has already put its surplus back.
     if !upload.is_finished() {
         work.input.append(upload.surplus());
@@ -252,9 +252,9 @@ pub(crate) fn is_movable(
 /// Puts the part of the body that was read behind its head again, as received or in an equivalent
 /// form.
 pub(crate) fn put_back<N: Net>(exchange: &mut Exchange<'_, N>, pool: &UpstreamPool, raw: &[u8]) {
-    let Exchange { work, facts, .. } = exchange;
+    let Exchange { work, arrival, .. } = exchange;
     let framing = work.request.framing;
-    let (head, in_input) = (work.request.head_bytes, facts.body_in_input);
+    let (head, in_input) = (work.request.head_bytes, arrival.body_in_input);
     match (framing, pool.buffer_request) {
         (Framing::None | Framing::UntilClose, _) => {}
         (Framing::Chunked, Some(_)) => {
