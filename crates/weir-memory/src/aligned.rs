@@ -206,15 +206,16 @@ fn lock(part: usize, bytes: usize) -> MutexGuard<'static, Size> {
     POOL[part % PARTS][(bytes / UNIT - 1) % SIZES].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gets a slab from the system.
+/// Gets a slab from the system. The system usually puts it beside the latest one, so that both are
+/// one mapping, of which a process can have only so many.
 fn map() -> Option<NonNull<Slab>> {
-    let (access, kind) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping overlaps nothing.
-    let found = unsafe { libc::mmap(null_mut(), 2 * SLAB, access, kind, -1, 0) };
-    if found == libc::MAP_FAILED {
-        return None;
+    let found = map_bytes(SLAB)?;
+    if found.addr() % SLAB == 0 {
+        return NonNull::new(found.cast());
     }
+    // SAFETY: nobody uses it.
+    unsafe { libc::munmap(found, SLAB) };
+    let found = map_bytes(2 * SLAB)?;
     let before = found.addr().next_multiple_of(SLAB) - found.addr();
     let slab = found.wrapping_byte_add(before);
     // SAFETY: both pieces are parts of the mapping that are not used.
@@ -225,6 +226,14 @@ fn map() -> Option<NonNull<Slab>> {
         libc::munmap(slab.wrapping_byte_add(SLAB), SLAB - before);
     }
     NonNull::new(slab.cast())
+}
+
+fn map_bytes(bytes: usize) -> Option<*mut libc::c_void> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping overlaps nothing.
+    let found = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
+    (found != libc::MAP_FAILED).then_some(found)
 }
 
 #[cfg(test)]
