@@ -29,6 +29,8 @@ pub(crate) struct Exchange<'a, N: Net> {
 
 impl<'a, N: Net> Exchange<'a, N> {
     /// Begins the exchange whose first bytes are in `work.input`.
+    #[expect(clippy::inline_always, reason = "it is made in its place and not copied there")]
+    #[inline(always)]
     pub(crate) fn new(
         scope: Scope<'a, N>,
         connection: &'a mut Connection<N>,

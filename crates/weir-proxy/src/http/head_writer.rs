@@ -354,18 +354,23 @@ impl<'a> Lines<'a> {
         }
     }
 
+    #[inline]
     fn flush(&mut self, out: &mut Vec<u8>) {
         if self.end > self.start {
-            let with_end = self.bytes.get(self.start..self.end + 2);
-            if let Some(lines) = with_end.filter(|lines| lines.ends_with(b"\r\n")) {
-                out.extend_from_slice(lines);
-            } else {
-                // The last value had spaces after it.
-                out.extend_from_slice(self.bytes.get(self.start..self.end).unwrap_or_default());
-                out.extend_from_slice(b"\r\n");
-            }
+            self.copy(out);
         }
         self.start = self.end;
+    }
+
+    fn copy(&self, out: &mut Vec<u8>) {
+        let with_end = self.bytes.get(self.start..self.end + 2);
+        if let Some(lines) = with_end.filter(|lines| lines.ends_with(b"\r\n")) {
+            out.extend_from_slice(lines);
+        } else {
+            // The last value had spaces after it.
+            out.extend_from_slice(self.bytes.get(self.start..self.end).unwrap_or_default());
+            out.extend_from_slice(b"\r\n");
+        }
     }
 }
 
