@@ -60,6 +60,7 @@ pub struct RequestHead {
     /// Length of the head, the blank line and an empty line before the request line included.
     pub head_bytes: usize,
     listed: Listed,
+    latest_host: authority::Latest,
 }
 
 /// Facts from header lines that only requests have.
@@ -248,7 +249,7 @@ impl RequestHead {
         self.listed.clear();
         for header in self.headers.iter().filter(|header| header.known.rules()) {
             let taken = match header.known {
-                Known::Host => own.take_host(bytes, header),
+                Known::Host => own.take_host(bytes, header, &mut self.latest_host),
                 Known::Expect => own.take_expect(bytes, header, self.version),
                 Known::WeirHops => {
                     own.take_hops(header.value.of(bytes));
@@ -278,11 +279,16 @@ impl RequestHead {
 
 impl RequestFields {
     #[inline]
-    fn take_host(&mut self, bytes: &[u8], header: &Header) -> Result<(), RequestFault> {
+    fn take_host(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        latest: &mut authority::Latest,
+    ) -> Result<(), RequestFault> {
         if self.host.is_some() {
             return Err(RequestFault::DuplicateHost);
         }
-        let authority = authority::read(header.value.of(bytes)).ok_or(RequestFault::BadHost)?;
+        let authority = latest.read(header.value.of(bytes)).ok_or(RequestFault::BadHost)?;
         let start = header.value.start as usize;
         self.host = Some(Span::new(start, start + authority.length));
         Ok(())
