@@ -8,6 +8,11 @@ pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 /// is the memory that one slow reader can hold. 32, 48 and 112 KiB cost more per 100 KB response
 /// over TLS than 64 (2026-11-20, interleaved).
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
+/// The memory of a TLS connection without unsent bytes, as measured over idle ones, bytes.
+pub(crate) const TLS_STATE_BYTES: usize = 8 * 1024;
+/// The most bytes of records that a TLS connection keeps for a peer that does not read: those of one
+/// [`LARGE_BUFFER`], the limit that is set or rustls's own, and their overhead.
+pub(crate) const TLS_UNSENT_BYTES: usize = LARGE_BUFFER + SMALL_BUFFER;
 /// The bytes of a file that one `sendfile` call may send: one system call sends many pages, and
 /// other connections still get their turn soon.
 pub(crate) const SENDFILE_BYTES: usize = 256 * 1024;

@@ -148,7 +148,7 @@ impl<'a, S: Socket> Attempt<'a, S> {
 
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
-        self.upload.held() + self.raw.capacity()
+        self.upload.held() + self.raw.capacity() + self.upstream.transport.held()
     }
 
     /// The time from the sent request to the response head.
@@ -194,7 +194,7 @@ impl<S: Socket> Attempt<'_, S> {
                 let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
                 let turn = &scope.worker.turn;
                 let heard = self.poll_head(context, &mut side, response, method);
-                scope.holds_for(session, side.input.held() + self.held() + others);
+                scope.holds_for(session, side.held() + self.held() + others);
                 if heard.is_ready() {
                     self.note_heard(turn);
                     return heard;

@@ -16,6 +16,13 @@ pub(crate) struct ClientSide<'a, S> {
     pub(crate) buffers: &'a Buffers,
 }
 
+impl<S> ClientSide<'_, S> {
+    /// The bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.input.held() + self.stream.held()
+    }
+}
+
 /// Does the same as [`poll_client_left`] while an incomplete body waits to be sent: bytes that
 /// arrive are kept with the body, as far as there is room.
 pub(crate) fn poll_sender_left<S: Socket>(

@@ -218,6 +218,7 @@ async fn read_and_send<N: Net>(
         progress => progress,
     };
     let progress = progress.map_err(|_| Cause::Internal)?;
+    exchange.holds(buffer.capacity());
     write_paced(scope, exchange.connection, &buffer, taking).await?;
     count(&mut exchange.outcome, buffer.len());
     scope.worker.buffers.give_back(buffer);

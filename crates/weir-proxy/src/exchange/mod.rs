@@ -261,7 +261,7 @@ async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> 
             }
         }
         exchange.work.input.make_room(limits.head_bytes);
-        scope.holds(exchange.connection, exchange.work.held());
+        exchange.holds(0);
         let Connection { client, timer, .. } = exchange.connection;
         let input = &mut exchange.work.input;
         let fill = std::future::poll_fn(|context| {

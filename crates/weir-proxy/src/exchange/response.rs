@@ -301,7 +301,7 @@ impl<S: Socket> Relay<'_, '_, S> {
                 *blocked += turn.began().saturating_duration_since(since);
             }
             let ended = self.poll(context, &mut side);
-            let held = side.input.held() + self.attempt.held() + self.download.held();
+            let held = side.held() + self.attempt.held() + self.download.held();
             scope.holds_for(session, held);
             if ended.is_ready() {
                 return ended;

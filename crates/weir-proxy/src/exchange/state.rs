@@ -86,8 +86,10 @@ impl<'a, N: Net> Exchange<'a, N> {
         RequestView { head: &work.request, bytes: work.input.bytes(), client: arrival.client }
     }
 
-    /// Records the bytes of memory that the exchange holds: those of its workspace, and `others`.
+    /// Records the bytes of memory that the exchange holds: those of its workspace and
+    /// of the client's connection, and `others`.
     pub(crate) fn holds(&self, others: usize) {
-        self.scope.holds(self.connection, self.work.held() + others);
+        let own = self.work.held() + self.connection.client.held();
+        self.scope.holds(self.connection, own + others);
     }
 }

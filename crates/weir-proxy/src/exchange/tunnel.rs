@@ -120,7 +120,8 @@ pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switch
         if looks.contains(&Source::Reset) {
             return Poll::Ready(Cause::TunnelClosed);
         }
-        scope.holds_for(session, held + up.pump.held() + down.pump.held());
+        let tls = client.held() + upstream.transport.held();
+        scope.holds_for(session, held + tls + up.pump.held() + down.pump.held());
         let moved = up.pump.progress() + down.pump.progress();
         if progress.0 != moved {
             progress = (moved, Instant::now());

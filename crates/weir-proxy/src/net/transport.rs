@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{client, server};
 
+use crate::limits::{TLS_STATE_BYTES, TLS_UNSENT_BYTES};
 use crate::net::Socket;
 
 /// A plain or TLS connection; the TLS state has an allocation of its own, so that plain connections
@@ -27,6 +28,17 @@ impl<S> Transport<S> {
             Self::Server(stream) => stream.get_ref().0,
             Self::Client(stream) => stream.get_ref().0,
         }
+    }
+
+    /// The bytes of memory that TLS holds for the connection at most: its state, and what the peer
+    /// has not taken yet.
+    pub(crate) fn held(&self) -> usize {
+        let has_unsent = match self {
+            Self::Plain(_) => return 0,
+            Self::Server(stream) => stream.get_ref().1.wants_write(),
+            Self::Client(stream) => stream.get_ref().1.wants_write(),
+        };
+        TLS_STATE_BYTES + if has_unsent { TLS_UNSENT_BYTES } else { 0 }
     }
 }
 

@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-use crate::limits::{LARGE_BUFFER, RESPONSE_HEAD_BYTES, SMALL_BUFFER};
+use crate::limits::{
+    LARGE_BUFFER, RESPONSE_HEAD_BYTES, SMALL_BUFFER, TLS_STATE_BYTES, TLS_UNSENT_BYTES,
+};
 use crate::net::input::Input;
 use crate::snapshot::Listener;
 use crate::upstream::UpstreamPool;
@@ -231,7 +233,8 @@ pub fn connection_limit<'a>(
     let body = usize::try_from(body).unwrap_or(usize::MAX).saturating_mul(2);
     let upload = body.saturating_add(input.max(LARGE_BUFFER));
     let download = LARGE_BUFFER + 2 * RESPONSE_HEAD_BYTES;
-    (input + 2 * head + download + 4 * SMALL_BUFFER).saturating_add(upload)
+    let tls = 2 * (TLS_STATE_BYTES + TLS_UNSENT_BYTES);
+    (input + 2 * head + download + 4 * SMALL_BUFFER + tls).saturating_add(upload)
 }
 
 #[cfg(test)]

@@ -253,3 +253,38 @@ fn speaks_http_1_1_and_refuses_a_client_that_does_not() {
     client.alpn_protocols = vec![b"h2".to_vec()];
     assert!(Pair::shake(&Arc::new(client), &server, "a.example").is_err());
 }
+
+#[tokio::test]
+async fn what_the_peer_does_not_take_counts_as_held() {
+    use std::pin::Pin;
+    use std::task::Poll;
+    use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+    use crate::limits::LARGE_BUFFER;
+    use crate::net::transport::Transport;
+
+    let authority = Authority::new();
+    let server = serve(&[authority.issue(&["a.example"]).material()], &ProtocolSettings::default());
+    let (near, far) = tokio::io::duplex(4096);
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(authority.client()));
+    let name = ServerName::try_from("a.example").unwrap();
+    let accepting = tokio_rustls::TlsAcceptor::from(server).accept(near);
+    let (server, client) = tokio::join!(accepting, connector.connect(name, far));
+    let (mut own, mut client) = (Transport::Server(Box::new(server.unwrap())), client.unwrap());
+    let idle = own.held();
+    assert_ne!(idle, 0);
+    let mut written = 0;
+    std::future::poll_fn(|context| {
+        while let Poll::Ready(count) = Pin::new(&mut own).poll_write(context, &[7; 8192]) {
+            written += count.unwrap();
+        }
+        Poll::Ready(())
+    })
+    .await;
+    assert!(own.held() >= idle + LARGE_BUFFER, "{} with {written} unsent", own.held());
+    let mut taken = vec![0; written];
+    let (flushed, read) = tokio::join!(own.flush(), client.read_exact(&mut taken));
+    flushed.unwrap();
+    read.unwrap();
+    assert_eq!(own.held(), idle);
+}
