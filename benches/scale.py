@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The cost of one request as a configuration grows: processor time of Weir per request with one route and with
 the first and the last of 10,000, with ten servers and with 10,000 for each policy, and per new TLS connection
-with one certificate and with 10,000. All configurations of a group run at the same time and are measured in
+with one certificate and with 10,000. Configurations that are compared run at the same time and are measured in
 turn, several rounds. Each proxy has one worker, pinned to one core; load and origin run on the other.
 
 This prints a table, writes benches/scale.md and asserts nothing about speed. `make bench-scale` builds Weir and
@@ -79,7 +79,12 @@ def handshakes(bench, child, case, seconds, _connections):
 def measure(bench, child, case, options):
     """Processor time per request, µs."""
     put = handshakes if case.tls else wrk
-    put(bench, child, case, 1, options.connections)
+    warm = put(bench, child, case, 1, options.connections)
+    if not child.warm:
+        # Until every server has its connection, drawn ones too.
+        while warm < case.warm_requests:
+            warm += put(bench, child, case, 1, options.connections)
+        child.warm = True
     bench.empty_logs()
     before = machine.cpu_us(child.pid)
     requests = put(bench, child, case, options.seconds, options.connections)
@@ -99,14 +104,22 @@ def start(bench, binary, text):
     child = bench.start(bench.proxy_core, [str(binary), "run", "-c", str(path)], name)
     child.wait_for([port])
     child.started_s = time.monotonic() - began
-    child.port = port
+    child.port, child.warm = port, False
     return child
 
 
 def run_group(bench, group, options):
     """The costs of each case and binary: {(case, binary): [µs]}, and the seconds that each start took."""
     cases = configurations.GROUPS[group](bench.directory, options.many)
-    running, costs, starts = {}, {}, {}
+    costs, starts = {}, {}
+    for base in [case for case in cases if case.base is None]:
+        run_together(bench, [case for case in cases if base.name in (case.name, case.base)], options, costs, starts)
+    return cases, costs, starts
+
+
+def run_together(bench, cases, options, costs, starts):
+    """Measures a case and those that are compared with it, round by round."""
+    running = {}
     for binary, path in options.binaries.items():
         for case in cases:
             key = (case.configuration, binary)
@@ -121,7 +134,6 @@ def run_group(bench, group, options):
                 print(f"round {turn + 1} {case.name:40} {binary:7} {cost:8.2f} us", flush=True)
     for child in running.values():
         bench.stop(child)
-    return cases, costs, starts
 
 
 def table(cases, costs, options):
@@ -154,13 +166,13 @@ def start_line(starts):
 METHOD = """
 ## How
 
-The proxies of a table run at the same time, each with one worker on the same core, and are measured in turn: a
-second to warm up, then processor time of the process (user and system) divided by the number of requests. A
+Proxies that are compared run at the same time, each with one worker on the same core, and are measured in turn:
+a second to warm up, then processor time of the process (user and system) divided by the number of requests. A
 ratio is the median of the ratios of the rounds. wrk keeps its connections open; for certificates, each request is
 a new TLS 1.3 connection without resumption that names the server. The servers are addresses of one nginx on
 loopback, which serves the same 1 KB for every path. With 10,000 servers each has its own idle connection, of which
 each is used again after some thousand requests, so that the kernel and the processor's caches have more to do as
-well: `benches/balance.md` has the instructions of the picks alone.
+well: `cargo run --release -p weir-balance --example instructions` counts the instructions of the picks alone.
 """
 
 

@@ -56,6 +56,7 @@ class Case:
     path: str = "/1k"
     host: str | None = None
     tls: bool = False
+    warm_requests: int = 0
 
 
 def prepare(bench):
@@ -108,7 +109,9 @@ def servers(_directory, many):
         base = f"`{policy}`, 10"
         cases.append(Case(base, base, pool(policy, 10), None))
         name = f"`{policy}`, {many:,}"
-        cases.append(Case(name, name, pool(policy, many), base, 1.15))
+        spreads = "remote_port" not in policy and policy != "first"
+        warm_requests = 12 * many if spreads else 0
+        cases.append(Case(name, name, pool(policy, many), base, 1.15, warm_requests=warm_requests))
     return cases
 
 
