@@ -15,7 +15,7 @@ use weir_admin::{ClientFiles, client_connection};
 use weir_config::model::{AdminAccess, ListenAddress};
 
 use crate::config_file::CONFIGURATION_FILE;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The default path of the admin socket.
 const SOCKET: &str = "/run/weir/admin.sock";
@@ -26,7 +26,7 @@ const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The address of a running Weir, as given by flags.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct AdminPlace {
     /// Admin address: the path of a Unix socket, a host and port, or `https://HOST:PORT` [default:
     /// as configured, otherwise /run/weir/admin.sock]
     #[arg(long, visible_alias = "admin", global = true, value_name = "ADDRESS")]
@@ -49,7 +49,7 @@ pub(crate) struct Place {
 }
 
 /// A response.
-pub(crate) struct Told {
+pub(crate) struct AdminReply {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
@@ -61,14 +61,14 @@ enum Address {
     Https(String),
 }
 
-impl Place {
+impl AdminPlace {
     /// Returns another address with the same token.
     pub(crate) fn at(&self, address: &str) -> Self {
         Self { socket: Some(address.to_owned()), config: None, ..self.clone() }
     }
 
     /// Returns the address as messages show it.
-    pub(crate) fn name(&self) -> Result<String, Failure> {
+    pub(crate) fn name(&self) -> Result<String, CommandFailure> {
         self.address().map(|address| address.text())
     }
 
@@ -78,11 +78,11 @@ impl Place {
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Told, Failure> {
+    ) -> Result<AdminReply, CommandFailure> {
         let told = self.exchange(method, path, body)?;
         match told.status {
             200..=299 => Ok(told),
-            status => Err(Failure::RunTime(sentence(status, &told.body))),
+            status => Err(CommandFailure::RunTime(sentence(status, &told.body))),
         }
     }
 
@@ -92,7 +92,7 @@ impl Place {
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Told, Failure> {
+    ) -> Result<AdminReply, CommandFailure> {
         let address = self.address()?;
         let request = self.request(&address, method, path, body)?;
         let answer = match &address {
@@ -108,14 +108,14 @@ impl Place {
                     key: self.key.as_deref(),
                 };
                 let host = place.rsplit_once(':').map_or(place.as_str(), |(host, _)| host);
-                let tls = client_connection(&files, host).map_err(Failure::RunTime)?;
+                let tls = client_connection(&files, host).map_err(CommandFailure::RunTime)?;
                 connect(place).and_then(|stream| talk(StreamOwned::new(tls, stream), &request))
             }
         };
         let answer = answer.map_err(|error| unreachable_at(&address, &error))?;
         told(&answer).ok_or_else(|| {
             let place = address.text();
-            Failure::Unreachable(format!("the response of {place} is not HTTP"))
+            CommandFailure::Unreachable(format!("the response of {place} is not HTTP"))
         })
     }
 
@@ -125,7 +125,7 @@ impl Place {
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, CommandFailure> {
         let host = match address {
             Address::Unix(_) => "weir",
             Address::Tcp(place) | Address::Https(place) => place,
@@ -133,7 +133,10 @@ impl Place {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
         if let Some(file) = &self.token_file {
             let text = std::fs::read_to_string(file).map_err(|error| {
-                Failure::RunTime(format!("cannot read the token file {}: {error}", file.display()))
+                CommandFailure::RunTime(format!(
+                    "cannot read the token file {}: {error}",
+                    file.display()
+                ))
             })?;
             let token = text.lines().next().unwrap_or_default().trim();
             let _ = write!(head, "Authorization: Bearer {token}\r\n");
@@ -143,7 +146,7 @@ impl Place {
         Ok(head.into_bytes())
     }
 
-    fn address(&self) -> Result<Address, Failure> {
+    fn address(&self) -> Result<Address, CommandFailure> {
         if let Some(text) = &self.socket {
             return Ok(Address::of(text));
         }
@@ -160,7 +163,7 @@ impl Place {
             Err(_) if named.is_none() => return Ok(Address::Unix(SOCKET.into())),
             Err(diagnostics) => {
                 let name = path.display().to_string();
-                return Err(Failure::Rejected { name, diagnostics });
+                return Err(CommandFailure::Rejected { name, diagnostics });
             }
         };
         let rank = |address: &ListenAddress, access: AdminAccess| {
@@ -175,7 +178,7 @@ impl Place {
                 Ok(Address::Https(address.to_string()))
             }
             Some(ListenAddress::Socket(address)) => Ok(Address::Tcp(address.to_string())),
-            None => Err(Failure::Unreachable(format!(
+            None => Err(CommandFailure::Unreachable(format!(
                 "{} has no `admin` address: add `admin unix:{SOCKET};`",
                 path.display()
             ))),
@@ -237,7 +240,7 @@ fn talk(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-fn unreachable_at(address: &Address, error: &io::Error) -> Failure {
+fn unreachable_at(address: &Address, error: &io::Error) -> CommandFailure {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "the socket does not exist: is Weir running?".to_owned(),
         io::ErrorKind::ConnectionRefused => "connection refused: is Weir running?".to_owned(),
@@ -245,16 +248,16 @@ fn unreachable_at(address: &Address, error: &io::Error) -> Failure {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no response in time".to_owned(),
         _ => error.to_string(),
     };
-    Failure::Unreachable(format!("cannot reach {}: {reason}", address.text()))
+    CommandFailure::Unreachable(format!("cannot reach {}: {reason}", address.text()))
 }
 
 /// Splits a response whose body ends with the connection.
-fn told(answer: &[u8]) -> Option<Told> {
+fn told(answer: &[u8]) -> Option<AdminReply> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let body = String::from_utf8_lossy(&answer[end + 4..]).into_owned();
-    Some(Told { status, body })
+    Some(AdminReply { status, body })
 }
 
 /// Returns the message of a refusal, with the field.

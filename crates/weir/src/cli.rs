@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls with aws-lc-rs");
 
@@ -31,20 +31,20 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Run(run::Arguments),
-    Proxy(proxy::Arguments),
-    Serve(serve::Arguments),
-    Check(check::Arguments),
-    Ctl(ctl::Arguments),
-    Top(top::Arguments),
+    Run(run::RunArguments),
+    Proxy(proxy::ProxyArguments),
+    Serve(serve::ServeArguments),
+    Check(check::CheckArguments),
+    Ctl(ctl::CtlArguments),
+    Top(top::TopArguments),
     Reload(ctl::Reload),
     Stop(ctl::Stop),
-    Upgrade(ctl::Upgrade),
-    Bench(Box<bench::Arguments>),
-    Origin(origin::Arguments),
-    Sim(Box<sim::Arguments>),
-    Demo(demo::Arguments),
-    Completion(completion::Arguments),
+    Upgrade(ctl::UpgradeArguments),
+    Bench(Box<bench::BenchArguments>),
+    Origin(origin::OriginArguments),
+    Sim(Box<sim::SimArguments>),
+    Demo(demo::DemoArguments),
+    Completion(completion::CompletionArguments),
 }
 
 /// Returns the command line as clap parses it: a link with the name `wrk` or `wrk2` is
@@ -60,13 +60,13 @@ pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> 
 
 impl Cli {
     /// Converts `weir -t -c FILE`, nginx's syntax, into the arguments of `weir check`.
-    pub(crate) fn into_nginx_test(self) -> Result<check::Arguments, Failure> {
+    pub(crate) fn into_nginx_test(self) -> Result<check::CheckArguments, CommandFailure> {
         if !self.test {
-            return Err(Failure::Usage(
+            return Err(CommandFailure::Usage(
                 "no command is given; `weir --help` lists the commands".to_owned(),
             ));
         }
-        Ok(check::Arguments::of(self.config))
+        Ok(check::CheckArguments::of(self.config))
     }
 }
 

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use weir_config::Config;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
 
 /// The default configuration file.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
 
 /// Reads and checks a file. Warnings go to standard error.
-pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
+pub(crate) fn load(path: &Path) -> Result<Config, CommandFailure> {
     let environment = |name: &str| std::env::var(name).ok();
     match weir_config::load(path, &environment) {
         Ok(checked) => {
@@ -19,7 +19,7 @@ pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
             Ok(checked.config)
         }
         Err(diagnostics) => {
-            Err(Failure::Rejected { name: path.display().to_string(), diagnostics })
+            Err(CommandFailure::Rejected { name: path.display().to_string(), diagnostics })
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, absolute};
 
 use weir_config::Config;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Returns a word in the configuration's quotes, with every special character escaped.
 pub(crate) fn quote(word: &str) -> String {
@@ -14,24 +14,26 @@ pub(crate) fn quote(word: &str) -> String {
 }
 
 /// Returns the absolute path, quoted: the text that it goes into has no directory of its own.
-pub(crate) fn quote_path(path: &Path) -> Result<String, Failure> {
-    let path =
-        absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+pub(crate) fn quote_path(path: &Path) -> Result<String, CommandFailure> {
+    let path = absolute(path)
+        .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
     match path.to_str() {
         Some(path) => Ok(quote(path)),
-        None => Err(Failure::Usage(format!("{}: the path is not valid UTF-8", path.display()))),
+        None => {
+            Err(CommandFailure::Usage(format!("{}: the path is not valid UTF-8", path.display())))
+        }
     }
 }
 
 /// Checks a `text` made from flags. Messages do not show the text, because the operator did not
 /// write it.
-pub(crate) fn check(text: &str) -> Result<Config, Failure> {
+pub(crate) fn check(text: &str) -> Result<Config, CommandFailure> {
     match weir_config::parse_str("command line", text) {
         Ok(checked) => Ok(checked.config),
         Err(diagnostics) => {
             let messages: Vec<&str> =
                 diagnostics.iter().map(|entry| entry.message.as_str()).collect();
-            Err(Failure::Usage(messages.join("\nweir: ")))
+            Err(CommandFailure::Usage(messages.join("\nweir: ")))
         }
     }
 }

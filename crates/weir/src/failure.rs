@@ -7,7 +7,7 @@ use weir_config::diagnostic::{Diagnostics, Severity};
 
 /// The failure of a command.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandFailure {
     /// An error at run time: exit code 1.
     RunTime(String),
     /// Another process has already reported the error: this exit code.
@@ -29,7 +29,7 @@ pub(crate) enum Failure {
     },
 }
 
-impl Failure {
+impl CommandFailure {
     /// Returns the message as it is reported for a rejected reload or a failed upgrade.
     pub(crate) fn text(&self) -> String {
         match self {

@@ -19,7 +19,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The allocator whose count `memory max=` limits. It also marks threads that are inside it, for
 /// the watchdog.
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn command(cli: Cli) -> Result<(), Failure> {
+fn command(cli: Cli) -> Result<(), CommandFailure> {
     match cli.command {
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Proxy(arguments)) => proxy::run(&arguments),

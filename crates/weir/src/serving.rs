@@ -5,7 +5,7 @@ use weir_config::Config;
 use weir_config::model::Workers;
 use weir_control::{Server, Source};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The number of worker threads, for every command that serves.
 #[derive(Args, Clone, Copy, Debug)]
@@ -25,13 +25,14 @@ impl WorkerCount {
 }
 
 /// Starts the proxy, prints its addresses and serves until a signal ends it.
-pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
+pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), CommandFailure> {
     serve(config, None)
 }
 
 /// Does the same; `source` reads the configuration again for a reload.
-pub(crate) fn serve(config: &Config, source: Option<Source>) -> Result<(), Failure> {
-    let server = Server::start(config, source, weir_admin::start).map_err(Failure::RunTime)?;
+pub(crate) fn serve(config: &Config, source: Option<Source>) -> Result<(), CommandFailure> {
+    let server =
+        Server::start(config, source, weir_admin::start).map_err(CommandFailure::RunTime)?;
     server.announce();
-    server.run().map_err(Failure::RunTime)
+    server.run().map_err(CommandFailure::RunTime)
 }

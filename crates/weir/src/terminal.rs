@@ -5,14 +5,14 @@ use std::io::{ErrorKind, Write};
 
 use weir_config::Diagnostics;
 
-use crate::failure::{Failure, colour};
+use crate::failure::{CommandFailure, colour};
 
 /// Writes `text` unchanged.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::RunTime(format!("cannot write to standard output: {error}")))
+            Err(CommandFailure::RunTime(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::config_file::{self, CONFIGURATION_FILE};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
 
 /// Check a configuration, its certificates and the files that it names
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct CheckArguments {
     /// Configuration file [default: /etc/weir/weir.conf]
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
@@ -26,18 +26,18 @@ pub(crate) struct Arguments {
     show_secrets: bool,
 }
 
-impl Arguments {
+impl CheckArguments {
     /// Returns the arguments of a check of this file.
     pub(crate) fn of(file: Option<PathBuf>) -> Self {
         Self { file, config: None, json: false, show_secrets: false }
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
     let config = config_file::load(path)?;
-    for warning in weir_control::dry_run(&config).map_err(Failure::RunTime)? {
+    for warning in weir_control::dry_run(&config).map_err(CommandFailure::RunTime)? {
         terminal::say(&format!("weir: warning: {warning}\n"));
     }
     if arguments.json {

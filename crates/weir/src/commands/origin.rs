@@ -9,7 +9,7 @@ use weir_lab::origin::{Bound, Certificate, Pause, Settings, addresses};
 use weir_lab::service_time::ServiceTime;
 use weir_lab::units::time_ns;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal::say;
 
 const PAGES: &str = "\
@@ -25,7 +25,7 @@ mix:98%10ms+2%500ms. The time of the n-th request, over all ports, depends on th
 /// Run a test origin: exact bodies, random service times, limited concurrency, faults on request
 #[derive(Args, Debug)]
 #[command(after_help = PAGES)]
-pub(crate) struct Arguments {
+pub(crate) struct OriginArguments {
     /// Address for HTTP, such as `127.0.0.1:9001`, `:9001`, `127.0.0.1:0`, or a range of ports
     /// `127.0.0.1:9001-9004`; may be repeated [default: 127.0.0.1:9001]
     #[arg(long, value_name = "ADDR")]
@@ -66,16 +66,16 @@ pub(crate) struct Arguments {
     workers: Option<u16>,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let origin = Bound::new(arguments.settings()?).map_err(Failure::RunTime)?;
+pub(crate) fn run(arguments: OriginArguments) -> Result<(), CommandFailure> {
+    let origin = Bound::new(arguments.settings()?).map_err(CommandFailure::RunTime)?;
     for (address, tls) in origin.listening() {
         say(&format!("weir: listening on {address} ({})\n", if tls { "https" } else { "http" }));
     }
-    origin.run_until_signal().map_err(Failure::RunTime)
+    origin.run_until_signal().map_err(CommandFailure::RunTime)
 }
 
-impl Arguments {
-    fn settings(self) -> Result<Settings, Failure> {
+impl OriginArguments {
+    fn settings(self) -> Result<Settings, CommandFailure> {
         let mut listen = all_addresses(&self.listen)?;
         let listen_tls = all_addresses(&self.listen_tls)?;
         if listen.is_empty() && listen_tls.is_empty() {
@@ -88,7 +88,7 @@ impl Arguments {
             listen_tls,
             certificate: self.cert.map(|chain| Certificate { chain, key: self.key }),
             workers: self.workers.map_or_else(cores, usize::from),
-            service: service.transpose().map_err(Failure::Usage)?,
+            service: service.transpose().map_err(CommandFailure::Usage)?,
             seed: self.seed,
             concurrency: self.concurrency.map(|limit| limit as usize),
             pause: self.pause,
@@ -99,9 +99,9 @@ impl Arguments {
     }
 }
 
-fn all_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+fn all_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, CommandFailure> {
     let found: Result<Vec<Vec<_>>, _> = texts.iter().map(|text| addresses(text)).collect();
-    Ok(found.map_err(Failure::Usage)?.concat())
+    Ok(found.map_err(CommandFailure::Usage)?.concat())
 }
 
 fn read(path: &str) -> Result<String, String> {

@@ -9,12 +9,12 @@ use clap::builder::PossibleValuesParser;
 use weir_balance::PolicyKind;
 
 use crate::config_text::{self, quote, quote_path};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::serving::{self, WorkerCount};
 
 /// Run a proxy from the command line
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct ProxyArguments {
     /// Address to listen on, such as `:8080`, `127.0.0.1:8080` or `unix:/run/site.sock`; may be
     /// repeated
     #[arg(long, value_name = "ADDR", required = true)]
@@ -57,15 +57,15 @@ fn policies() -> PossibleValuesParser {
     PolicyKind::all().iter().map(|policy| policy.as_str()).into()
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &ProxyArguments) -> Result<(), CommandFailure> {
     let mut config = config_text::check(&arguments.text()?)?;
     arguments.workers.apply(&mut config);
     serving::serve_until_stopped(&config)
 }
 
-impl Arguments {
+impl ProxyArguments {
     /// Returns the equivalent configuration.
-    fn text(&self) -> Result<String, Failure> {
+    fn text(&self) -> Result<String, CommandFailure> {
         let mut text = String::new();
         if let Some(path) = &self.access_log {
             let target =
@@ -93,7 +93,7 @@ impl Arguments {
         Ok(text)
     }
 
-    fn write_tls(&self, text: &mut String) -> Result<(), Failure> {
+    fn write_tls(&self, text: &mut String) -> Result<(), CommandFailure> {
         let Some(certificate) = &self.cert else { return Ok(()) };
         let _ = write!(text, "    certificate {}", quote_path(certificate)?);
         if let Some(key) = &self.key {

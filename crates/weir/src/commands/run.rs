@@ -7,12 +7,12 @@ use weir_config::Config;
 use weir_control::{Role, Source, SupervisorRights};
 
 use crate::config_file::{self, CONFIGURATION_FILE};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::serving::{WorkerCount, serve};
 
 /// Run the proxy in the foreground
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct RunArguments {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = CONFIGURATION_FILE)]
     config: PathBuf,
@@ -23,13 +23,13 @@ pub(crate) struct Arguments {
     workers: WorkerCount,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &RunArguments) -> Result<(), CommandFailure> {
     let config = config_file::load(&arguments.config)?;
     let mut config = if is_supervised(arguments, &config) {
         let rights = if config.sandbox { SupervisorRights::Needed } else { SupervisorRights::All };
-        match weir_control::supervise(config, rights).map_err(Failure::RunTime)? {
+        match weir_control::supervise(config, rights).map_err(CommandFailure::RunTime)? {
             Role::Ended(0) => return Ok(()),
-            Role::Ended(code) => return Err(Failure::Exit(code)),
+            Role::Ended(code) => return Err(CommandFailure::Exit(code)),
             Role::Serves(Some(config)) => config,
             // The file may have changed since the first process was started.
             Role::Serves(None) => config_file::load(&arguments.config)?,
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Returns true if a supervisor has to be started. A successor keeps the supervisor of its
 /// predecessor.
-fn is_supervised(arguments: &Arguments, config: &Config) -> bool {
+fn is_supervised(arguments: &RunArguments, config: &Config) -> bool {
     let off = std::env::var_os("WEIR_SUPERVISOR").is_some_and(|value| value == "off");
     config.supervisor && !arguments.no_supervisor && !off && !weir_control::is_successor()
 }

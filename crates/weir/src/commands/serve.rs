@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::config_text::{self, quote, quote_path};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::serving::{self, WorkerCount};
 
 /// Serve the files of a directory
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// The directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     workers: WorkerCount,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), CommandFailure> {
     let (listen, directory) = (quote(&arguments.listen), quote_path(&arguments.directory)?);
     let mut config = config_text::check(&format!("listen {listen} -> files {directory};"))?;
     arguments.workers.apply(&mut config);

@@ -17,7 +17,7 @@ use weir_lab::sim::{
 use weir_lab::units::time_ns;
 
 use crate::config_file;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal::print;
 
 const EXAMPLES: &str = "\
@@ -36,7 +36,7 @@ Examples:
 /// Compare policies, limits and queues in virtual time, with the code of the balancer
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Arguments {
+pub(crate) struct SimArguments {
     /// Predefined comparison; flags change it
     #[arg(value_name = "PRESET", value_parser = presets())]
     preset: Option<String>,
@@ -219,9 +219,9 @@ impl<T: Copy> PerEndpoint<T> {
         flag: &str,
         endpoints: &mut [Endpoint],
         assign: impl Fn(&mut Endpoint, T),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if self.0.len() != 1 && self.0.len() != endpoints.len() {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{flag} has {} values for {} endpoints: give one value, or one per endpoint",
                 self.0.len(),
                 endpoints.len()
@@ -251,12 +251,12 @@ fn policies() -> PossibleValuesParser {
     PolicyKind::all().iter().map(|policy| policy.as_str()).into()
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &SimArguments) -> Result<(), CommandFailure> {
     let plan = arguments.plan()?;
-    plan.check().map_err(Failure::Usage)?;
+    plan.check().map_err(CommandFailure::Usage)?;
     let report = match &arguments.output.points {
         Some(path) => run_with_points(&plan, path)?,
-        None => sim::run(&plan, |_, _, _| Ok(())).map_err(Failure::RunTime)?,
+        None => sim::run(&plan, |_, _, _| Ok(())).map_err(CommandFailure::RunTime)?,
     };
     match &arguments.output.json {
         Some(path) if path.as_os_str() == "-" => print(&report.to_json()),
@@ -268,30 +268,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn run_with_points(plan: &Plan, path: &Path) -> Result<Report, Failure> {
+fn run_with_points(plan: &Plan, path: &Path) -> Result<Report, CommandFailure> {
     let mut file = BufWriter::new(File::create(path).map_err(|error| cannot_write(path, &error))?);
     file.write_all(POINTS_HEADER.as_bytes()).map_err(|error| cannot_write(path, &error))?;
     let report = sim::run(plan, |scenario, candidate, outcomes| {
         sim::write_points(&mut file, scenario, candidate, outcomes)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))
     })
-    .map_err(Failure::RunTime)?;
+    .map_err(CommandFailure::RunTime)?;
     file.flush().map_err(|error| cannot_write(path, &error))?;
     Ok(report)
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::RunTime(format!("cannot write {}: {error}", path.display()))
+fn cannot_write(path: &Path, error: &std::io::Error) -> CommandFailure {
+    CommandFailure::RunTime(format!("cannot write {}: {error}", path.display()))
 }
 
-impl Arguments {
-    fn plan(&self) -> Result<Plan, Failure> {
+impl SimArguments {
+    fn plan(&self) -> Result<Plan, CommandFailure> {
         let mut plan = match &self.preset {
             Some(name) => {
                 let found = Preset::all().iter().find(|(own, _)| own == name);
-                let (_, preset) =
-                    found.ok_or_else(|| Failure::Usage(format!("there is no preset {name}")))?;
-                preset.plan().map_err(Failure::Usage)?
+                let (_, preset) = found
+                    .ok_or_else(|| CommandFailure::Usage(format!("there is no preset {name}")))?;
+                preset.plan().map_err(CommandFailure::Usage)?
             }
             None => Plan::default(),
         };
@@ -307,9 +307,9 @@ impl Arguments {
     }
 }
 
-impl Arguments {
+impl SimArguments {
     /// Returns the pool of the configuration, if one is named.
-    fn configured(&self, plan: &mut Plan) -> Result<Option<Candidate>, Failure> {
+    fn configured(&self, plan: &mut Plan) -> Result<Option<Candidate>, CommandFailure> {
         let Some(path) = &self.config else { return Ok(None) };
         let config = config_file::load(path)?;
         let names = || config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>();
@@ -319,7 +319,7 @@ impl Arguments {
             (None, _) => None,
         };
         let Some(pool) = found else {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{} has the pools {}: select one with --pool",
                 path.display(),
                 names().join(", ")
@@ -331,7 +331,7 @@ impl Arguments {
 }
 
 impl ServerArguments {
-    fn apply(&self, plan: &mut Plan) -> Result<(), Failure> {
+    fn apply(&self, plan: &mut Plan) -> Result<(), CommandFailure> {
         if let Some(count) = self.endpoints {
             // The plan's check refuses more endpoints, so no more are built.
             plan.endpoints = vec![Endpoint::default(); count.min(sim::MAX_ENDPOINTS + 1)];
@@ -357,12 +357,12 @@ impl ServerArguments {
 }
 
 impl LoadArguments {
-    fn apply(&self, plan: &mut Plan, pool: Option<&str>) -> Result<(), Failure> {
+    fn apply(&self, plan: &mut Plan, pool: Option<&str>) -> Result<(), CommandFailure> {
         plan.think = self.think.unwrap_or(plan.think);
         plan.keys = self.keys.unwrap_or(plan.keys);
         plan.sticky = self.sticky.unwrap_or(plan.sticky);
         if let Some(path) = &self.trace {
-            let trace = Trace::read(path, pool).map_err(Failure::RunTime)?;
+            let trace = Trace::read(path, pool).map_err(CommandFailure::RunTime)?;
             plan.requests = trace.len();
             plan.trace = Some(Arc::new(trace));
         }
@@ -376,7 +376,7 @@ impl LoadArguments {
         let services = match (self.service.is_empty(), plan.scenarios.is_empty()) {
             (false, _) => self.service.clone(),
             (true, true) if self.trace.is_some() => vec![Service::Trace],
-            (true, true) => vec![Service::from_str("exp:20ms").map_err(Failure::Usage)?],
+            (true, true) => vec![Service::from_str("exp:20ms").map_err(CommandFailure::Usage)?],
             (true, false) => {
                 distinct(plan.scenarios.iter().map(|scenario| scenario.service.clone()))
             }
@@ -403,7 +403,7 @@ impl LoadArguments {
 
 impl BalancerArguments {
     /// Sets the candidates. `configured` is compared with those of the flags.
-    fn apply(&self, plan: &mut Plan, configured: Option<Candidate>) -> Result<(), Failure> {
+    fn apply(&self, plan: &mut Plan, configured: Option<Candidate>) -> Result<(), CommandFailure> {
         plan.queue = QueueLimits {
             max: self.queue_max.unwrap_or(plan.queue.max),
             max_per_endpoint: plan.queue.max_per_endpoint,
@@ -431,7 +431,7 @@ impl BalancerArguments {
             (None, true) => vec![Queue::On],
         };
         if !self.queue.is_empty() && limits.iter().all(MaxConn::is_none) {
-            return Err(Failure::Usage(
+            return Err(CommandFailure::Usage(
                 "--queue has no effect without a limit: add --max-conn 1".to_owned(),
             ));
         }
@@ -443,13 +443,13 @@ impl BalancerArguments {
     }
 
     /// Combines every candidate with every state.
-    fn apply_state(&self, plan: &mut Plan) -> Result<(), Failure> {
+    fn apply_state(&self, plan: &mut Plan) -> Result<(), CommandFailure> {
         if self.state.is_empty() {
             return Ok(());
         }
         let own = self.state.contains(&State::PerProcess);
         if !own && (self.workers.is_some() || self.spread.is_some()) {
-            return Err(Failure::Usage(
+            return Err(CommandFailure::Usage(
                 "--workers and --spread have no effect with shared state: add --state per-process"
                     .to_owned(),
             ));
@@ -468,9 +468,9 @@ impl BalancerArguments {
         Ok(())
     }
 
-    fn policies(&self, configured: Option<&Candidate>) -> Result<Vec<PolicyKind>, Failure> {
+    fn policies(&self, configured: Option<&Candidate>) -> Result<Vec<PolicyKind>, CommandFailure> {
         let parse = |name: &String| {
-            name.parse::<PolicyKind>().map_err(|error| Failure::Usage(error.to_string()))
+            name.parse::<PolicyKind>().map_err(|error| CommandFailure::Usage(error.to_string()))
         };
         match configured {
             _ if !self.policy.is_empty() => self.policy.iter().map(parse).collect(),

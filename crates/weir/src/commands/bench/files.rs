@@ -10,12 +10,12 @@ use weir_lab::bench::files::{csv, json};
 use weir_lab::bench::report::Figures;
 use weir_lab::bench::spectrum::{Curve, spectrum};
 
-use super::Arguments;
-use crate::failure::Failure;
+use super::BenchArguments;
+use crate::failure::CommandFailure;
 
 /// The output files. They are opened before the run, so that a name that cannot be written to does
 /// not cost the results of a long run.
-pub(super) struct Files {
+pub(super) struct OutputFiles {
     json: Option<File>,
     hgrm: Option<File>,
     csv: Option<File>,
@@ -24,8 +24,8 @@ pub(super) struct Files {
     html: Option<File>,
 }
 
-impl Files {
-    pub(super) fn open(arguments: &Arguments) -> Result<Self, Failure> {
+impl OutputFiles {
+    pub(super) fn open(arguments: &BenchArguments) -> Result<Self, CommandFailure> {
         let json = arguments.json.as_deref().filter(|_| !arguments.is_json_to_stdout());
         Ok(Self {
             json: json.map(create).transpose()?,
@@ -44,7 +44,7 @@ impl Files {
         url: &str,
         text: &str,
         others: &[Curve],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let record = &figures.outcome.record;
         let charts = Charts { title: url, record, others };
         if let Some(file) = self.json {
@@ -60,7 +60,7 @@ impl Files {
             write(file, charts.svg().as_bytes())?;
         }
         if let Some(file) = self.png {
-            write(file, &png(&charts.svg()).map_err(Failure::RunTime)?)?;
+            write(file, &png(&charts.svg()).map_err(CommandFailure::RunTime)?)?;
         }
         if let Some(file) = self.html {
             write(file, charts.page(&figures.verdict().join("\n"), text).as_bytes())?;
@@ -74,11 +74,11 @@ pub(super) fn json_text(figures: &Figures<'_>, url: &str) -> String {
 }
 
 /// Reads the runs named by `--compare`.
-pub(super) fn other_runs(names: &[String]) -> Result<Vec<Curve>, Failure> {
+pub(super) fn other_runs(names: &[String]) -> Result<Vec<Curve>, CommandFailure> {
     names.iter().map(|name| other_run(name)).collect()
 }
 
-fn other_run(argument: &str) -> Result<Curve, Failure> {
+fn other_run(argument: &str) -> Result<Curve, CommandFailure> {
     let (name, path) = match argument.split_once('=') {
         Some((name, path)) if !name.is_empty() && !Path::new(argument).exists() => (name, path),
         _ => {
@@ -87,17 +87,18 @@ fn other_run(argument: &str) -> Result<Curve, Failure> {
         }
     };
     let text = fs::read_to_string(path)
-        .map_err(|error| Failure::RunTime(format!("cannot read {path}: {error}")))?;
-    let curve = Curve::read(path, &text).map_err(Failure::RunTime)?;
+        .map_err(|error| CommandFailure::RunTime(format!("cannot read {path}: {error}")))?;
+    let curve = Curve::read(path, &text).map_err(CommandFailure::RunTime)?;
     Ok(Curve { name: name.to_owned(), ..curve })
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path)
-        .map_err(|error| Failure::RunTime(format!("cannot write {}: {error}", path.display())))
+fn create(path: &Path) -> Result<File, CommandFailure> {
+    File::create(path).map_err(|error| {
+        CommandFailure::RunTime(format!("cannot write {}: {error}", path.display()))
+    })
 }
 
-fn write(mut file: File, bytes: &[u8]) -> Result<(), Failure> {
+fn write(mut file: File, bytes: &[u8]) -> Result<(), CommandFailure> {
     file.write_all(bytes)
-        .map_err(|error| Failure::RunTime(format!("cannot write a results file: {error}")))
+        .map_err(|error| CommandFailure::RunTime(format!("cannot write a results file: {error}")))
 }

@@ -23,9 +23,9 @@ use weir_lab::bench::wrk_text::{Length, Run};
 use weir_lab::open_files::room_for_connections;
 use weir_lab::units::{time_ns, wrk_count, wrk_time_ns};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal::{self, say};
-use files::{Files, json_text, other_runs};
+use files::{OutputFiles, json_text, other_runs};
 
 /// The highest rate, in requests per second. The schedule is generated start by start, so its cost
 /// grows with the rate.
@@ -44,7 +44,7 @@ achieved<5000, achieved_share<99%; combined with `and` and `or`. If they are met
 #[derive(Args, Debug)]
 #[command(after_help = NOTES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub(crate) struct Arguments {
+pub(crate) struct BenchArguments {
     /// URL to request; several of the same server are requested in turn, with weights as in
     /// `3*http://host/a`
     #[arg(value_name = "URL", required_unless_present = "version")]
@@ -172,7 +172,7 @@ pub(crate) struct Arguments {
 #[derive(Clone, Debug)]
 struct Cores(Vec<usize>);
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &BenchArguments) -> Result<(), CommandFailure> {
     if arguments.version {
         return terminal::print(concat!("weir ", env!("CARGO_PKG_VERSION"), "\n"));
     }
@@ -180,10 +180,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let urls = arguments.urls()?;
     let url = urls.first().map(|(_, url)| url.text.as_str()).unwrap_or_default();
     let (mut load, addresses) = arguments.load(&urls)?;
-    settle(&mut load, &addresses).map_err(Failure::RunTime)?;
+    settle(&mut load, &addresses).map_err(CommandFailure::RunTime)?;
     let others = other_runs(&arguments.compare)?;
     let targets = arguments.targets(&load)?;
-    let files = Files::open(arguments)?;
+    let files = OutputFiles::open(arguments)?;
     let report = Run {
         url,
         length: match load.pace {
@@ -201,14 +201,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         terminal::print(&report.head())?;
     }
     let mut monitor = Monitor::start(targets);
-    let running = Running::start(load).map_err(Failure::RunTime)?;
+    let running = Running::start(load).map_err(CommandFailure::RunTime)?;
     let mut show = progress(warmup_ns);
     let outcome = running.finish(|watch| {
         monitor.look();
         show(watch);
     });
     end_progress();
-    let outcome = outcome.map_err(Failure::RunTime)?;
+    let outcome = outcome.map_err(CommandFailure::RunTime)?;
     let usage = monitor.finish(outcome.began_ns);
     let figures = Figures {
         threads: report.threads,
@@ -235,11 +235,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn fail(met: &[String]) -> Result<(), Failure> {
+fn fail(met: &[String]) -> Result<(), CommandFailure> {
     if met.is_empty() {
         Ok(())
     } else {
-        Err(Failure::Threshold(format!("failed: {}", met.join("; "))))
+        Err(CommandFailure::Threshold(format!("failed: {}", met.join("; "))))
     }
 }
 
@@ -271,14 +271,14 @@ fn end_progress() {
     }
 }
 
-impl Arguments {
+impl BenchArguments {
     fn is_json_to_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
     /// Refuses flags of wrk that Weir does not have, and likely mistakes, each with a sentence.
-    fn refuse_what_is_not_meant(&self) -> Result<(), Failure> {
-        let usage = |sentence: &str| Err(Failure::Usage(sentence.to_owned()));
+    fn refuse_what_is_not_meant(&self) -> Result<(), CommandFailure> {
+        let usage = |sentence: &str| Err(CommandFailure::Usage(sentence.to_owned()));
         match &self.one_dash {
             Some(rest) if "atency".starts_with(rest.as_str()) => {
                 return usage("`-latency` needs two dashes: write `--latency` or `-L`");
@@ -307,30 +307,30 @@ impl Arguments {
         }
     }
 
-    fn urls(&self) -> Result<Vec<(f64, Url)>, Failure> {
+    fn urls(&self) -> Result<Vec<(f64, Url)>, CommandFailure> {
         // Word processors replace two dashes by a long one.
         let long_dash = |text: &&String| text.starts_with(['\u{2013}', '\u{2014}', '\u{2212}']);
         if let Some(flag) = self.urls.iter().find(long_dash) {
             let name = flag.trim_start_matches(['\u{2013}', '\u{2014}', '\u{2212}']);
             let sentence = format!("`{flag}` begins with a long dash: did you mean `--{name}`?");
-            return Err(Failure::Usage(sentence));
+            return Err(CommandFailure::Usage(sentence));
         }
         let urls: Result<Vec<_>, _> = self.urls.iter().map(|text| weighted_url(text)).collect();
-        let urls = urls.map_err(Failure::Usage)?;
+        let urls = urls.map_err(CommandFailure::Usage)?;
         let mut places = urls.iter().map(|(_, url)| (url.tls, url.authority()));
         let first = places.next();
         if let Some((_, other)) = places.find(|place| Some(place) != first.as_ref()) {
             let sentence =
                 format!("all URLs must name the same server; `{other}` differs from the first");
-            return Err(Failure::Usage(sentence));
+            return Err(CommandFailure::Usage(sentence));
         }
         Ok(urls)
     }
 
     /// Returns the load, and the addresses that it may go to.
-    fn load(&self, urls: &[(f64, Url)]) -> Result<(Load, Vec<SocketAddr>), Failure> {
+    fn load(&self, urls: &[(f64, Url)]) -> Result<(Load, Vec<SocketAddr>), CommandFailure> {
         let Some((_, url)) = urls.first() else {
-            return Err(Failure::Usage("no URL is given".to_owned()));
+            return Err(CommandFailure::Usage("no URL is given".to_owned()));
         };
         let (connections, threads) = self.connections_and_threads()?;
         let form = Form {
@@ -349,17 +349,17 @@ impl Arguments {
                 ca: self.ca.clone(),
                 no_resumption: self.no_resumption,
             };
-            let config = settings.config().map_err(Failure::Usage)?;
-            Some((config, server_name(&url.host).map_err(Failure::Usage)?))
+            let config = settings.config().map_err(CommandFailure::Usage)?;
+            Some((config, server_name(&url.host).map_err(CommandFailure::Usage)?))
         } else {
             None
         };
         let addresses = self.addresses(url)?;
         let Some(first) = addresses.first().copied() else {
-            return Err(Failure::RunTime(format!("`{}` has no address", url.host)));
+            return Err(CommandFailure::RunTime(format!("`{}` has no address", url.host)));
         };
         let load = Load {
-            requests: Requests::new(requests.map_err(Failure::Usage)?),
+            requests: Requests::new(requests.map_err(CommandFailure::Usage)?),
             address: first,
             tls,
             pace: self.pace(),
@@ -374,30 +374,30 @@ impl Arguments {
         Ok((load, addresses))
     }
 
-    fn connections_and_threads(&self) -> Result<(usize, usize), Failure> {
+    fn connections_and_threads(&self) -> Result<(usize, usize), CommandFailure> {
         let connections = self.connections as usize;
         let threads = self.threads.map_or(2.min(connections), |threads| threads as usize);
         if threads == 0 || connections == 0 {
-            return Err(Failure::Usage("-t and -c must be at least 1".to_owned()));
+            return Err(CommandFailure::Usage("-t and -c must be at least 1".to_owned()));
         }
         if threads > connections {
             let sentence = format!(
                 "{threads} threads for {connections} connections: every thread needs a connection, so raise -c or lower -t"
             );
-            return Err(Failure::Usage(sentence));
+            return Err(CommandFailure::Usage(sentence));
         }
         let allowed = allowed_cores();
         let wanted = self.cpus.iter().flat_map(|cores| &cores.0);
         if let Some(core) = wanted.into_iter().find(|core| !allowed.contains(core)) {
             let sentence = format!("core {core} of --cpus is not available to this process");
-            return Err(Failure::Usage(sentence));
+            return Err(CommandFailure::Usage(sentence));
         }
         let room = room_for_connections(connections);
         if room < connections {
             let sentence = format!(
                 "the limit of open files allows only {room} connections; raise it with `ulimit -n`"
             );
-            return Err(Failure::RunTime(sentence));
+            return Err(CommandFailure::RunTime(sentence));
         }
         Ok((connections, threads))
     }
@@ -414,37 +414,37 @@ impl Arguments {
         }
     }
 
-    fn body(&self) -> Result<Vec<u8>, Failure> {
+    fn body(&self) -> Result<Vec<u8>, CommandFailure> {
         match self.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
             None => Ok(Vec::new()),
             Some((_, Some(file))) => fs::read(file)
-                .map_err(|error| Failure::RunTime(format!("cannot read {file}: {error}"))),
+                .map_err(|error| CommandFailure::RunTime(format!("cannot read {file}: {error}"))),
             Some((text, None)) => Ok(text.as_bytes().to_vec()),
         }
     }
 
-    fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, Failure> {
+    fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, CommandFailure> {
         let Some(other) = &self.connect_to else {
-            return resolve(&url.host, url.port).map_err(Failure::RunTime);
+            return resolve(&url.host, url.port).map_err(CommandFailure::RunTime);
         };
         let scheme = if url.tls { "https" } else { "http" };
         let place = Url::parse(&format!("{scheme}://{other}")).map_err(|_| {
-            Failure::Usage(format!("`{other}` is not an address: write `HOST:PORT`"))
+            CommandFailure::Usage(format!("`{other}` is not an address: write `HOST:PORT`"))
         })?;
-        resolve(&place.host, place.port).map_err(Failure::RunTime)
+        resolve(&place.host, place.port).map_err(CommandFailure::RunTime)
     }
 
     /// Returns the processes to watch.
-    fn targets(&self, load: &Load) -> Result<Vec<Target>, Failure> {
+    fn targets(&self, load: &Load) -> Result<Vec<Target>, CommandFailure> {
         let mut found = Vec::new();
         for pid in &self.pid {
             found.push(
                 Target::of(*pid)
-                    .ok_or_else(|| Failure::Usage(format!("there is no process {pid}")))?,
+                    .ok_or_else(|| CommandFailure::Usage(format!("there is no process {pid}")))?,
             );
         }
         for port in &self.port {
-            let pid = listener_on(*port).map_err(Failure::RunTime)?;
+            let pid = listener_on(*port).map_err(CommandFailure::RunTime)?;
             found.extend(Target::of(pid));
         }
         if found.is_empty() && load.address.ip().is_loopback() {

@@ -10,15 +10,15 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use crate::admin_client::{self as client, Place, encoded, sentence};
-use crate::failure::Failure;
+use crate::admin_client::{self as client, AdminPlace, encoded, sentence};
+use crate::failure::CommandFailure;
 use crate::terminal;
 
 /// Show and change a running Weir
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct CtlArguments {
     #[command(flatten)]
-    place: Place,
+    place: AdminPlace,
     /// Print the response of the admin interface, as JSON
     #[arg(long, global = true)]
     json: bool,
@@ -26,15 +26,15 @@ pub(crate) struct Arguments {
     #[arg(long, global = true)]
     dry_run: bool,
     #[command(subcommand)]
-    command: Command,
+    command: CtlCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CtlCommand {
     #[command(flatten)]
     Asking(Asking),
     /// Show percentiles up to one in a million, of one or several instances
-    Percentiles(percentiles::Arguments),
+    Percentiles(percentiles::PercentilesArguments),
 }
 
 /// The commands that send one request to one instance.
@@ -137,12 +137,12 @@ enum Asking {
 #[derive(Args, Debug)]
 pub(crate) struct Reload {
     #[command(flatten)]
-    place: Place,
+    place: AdminPlace,
 }
 
 /// Replace the process by a new one without losing a request, and wait until it serves
 #[derive(Args, Debug)]
-pub(crate) struct Upgrade {
+pub(crate) struct UpgradeArguments {
     /// New program [default: the path that the running one was started from]
     #[arg(value_name = "FILE")]
     binary: Option<PathBuf>,
@@ -150,33 +150,36 @@ pub(crate) struct Upgrade {
     #[arg(long, value_name = "SECONDS", default_value_t = weir_control::UPGRADE_PATIENCE.as_secs_f64())]
     timeout: f64,
     #[command(flatten)]
-    place: Place,
+    place: AdminPlace,
 }
 
 /// Stop gracefully
 #[derive(Args, Debug)]
 pub(crate) struct Stop {
     #[command(flatten)]
-    place: Place,
+    place: AdminPlace,
 }
 
 /// A function that formats a response for people.
-type View = fn(&str) -> Result<String, Failure>;
+type View = fn(&str) -> Result<String, CommandFailure>;
 
 /// The request of a command.
-struct Question {
+struct CtlRequest {
     method: &'static str,
     path: String,
     body: Option<Value>,
     view: View,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &CtlArguments) -> Result<(), CommandFailure> {
     let question = match &arguments.command {
-        Command::Asking(asking) => asking.question()?,
-        Command::Percentiles(wanted) => {
-            let form =
-                if arguments.json { percentiles::Form::Json } else { percentiles::Form::Table };
+        CtlCommand::Asking(asking) => asking.question()?,
+        CtlCommand::Percentiles(wanted) => {
+            let form = if arguments.json {
+                percentiles::PercentilesFormat::Json
+            } else {
+                percentiles::PercentilesFormat::Table
+            };
             return percentiles::run(wanted, &arguments.place, form);
         }
     };
@@ -191,41 +194,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     terminal::print(&(question.view)(&told.body)?)
 }
 
-pub(crate) fn reload(arguments: &Reload) -> Result<(), Failure> {
+pub(crate) fn reload(arguments: &Reload) -> Result<(), CommandFailure> {
     let told = arguments.place.exchange("POST", "/v1/reload", Some(&json!({})))?;
     match told.status {
         200..=299 => terminal::print(&show::reloaded(&told.body)?),
-        422 => Err(Failure::RejectedThere(client::message(&told.body))),
-        status => Err(Failure::RunTime(sentence(status, &told.body))),
+        422 => Err(CommandFailure::RejectedThere(client::message(&told.body))),
+        status => Err(CommandFailure::RunTime(sentence(status, &told.body))),
     }
 }
 
-pub(crate) fn upgrade(arguments: &Upgrade) -> Result<(), Failure> {
+pub(crate) fn upgrade(arguments: &UpgradeArguments) -> Result<(), CommandFailure> {
     let mut body = json!({"timeout_s": arguments.timeout});
     if let Some(path) = &arguments.binary {
         // The running process has a different working directory.
         let path = std::path::absolute(path)
-            .map_err(|error| Failure::RunTime(format!("{}: {error}", path.display())))?;
+            .map_err(|error| CommandFailure::RunTime(format!("{}: {error}", path.display())))?;
         body["binary"] = path.display().to_string().into();
     }
     let told = arguments.place.exchange("POST", "/v1/upgrade", Some(&body))?;
     match told.status {
         200..=299 => terminal::print(&show::upgraded(&told.body)?),
         422 if client::is_about(&told.body, "configuration") => {
-            Err(Failure::RejectedThere(client::message(&told.body)))
+            Err(CommandFailure::RejectedThere(client::message(&told.body)))
         }
-        status => Err(Failure::RunTime(sentence(status, &told.body))),
+        status => Err(CommandFailure::RunTime(sentence(status, &told.body))),
     }
 }
 
-pub(crate) fn stop(arguments: &Stop) -> Result<(), Failure> {
+pub(crate) fn stop(arguments: &Stop) -> Result<(), CommandFailure> {
     let told = arguments.place.ask("POST", "/v1/stop", Some(&json!({})))?;
     terminal::print(&show::stopping(&told.body)?)
 }
 
 impl Asking {
-    fn question(&self) -> Result<Question, Failure> {
-        let look = |path: String, view: View| Question { method: "GET", path, body: None, view };
+    fn question(&self) -> Result<CtlRequest, CommandFailure> {
+        let look = |path: String, view: View| CtlRequest { method: "GET", path, body: None, view };
         let order =
             |server: &str, order: &str| changed("PATCH", server, Some(json!({"order": order})));
         Ok(match self {
@@ -242,7 +245,7 @@ impl Asking {
             Self::Add { pool, address, values } => {
                 let mut body = fields(values)?;
                 body.insert("address".to_owned(), address.as_str().into());
-                Question {
+                CtlRequest {
                     method: "POST",
                     path: format!("/v1/pools/{}/endpoints", encoded(pool)),
                     body: Some(Value::Object(body)),
@@ -263,19 +266,19 @@ impl Asking {
             Self::Why { id } => look(format!("/v1/why/{}", encoded(id)), show::why),
             Self::Config { file } => look(format!("/v1/config?file={file}"), show::as_it_is),
             Self::Diff => look("/v1/overrides".into(), show::differences),
-            Self::Adopt => Question {
+            Self::Adopt => CtlRequest {
                 method: "POST",
                 path: "/v1/overrides/adopt".into(),
                 body: None,
                 view: show::lines,
             },
-            Self::Revert { what } => Question {
+            Self::Revert { what } => CtlRequest {
                 method: "POST",
                 path: "/v1/overrides/revert".into(),
                 body: Some(reverted(what.as_deref())),
                 view: show::outcome,
             },
-            Self::ClearCounters => Question {
+            Self::ClearCounters => CtlRequest {
                 method: "POST",
                 path: "/v1/counters/clear".into(),
                 body: None,
@@ -285,15 +288,19 @@ impl Asking {
     }
 }
 
-fn changed(method: &'static str, server: &str, body: Option<Value>) -> Result<Question, Failure> {
-    Ok(Question { method, path: endpoint_path(server)?, body, view: show::outcome })
+fn changed(
+    method: &'static str,
+    server: &str,
+    body: Option<Value>,
+) -> Result<CtlRequest, CommandFailure> {
+    Ok(CtlRequest { method, path: endpoint_path(server)?, body, view: show::outcome })
 }
 
-fn endpoint_path(server: &str) -> Result<String, Failure> {
+fn endpoint_path(server: &str) -> Result<String, CommandFailure> {
     let (pool, name) = server
         .split_once('/')
         .filter(|(pool, name)| !pool.is_empty() && !name.is_empty())
-        .ok_or_else(|| Failure::Usage(format!("`{server}` is not POOL/SERVER")))?;
+        .ok_or_else(|| CommandFailure::Usage(format!("`{server}` is not POOL/SERVER")))?;
     Ok(format!("/v1/pools/{}/endpoints/{}", encoded(pool), encoded(name)))
 }
 
@@ -306,7 +313,7 @@ fn reverted(what: Option<&str>) -> Value {
 }
 
 /// Converts `name=value` words into the fields of a request. The server checks them.
-fn fields(words: &[String]) -> Result<Map<String, Value>, Failure> {
+fn fields(words: &[String]) -> Result<Map<String, Value>, CommandFailure> {
     let mut fields = Map::new();
     for word in words {
         let (name, value) = match word.split_once('=') {
@@ -320,7 +327,7 @@ fn fields(words: &[String]) -> Result<Map<String, Value>, Failure> {
             }
             None if word == "backup" => ("backup", Value::Bool(true)),
             None => {
-                return Err(Failure::Usage(format!("`{word}` is not NAME=VALUE")));
+                return Err(CommandFailure::Usage(format!("`{word}` is not NAME=VALUE")));
             }
         };
         fields.insert(name.to_owned(), value);

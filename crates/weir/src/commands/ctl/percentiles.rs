@@ -11,12 +11,12 @@ use weir_stats::interchange::{Interval, Log, Wanted, read_log, spectrum, to_hdr,
 use weir_stats::metrics::{Distribution, Phase};
 
 use super::show::{table, time};
-use crate::admin_client::Place;
-use crate::failure::Failure;
+use crate::admin_client::AdminPlace;
+use crate::failure::CommandFailure;
 use crate::terminal;
 
 #[derive(Args, Debug)]
-pub(super) struct Arguments {
+pub(super) struct PercentilesArguments {
     /// Only requests of this listener
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
@@ -49,12 +49,16 @@ pub(super) struct Arguments {
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PercentilesFormat {
     Table,
     Json,
 }
 
-pub(super) fn run(arguments: &Arguments, place: &Place, form: Form) -> Result<(), Failure> {
+pub(super) fn run(
+    arguments: &PercentilesArguments,
+    place: &AdminPlace,
+    form: PercentilesFormat,
+) -> Result<(), CommandFailure> {
     let (wanted, phase) = (arguments.wanted()?, arguments.phase()?);
     let (log, interval) = arguments.gathered(place)?;
     let times = wanted.of(&log, phase);
@@ -64,15 +68,16 @@ pub(super) fn run(arguments: &Arguments, place: &Place, form: Form) -> Result<()
             printed = true;
             return terminal::print(text);
         }
-        fs::write(path, text)
-            .map_err(|error| Failure::RunTime(format!("cannot write {}: {error}", path.display())))
+        fs::write(path, text).map_err(|error| {
+            CommandFailure::RunTime(format!("cannot write {}: {error}", path.display()))
+        })
     };
     if let Some(path) = &arguments.hlog {
         write(path, &write_log(&log, interval, &arguments.places(place)?))?;
     }
     let Some(times) = times else {
         let nobody = wanted == Wanted::default();
-        return Err(Failure::RunTime(if nobody {
+        return Err(CommandFailure::RunTime(if nobody {
             "there has been no request yet".to_owned()
         } else {
             "there is no listener, route, pool or server of that name that has had a request"
@@ -83,28 +88,30 @@ pub(super) fn run(arguments: &Arguments, place: &Place, form: Form) -> Result<()
         write(path, &spectrum(&to_hdr(&times), 1e3))?;
     }
     match form {
-        Form::Json => terminal::print(&json_of(phase, &times, arguments.instances())),
-        Form::Table if printed => Ok(()),
-        Form::Table => terminal::print(&table_of(phase, &times, arguments.instances())),
+        PercentilesFormat::Json => terminal::print(&json_of(phase, &times, arguments.instances())),
+        PercentilesFormat::Table if printed => Ok(()),
+        PercentilesFormat::Table => {
+            terminal::print(&table_of(phase, &times, arguments.instances()))
+        }
     }
 }
 
-impl Arguments {
-    fn wanted(&self) -> Result<Wanted, Failure> {
+impl PercentilesArguments {
+    fn wanted(&self) -> Result<Wanted, CommandFailure> {
         let (mut pool, mut endpoint) = (self.pool.clone(), None);
         if let Some(server) = &self.endpoint {
             let (of, name) = server
                 .split_once('/')
-                .ok_or_else(|| Failure::Usage(format!("`{server}` is not POOL/SERVER")))?;
+                .ok_or_else(|| CommandFailure::Usage(format!("`{server}` is not POOL/SERVER")))?;
             (pool, endpoint) = (Some(of.to_owned()), Some(name.to_owned()));
         }
         Ok(Wanted { listener: self.listener.clone(), route: self.route.clone(), pool, endpoint })
     }
 
-    fn phase(&self) -> Result<Phase, Failure> {
+    fn phase(&self) -> Result<Phase, CommandFailure> {
         Phase::named(&self.phase).ok_or_else(|| {
             let known = Phase::ALL.map(Phase::as_str).join(", ");
-            Failure::Usage(format!("`{}` is not a phase: use {known}", self.phase))
+            CommandFailure::Usage(format!("`{}` is not a phase: use {known}", self.phase))
         })
     }
 
@@ -113,18 +120,18 @@ impl Arguments {
     }
 
     /// Returns the names of the instances that are asked.
-    fn places(&self, place: &Place) -> Result<String, Failure> {
+    fn places(&self, place: &AdminPlace) -> Result<String, CommandFailure> {
         if self.merge.is_empty() { place.name() } else { Ok(self.merge.join(", ")) }
     }
 
     /// Merges the histograms of all instances. It fails if one does not answer: percentiles without
     /// that instance would mislead.
-    fn gathered(&self, place: &Place) -> Result<(Log, Interval), Failure> {
+    fn gathered(&self, place: &AdminPlace) -> Result<(Log, Interval), CommandFailure> {
         let mut log = Log::new();
         let mut interval: Option<Interval> = None;
         let mut add = |name: &str, text: &str| {
             let read = read_log(text, &mut log)
-                .map_err(|error| Failure::RunTime(format!("{name}: {error}")))?;
+                .map_err(|error| CommandFailure::RunTime(format!("{name}: {error}")))?;
             interval = match (interval, read) {
                 (Some(all), Some(read)) => Some(all.and(read)),
                 (all, read) => all.or(read),
@@ -138,8 +145,9 @@ impl Arguments {
         }
         for name in &self.merge {
             let text = if Path::new(name).is_file() {
-                fs::read_to_string(name)
-                    .map_err(|error| Failure::RunTime(format!("cannot read {name}: {error}")))?
+                fs::read_to_string(name).map_err(|error| {
+                    CommandFailure::RunTime(format!("cannot read {name}: {error}"))
+                })?
             } else {
                 place.at(name).ask("GET", &path, None)?.body
             };

@@ -8,11 +8,11 @@ use weir_admin::humanize::age_ms;
 use weir_admin::status::{EndpointStatus, PoolStatus, Status, Traffic};
 use weir_stats::exposition::LimitsReport;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
+fn read<T: DeserializeOwned>(body: &str) -> Result<T, CommandFailure> {
     serde_json::from_str(body)
-        .map_err(|error| Failure::RunTime(format!("the response cannot be read: {error}")))
+        .map_err(|error| CommandFailure::RunTime(format!("the response cannot be read: {error}")))
 }
 
 /// Formats rows below a heading, each column as wide as its widest cell.
@@ -56,11 +56,11 @@ fn quantile(traffic: &Traffic, pick: fn(&weir_admin::status::PhaseTimes) -> u64)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "all views have one form")]
-pub(super) fn as_it_is(body: &str) -> Result<String, Failure> {
+pub(super) fn as_it_is(body: &str) -> Result<String, CommandFailure> {
     Ok(body.to_owned())
 }
 
-pub(super) fn status(body: &str) -> Result<String, Failure> {
+pub(super) fn status(body: &str) -> Result<String, CommandFailure> {
     let status: Status = read(body)?;
     let info = &status.info;
     let mut text = format!(
@@ -131,7 +131,7 @@ pub(super) fn status(body: &str) -> Result<String, Failure> {
 }
 
 /// Formats the report of limits.
-pub(super) fn limits(body: &str) -> Result<String, Failure> {
+pub(super) fn limits(body: &str) -> Result<String, CommandFailure> {
     let report: LimitsReport = read(body)?;
     let mut text = format!(
         "{} of {} clients and keys tracked, {} evicted, {} untracked\n\n",
@@ -162,10 +162,12 @@ pub(super) fn limits(body: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-pub(super) fn pools(body: &str) -> Result<String, Failure> {
+pub(super) fn pools(body: &str) -> Result<String, CommandFailure> {
     let mut value: Value = read(body)?;
-    let pools: Vec<PoolStatus> = serde_json::from_value(value["pools"].take())
-        .map_err(|error| Failure::RunTime(format!("the response cannot be read: {error}")))?;
+    let pools: Vec<PoolStatus> =
+        serde_json::from_value(value["pools"].take()).map_err(|error| {
+            CommandFailure::RunTime(format!("the response cannot be read: {error}"))
+        })?;
     Ok(servers(&pools))
 }
 
@@ -229,7 +231,7 @@ fn server(endpoint: &EndpointStatus) -> Vec<String> {
     ]
 }
 
-pub(super) fn pool(body: &str) -> Result<String, Failure> {
+pub(super) fn pool(body: &str) -> Result<String, CommandFailure> {
     let pool: PoolStatus = read(body)?;
     let mut text = servers(std::slice::from_ref(&pool));
     let counters = &pool.counters;
@@ -263,7 +265,7 @@ fn phases(traffic: &Traffic) -> String {
     format!("\n{}", table(&heading, &rows.collect::<Vec<_>>()))
 }
 
-pub(super) fn endpoint(body: &str) -> Result<String, Failure> {
+pub(super) fn endpoint(body: &str) -> Result<String, CommandFailure> {
     let endpoint: EndpointStatus = read(body)?;
     let limit = endpoint.max_conn.map_or("none".to_owned(), |limit| limit.to_string());
     let mut lines = vec![
@@ -309,7 +311,7 @@ pub(super) fn endpoint(body: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-pub(super) fn outcome(body: &str) -> Result<String, Failure> {
+pub(super) fn outcome(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     let mut text = String::new();
     let empty = Vec::new();
@@ -337,12 +339,12 @@ pub(super) fn outcome(body: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-pub(super) fn queue(body: &str) -> Result<String, Failure> {
+pub(super) fn queue(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     Ok(waiting(std::slice::from_ref(&value)))
 }
 
-pub(super) fn queues(body: &str) -> Result<String, Failure> {
+pub(super) fn queues(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     Ok(waiting(value["queues"].as_array().map_or(&[], Vec::as_slice)))
 }
@@ -370,7 +372,7 @@ fn waiting(queues: &[Value]) -> String {
     table(&["for", "ahead", "waited", "left", "id", "client", "request"], &rows)
 }
 
-pub(super) fn events(body: &str) -> Result<String, Failure> {
+pub(super) fn events(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     let now = now_ms();
     let events = value["events"].as_array().map_or(&[] as &[Value], Vec::as_slice);
@@ -396,7 +398,7 @@ pub(super) fn events(body: &str) -> Result<String, Failure> {
     Ok(lines.collect())
 }
 
-pub(super) fn slow(body: &str) -> Result<String, Failure> {
+pub(super) fn slow(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     let slow = value["slow"].as_array().map_or(&[] as &[Value], Vec::as_slice);
     if slow.is_empty() {
@@ -405,7 +407,7 @@ pub(super) fn slow(body: &str) -> Result<String, Failure> {
     Ok(slow.iter().map(explained).collect::<Vec<_>>().join("\n"))
 }
 
-pub(super) fn why(body: &str) -> Result<String, Failure> {
+pub(super) fn why(body: &str) -> Result<String, CommandFailure> {
     Ok(explained(&read::<Value>(body)?))
 }
 
@@ -417,7 +419,7 @@ fn explained(record: &Value) -> String {
     format!("{} {method} {target}\n{explanation}\n", text("request_id"))
 }
 
-pub(super) fn differences(body: &str) -> Result<String, Failure> {
+pub(super) fn differences(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     let list = value["differences"].as_array().map_or(&[] as &[Value], Vec::as_slice);
     if list.is_empty() {
@@ -432,7 +434,7 @@ pub(super) fn differences(body: &str) -> Result<String, Failure> {
     Ok(table(&["what", "field", "file", "now"], &list.iter().map(row).collect::<Vec<_>>()))
 }
 
-pub(super) fn lines(body: &str) -> Result<String, Failure> {
+pub(super) fn lines(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     let list = value["lines"].as_array().map_or(&[] as &[Value], Vec::as_slice);
     if list.is_empty() {
@@ -456,7 +458,7 @@ pub(super) fn lines(body: &str) -> Result<String, Failure> {
     Ok(text + "# then: weir reload\n")
 }
 
-pub(super) fn reloaded(body: &str) -> Result<String, Failure> {
+pub(super) fn reloaded(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     let mut text = String::new();
     let lines = |name: &str| value[name].as_array().cloned().unwrap_or_default();
@@ -470,12 +472,12 @@ pub(super) fn reloaded(body: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-pub(super) fn upgraded(body: &str) -> Result<String, Failure> {
+pub(super) fn upgraded(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     Ok(format!("process {} serves\n", value["process"]))
 }
 
-pub(super) fn stopping(body: &str) -> Result<String, Failure> {
+pub(super) fn stopping(body: &str) -> Result<String, CommandFailure> {
     let value: Value = read(body)?;
     Ok(format!("stopping; {} requests are still running\n", value["requests_running"]))
 }

@@ -15,11 +15,11 @@ trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
 /// A connection to the proxy.
-pub(crate) struct Client {
+pub(crate) struct DemoClient {
     stream: BufReader<Box<dyn Duplex>>,
 }
 
-impl Client {
+impl DemoClient {
     /// Connects over HTTP.
     pub(crate) fn plain(address: SocketAddr) -> Result<Self, String> {
         Ok(Self::over(Box::new(connect(address)?)))

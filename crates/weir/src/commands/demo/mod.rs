@@ -15,11 +15,11 @@ use serde_json::Value;
 use weir_control::Server;
 
 use crate::config_text::{self, quote};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal::print;
-use client::Client;
+use client::DemoClient;
 use home::Home;
-use origin::Origin;
+use origin::DemoOrigin;
 
 /// Log lines are written in batches; this is far longer than a batch takes.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const PATHS: [&str; 6] = ["/", "/", "/", "/slow", "/large", "/missing"];
 
 /// Demonstration: origins, the proxy, some requests and their timing
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct DemoArguments {
     /// Address for HTTP
     #[arg(long, value_name = "ADDR", default_value = ":8080")]
     listen: String,
@@ -42,24 +42,24 @@ pub(crate) struct Arguments {
     once: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let home = Home::create().map_err(Failure::RunTime)?;
-    let origins = ["app1", "app2", "app3"].map(Origin::start);
-    let origins: Vec<Origin> = origins
+pub(crate) fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
+    let home = Home::create().map_err(CommandFailure::RunTime)?;
+    let origins = ["app1", "app2", "app3"].map(DemoOrigin::start);
+    let origins: Vec<DemoOrigin> = origins
         .into_iter()
         .collect::<Result<_, _>>()
-        .map_err(|error| Failure::RunTime(format!("cannot start an origin: {error}")))?;
+        .map_err(|error| CommandFailure::RunTime(format!("cannot start an origin: {error}")))?;
     let text = configuration(arguments, &home, &origins);
     let server = Server::start(&config_text::check(&text)?, None, weir_admin::start)
-        .map_err(Failure::RunTime)?;
+        .map_err(CommandFailure::RunTime)?;
     let Some((plain, encrypted)) = addresses(&server) else {
-        return Err(Failure::Usage("the demonstration needs TCP addresses".to_owned()));
+        return Err(CommandFailure::Usage("the demonstration needs TCP addresses".to_owned()));
     };
     print(&format!(
         "Running with this configuration, in front of three origins in this process:\n\n{}\n",
         indented(&text)
     ))?;
-    let asked = ask(plain, encrypted, &home).map_err(Failure::RunTime)?;
+    let asked = ask(plain, encrypted, &home).map_err(CommandFailure::RunTime)?;
     let entries = read_log(&home, asked)?;
     print(&format!(
         "{asked} requests were sent; times in µs, `-` for a phase that was not reached:\n\n{}",
@@ -67,14 +67,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     ))?;
     print(&what_to_see(&entries))?;
     if arguments.once {
-        return server.stop().map_err(Failure::RunTime);
+        return server.stop().map_err(CommandFailure::RunTime);
     }
     print(&what_to_try(plain, encrypted, &home))?;
     server.announce();
-    server.run().map_err(Failure::RunTime)
+    server.run().map_err(CommandFailure::RunTime)
 }
 
-fn configuration(arguments: &Arguments, home: &Home, origins: &[Origin]) -> String {
+fn configuration(arguments: &DemoArguments, home: &Home, origins: &[DemoOrigin]) -> String {
     let servers: String = origins.iter().fold(String::new(), |mut text, origin| {
         let _ = writeln!(text, "    server {} name={};", origin.address, origin.name);
         text
@@ -121,7 +121,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 /// Sends the requests, over one connection for each protocol, and returns their number.
 fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, String> {
     let mut asked = 0;
-    for mut client in [Client::plain(plain)?, Client::encrypted(encrypted, &home.root)?] {
+    for mut client in [DemoClient::plain(plain)?, DemoClient::encrypted(encrypted, &home.root)?] {
         for path in PATHS {
             client.get(path).map_err(|error| format!("the request for {path} failed: {error}"))?;
             asked += 1;
@@ -131,7 +131,7 @@ fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, S
 }
 
 /// Returns the log's entries as soon as there are `count` of them.
-fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
+fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, CommandFailure> {
     let deadline = Instant::now() + LOG_PATIENCE;
     loop {
         let text = std::fs::read_to_string(&home.log).unwrap_or_default();
@@ -144,7 +144,7 @@ fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
             return Ok(entries);
         }
         if Instant::now() > deadline {
-            return Err(Failure::RunTime(format!(
+            return Err(CommandFailure::RunTime(format!(
                 "only {} of {count} requests are in the access log",
                 entries.len()
             )));

@@ -19,14 +19,14 @@ const HEAD_BYTES: u64 = 64 * 1024;
 const BODY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An origin that runs as long as the process.
-pub(crate) struct Origin {
+pub(crate) struct DemoOrigin {
     /// The name in its responses.
     pub(crate) name: &'static str,
     /// The address that it listens on.
     pub(crate) address: SocketAddr,
 }
 
-impl Origin {
+impl DemoOrigin {
     /// Starts an origin on a free port of the loopback address.
     pub(crate) fn start(name: &'static str) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn requests_with_and_without_bodies_are_answered_in_order_on_one_connection() {
-        let origin = Origin::start("app").unwrap();
+        let origin = DemoOrigin::start("app").unwrap();
         let stream = TcpStream::connect(origin.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let stream = &mut BufReader::new(stream);

@@ -26,16 +26,16 @@ pub(super) struct Size {
 
 /// A line of styled pieces of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Line(Vec<(Style, String)>);
+pub(super) struct StyledLine(Vec<(Style, String)>);
 
 /// The contents of one screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) lines: Vec<Line>,
+pub(super) struct ScreenFrame {
+    pub(super) lines: Vec<StyledLine>,
     pub(super) columns: usize,
 }
 
-impl Line {
+impl StyledLine {
     pub(super) fn new() -> Self {
         Self::default()
     }
@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-impl Frame {
+impl ScreenFrame {
     /// Returns the text without styles.
     pub(super) fn plain(&self) -> String {
         let mut out = String::new();
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn a_frame_without_colours_has_none() {
-        let line = Line::of(Style::Of(State::Down), "down").with(Style::Plain, " app1");
-        let frame = Frame { lines: vec![line], columns: 7 };
+        let line = StyledLine::of(Style::Of(State::Down), "down").with(Style::Plain, " app1");
+        let frame = ScreenFrame { lines: vec![line], columns: 7 };
         assert_eq!(frame.plain(), "down a…\n");
         assert!(frame.ansi(Colours::Some).contains("\x1b[1;31mdown"));
         assert!(!frame.ansi(Colours::None).contains("31"));

@@ -2,7 +2,7 @@
 
 /// A key that `weir top` uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum PressedKey {
     Character(char),
     Up,
     Down,
@@ -11,7 +11,7 @@ pub(super) enum Key {
 }
 
 /// Returns the keys in the bytes of one read. Unknown sequences are skipped.
-pub(super) fn keys(bytes: &[u8]) -> Vec<Key> {
+pub(super) fn keys(bytes: &[u8]) -> Vec<PressedKey> {
     let mut keys = Vec::new();
     let mut rest = bytes;
     while let [first, tail @ ..] = rest {
@@ -22,16 +22,16 @@ pub(super) fn keys(bytes: &[u8]) -> Vec<Key> {
                 let end = tail.iter().skip(1).position(|byte| (0x40..=0x7e).contains(byte));
                 let end = end.map_or(tail.len(), |end| end + 2);
                 match tail.get(end - 1) {
-                    Some(b'A') => keys.push(Key::Up),
-                    Some(b'B') => keys.push(Key::Down),
+                    Some(b'A') => keys.push(PressedKey::Up),
+                    Some(b'B') => keys.push(PressedKey::Down),
                     _ => {}
                 }
                 rest = tail.get(end..).unwrap_or_default();
             }
-            (0x1b, _) => keys.push(Key::Escape),
-            (b'\r' | b'\n', _) => keys.push(Key::Enter),
-            (0x03, _) => keys.push(Key::Character('q')),
-            (byte @ 0x20..=0x7e, _) => keys.push(Key::Character(char::from(*byte))),
+            (0x1b, _) => keys.push(PressedKey::Escape),
+            (b'\r' | b'\n', _) => keys.push(PressedKey::Enter),
+            (0x03, _) => keys.push(PressedKey::Character('q')),
+            (byte @ 0x20..=0x7e, _) => keys.push(PressedKey::Character(char::from(*byte))),
             _ => {}
         }
     }
@@ -44,12 +44,15 @@ mod tests {
 
     #[test]
     fn keys_are_told_apart() {
-        let check = |bytes: &[u8], expected: &[Key]| assert_eq!(keys(bytes), expected);
-        check(b"q", &[Key::Character('q')]);
-        check(b"\x03", &[Key::Character('q')]);
-        check(b"\x1b[A\x1bOBj", &[Key::Up, Key::Down, Key::Character('j')]);
-        check(b"\x1b", &[Key::Escape]);
-        check(b"\x1b[15~\x1b[1;5Ay\r", &[Key::Up, Key::Character('y'), Key::Enter]);
+        let check = |bytes: &[u8], expected: &[PressedKey]| assert_eq!(keys(bytes), expected);
+        check(b"q", &[PressedKey::Character('q')]);
+        check(b"\x03", &[PressedKey::Character('q')]);
+        check(b"\x1b[A\x1bOBj", &[PressedKey::Up, PressedKey::Down, PressedKey::Character('j')]);
+        check(b"\x1b", &[PressedKey::Escape]);
+        check(
+            b"\x1b[15~\x1b[1;5Ay\r",
+            &[PressedKey::Up, PressedKey::Character('y'), PressedKey::Enter],
+        );
         check(b"\x1b[", &[]);
         check("ü".as_bytes(), &[]);
     }

@@ -2,15 +2,15 @@
 
 use nix::sys::signal::Signal;
 
-use super::seen::Seen;
-use crate::failure::Failure;
+use super::seen::TopStatus;
+use crate::failure::CommandFailure;
 
 /// A message to the drawing thread.
-pub(super) enum Heard {
+pub(super) enum TopMessage {
     Typed(Vec<u8>),
     /// Standard input has ended.
     NoMoreKeys,
-    Saw(Box<Result<Seen, Failure>>),
+    Saw(Box<Result<TopStatus, CommandFailure>>),
     /// A signal to end the process with, once the terminal is restored.
     Told(Signal),
 }

@@ -26,12 +26,12 @@ use clap::Args;
 use nix::sys::signal::Signal;
 
 use self::frame::Size;
-use self::message::Heard;
-use self::screen::{After, Screen};
+use self::message::TopMessage;
+use self::screen::{AfterKey, Screen};
 use self::signals::EndSignals;
 use self::terminal::RawTerminal;
-use crate::admin_client::Place;
-use crate::failure::Failure;
+use crate::admin_client::AdminPlace;
+use crate::failure::CommandFailure;
 use crate::terminal as output;
 
 /// The polling interval.
@@ -39,9 +39,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Monitor a running Weir in the terminal
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct TopArguments {
     #[command(flatten)]
-    place: Place,
+    place: AdminPlace,
     /// Print one frame as plain text and exit
     #[arg(long)]
     once: bool,
@@ -51,13 +51,13 @@ pub(crate) struct Arguments {
 }
 
 /// The end of a session.
-enum Ended {
+enum SessionEnd {
     /// The user left.
     Left,
     By(Signal),
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &TopArguments) -> Result<(), CommandFailure> {
     let first = seen::look(&arguments.place)?;
     let mut screen = Screen::new(first, arguments.sort);
     if arguments.once {
@@ -66,9 +66,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     // Signals are blocked before the terminal is changed.
     let signals = EndSignals::take()
-        .map_err(|error| Failure::RunTime(format!("cannot handle signals: {error}")))?;
+        .map_err(|error| CommandFailure::RunTime(format!("cannot handle signals: {error}")))?;
     let raw = RawTerminal::enter().map_err(|error| {
-        Failure::Usage(format!(
+        CommandFailure::Usage(format!(
             "weir top needs a terminal ({error}); use --once to print one frame"
         ))
     })?;
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     thread::spawn(move || signals.wait(&told, &before));
     let watched = watch(&arguments.place, &mut screen, sender, &heard);
     drop(raw);
-    if let Ended::By(signal) = watched? {
+    if let SessionEnd::By(signal) = watched? {
         signals::end_by(signal);
     }
     Ok(())
@@ -85,11 +85,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Draws until the user leaves or a signal arrives.
 fn watch(
-    place: &Place,
+    place: &AdminPlace,
     screen: &mut Screen,
-    sender: Sender<Heard>,
-    heard: &Receiver<Heard>,
-) -> Result<Ended, Failure> {
+    sender: Sender<TopMessage>,
+    heard: &Receiver<TopMessage>,
+) -> Result<SessionEnd, CommandFailure> {
     let typed = sender.clone();
     thread::spawn(move || read_keys(&typed));
     let asked = place.clone();
@@ -100,22 +100,22 @@ fn watch(
         if drawn.elapsed() >= PERIOD || screen.take_changed() {
             let size = terminal::size().unwrap_or(Size { columns: 80, rows: 24 });
             terminal::draw(&screen.frame(size))
-                .map_err(|error| Failure::RunTime(format!("cannot draw: {error}")))?;
+                .map_err(|error| CommandFailure::RunTime(format!("cannot draw: {error}")))?;
             drawn = Instant::now();
         }
         match heard.recv_timeout(PERIOD) {
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) | Ok(Heard::NoMoreKeys) => {
-                return Ok(Ended::Left);
+            Err(RecvTimeoutError::Disconnected) | Ok(TopMessage::NoMoreKeys) => {
+                return Ok(SessionEnd::Left);
             }
-            Ok(Heard::Told(signal)) => return Ok(Ended::By(signal)),
-            Ok(Heard::Saw(seen)) => screen.saw(*seen),
-            Ok(Heard::Typed(bytes)) => {
+            Ok(TopMessage::Told(signal)) => return Ok(SessionEnd::By(signal)),
+            Ok(TopMessage::Saw(seen)) => screen.saw(*seen),
+            Ok(TopMessage::Typed(bytes)) => {
                 for key in keys::keys(&bytes) {
                     match screen.press(key) {
-                        After::Stay => {}
-                        After::Leave => return Ok(Ended::Left),
-                        After::Order(order) => screen.ordered(&order.clone(), order.send(place)),
+                        AfterKey::Stay => {}
+                        AfterKey::Leave => return Ok(SessionEnd::Left),
+                        AfterKey::Order(order) => screen.ordered(&order.clone(), order.send(place)),
                     }
                 }
             }
@@ -123,13 +123,13 @@ fn watch(
     }
 }
 
-fn read_keys(typed: &Sender<Heard>) {
+fn read_keys(typed: &Sender<TopMessage>) {
     loop {
         let message = match terminal::read_keys() {
-            Ok(bytes) if !bytes.is_empty() => Heard::Typed(bytes),
-            _ => Heard::NoMoreKeys,
+            Ok(bytes) if !bytes.is_empty() => TopMessage::Typed(bytes),
+            _ => TopMessage::NoMoreKeys,
         };
-        let last = matches!(message, Heard::NoMoreKeys);
+        let last = matches!(message, TopMessage::NoMoreKeys);
         if typed.send(message).is_err() || last {
             return;
         }
@@ -137,10 +137,10 @@ fn read_keys(typed: &Sender<Heard>) {
 }
 
 /// Polls once a second until the receiver is gone.
-fn ask(place: &Place, seen: &Sender<Heard>) {
+fn ask(place: &AdminPlace, seen: &Sender<TopMessage>) {
     loop {
         thread::sleep(PERIOD);
-        if seen.send(Heard::Saw(Box::new(seen::look(place)))).is_err() {
+        if seen.send(TopMessage::Saw(Box::new(seen::look(place)))).is_err() {
             return;
         }
     }

@@ -10,47 +10,47 @@ use std::time::Instant;
 use weir_admin::humanize::{age_ms, count, credits, rate, span_us};
 use weir_admin::status::{EndpointStatus, State};
 
-use super::frame::{Frame, Line, Size, Style};
-use super::keys::Key;
-use super::seen::{Order, Seen};
+use super::frame::{ScreenFrame, Size, Style, StyledLine};
+use super::keys::PressedKey;
+use super::seen::{EndpointOrder, TopStatus};
 use super::table::{Sort, endpoint_line, header, pool_line, why_line};
 use super::what_if::what_if;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The smallest number of events that are shown.
 const LEAST_EVENTS: usize = 3;
 
 /// The state of the screen.
 pub(super) struct Screen {
-    seen: Seen,
+    seen: TopStatus,
     /// The time since which polls have failed, and the reason.
     lost: Option<(Instant, String)>,
     sort: Sort,
-    page: Page,
+    page: TopPage,
     /// The selected endpoint, by pool and name.
     chosen: Option<(String, String)>,
     /// The order that needs to be confirmed with `y`.
-    asked: Option<Order>,
-    message: Option<Line>,
+    asked: Option<EndpointOrder>,
+    message: Option<StyledLine>,
     changed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Page {
+enum TopPage {
     Servers,
     Waiting,
 }
 
 /// The consequence of a key.
-pub(super) enum After {
+pub(super) enum AfterKey {
     Stay,
     Leave,
-    Order(Order),
+    Order(EndpointOrder),
 }
 
 impl Screen {
-    pub(super) fn new(seen: Seen, sort: Sort) -> Self {
-        let page = Page::Servers;
+    pub(super) fn new(seen: TopStatus, sort: Sort) -> Self {
+        let page = TopPage::Servers;
         Self {
             seen,
             lost: None,
@@ -64,7 +64,7 @@ impl Screen {
     }
 
     /// Takes the result of the latest poll.
-    pub(super) fn saw(&mut self, seen: Result<Seen, Failure>) {
+    pub(super) fn saw(&mut self, seen: Result<TopStatus, CommandFailure>) {
         self.changed = true;
         match seen {
             Ok(seen) => {
@@ -84,66 +84,69 @@ impl Screen {
     }
 
     /// Handles a key.
-    pub(super) fn press(&mut self, key: Key) -> After {
+    pub(super) fn press(&mut self, key: PressedKey) -> AfterKey {
         self.changed = true;
         self.message = None;
         if let Some(order) = self.asked.take() {
-            if key == Key::Character('y') {
-                return After::Order(order);
+            if key == PressedKey::Character('y') {
+                return AfterKey::Order(order);
             }
-            self.message = Some(Line::of(Style::Faint, "Cancelled."));
-            return After::Stay;
+            self.message = Some(StyledLine::of(Style::Faint, "Cancelled."));
+            return AfterKey::Stay;
         }
         match key {
-            Key::Character('q') => return After::Leave,
-            Key::Escape if self.page == Page::Servers => self.chosen = None,
-            Key::Escape => self.page = Page::Servers,
-            Key::Character('w') => {
-                self.page = if self.page == Page::Servers { Page::Waiting } else { Page::Servers };
+            PressedKey::Character('q') => return AfterKey::Leave,
+            PressedKey::Escape if self.page == TopPage::Servers => self.chosen = None,
+            PressedKey::Escape => self.page = TopPage::Servers,
+            PressedKey::Character('w') => {
+                self.page =
+                    if self.page == TopPage::Servers { TopPage::Waiting } else { TopPage::Servers };
             }
-            Key::Character('s') => self.sort = self.sort.next(),
-            Key::Up | Key::Character('k') => self.choose(Step::Back),
-            Key::Down | Key::Character('j') => self.choose(Step::On),
-            Key::Character('d') => self.ask("draining"),
-            Key::Character('r') => self.ask("ready"),
-            Key::Character('m') => self.ask("maintenance"),
-            Key::Character(_) | Key::Enter => {}
+            PressedKey::Character('s') => self.sort = self.sort.next(),
+            PressedKey::Up | PressedKey::Character('k') => self.choose(Movement::Back),
+            PressedKey::Down | PressedKey::Character('j') => self.choose(Movement::On),
+            PressedKey::Character('d') => self.ask("draining"),
+            PressedKey::Character('r') => self.ask("ready"),
+            PressedKey::Character('m') => self.ask("maintenance"),
+            PressedKey::Character(_) | PressedKey::Enter => {}
         }
-        After::Stay
+        AfterKey::Stay
     }
 
     /// Shows the result of an order.
-    pub(super) fn ordered(&mut self, order: &Order, done: Result<String, Failure>) {
+    pub(super) fn ordered(&mut self, order: &EndpointOrder, done: Result<String, CommandFailure>) {
         self.changed = true;
         let name = format!("{}/{}", order.pool, order.endpoint);
         self.message = Some(match done {
-            Ok(note) => Line::of(Style::Strong, format!("{name}: {}: {note}", order.to)),
-            Err(failure) => Line::of(Style::Trouble, format!("{name}: failed: {}", failure.text())),
+            Ok(note) => StyledLine::of(Style::Strong, format!("{name}: {}: {note}", order.to)),
+            Err(failure) => {
+                StyledLine::of(Style::Trouble, format!("{name}: failed: {}", failure.text()))
+            }
         });
     }
 
     /// Returns the whole contents, whatever their height.
-    pub(super) fn whole(&self, columns: usize) -> Frame {
+    pub(super) fn whole(&self, columns: usize) -> ScreenFrame {
         let mut lines = self.top(columns);
         lines.extend(self.servers(columns).into_iter().map(|(line, _)| line));
         lines.extend(self.waiting().filter(|_| !self.seen.queues.is_empty()).into_iter().flatten());
         lines.extend(self.events());
-        Frame { lines, columns }
+        ScreenFrame { lines, columns }
     }
 
     /// Returns the contents that fit on a screen.
-    pub(super) fn frame(&self, size: Size) -> Frame {
+    pub(super) fn frame(&self, size: Size) -> ScreenFrame {
         let Size { columns, rows } = size;
         let mut lines = self.top(columns);
         let bottom = self.bottom();
         let room = rows.saturating_sub(lines.len() + 1);
         let (body, chosen) = match self.page {
-            Page::Servers => {
+            TopPage::Servers => {
                 let body = self.servers(columns);
                 let chosen = body.iter().position(|(_, chosen)| *chosen);
                 (body.into_iter().map(|(line, _)| line).collect(), chosen)
             }
-            Page::Waiting => (self.waiting().unwrap_or_default(), None),
+            TopPage::Waiting => (self.waiting().unwrap_or_default(), None),
         };
         let events = self.events();
         let for_events = room.saturating_sub(body.len()).max(LEAST_EVENTS + 1).min(events.len());
@@ -151,28 +154,31 @@ impl Screen {
         let all = body.len();
         // The view scrolls so that the selected endpoint is visible.
         let from = chosen.map_or(0, |place| (place + 2).saturating_sub(for_body));
-        let shown: Vec<Line> = body.into_iter().skip(from).take(for_body).collect();
+        let shown: Vec<StyledLine> = body.into_iter().skip(from).take(for_body).collect();
         let hidden = all - from - shown.len();
         let fill = for_body - shown.len();
         lines.extend(shown);
         if hidden > 0 && for_body > 0 {
             lines.pop();
-            lines.push(Line::of(Style::Faint, format!("  … {} more lines (j, k)", hidden + 1)));
+            lines.push(StyledLine::of(
+                Style::Faint,
+                format!("  … {} more lines (j, k)", hidden + 1),
+            ));
         }
-        lines.extend((0..fill).map(|_| Line::new()));
+        lines.extend((0..fill).map(|_| StyledLine::new()));
         lines.extend(events.into_iter().take(for_events));
         lines.truncate(rows.saturating_sub(1));
         lines.push(bottom);
-        Frame { lines, columns }
+        ScreenFrame { lines, columns }
     }
 
-    fn top(&self, columns: usize) -> Vec<Line> {
+    fn top(&self, columns: usize) -> Vec<StyledLine> {
         let status = &self.seen.status;
         let info = &status.info;
         let per_second = status.listeners.iter().map(|listener| listener.traffic.per_second).sum();
         let waiting =
             status.pools.iter().filter_map(|pool| pool.queue).map(|queue| queue.now).sum();
-        let mut first = Line::of(Style::Strong, format!("weir {}", info.host));
+        let mut first = StyledLine::of(Style::Strong, format!("weir {}", info.host));
         first.push(Style::Plain, format!("  up {}", age_ms(info.uptime_s * 1_000)));
         first.push(Style::Plain, format!("  {} req/s", rate(per_second)));
         first.push(Style::Plain, format!("  in flight {}", count(info.requests_running as u64)));
@@ -185,17 +191,18 @@ impl Screen {
         let second = match &self.lost {
             Some((since, why)) => {
                 let silent = since.elapsed().as_millis() as u64;
-                Line::of(Style::Trouble, format!("no response for {}: {why}", age_ms(silent)))
+                StyledLine::of(Style::Trouble, format!("no response for {}: {why}", age_ms(silent)))
             }
             None => self.workers(),
         };
         vec![first, second, header(columns)]
     }
 
-    fn workers(&self) -> Line {
+    fn workers(&self) -> StyledLine {
         let status = &self.seen.status;
         let all: u64 = status.workers.iter().map(|worker| worker.requests).sum();
-        let mut line = Line::of(Style::Faint, format!("configuration {}", status.info.generation));
+        let mut line =
+            StyledLine::of(Style::Faint, format!("configuration {}", status.info.generation));
         if status.info.overrides > 0 {
             line.push(Style::Strong, format!(", {} changed at run time", status.info.overrides));
         }
@@ -216,7 +223,7 @@ impl Screen {
 
     /// Returns the lines of pools and endpoints, each with a flag that is set for the selected
     /// endpoint.
-    fn servers(&self, columns: usize) -> Vec<(Line, bool)> {
+    fn servers(&self, columns: usize) -> Vec<(StyledLine, bool)> {
         let mut lines = Vec::new();
         for pool in &self.seen.status.pools {
             lines.push((pool_line(pool), false));
@@ -232,7 +239,7 @@ impl Screen {
 
     /// Returns the lines of waiting requests, with an estimate for more places; `None` if no pool
     /// has a queue.
-    fn waiting(&self) -> Option<Vec<Line>> {
+    fn waiting(&self) -> Option<Vec<StyledLine>> {
         let mut lines = Vec::new();
         let status = &self.seen.status;
         for pool in status.pools.iter().filter(|pool| pool.queue.is_some()) {
@@ -246,7 +253,7 @@ impl Screen {
                 count(queue.longest),
                 count(pool.counters.timed_out)
             );
-            lines.push(Line::of(Style::Strong, text));
+            lines.push(StyledLine::of(Style::Strong, text));
             if let Some(guess) = what_if(pool) {
                 let wait = |seconds: Option<f64>| {
                     let us =
@@ -259,7 +266,7 @@ impl Screen {
                     wait(guess.now_s),
                     wait(guess.more_s)
                 );
-                lines.push(Line::of(Style::Faint, text));
+                lines.push(StyledLine::of(Style::Faint, text));
             }
             let waiting = self.seen.queues.iter().find(|(name, _)| *name == pool.name);
             for one in waiting.map(|(_, waiting)| waiting.as_slice()).unwrap_or_default() {
@@ -271,23 +278,23 @@ impl Screen {
                     one.client,
                     one.waits_for()
                 );
-                lines.push(Line::of(Style::Plain, text));
+                lines.push(StyledLine::of(Style::Plain, text));
                 let text = format!("        id {}  {} {}", one.request_id, one.method, one.target);
-                lines.push(Line::of(Style::Faint, text));
+                lines.push(StyledLine::of(Style::Faint, text));
             }
         }
         (!lines.is_empty()).then_some(lines)
     }
 
-    fn events(&self) -> Vec<Line> {
+    fn events(&self) -> Vec<StyledLine> {
         let now = self.seen.status.at_ms;
-        let mut lines = vec![Line::of(Style::Strong, "events")];
+        let mut lines = vec![StyledLine::of(Style::Strong, "events")];
         if self.seen.events.is_empty() {
-            lines.push(Line::of(Style::Faint, "  no events yet"));
+            lines.push(StyledLine::of(Style::Faint, "  no events yet"));
         }
         lines.extend(self.seen.events.iter().take(200).map(|event| {
             let age = age_ms(now.saturating_sub(event.at_ms));
-            let mut line = Line::of(Style::Faint, format!("{age:>8}  "));
+            let mut line = StyledLine::of(Style::Faint, format!("{age:>8}  "));
             line.push(Style::Plain, event.what.clone());
             if let Some(who) = &event.who {
                 line.push(Style::Faint, format!(", by {who}"));
@@ -297,28 +304,28 @@ impl Screen {
         lines
     }
 
-    fn bottom(&self) -> Line {
-        if let Some(Order { pool, endpoint, to }) = &self.asked {
+    fn bottom(&self) -> StyledLine {
+        if let Some(EndpointOrder { pool, endpoint, to }) = &self.asked {
             let last = if self.is_last(pool, endpoint) && *to != "ready" {
                 " It is the last usable server of its pool!"
             } else {
                 ""
             };
-            return Line::of(Style::Strong, format!("{pool}/{endpoint}: {to}?{last} y / n"));
+            return StyledLine::of(Style::Strong, format!("{pool}/{endpoint}: {to}?{last} y / n"));
         }
         if let Some(message) = &self.message {
             return message.clone();
         }
         let sort = self.sort.word();
         let keys = match self.page {
-            Page::Servers => {
+            TopPage::Servers => {
                 format!(
                     "q quit  s sort: {sort}  j k select  d drain  r ready  m maintenance  w queue"
                 )
             }
-            Page::Waiting => "q quit  w or Esc back to servers".to_owned(),
+            TopPage::Waiting => "q quit  w or Esc back to servers".to_owned(),
         };
-        Line::of(Style::Faint, keys)
+        StyledLine::of(Style::Faint, keys)
     }
 
     fn is_chosen(&self, one: &EndpointStatus) -> bool {
@@ -333,30 +340,30 @@ impl Screen {
         pool.filter(own).is_some_and(|pool| pool.usable == 1)
     }
 
-    fn choose(&mut self, step: Step) {
+    fn choose(&mut self, step: Movement) {
         let pools = self.seen.status.pools.iter();
         let all: Vec<&EndpointStatus> = pools.flat_map(|pool| self.sort.sorted(pool)).collect();
         let place = all.iter().position(|one| self.is_chosen(one));
         let next = match (place, step) {
-            (None, Step::On) => 0,
-            (None, Step::Back) => all.len().saturating_sub(1),
-            (Some(place), Step::On) => (place + 1).min(all.len() - 1),
-            (Some(place), Step::Back) => place.saturating_sub(1),
+            (None, Movement::On) => 0,
+            (None, Movement::Back) => all.len().saturating_sub(1),
+            (Some(place), Movement::On) => (place + 1).min(all.len() - 1),
+            (Some(place), Movement::Back) => place.saturating_sub(1),
         };
         self.chosen = all.get(next).map(|one| (one.pool.clone(), one.name.clone()));
     }
 
     fn ask(&mut self, to: &'static str) {
         let Some((pool, endpoint)) = self.chosen.clone() else {
-            self.message = Some(Line::of(Style::Strong, "Select a server first: j and k."));
+            self.message = Some(StyledLine::of(Style::Strong, "Select a server first: j and k."));
             return;
         };
-        self.asked = Some(Order { pool, endpoint, to });
+        self.asked = Some(EndpointOrder { pool, endpoint, to });
     }
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum Movement {
     On,
     Back,
 }

@@ -5,12 +5,12 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use weir_admin::status::{Event, Status, WaitingStatus};
 
-use crate::admin_client::{Place, encoded};
-use crate::failure::Failure;
+use crate::admin_client::{AdminPlace, encoded};
+use crate::failure::CommandFailure;
 
 /// The values that are drawn.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct TopStatus {
     pub(super) status: Status,
     /// The events, the latest first.
     pub(super) events: Vec<Event>,
@@ -19,33 +19,33 @@ pub(super) struct Seen {
 }
 
 #[derive(Deserialize)]
-struct Events {
+struct EventList {
     events: Vec<Event>,
 }
 
 #[derive(Deserialize)]
-struct Queue {
+struct QueueList {
     waiting: Vec<WaitingStatus>,
 }
 
 /// Polls a running Weir.
-pub(super) fn look(place: &Place) -> Result<Seen, Failure> {
+pub(super) fn look(place: &AdminPlace) -> Result<TopStatus, CommandFailure> {
     let status: Status = told(place, "/v1/status")?;
-    let Events { mut events } = told(place, "/v1/events")?;
+    let EventList { mut events } = told(place, "/v1/events")?;
     events.reverse();
     let busy = status.pools.iter().filter(|pool| pool.queue.is_some_and(|queue| queue.now > 0));
     let mut queues = Vec::new();
     for pool in busy {
-        let queue: Queue = told(place, &format!("/v1/pools/{}/queue", encoded(&pool.name)))?;
+        let queue: QueueList = told(place, &format!("/v1/pools/{}/queue", encoded(&pool.name)))?;
         queues.push((pool.name.clone(), queue.waiting));
     }
-    Ok(Seen { status, events, queues })
+    Ok(TopStatus { status, events, queues })
 }
 
-fn told<T: DeserializeOwned>(place: &Place, path: &str) -> Result<T, Failure> {
+fn told<T: DeserializeOwned>(place: &AdminPlace, path: &str) -> Result<T, CommandFailure> {
     let told = place.ask("GET", path, None)?;
     serde_json::from_str(&told.body).map_err(|error| {
-        Failure::RunTime(format!(
+        CommandFailure::RunTime(format!(
             "the response to {path} cannot be read; the running Weir may be another version: {error}"
         ))
     })
@@ -53,16 +53,16 @@ fn told<T: DeserializeOwned>(place: &Place, path: &str) -> Result<T, Failure> {
 
 /// An order for an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct EndpointOrder {
     pub(super) pool: String,
     pub(super) endpoint: String,
     /// `ready`, `draining` or `maintenance`.
     pub(super) to: &'static str,
 }
 
-impl Order {
+impl EndpointOrder {
     /// Sends the order and returns a text that says how long it lasts.
-    pub(super) fn send(&self, place: &Place) -> Result<String, Failure> {
+    pub(super) fn send(&self, place: &AdminPlace) -> Result<String, CommandFailure> {
         let Self { pool, endpoint, to } = self;
         let path = format!("/v1/pools/{}/endpoints/{}", encoded(pool), encoded(endpoint));
         let told = place.ask("PATCH", &path, Some(&json!({"order": to})))?;

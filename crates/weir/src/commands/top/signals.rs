@@ -9,7 +9,7 @@ use nix::Result;
 use nix::sys::signal::{SigSet, Signal, raise};
 use rustix::termios::Termios;
 
-use super::message::Heard;
+use super::message::TopMessage;
 use super::terminal;
 
 /// The time that the drawing thread has to restore the terminal. A terminal that is stopped with ^S
@@ -34,9 +34,9 @@ impl EndSignals {
 
     /// Waits for a signal and sends it to the drawing thread; ends the process itself if that does
     /// not.
-    pub(super) fn wait(&self, told: &Sender<Heard>, before: &Termios) {
+    pub(super) fn wait(&self, told: &Sender<TopMessage>, before: &Termios) {
         let Ok(signal) = self.0.wait() else { return };
-        let _ = told.send(Heard::Told(signal));
+        let _ = told.send(TopMessage::Told(signal));
         thread::sleep(PATIENCE);
         terminal::put_back(before);
         end_by(signal);

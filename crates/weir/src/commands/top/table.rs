@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use weir_admin::humanize::{age_ms, count, rate, span_us};
 use weir_admin::status::{EndpointStatus, PoolStatus, State};
 
-use super::frame::{Line, Style, left, right};
+use super::frame::{Style, StyledLine, left, right};
 
 /// The order of the endpoints of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -64,18 +64,22 @@ impl Sort {
 /// The time of the poll, in milliseconds since 1970.
 pub(super) type Now = u64;
 
-struct Column {
+struct TableColumn {
     name: &'static str,
     width: usize,
     cell: fn(&EndpointStatus) -> String,
 }
 
-const fn column(name: &'static str, width: usize, cell: fn(&EndpointStatus) -> String) -> Column {
-    Column { name, width, cell }
+const fn column(
+    name: &'static str,
+    width: usize,
+    cell: fn(&EndpointStatus) -> String,
+) -> TableColumn {
+    TableColumn { name, width, cell }
 }
 
 /// The columns after name and state. On a narrow screen the first ones are kept.
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[TableColumn] = &[
     column("in fl/max", 10, |one| {
         let limit = one.max_conn.map_or("-".to_owned(), |most| count(u64::from(most)));
         format!("{}/{limit}", count(u64::from(one.in_flight)))
@@ -120,19 +124,19 @@ fn widths(columns: usize) -> Widths {
 }
 
 /// Returns the heading above all pools.
-pub(super) fn header(columns: usize) -> Line {
+pub(super) fn header(columns: usize) -> StyledLine {
     let widths = widths(columns);
     let mut text = format!("  {}{}", left("server", widths.name), left("state", widths.state));
     for column in COLUMNS.iter().take(widths.columns) {
         text += &right(column.name, column.width);
     }
-    Line::of(Style::Faint, text)
+    StyledLine::of(Style::Faint, text)
 }
 
 /// Returns the line of a pool.
-pub(super) fn pool_line(pool: &PoolStatus) -> Line {
+pub(super) fn pool_line(pool: &PoolStatus) -> StyledLine {
     let style = if pool.usable == 0 { Style::Trouble } else { Style::Strong };
-    let mut line = Line::of(style, pool.name.clone());
+    let mut line = StyledLine::of(style, pool.name.clone());
     let usable = format!("  {} of {} usable", pool.usable, pool.endpoints.len());
     line.push(if pool.usable == 0 { Style::Trouble } else { Style::Plain }, usable);
     line.push(Style::Plain, format!("  {}/s", rate(pool.traffic.per_second)));
@@ -158,11 +162,11 @@ pub(super) fn pool_line(pool: &PoolStatus) -> Line {
 }
 
 /// Returns the line of an endpoint.
-pub(super) fn endpoint_line(one: &EndpointStatus, now: Now, columns: usize) -> Line {
+pub(super) fn endpoint_line(one: &EndpointStatus, now: Now, columns: usize) -> StyledLine {
     let widths = widths(columns);
     let since = age_ms(now.saturating_sub(one.since_ms));
     let star = if one.overridden.is_empty() { " " } else { "*" };
-    let mut line = Line::of(Style::Plain, format!("{star} {}", left(&one.name, widths.name)));
+    let mut line = StyledLine::of(Style::Plain, format!("{star} {}", left(&one.name, widths.name)));
     line.push(Style::Of(one.state), left(&format!("{} {since}", one.state.as_str()), widths.state));
     for column in COLUMNS.iter().take(widths.columns) {
         line.push(Style::Plain, right(&(column.cell)(one), column.width));
@@ -171,12 +175,12 @@ pub(super) fn endpoint_line(one: &EndpointStatus, now: Now, columns: usize) -> L
 }
 
 /// Returns the reason why an endpoint is not up; `None` when it is up or the reason is unknown.
-pub(super) fn why_line(one: &EndpointStatus) -> Option<Line> {
+pub(super) fn why_line(one: &EndpointStatus) -> Option<StyledLine> {
     let observed = matches!(one.state, State::Down | State::Ejected | State::Stalled);
     if !observed || one.reason.is_empty() {
         return None;
     }
-    let mut line = Line::of(Style::Faint, format!("    {}", one.reason));
+    let mut line = StyledLine::of(Style::Faint, format!("    {}", one.reason));
     if !one.excerpt.is_empty() {
         line.push(Style::Faint, format!(" | {}", one.excerpt));
     }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use super::frame::{Colours, Frame, Size};
+use super::frame::{Colours, ScreenFrame, Size};
 
 /// Escape sequences for the alternate screen without a cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -65,7 +65,7 @@ pub(super) fn size() -> Option<Size> {
 }
 
 /// Draws over the former contents.
-pub(super) fn draw(frame: &Frame) -> io::Result<()> {
+pub(super) fn draw(frame: &ScreenFrame) -> io::Result<()> {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     write(&frame.ansi(if no_colour { Colours::None } else { Colours::Some }))
 }
