@@ -4,31 +4,31 @@
 use std::net::SocketAddr;
 
 use serde_json::Value;
-use weir_lab::bench::load::{Load, Pace};
-use weir_lab::bench::monitor::Usage;
+use weir_lab::bench::load::{LoadSpec, SendPace};
+use weir_lab::bench::monitor::RunUsage;
 use weir_lab::bench::probe::{probe, settle};
-use weir_lab::bench::record::{Failure, Record};
-use weir_lab::bench::report::Figures;
-use weir_lab::bench::run::{Outcome, Running};
-use weir_lab::bench::schedule::{Arrival, Schedule};
+use weir_lab::bench::record::{RequestFailure, RunRecord};
+use weir_lab::bench::report::ReportInput;
+use weir_lab::bench::run::{RunResults, RunningBench};
+use weir_lab::bench::schedule::{ArrivalProcess, Schedule};
 use weir_lab::bench::target::{Form, Requests, Url};
 use weir_lab::bench::tls::{TlsSettings, server_name};
-use weir_lab::origin::{Bound, Origin, Settings, addresses};
+use weir_lab::origin::{BoundOrigin, Origin, OriginSettings, addresses};
 use weir_lab::service_time::ServiceTime;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-fn origin(settings: Settings) -> (Origin, SocketAddr) {
+fn origin(settings: OriginSettings) -> (Origin, SocketAddr) {
     let listen =
         if settings.listen_tls.is_empty() { addresses("127.0.0.1:0").unwrap() } else { Vec::new() };
-    let bound = Bound::new(Settings { listen, ..settings }).unwrap();
+    let bound = BoundOrigin::new(OriginSettings { listen, ..settings }).unwrap();
     let address = bound.listening().next().unwrap().0;
     (bound.start().unwrap(), address)
 }
 
-fn load(address: SocketAddr, path: &str, pace: Pace) -> Load {
+fn load(address: SocketAddr, path: &str, pace: SendPace) -> LoadSpec {
     let url = Url::parse(&format!("http://{address}{path}")).unwrap();
-    Load {
+    LoadSpec {
         requests: Requests::new(vec![(1.0, Form::default().request(&url).unwrap())]),
         address,
         tls: None,
@@ -43,22 +43,22 @@ fn load(address: SocketAddr, path: &str, pace: Pace) -> Load {
     }
 }
 
-fn open(rate: f64, duration_ms: u64) -> Pace {
-    let schedule = Schedule { arrival: Arrival::Constant, rate, seed: 1 };
-    Pace::Open { schedule, duration_ns: duration_ms * 1_000_000 }
+fn open(rate: f64, duration_ms: u64) -> SendPace {
+    let schedule = Schedule { arrival: ArrivalProcess::Constant, rate, seed: 1 };
+    SendPace::Open { schedule, duration_ns: duration_ms * 1_000_000 }
 }
 
-fn run(load: Load) -> Outcome {
-    Running::start(load).unwrap().finish(|_| {}).unwrap()
+fn run(load: LoadSpec) -> RunResults {
+    RunningBench::start(load).unwrap().finish(|_| {}).unwrap()
 }
 
-fn objections(outcome: &Outcome, pace: Pace) -> Vec<String> {
-    let usage = Usage::default();
-    Figures::of(outcome, pace, &usage).objections()
+fn objections(outcome: &RunResults, pace: SendPace) -> Vec<String> {
+    let usage = RunUsage::default();
+    ReportInput::of(outcome, pace, &usage).objections()
 }
 
 /// The descriptions of failures, in one text.
-fn texts(outcome: &Outcome) -> String {
+fn texts(outcome: &RunResults) -> String {
     let found: Vec<&str> = outcome.examples.failures.iter().flatten().map(String::as_str).collect();
     found.join("; ")
 }
@@ -75,21 +75,25 @@ fn in_one_of_a_few_runs(mut attempt: impl FnMut() -> Result<(), String>) {
 
 #[test]
 fn totals_are_those_of_the_origin() {
-    let (origin, address) = origin(Settings { workers: 2, ..Settings::default() });
+    let (origin, address) = origin(OriginSettings { workers: 2, ..OriginSettings::default() });
     let mut seen = 0;
     let schedule = |arrival| Schedule { arrival, rate: 800.0, seed: 3 };
-    let half = |arrival| Pace::Open { schedule: schedule(arrival), duration_ns: SECOND_NS / 2 };
-    for pace in [half(Arrival::Constant), half(Arrival::Poisson), Pace::Closed { requests: 1000 }] {
-        let warmup_ns = if matches!(pace, Pace::Open { .. }) { SECOND_NS / 4 } else { 0 };
-        let outcome = run(Load { warmup_ns, samples: true, ..load(address, "/1k", pace) });
+    let half = |arrival| SendPace::Open { schedule: schedule(arrival), duration_ns: SECOND_NS / 2 };
+    for pace in [
+        half(ArrivalProcess::Constant),
+        half(ArrivalProcess::Poisson),
+        SendPace::Closed { requests: 1000 },
+    ] {
+        let warmup_ns = if matches!(pace, SendPace::Open { .. }) { SECOND_NS / 4 } else { 0 };
+        let outcome = run(LoadSpec { warmup_ns, samples: true, ..load(address, "/1k", pace) });
         let record = &outcome.record;
         let expected = match pace {
-            Pace::Open { schedule, duration_ns } => {
+            SendPace::Open { schedule, duration_ns } => {
                 let before = schedule.count_before(warmup_ns);
                 assert_eq!(record.warm, before);
                 schedule.count_before(warmup_ns + duration_ns) - before
             }
-            Pace::Closed { requests } => requests,
+            SendPace::Closed { requests } => requests,
         };
         assert_eq!(
             (outcome.intended, record.sent, record.answered),
@@ -120,7 +124,7 @@ fn totals_are_those_of_the_origin() {
 
 /// Checks that a measured time is not below the true one, and above it by at most 1 % and the
 /// generator's own error bar.
-fn is_true(what: &str, found_ns: u64, true_ns: f64, record: &Record) -> Result<(), String> {
+fn is_true(what: &str, found_ns: u64, true_ns: f64, record: &RunRecord) -> Result<(), String> {
     let bar = 2.0 * record.lateness.max() as f64 + 1e6;
     let found = found_ns as f64;
     if found >= true_ns * 0.999 && found <= true_ns * 1.01 + bar {
@@ -133,10 +137,14 @@ fn is_true(what: &str, found_ns: u64, true_ns: f64, record: &Record) -> Result<(
 fn percentiles_are_those_of_the_service_times_drawn() {
     in_one_of_a_few_runs(|| {
         let service = ServiceTime::parse("lognormal:40ms,0.7", |_| unreachable!()).unwrap();
-        let settings =
-            Settings { service: Some(service.clone()), seed: 5, workers: 2, ..Settings::default() };
+        let settings = OriginSettings {
+            service: Some(service.clone()),
+            seed: 5,
+            workers: 2,
+            ..OriginSettings::default()
+        };
         let (_origin, address) = origin(settings);
-        let outcome = run(Load { connections: 200, ..load(address, "/1k", open(300.0, 2000)) });
+        let outcome = run(LoadSpec { connections: 200, ..load(address, "/1k", open(300.0, 2000)) });
         let record = &outcome.record;
         assert_eq!(record.answered, 600);
         let mut drawn: Vec<u64> = (0..600).map(|n| service.draw_ns(5, n)).collect();
@@ -165,8 +173,9 @@ fn percentiles_are_the_analytic_ones_of_an_exponential_distribution() {
     let times: Vec<u64> = times.collect();
     in_one_of_a_few_runs(|| {
         let service = Some(ServiceTime::List(times.clone()));
-        let (_origin, address) = origin(Settings { service, workers: 2, ..Settings::default() });
-        let outcome = run(Load { connections: 150, ..load(address, "/1k", open(500.0, 2000)) });
+        let (_origin, address) =
+            origin(OriginSettings { service, workers: 2, ..OriginSettings::default() });
+        let outcome = run(LoadSpec { connections: 150, ..load(address, "/1k", open(500.0, 2000)) });
         let record = &outcome.record;
         assert_eq!(record.answered, COUNT as u64);
         for quantile in [0.25, 0.5, 0.75, 0.9, 0.95, 0.99] {
@@ -184,10 +193,10 @@ fn percentiles_are_the_analytic_ones_of_an_exponential_distribution() {
 /// takes a second.
 fn stalling_origin(at: usize, of: usize) -> (Origin, SocketAddr) {
     let times = (0..of).map(|n| if n == at { SECOND_NS } else { 0 }).collect();
-    origin(Settings {
+    origin(OriginSettings {
         service: Some(ServiceTime::List(times)),
         concurrency: Some(1),
-        ..Settings::default()
+        ..OriginSettings::default()
     })
 }
 
@@ -199,7 +208,7 @@ fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_ther
     for connections in [300, 4] {
         in_one_of_a_few_runs(|| {
             let (_origin, address) = stalling_origin(100, 600);
-            let outcome = run(Load { connections, ..load(address, "/1k", open(200.0, 3000)) });
+            let outcome = run(LoadSpec { connections, ..load(address, "/1k", open(200.0, 3000)) });
             let record = &outcome.record;
             assert_eq!((record.answered, outcome.unsent), (600, 0));
             for slow in [199, 150, 100, 50, 10] {
@@ -231,13 +240,16 @@ fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_ther
 #[test]
 fn a_closed_loop_leaves_out_what_users_would_have_waited() {
     let (_origin, address) = stalling_origin(100, 600);
-    let pace = Pace::Closed { requests: 600 };
-    let outcome = run(Load { connections: 4, ..load(address, "/1k", pace) });
+    let pace = SendPace::Closed { requests: 600 };
+    let outcome = run(LoadSpec { connections: 4, ..load(address, "/1k", pace) });
     let slow = outcome.record.response.count_between(500_000_000, u64::MAX);
     assert!((1..=4).contains(&slow), "{slow} of four connections were slow");
-    let usage = Usage::default();
-    let figures =
-        Figures { connections: 4, asked: vec![0.999], ..Figures::of(&outcome, pace, &usage) };
+    let usage = RunUsage::default();
+    let figures = ReportInput {
+        connections: 4,
+        asked: vec![0.999],
+        ..ReportInput::of(&outcome, pace, &usage)
+    };
     let text = figures.text();
     assert!(
         text.contains("closed loop, 4 connections") && text.contains("coordinated omission"),
@@ -248,9 +260,10 @@ fn a_closed_loop_leaves_out_what_users_would_have_waited() {
 
 #[test]
 fn more_than_the_target_can_do_is_said_and_not_hidden() {
-    let (_origin, address) = origin(Settings::default());
+    let (_origin, address) = origin(OriginSettings::default());
     let pace = open(200.0, 1000);
-    let outcome = run(Load { threads: 1, connections: 1, ..load(address, "/delay/50ms", pace) });
+    let outcome =
+        run(LoadSpec { threads: 1, connections: 1, ..load(address, "/delay/50ms", pace) });
     let record = &outcome.record;
     // One connection completes at most 20 requests per second.
     assert!(
@@ -269,25 +282,28 @@ fn more_than_the_target_can_do_is_said_and_not_hidden() {
 
 #[test]
 fn failures_are_counted_by_their_kind() {
-    let (origin, address) = origin(Settings::default());
+    let (origin, address) = origin(OriginSettings::default());
     for (path, failure, words) in [
-        ("/fault/close", Failure::Read, "closed before the response"),
-        ("/fault/close-head", Failure::Read, "closed in the head"),
-        ("/fault/reset", Failure::Read, "reset"),
-        ("/1k?fault=close-body", Failure::Read, "closed in the body"),
-        ("/stream/4?fault=close-body", Failure::Read, "closed in the body"),
-        ("/fault/garbage", Failure::Protocol, "the response is not HTTP"),
-        ("/fault/hang", Failure::Timeout, "-T"),
-        ("/1k?fault=hang-body", Failure::Timeout, "-T"),
+        ("/fault/close", RequestFailure::Read, "closed before the response"),
+        ("/fault/close-head", RequestFailure::Read, "closed in the head"),
+        ("/fault/reset", RequestFailure::Read, "reset"),
+        ("/1k?fault=close-body", RequestFailure::Read, "closed in the body"),
+        ("/stream/4?fault=close-body", RequestFailure::Read, "closed in the body"),
+        ("/fault/garbage", RequestFailure::Protocol, "the response is not HTTP"),
+        ("/fault/hang", RequestFailure::Timeout, "-T"),
+        ("/1k?fault=hang-body", RequestFailure::Timeout, "-T"),
     ] {
         let pace = open(100.0, 200);
-        let outcome =
-            run(Load { timeout_ns: SECOND_NS / 4, connections: 32, ..load(address, path, pace) });
+        let outcome = run(LoadSpec {
+            timeout_ns: SECOND_NS / 4,
+            connections: 32,
+            ..load(address, path, pace)
+        });
         let record = &outcome.record;
-        let expected = Failure::ALL.map(|kind| if kind == failure { 20 } else { 0 });
+        let expected = RequestFailure::ALL.map(|kind| if kind == failure { 20 } else { 0 });
         assert_eq!((record.failures, record.answered, record.sent), (expected, 0, 20), "{path}");
         // A timeout has lasted at least that long and counts in the figures.
-        let measured = if failure == Failure::Timeout { 20 } else { 0 };
+        let measured = if failure == RequestFailure::Timeout { 20 } else { 0 };
         assert_eq!(record.response.len(), measured, "{path}");
         assert!(measured == 0 || record.response.min() >= SECOND_NS / 5, "{path}");
         assert!(outcome.opened >= 20 && !objections(&outcome, pace).is_empty());
@@ -300,15 +316,15 @@ fn failures_are_counted_by_their_kind() {
     let redirects = run(load(address, "/status/302", open(100.0, 200)));
     assert_eq!((redirects.record.errors(), redirects.record.status_classes[3]), (0, 20));
     assert!(redirects.examples.redirect.is_some());
-    let usage = Usage::default();
-    let text = Figures::of(&redirects, open(100.0, 200), &usage).text();
+    let usage = RunUsage::default();
+    let text = ReportInput::of(&redirects, open(100.0, 200), &usage).text();
     assert!(text.contains("redirects are not followed"), "{text}");
     assert_eq!(number(&origin.stats(), "broken"), 0);
 }
 
 #[test]
 fn every_framing_of_an_answer_is_read_to_its_end() {
-    let (origin, address) = origin(Settings::default());
+    let (origin, address) = origin(OriginSettings::default());
     for (path, least) in [
         ("/bytes/0", 0),
         ("/bytes/300000", 300_000),
@@ -327,12 +343,12 @@ fn every_framing_of_an_answer_is_read_to_its_end() {
     let head = Form { method: "HEAD".to_owned(), ..Form::default() };
     let url = Url::parse(&format!("http://{address}/100k")).unwrap();
     let requests = Requests::new(vec![(1.0, head.request(&url).unwrap())]);
-    let outcome = run(Load { requests, ..load(address, "/", open(100.0, 200)) });
+    let outcome = run(LoadSpec { requests, ..load(address, "/", open(100.0, 200)) });
     assert_eq!((outcome.record.answered, outcome.opened), (20, 16));
     let close = Form { close: true, body: b"hello".to_vec(), ..Form::default() };
     let url = Url::parse(&format!("http://{address}/echo")).unwrap();
     let requests = Requests::new(vec![(1.0, close.request(&url).unwrap())]);
-    let outcome = run(Load { requests, ..load(address, "/", open(100.0, 200)) });
+    let outcome = run(LoadSpec { requests, ..load(address, "/", open(100.0, 200)) });
     // The first connection of each task was opened before the start, the others when needed. Tasks
     // were free, so hardly any request was delayed.
     assert_eq!((outcome.record.answered, outcome.record.errors()), (20, 0));
@@ -343,9 +359,9 @@ fn every_framing_of_an_answer_is_read_to_its_end() {
 
 #[test]
 fn a_target_that_goes_away_is_a_failure_and_no_hang() {
-    let (origin, address) = origin(Settings::default());
+    let (origin, address) = origin(OriginSettings::default());
     let pace = open(200.0, 1500);
-    let running = Running::start(load(address, "/1k", pace)).unwrap();
+    let running = RunningBench::start(load(address, "/1k", pace)).unwrap();
     let watch = running.watch();
     let killer = std::thread::spawn(move || {
         while watch.counts().1 < 50 {
@@ -357,7 +373,7 @@ fn a_target_that_goes_away_is_a_failure_and_no_hang() {
     killer.join().unwrap();
     let record = &outcome.record;
     assert!(
-        record.answered >= 50 && record.failures_of(Failure::Connect) > 0,
+        record.answered >= 50 && record.failures_of(RequestFailure::Connect) > 0,
         "{:?}",
         record.failures
     );
@@ -366,9 +382,9 @@ fn a_target_that_goes_away_is_a_failure_and_no_hang() {
 
 #[test]
 fn who_stops_it_gets_the_report_of_what_was() {
-    let (_origin, address) = origin(Settings::default());
+    let (_origin, address) = origin(OriginSettings::default());
     let pace = open(200.0, 60_000);
-    let running = Running::start(load(address, "/1k", pace)).unwrap();
+    let running = RunningBench::start(load(address, "/1k", pace)).unwrap();
     let watch = running.watch();
     let stopper = std::thread::spawn(move || {
         while watch.counts().1 < 50 {
@@ -392,23 +408,24 @@ fn who_stops_it_does_not_wait_for_connections_that_do_not_open() {
     let tls = Some((settings.config().unwrap(), server_name("localhost").unwrap()));
     let pace = open(200.0, 1000);
     let timeout_ns = 24 * 3600 * SECOND_NS;
-    let running = Running::start(Load { tls, timeout_ns, ..load(address, "/1k", pace) }).unwrap();
+    let running =
+        RunningBench::start(LoadSpec { tls, timeout_ns, ..load(address, "/1k", pace) }).unwrap();
     let _taken = silent.accept().unwrap();
     running.watch().stop();
     let outcome = running.finish(|_| {}).unwrap();
     assert_eq!((outcome.record.sent, outcome.opened, outcome.elapsed_ns), (0, 0, 0));
     assert!(objections(&outcome, pace).iter().any(|text| text.contains("was stopped")));
-    let usage = Usage::default();
-    assert!(!Figures::of(&outcome, pace, &usage).text().contains("NaN"));
+    let usage = RunUsage::default();
+    assert!(!ReportInput::of(&outcome, pace, &usage).text().contains("NaN"));
 }
 
 #[test]
 fn tls_is_spoken_and_its_facts_are_reported() {
     let listen_tls = addresses("127.0.0.1:0").unwrap();
-    let (origin, address) = origin(Settings { listen_tls, ..Settings::default() });
+    let (origin, address) = origin(OriginSettings { listen_tls, ..OriginSettings::default() });
     let with = |settings: TlsSettings| {
         let tls = Some((settings.config().unwrap(), server_name("localhost").unwrap()));
-        Load { tls, ..load(address, "/100k", open(100.0, 300)) }
+        LoadSpec { tls, ..load(address, "/100k", open(100.0, 300)) }
     };
     let trusting =
         TlsSettings { insecure: true, version: Some("1.3".to_owned()), ..TlsSettings::default() };
@@ -433,7 +450,7 @@ fn tls_is_spoken_and_its_facts_are_reported() {
     let error = probe(&distrusting).unwrap_err();
     assert!(error.contains("certificate") && error.contains("--insecure"), "{error}");
     // Without the probe, every request is a counted failure.
-    assert_eq!(run(distrusting).record.failures_of(Failure::Connect), 30);
+    assert_eq!(run(distrusting).record.failures_of(RequestFailure::Connect), 30);
 }
 
 #[test]
@@ -455,21 +472,21 @@ fn a_server_of_another_protocol_is_a_counted_failure() {
         }
     });
     let outcome = run(load(address, "/", open(100.0, 200)));
-    assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
+    assert_eq!(outcome.record.failures_of(RequestFailure::Protocol), 20);
     let text = texts(&outcome);
     assert!(text.contains("it begins with `220 mail.example ESMTP"), "{text}");
     // A common mistake: an HTTPS port accessed without TLS.
     let listen_tls = addresses("127.0.0.1:0").unwrap();
-    let (_origin, address) = origin(Settings { listen_tls, ..Settings::default() });
+    let (_origin, address) = origin(OriginSettings { listen_tls, ..OriginSettings::default() });
     let outcome = run(load(address, "/", open(100.0, 200)));
-    assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
+    assert_eq!(outcome.record.failures_of(RequestFailure::Protocol), 20);
     let text = texts(&outcome);
     assert!(text.contains("the server uses TLS: write https://"), "{text}");
 }
 
 #[test]
 fn of_several_addresses_the_first_that_answers_is_taken() {
-    let (_origin, address) = origin(Settings::default());
+    let (_origin, address) = origin(OriginSettings::default());
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut load = load(closed, "/", open(10.0, 100));
     assert_eq!(settle(&mut load, &[closed, address]), Ok(()));
@@ -483,7 +500,7 @@ fn nobody_there_is_a_sentence() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let load = Load { timeout_ns: SECOND_NS, ..load(address, "/", open(10.0, 100)) };
+    let load = LoadSpec { timeout_ns: SECOND_NS, ..load(address, "/", open(10.0, 100)) };
     let error = probe(&load).unwrap_err();
     assert!(error.starts_with(&format!("cannot connect to {address}: ")), "{error}");
 }

@@ -4,10 +4,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use weir_lab::bench::load::{Load, Pace};
-use weir_lab::bench::run::Running;
+use weir_lab::bench::load::{LoadSpec, SendPace};
+use weir_lab::bench::run::RunningBench;
 use weir_lab::bench::target::{Form, Requests, Url};
-use weir_lab::origin::{Bound, Settings, addresses};
+use weir_lab::origin::{BoundOrigin, OriginSettings, addresses};
 
 /// An allocator that counts the bytes in use.
 struct Counting;
@@ -39,31 +39,31 @@ fn count(bytes: isize) {
 }
 
 /// Largest number of bytes that a run of so many requests has in use, beyond those before it.
-fn most_bytes(load: &Load, requests: u64, samples: bool) -> isize {
-    let load = Load { pace: Pace::Closed { requests }, samples, ..load.clone() };
+fn most_bytes(load: &LoadSpec, requests: u64, samples: bool) -> isize {
+    let load = LoadSpec { pace: SendPace::Closed { requests }, samples, ..load.clone() };
     let before = LIVE.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
-    let outcome = Running::start(load).unwrap().finish(|_| {}).unwrap();
+    let outcome = RunningBench::start(load).unwrap().finish(|_| {}).unwrap();
     assert_eq!(outcome.record.answered, requests);
     MOST.load(Ordering::Relaxed) - before
 }
 
 #[test]
 fn memory_does_not_grow_with_the_number_of_requests() {
-    let settings = Settings {
+    let settings = OriginSettings {
         listen: addresses("127.0.0.1:0").unwrap(),
         log_entries: 0,
-        ..Settings::default()
+        ..OriginSettings::default()
     };
-    let bound = Bound::new(settings).unwrap();
+    let bound = BoundOrigin::new(settings).unwrap();
     let address = bound.listening().next().unwrap().0;
     let _origin = bound.start().unwrap();
     let url = Url::parse(&format!("http://{address}/bytes/10")).unwrap();
-    let load = Load {
+    let load = LoadSpec {
         requests: Requests::new(vec![(1.0, Form::default().request(&url).unwrap())]),
         address,
         tls: None,
-        pace: Pace::Closed { requests: 0 },
+        pace: SendPace::Closed { requests: 0 },
         warmup_ns: 0,
         threads: 1,
         connections: 4,

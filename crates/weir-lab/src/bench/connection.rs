@@ -17,11 +17,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Scan, Step};
 
-use super::load::{Pace, Shared};
-use super::record::{Failure, Record, Sample};
-use super::schedule::Cursor;
-use super::target::Request;
-use super::tls::TlsFacts;
+use super::load::{RunShared, SendPace};
+use super::record::{RequestFailure, RequestSample, RunRecord};
+use super::schedule::ScheduleCursor;
+use super::target::EncodedRequest;
+use super::tls::HandshakeFacts;
 use crate::timer::{Timer, now_ns};
 
 /// Largest number of bytes of one read.
@@ -29,17 +29,21 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// State shared by the connections of one thread.
 pub(super) struct Thread {
-    pub(super) shared: std::sync::Arc<Shared>,
+    pub(super) shared: std::sync::Arc<RunShared>,
     pub(super) timer: Timer,
-    pub(super) cursor: RefCell<Cursor>,
-    pub(super) record: RefCell<Record>,
+    pub(super) cursor: RefCell<ScheduleCursor>,
+    pub(super) record: RefCell<RunRecord>,
     /// Buffer for bodies, which are discarded.
     scratch: RefCell<Vec<u8>>,
 }
 
 impl Thread {
-    pub(super) fn new(shared: std::sync::Arc<Shared>, timer: Timer, cursor: Cursor) -> Self {
-        let record = Record::new(shared.load.samples);
+    pub(super) fn new(
+        shared: std::sync::Arc<RunShared>,
+        timer: Timer,
+        cursor: ScheduleCursor,
+    ) -> Self {
+        let record = RunRecord::new(shared.load.samples);
         Self {
             shared,
             timer,
@@ -53,14 +57,14 @@ impl Thread {
 /// The deadline of a connection's wait. The thread checks all of them periodically, so that no
 /// request needs a timer of its own.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(super) struct WaitDeadline {
     /// `u64::MAX` while the connection does not wait.
     deadline_ns: Cell<u64>,
     is_over: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Patience {
+impl WaitDeadline {
     /// Wakes the connection if its deadline has passed.
     pub(super) fn check(&self, now_ns: u64) {
         if self.deadline_ns.get() > now_ns || self.is_over.replace(true) {
@@ -95,16 +99,16 @@ impl Patience {
 }
 
 /// The transport of a connection.
-enum Stream {
+enum BenchStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// A connection, open or not.
-pub(super) struct Connection {
+pub(super) struct BenchConnection {
     thread: Rc<Thread>,
-    patience: Rc<Patience>,
-    stream: Option<Stream>,
+    patience: Rc<WaitDeadline>,
+    stream: Option<BenchStream>,
     input: Vec<u8>,
     head: ResponseHead,
     /// Start of the idle time, on the monotonic clock.
@@ -112,19 +116,19 @@ pub(super) struct Connection {
 }
 
 /// The result of a response that was read completely.
-struct Answer {
+struct CompletedResponse {
     status: u16,
     keep_alive: bool,
 }
 
 /// The kind of a failure, and its description.
-struct Broken(Failure, Cow<'static, str>);
+struct FailureDetail(RequestFailure, Cow<'static, str>);
 
 /// Number of bytes shown of a response in another protocol.
 const SHOWN_BYTES: usize = 32;
 
-impl Connection {
-    pub(super) fn new(thread: Rc<Thread>, patience: Rc<Patience>) -> Self {
+impl BenchConnection {
+    pub(super) fn new(thread: Rc<Thread>, patience: Rc<WaitDeadline>) -> Self {
         patience.end();
         Self {
             thread,
@@ -154,7 +158,7 @@ impl Connection {
             let Some(intended_ns) = self.wait_for_turn(n).await else { return };
             let Some(request) = shared.load.requests.pick(shared.load.seed, n) else { return };
             shared.started.fetch_add(1, Ordering::Relaxed);
-            let mut sample = Sample {
+            let mut sample = RequestSample {
                 n,
                 intended_ns,
                 sent_ns: 0,
@@ -177,8 +181,8 @@ impl Connection {
     async fn wait_for_turn(&self, n: u64) -> Option<u64> {
         let shared = &self.thread.shared;
         match shared.load.pace {
-            Pace::Closed { requests } => (n < requests).then(now_ns),
-            Pace::Open { .. } => {
+            SendPace::Closed { requests } => (n < requests).then(now_ns),
+            SendPace::Open { .. } => {
                 let intended_ns = shared.start_ns() + self.thread.cursor.borrow_mut().start_ns(n);
                 let end_ns = shared.end_ns();
                 if intended_ns >= end_ns {
@@ -194,7 +198,7 @@ impl Connection {
         }
     }
 
-    fn keep(&self, mut sample: Sample) {
+    fn keep(&self, mut sample: RequestSample) {
         let shared = &self.thread.shared;
         shared.ended.fetch_add(1, Ordering::Relaxed);
         let from = shared.measured_from_ns();
@@ -215,7 +219,7 @@ impl Connection {
     }
 
     /// Sends one request and reads its response.
-    async fn ask(&mut self, request: &Request, sample: &mut Sample) {
+    async fn ask(&mut self, request: &EncodedRequest, sample: &mut RequestSample) {
         if self.stream.is_some() && self.is_dead().await {
             self.thread.shared.lost.fetch_add(1, Ordering::Relaxed);
             self.close();
@@ -227,13 +231,13 @@ impl Connection {
             sample.opening_ns = ended_ns.saturating_sub(began_ns);
             if let Err(error) = opened {
                 sample.sent_ns = ended_ns;
-                sample.failure = Some(Failure::Connect);
-                self.thread.shared.note_failure(Failure::Connect, || error.to_string());
+                sample.failure = Some(RequestFailure::Connect);
+                self.thread.shared.note_failure(RequestFailure::Connect, || error.to_string());
                 return;
             }
         }
         sample.sent_ns = now_ns();
-        if matches!(self.thread.shared.load.pace, Pace::Closed { .. }) {
+        if matches!(self.thread.shared.load.pace, SendPace::Closed { .. }) {
             sample.intended_ns = sample.sent_ns;
         }
         self.patience.begin(sample.sent_ns + self.thread.shared.load.timeout_ns);
@@ -246,7 +250,7 @@ impl Connection {
                     self.close();
                 }
             }
-            Err(Broken(failure, text)) => {
+            Err(FailureDetail(failure, text)) => {
                 sample.failure = Some(failure);
                 self.thread.shared.note_failure(failure, || text.into_owned());
                 self.close();
@@ -254,8 +258,12 @@ impl Connection {
         }
     }
 
-    async fn exchange(&mut self, request: &Request, bytes: &mut u64) -> Result<Answer, Broken> {
-        self.send(&request.bytes).await.map_err(|error| broken(&error, Failure::Write))?;
+    async fn exchange(
+        &mut self,
+        request: &EncodedRequest,
+        bytes: &mut u64,
+    ) -> Result<CompletedResponse, FailureDetail> {
+        self.send(&request.bytes).await.map_err(|error| broken(&error, RequestFailure::Write))?;
         self.input.clear();
         let framing = loop {
             self.read_head(request.method, bytes).await?;
@@ -280,11 +288,11 @@ impl Connection {
         if !self.input.is_empty() {
             return Err(protocol("there are bytes after the end of the response"));
         }
-        Ok(Answer { status: self.head.status, keep_alive: self.head.keep_alive })
+        Ok(CompletedResponse { status: self.head.status, keep_alive: self.head.keep_alive })
     }
 
     /// Reads a head and removes it from the input.
-    async fn read_head(&mut self, method: Method, bytes: &mut u64) -> Result<(), Broken> {
+    async fn read_head(&mut self, method: Method, bytes: &mut u64) -> Result<(), FailureDetail> {
         let limits = HeadLimits::default();
         let mut scan = Scan::default();
         loop {
@@ -297,15 +305,17 @@ impl Connection {
                     return Ok(());
                 }
             }
-            let read =
-                self.read_into_input().await.map_err(|error| broken(&error, Failure::Read))?;
+            let read = self
+                .read_into_input()
+                .await
+                .map_err(|error| broken(&error, RequestFailure::Read))?;
             if read == 0 {
                 let text = if self.input.is_empty() {
                     "the connection was closed before the response"
                 } else {
                     "the connection was closed in the head of the response"
                 };
-                return Err(Broken(Failure::Read, text.into()));
+                return Err(FailureDetail(RequestFailure::Read, text.into()));
             }
             *bytes += read as u64;
         }
@@ -321,7 +331,7 @@ impl Connection {
         }
     }
 
-    async fn read_length(&mut self, length: u64, bytes: &mut u64) -> Result<(), Broken> {
+    async fn read_length(&mut self, length: u64, bytes: &mut u64) -> Result<(), FailureDetail> {
         let here = (self.input.len() as u64).min(length);
         self.input.drain(..here as usize);
         let mut left = length - here;
@@ -336,7 +346,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn read_chunks(&mut self, bytes: &mut u64) -> Result<(), Broken> {
+    async fn read_chunks(&mut self, bytes: &mut u64) -> Result<(), FailureDetail> {
         let mut decoder = ChunkedDecoder::new();
         loop {
             let (used, step) = decoder
@@ -348,7 +358,7 @@ impl Connection {
                 Step::Data(_) => {}
                 Step::More => {
                     let read = self.read_into_input().await;
-                    match read.map_err(|error| broken(&error, Failure::Read))? {
+                    match read.map_err(|error| broken(&error, RequestFailure::Read))? {
                         0 => return Err(cut_short()),
                         read => *bytes += read as u64,
                     }
@@ -357,7 +367,7 @@ impl Connection {
         }
     }
 
-    async fn read_to_close(&mut self, bytes: &mut u64) -> Result<(), Broken> {
+    async fn read_to_close(&mut self, bytes: &mut u64) -> Result<(), FailureDetail> {
         self.input.clear();
         loop {
             match self.read_and_forget(u64::MAX).await? {
@@ -422,7 +432,7 @@ impl Connection {
     }
 
     /// Reads and discards at most so many bytes of a body.
-    async fn read_and_forget(&mut self, most: u64) -> Result<usize, Broken> {
+    async fn read_and_forget(&mut self, most: u64) -> Result<usize, FailureDetail> {
         let Self { stream: Some(stream), thread, patience, .. } = self else { return Ok(0) };
         let read = poll_fn(|context| {
             let mut scratch = thread.scratch.borrow_mut();
@@ -434,7 +444,7 @@ impl Connection {
                 Poll::Pending => patience.poll(context).map(Err),
             }
         });
-        read.await.map_err(|error| broken(&error, Failure::Read))
+        read.await.map_err(|error| broken(&error, RequestFailure::Read))
     }
 
     async fn open(&mut self) -> io::Result<()> {
@@ -463,34 +473,40 @@ impl Connection {
     }
 }
 
-async fn open(shared: &Shared) -> io::Result<Stream> {
+async fn open(shared: &RunShared) -> io::Result<BenchStream> {
     let stream = TcpStream::connect(shared.load.address).await?;
     stream.set_nodelay(true)?;
-    let Some((config, name)) = &shared.load.tls else { return Ok(Stream::Plain(stream)) };
+    let Some((config, name)) = &shared.load.tls else { return Ok(BenchStream::Plain(stream)) };
     let name: ServerName<'static> = name.clone();
     let stream = TlsConnector::from(config.clone()).connect(name, stream).await?;
-    shared.note_tls(|| TlsFacts::of(stream.get_ref().1));
-    Ok(Stream::Tls(Box::new(stream)))
+    shared.note_tls(|| HandshakeFacts::of(stream.get_ref().1));
+    Ok(BenchStream::Tls(Box::new(stream)))
 }
 
 /// The failure for an error: a timeout, or else the given kind.
-fn broken(error: &io::Error, otherwise: Failure) -> Broken {
+fn broken(error: &io::Error, otherwise: RequestFailure) -> FailureDetail {
     if error.kind() == io::ErrorKind::TimedOut {
-        return Broken(Failure::Timeout, "no complete response within the timeout (-T)".into());
+        return FailureDetail(
+            RequestFailure::Timeout,
+            "no complete response within the timeout (-T)".into(),
+        );
     }
-    Broken(otherwise, error.to_string().into())
+    FailureDetail(otherwise, error.to_string().into())
 }
 
-fn protocol(text: &'static str) -> Broken {
-    Broken(Failure::Protocol, text.into())
+fn protocol(text: &'static str) -> FailureDetail {
+    FailureDetail(RequestFailure::Protocol, text.into())
 }
 
-fn cut_short() -> Broken {
-    Broken(Failure::Read, "the connection was closed in the body of the response".into())
+fn cut_short() -> FailureDetail {
+    FailureDetail(
+        RequestFailure::Read,
+        "the connection was closed in the body of the response".into(),
+    )
 }
 
 /// The failure for a response that is not HTTP.
-fn no_http(reason: &str, bytes: &[u8]) -> Broken {
+fn no_http(reason: &str, bytes: &[u8]) -> FailureDetail {
     let begin = bytes.get(..SHOWN_BYTES.min(bytes.len())).unwrap_or_default();
     // A TLS record: an alert, or a handshake message.
     let hint = if matches!(begin, [0x15 | 0x16, 0x03, ..]) {
@@ -502,10 +518,10 @@ fn no_http(reason: &str, bytes: &[u8]) -> Broken {
         "the response is not HTTP ({reason}): it begins with `{}`{hint}",
         begin.escape_ascii()
     );
-    Broken(Failure::Protocol, text.into())
+    FailureDetail(RequestFailure::Protocol, text.into())
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for BenchStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -518,7 +534,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for BenchStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -6,17 +6,17 @@ use std::fmt::Write;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::load::Pace;
-use super::machine::{Cpu, Process};
+use super::load::SendPace;
+use super::machine::{ProcessCpu, ProcessUsage};
 use super::monitor::Slice;
-use super::record::{Failure, Record, Sample, Second};
-use super::report::{Figures, PERCENTILES, percent_text};
-use super::schedule::Arrival;
+use super::record::{RequestFailure, RequestSample, RunRecord, Second};
+use super::report::{PERCENTILES, ReportInput, percent_text};
+use super::schedule::ArrivalProcess;
 use super::spectrum::Curve;
 use super::wrk_text::{deviation_us, mean_us};
 
 /// All figures of a run. Times are in microseconds, rates in requests per second.
-pub fn json(figures: &Figures<'_>, url: &str) -> Value {
+pub fn json(figures: &ReportInput<'_>, url: &str) -> Value {
     let outcome = figures.outcome;
     let record = &outcome.record;
     let objections = figures.objections();
@@ -70,19 +70,20 @@ pub fn json(figures: &Figures<'_>, url: &str) -> Value {
 }
 
 /// The failures by kind.
-fn failures(record: &Record) -> Value {
-    let count = |failure: Failure| (failure.name().to_owned(), record.failures_of(failure).into());
-    Value::Object(Failure::ALL.into_iter().map(count).collect())
+fn failures(record: &RunRecord) -> Value {
+    let count =
+        |failure: RequestFailure| (failure.name().to_owned(), record.failures_of(failure).into());
+    Value::Object(RequestFailure::ALL.into_iter().map(count).collect())
 }
 
 /// The responses by status class; classes without any are left out.
-fn statuses(record: &Record) -> Value {
+fn statuses(record: &RunRecord) -> Value {
     let classes = record.status_classes.iter().enumerate().filter(|(_, count)| **count > 0);
     Value::Object(classes.map(|(class, count)| (format!("{class}xx"), (*count).into())).collect())
 }
 
 /// The requests that were due in each second.
-fn seconds(record: &Record) -> Value {
+fn seconds(record: &RunRecord) -> Value {
     let second = |second: &Second| {
         let mean = second.sum_ns as f64 / second.count.max(1) as f64 / 1e3;
         json!({"requests": second.count, "errors": second.errors, "mean_us": mean, "max_us": second.max_ns as f64 / 1e3})
@@ -90,23 +91,23 @@ fn seconds(record: &Record) -> Value {
     record.seconds.iter().map(second).collect()
 }
 
-fn load(figures: &Figures<'_>) -> Value {
+fn load(figures: &ReportInput<'_>) -> Value {
     match figures.pace {
-        Pace::Open { schedule, .. } => json!({
+        SendPace::Open { schedule, .. } => json!({
             "loop": "open",
-            "arrival": match schedule.arrival { Arrival::Constant => "constant", Arrival::Poisson => "poisson" },
+            "arrival": match schedule.arrival { ArrivalProcess::Constant => "constant", ArrivalProcess::Poisson => "poisson" },
             "rate": schedule.rate,
             "seed": schedule.seed,
         }),
-        Pace::Closed { requests } => json!({"loop": "closed", "requests": requests}),
+        SendPace::Closed { requests } => json!({"loop": "closed", "requests": requests}),
     }
 }
 
-fn cpu(cpu: Cpu) -> Value {
+fn cpu(cpu: ProcessCpu) -> Value {
     json!({"user_us": cpu.user_us, "system_us": cpu.system_us})
 }
 
-fn process(process: Process) -> Value {
+fn process(process: ProcessUsage) -> Value {
     json!({
         "user_us": process.cpu.user_us,
         "system_us": process.cpu.system_us,
@@ -130,8 +131,8 @@ fn slice(slice: &Slice) -> Value {
     })
 }
 
-fn first_failures(figures: &Figures<'_>) -> Value {
-    let texts = Failure::ALL.into_iter().zip(&figures.outcome.examples.failures);
+fn first_failures(figures: &ReportInput<'_>) -> Value {
+    let texts = RequestFailure::ALL.into_iter().zip(&figures.outcome.examples.failures);
     let found = texts.filter_map(|(failure, text)| {
         Some((failure.name().to_owned(), Value::from(text.as_ref()?.as_str())))
     });
@@ -139,7 +140,7 @@ fn first_failures(figures: &Figures<'_>) -> Value {
 }
 
 /// The shares of pages that have a slow request, for the page sizes and times requested.
-fn pages(figures: &Figures<'_>) -> Vec<Value> {
+fn pages(figures: &ReportInput<'_>) -> Vec<Value> {
     let each = figures
         .pages
         .iter()
@@ -169,7 +170,7 @@ fn histogram(histogram: &Histogram<u64>) -> Value {
 }
 
 /// One line per request, in schedule order. Times are in microseconds since the measurement began.
-pub fn csv(samples: &[Sample]) -> String {
+pub fn csv(samples: &[RequestSample]) -> String {
     let mut out = String::from(
         "n,intended_us,sent_us,ended_us,response_us,service_us,status,bytes,failure\n",
     );
@@ -186,7 +187,7 @@ pub fn csv(samples: &[Sample]) -> String {
             us(sample.ended_ns.saturating_sub(sample.sent_ns)),
             sample.status,
             sample.bytes,
-            sample.failure.map_or("", Failure::name)
+            sample.failure.map_or("", RequestFailure::name)
         );
     }
     out

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use super::record::Failure;
+use super::record::RequestFailure;
 use super::schedule::Schedule;
 use super::target::Requests;
-use super::tls::TlsFacts;
+use super::tls::HandshakeFacts;
 
 /// The times at which requests are sent.
 #[derive(Clone, Copy, Debug)]
-pub enum Pace {
+pub enum SendPace {
     /// At the times of the schedule, for a given duration.
     Open {
         /// The schedule of the starts.
@@ -32,7 +32,7 @@ pub enum Pace {
 
 /// The complete specification of a run.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct LoadSpec {
     /// The requests to send.
     pub requests: Requests,
     /// The address to send them to.
@@ -40,7 +40,7 @@ pub struct Load {
     /// The TLS configuration, and the name that the certificate must have.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// The pacing of the requests.
-    pub pace: Pace,
+    pub pace: SendPace,
     /// Duration of the same load before the measurement, in nanoseconds. Open loop only.
     pub warmup_ns: u64,
     /// Number of threads, at least one.
@@ -59,8 +59,8 @@ pub struct Load {
 
 /// State shared by the threads of a run.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) load: Load,
+pub(super) struct RunShared {
+    pub(super) load: LoadSpec,
     /// The start, warm-up included, on the monotonic clock; 0 until every connection was opened or
     /// has failed.
     start_ns: AtomicU64,
@@ -74,7 +74,7 @@ pub(super) struct Shared {
     pub(super) open_at_start: AtomicU64,
     /// Number of connections that the target closed although they were to be kept open.
     pub(super) lost: AtomicU64,
-    pub(super) facts: Mutex<Option<TlsFacts>>,
+    pub(super) facts: Mutex<Option<HandshakeFacts>>,
     /// One bit for each entry of `examples` that is set, checked before taking the lock.
     noted: AtomicU8,
     examples: Mutex<Examples>,
@@ -83,7 +83,7 @@ pub(super) struct Shared {
 /// The first failure of each kind, and the first redirect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examples {
-    /// Description of the first failure of each kind, in the order of [`Failure::ALL`].
+    /// Description of the first failure of each kind, in the order of [`RequestFailure::ALL`].
     pub failures: [Option<String>; 5],
     /// Target of the first redirect.
     pub redirect: Option<String>,
@@ -91,8 +91,8 @@ pub struct Examples {
 
 const REDIRECT_BIT: u8 = 1 << 7;
 
-impl Shared {
-    pub(super) fn new(load: Load) -> Self {
+impl RunShared {
+    pub(super) fn new(load: LoadSpec) -> Self {
         Self {
             load,
             start_ns: AtomicU64::new(0),
@@ -130,8 +130,10 @@ impl Shared {
     /// The latest start of a request, on the monotonic clock.
     pub(super) fn end_ns(&self) -> u64 {
         match self.load.pace {
-            Pace::Open { duration_ns, .. } => self.start_ns() + self.load.warmup_ns + duration_ns,
-            Pace::Closed { .. } => u64::MAX,
+            SendPace::Open { duration_ns, .. } => {
+                self.start_ns() + self.load.warmup_ns + duration_ns
+            }
+            SendPace::Closed { .. } => u64::MAX,
         }
     }
 
@@ -149,7 +151,7 @@ impl Shared {
     }
 
     /// Records the description of the first failure of each kind.
-    pub(super) fn note_failure(&self, failure: Failure, text: impl FnOnce() -> String) {
+    pub(super) fn note_failure(&self, failure: RequestFailure, text: impl FnOnce() -> String) {
         self.note(1 << failure as u8, |examples| {
             if let Some(place) = examples.failures.get_mut(failure as usize) {
                 *place = Some(text());
@@ -174,7 +176,7 @@ impl Shared {
         self.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn note_tls(&self, facts: impl FnOnce() -> TlsFacts) {
+    pub(super) fn note_tls(&self, facts: impl FnOnce() -> HandshakeFacts) {
         let mut noted = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.is_none() {
             *noted = Some(facts());

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of a process, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cpu {
+pub struct ProcessCpu {
     /// Time in user mode.
     pub user_us: f64,
     /// Time in the kernel.
@@ -18,9 +18,9 @@ pub struct Cpu {
 
 /// The resources used by a process and all its children.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Process {
+pub struct ProcessUsage {
     /// Processor time, counted in ticks of 10 ms.
-    pub cpu: Cpu,
+    pub cpu: ProcessCpu,
     /// Bytes read from a disk.
     pub read_bytes: u64,
     /// Bytes to be written to a disk.
@@ -29,7 +29,7 @@ pub struct Process {
 
 /// The machine's counters, in ticks of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Machine {
+pub struct MachineCounters {
     /// Total time.
     pub total: u64,
     /// Time that the host gave to other guests.
@@ -49,14 +49,14 @@ pub struct Throttled {
 
 /// Bytes over all network interfaces, loopback included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Network {
+pub struct NetworkCounters {
     /// Bytes received.
     pub received_bytes: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
 }
 
-impl Cpu {
+impl ProcessCpu {
     /// User and system time together.
     pub fn total_us(self) -> f64 {
         self.user_us + self.system_us
@@ -72,7 +72,7 @@ impl Cpu {
     }
 }
 
-impl Process {
+impl ProcessUsage {
     /// The current counters of a process.
     pub fn now(pid: u32) -> Option<Self> {
         let mut sum = Self { cpu: cpu_of(pid)?, ..Self::default() };
@@ -120,12 +120,12 @@ const MAX_PROCESSES: usize = 4096;
 
 /// The processor time of this process: the sum is exact to the nanosecond, its split into user and
 /// system follows the kernel's ticks.
-pub(super) fn own_cpu() -> Option<Cpu> {
+pub(super) fn own_cpu() -> Option<ProcessCpu> {
     let ticks = cpu_of(std::process::id())?;
     let precise = clock_gettime(ClockId::ProcessCPUTime);
     let total_us = precise.tv_sec as f64 * 1e6 + precise.tv_nsec as f64 / 1e3;
     let user_share = if ticks.total_us() > 0.0 { ticks.user_us / ticks.total_us() } else { 1.0 };
-    Some(Cpu { user_us: total_us * user_share, system_us: total_us * (1.0 - user_share) })
+    Some(ProcessCpu { user_us: total_us * user_share, system_us: total_us * (1.0 - user_share) })
 }
 
 /// The kernel's name of a process.
@@ -145,15 +145,15 @@ pub fn allowed_cores() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
 }
 
-fn cpu_of(pid: u32) -> Option<Cpu> {
+fn cpu_of(pid: u32) -> Option<ProcessCpu> {
     cpu_from_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-fn cpu_from_stat(text: &str) -> Option<Cpu> {
+fn cpu_from_stat(text: &str) -> Option<ProcessCpu> {
     // The name in parentheses may contain spaces and parentheses.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
-    Some(Cpu { user_us: ticks()? * TICK_US, system_us: ticks()? * TICK_US })
+    Some(ProcessCpu { user_us: ticks()? * TICK_US, system_us: ticks()? * TICK_US })
 }
 
 fn children(pid: u32) -> Vec<u32> {
@@ -167,16 +167,16 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-pub(super) fn machine() -> Option<Machine> {
+pub(super) fn machine() -> Option<MachineCounters> {
     machine_from_stat(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-fn machine_from_stat(text: &str) -> Option<Machine> {
+fn machine_from_stat(text: &str) -> Option<MachineCounters> {
     let line = text.lines().find(|line| line.starts_with("cpu "))?;
     // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
     let ticks: Vec<u64> =
         line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
-    Some(Machine {
+    Some(MachineCounters {
         total: ticks.iter().sum(),
         idle: ticks.get(3)? + ticks.get(4)?,
         steal: *ticks.get(7)?,
@@ -236,12 +236,12 @@ fn value_of(text: &str, name: &str) -> Option<u64> {
     line.split(' ').nth(1)?.parse().ok()
 }
 
-pub(super) fn network() -> Option<Network> {
+pub(super) fn network() -> Option<NetworkCounters> {
     network_from(&fs::read_to_string("/proc/net/dev").ok()?)
 }
 
-fn network_from(text: &str) -> Option<Network> {
-    let mut sum = Network::default();
+fn network_from(text: &str) -> Option<NetworkCounters> {
+    let mut sum = NetworkCounters::default();
     for line in text.lines().skip(2) {
         let (_, counters) = line.split_once(':')?;
         let mut counters = counters.split_whitespace().map(str::parse::<u64>);
@@ -297,18 +297,21 @@ fn has_file(pid: u32, wanted: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        Cpu, Machine, Network, Process, Throttled, allowed_cores, cpu_from_stat, cpu_stat_files,
-        host_name, listener_on, machine_from_stat, name_of, network_from, own_cpu,
-        throttled_from_stat,
+        MachineCounters, NetworkCounters, ProcessCpu, ProcessUsage, Throttled, allowed_cores,
+        cpu_from_stat, cpu_stat_files, host_name, listener_on, machine_from_stat, name_of,
+        network_from, own_cpu, throttled_from_stat,
     };
 
     #[test]
     fn the_kernels_files_are_read() {
         let line = "42 (we (i) r) S 1 42 42 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 3 0 100 1 1";
-        assert_eq!(cpu_from_stat(line), Some(Cpu { user_us: 2_500_000.0, system_us: 500_000.0 }));
+        assert_eq!(
+            cpu_from_stat(line),
+            Some(ProcessCpu { user_us: 2_500_000.0, system_us: 500_000.0 })
+        );
         assert_eq!(cpu_from_stat("nonsense"), None);
         let machine = machine_from_stat("cpu  10 1 20 100 5 2 3 9 7 0\ncpu0 1 1 1\n");
-        assert_eq!(machine, Some(Machine { total: 150, steal: 9, idle: 105 }));
+        assert_eq!(machine, Some(MachineCounters { total: 150, steal: 9, idle: 105 }));
         let stat = "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 1200\n";
         assert_eq!(throttled_from_stat(stat), Some(Throttled { periods: 3, time_us: 1200 }));
         assert_eq!(throttled_from_stat("usage_usec 5\n"), None);
@@ -337,7 +340,10 @@ mod tests {
     fn bytes_of_all_interfaces_are_summed() {
         let text = "Inter-|   Receive\n face |bytes\n    lo: 10 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n\
             eth0:100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n";
-        assert_eq!(network_from(text), Some(Network { received_bytes: 110, sent_bytes: 220 }));
+        assert_eq!(
+            network_from(text),
+            Some(NetworkCounters { received_bytes: 110, sent_bytes: 220 })
+        );
     }
 
     #[test]
@@ -348,8 +354,10 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         let pid = std::process::id();
-        assert!(Process::now(pid).is_some() && name_of(pid).is_some_and(|name| !name.is_empty()));
-        assert_eq!((Process::now(u32::MAX), name_of(u32::MAX)), (None, None));
+        assert!(
+            ProcessUsage::now(pid).is_some() && name_of(pid).is_some_and(|name| !name.is_empty())
+        );
+        assert_eq!((ProcessUsage::now(u32::MAX), name_of(u32::MAX)), (None, None));
         assert!(!allowed_cores().is_empty() && !host_name().is_empty());
     }
 

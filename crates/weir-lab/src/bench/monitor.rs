@@ -3,7 +3,8 @@
 //! be read are left out.
 
 use super::machine::{
-    Cpu, Machine, Network, Process, Throttled, machine, name_of, network, own_cpu, throttled,
+    MachineCounters, NetworkCounters, ProcessCpu, ProcessUsage, Throttled, machine, name_of,
+    network, own_cpu, throttled,
 };
 use crate::timer::now_ns;
 
@@ -14,7 +15,7 @@ const STEAL_OF_A_SECOND: f64 = 0.05;
 
 /// A watched process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct WatchedProcess {
     /// Its process id.
     pub pid: u32,
     /// The kernel's name for it.
@@ -23,22 +24,22 @@ pub struct Target {
 
 /// The readings at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Reading {
+struct MonitorReading {
     at_ns: u64,
-    own: Option<Cpu>,
+    own: Option<ProcessCpu>,
     /// In the order of the targets.
-    targets: Vec<Option<Process>>,
-    machine: Option<Machine>,
+    targets: Vec<Option<ProcessUsage>>,
+    machine: Option<MachineCounters>,
     throttled: Option<Throttled>,
-    network: Option<Network>,
+    network: Option<NetworkCounters>,
 }
 
 /// Takes and keeps the readings.
 #[derive(Debug)]
 pub struct Monitor {
-    targets: Vec<Target>,
-    first: Reading,
-    readings: Vec<Reading>,
+    targets: Vec<WatchedProcess>,
+    first: MonitorReading,
+    readings: Vec<MonitorReading>,
 }
 
 /// The resources used between two readings.
@@ -49,9 +50,9 @@ pub struct Slice {
     /// Length in microseconds.
     pub wall_us: f64,
     /// Processor time of the generator.
-    pub own: Option<Cpu>,
+    pub own: Option<ProcessCpu>,
     /// Resources of the targets, in their order.
-    pub targets: Vec<Option<Process>>,
+    pub targets: Vec<Option<ProcessUsage>>,
     /// Share of the machine's time that was stolen.
     pub steal: Option<f64>,
     /// Share of the machine's time that was used.
@@ -59,21 +60,21 @@ pub struct Slice {
     /// Throttling of the generator by control groups.
     pub throttled: Option<Throttled>,
     /// Network traffic of the whole machine.
-    pub network: Option<Network>,
+    pub network: Option<NetworkCounters>,
 }
 
 /// The resources that a run used.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usage {
+pub struct RunUsage {
     /// The processes that were watched.
-    pub targets: Vec<Target>,
+    pub targets: Vec<WatchedProcess>,
     /// From before the first connection to after the last response.
     pub whole: Slice,
     /// The same, per second.
     pub slices: Vec<Slice>,
 }
 
-impl Target {
+impl WatchedProcess {
     /// The process with this id.
     pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, name: name_of(pid)? })
@@ -82,32 +83,32 @@ impl Target {
 
 impl Monitor {
     /// Takes the first reading.
-    pub fn start(targets: Vec<Target>) -> Self {
-        let first = Reading::now(&targets);
+    pub fn start(targets: Vec<WatchedProcess>) -> Self {
+        let first = MonitorReading::now(&targets);
         Self { readings: vec![first.clone()], first, targets }
     }
 
     /// Takes another reading; call it about once a second.
     pub fn look(&mut self) {
         if self.readings.len() < MAX_READINGS {
-            self.readings.push(Reading::now(&self.targets));
+            self.readings.push(MonitorReading::now(&self.targets));
         }
     }
 
     /// Takes the last reading. `began_ns` is the start of the measurement on the monotonic clock.
-    pub fn finish(mut self, began_ns: u64) -> Usage {
-        let last = Reading::now(&self.targets);
+    pub fn finish(mut self, began_ns: u64) -> RunUsage {
+        let last = MonitorReading::now(&self.targets);
         let whole = last.since(&self.first, began_ns);
         self.readings.push(last);
         let slices = self.readings.windows(2).filter_map(|pair| match pair {
             [before, after] => Some(after.since(before, began_ns)),
             _ => None,
         });
-        Usage { slices: slices.collect(), whole, targets: self.targets }
+        RunUsage { slices: slices.collect(), whole, targets: self.targets }
     }
 }
 
-impl Usage {
+impl RunUsage {
     /// The first time at which a control group throttled the generator, in seconds since the
     /// measurement began.
     pub fn throttled_from_s(&self) -> Option<f64> {
@@ -127,12 +128,12 @@ impl Usage {
     }
 }
 
-impl Reading {
-    fn now(targets: &[Target]) -> Self {
+impl MonitorReading {
+    fn now(targets: &[WatchedProcess]) -> Self {
         Self {
             at_ns: now_ns(),
             own: own_cpu(),
-            targets: targets.iter().map(|target| Process::now(target.pid)).collect(),
+            targets: targets.iter().map(|target| ProcessUsage::now(target.pid)).collect(),
             machine: machine(),
             throttled: throttled(),
             network: network(),
@@ -157,7 +158,7 @@ impl Reading {
                 periods: now.periods.saturating_sub(then.periods),
                 time_us: now.time_us.saturating_sub(then.time_us),
             }),
-            network: self.network.zip(before.network).map(|(now, then)| Network {
+            network: self.network.zip(before.network).map(|(now, then)| NetworkCounters {
                 received_bytes: now.received_bytes.saturating_sub(then.received_bytes),
                 sent_bytes: now.sent_bytes.saturating_sub(then.sent_bytes),
             }),
@@ -167,26 +168,29 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cpu, Machine, Monitor, Process, Reading, Slice, Target, Throttled, Usage};
+    use super::{
+        MachineCounters, Monitor, MonitorReading, ProcessCpu, ProcessUsage, RunUsage, Slice,
+        Throttled, WatchedProcess,
+    };
 
     #[test]
     fn usage_is_what_lies_between() {
-        let cpu = |user_us, system_us| Some(Cpu { user_us, system_us });
-        let machine = |total, steal, idle| Some(Machine { total, steal, idle });
-        let process = |read_bytes| Some(Process { read_bytes, ..Process::default() });
-        let before = Reading {
+        let cpu = |user_us, system_us| Some(ProcessCpu { user_us, system_us });
+        let machine = |total, steal, idle| Some(MachineCounters { total, steal, idle });
+        let process = |read_bytes| Some(ProcessUsage { read_bytes, ..ProcessUsage::default() });
+        let before = MonitorReading {
             at_ns: 1000,
             own: cpu(1.0, 2.0),
             machine: machine(100, 0, 50),
             targets: vec![process(10), process(10), None],
-            ..Reading::default()
+            ..MonitorReading::default()
         };
-        let after = Reading {
+        let after = MonitorReading {
             at_ns: 3_001_000,
             own: cpu(4.0, 6.0),
             machine: machine(200, 10, 100),
             targets: vec![process(15), None, process(1)],
-            ..Reading::default()
+            ..MonitorReading::default()
         };
         let usage = after.since(&before, 2_000_001_000);
         assert_eq!((usage.wall_us, usage.own), (3000.0, cpu(3.0, 4.0)));
@@ -205,10 +209,10 @@ mod tests {
             steal: Some(steal),
             ..Slice::default()
         };
-        let quiet = Usage { slices: vec![slice(-1.0, 0, 0.0)], ..Usage::default() };
+        let quiet = RunUsage { slices: vec![slice(-1.0, 0, 0.0)], ..RunUsage::default() };
         assert_eq!((quiet.throttled_from_s(), quiet.stolen_from_s()), (None, None));
         let slices = vec![slice(0.0, 0, 0.01), slice(1.0, 2, 0.0), slice(2.0, 1, 0.2)];
-        let usage = Usage { slices, ..Usage::default() };
+        let usage = RunUsage { slices, ..RunUsage::default() };
         assert_eq!(
             (usage.throttled_from_s(), usage.stolen_from_s()),
             (Some(1.0), Some((2.0, 0.2)))
@@ -217,7 +221,7 @@ mod tests {
 
     #[test]
     fn slices_lie_side_by_side_and_make_the_whole() {
-        let target = Target::of(std::process::id()).unwrap();
+        let target = WatchedProcess::of(std::process::id()).unwrap();
         let mut monitor = Monitor::start(vec![target]);
         monitor.look();
         monitor.look();

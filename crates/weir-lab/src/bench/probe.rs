@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::load::Load;
+use super::load::LoadSpec;
 
 /// The addresses of a host, the preferred one first; at least one.
 ///
@@ -27,7 +27,7 @@ pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 ///
 /// # Errors
 /// If none accepts a connection, the error of the first one, in one sentence.
-pub fn settle(load: &mut Load, addresses: &[SocketAddr]) -> Result<(), String> {
+pub fn settle(load: &mut LoadSpec, addresses: &[SocketAddr]) -> Result<(), String> {
     let mut failed = None;
     for address in addresses {
         load.address = *address;
@@ -43,7 +43,7 @@ pub fn settle(load: &mut Load, addresses: &[SocketAddr]) -> Result<(), String> {
 ///
 /// # Errors
 /// The reason why it does not open, in one sentence.
-pub fn probe(load: &Load) -> Result<(), String> {
+pub fn probe(load: &LoadSpec) -> Result<(), String> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     let patience = Duration::from_nanos(load.timeout_ns);
@@ -55,7 +55,7 @@ pub fn probe(load: &Load) -> Result<(), String> {
     })
 }
 
-async fn open(load: &Load) -> Result<(), String> {
+async fn open(load: &LoadSpec) -> Result<(), String> {
     let address = load.address;
     let stream = TcpStream::connect(address)
         .await

@@ -13,14 +13,14 @@ pub(super) const DIGITS: u8 = 3;
 /// Largest number of seconds that are recorded separately.
 const MAX_SECONDS: usize = 7 * 24 * 3_600;
 
-/// Length of a [`Part`], in nanoseconds.
+/// Length of a [`RecordSlice`], in nanoseconds.
 pub const PART_NS: u64 = 100_000_000;
 /// Largest number of parts that are kept: the first hour.
 const MAX_PARTS: usize = 36_000;
 
 /// The result of one request. Times are nanoseconds since the start of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct RequestSample {
     /// Number of the request in the schedule.
     pub n: u64,
     /// Intended start.
@@ -38,12 +38,12 @@ pub struct Sample {
     /// Bytes of the response, head and body.
     pub bytes: u64,
     /// The failure, if there was one.
-    pub failure: Option<Failure>,
+    pub failure: Option<RequestFailure>,
 }
 
 /// The reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum RequestFailure {
     /// No connection could be opened.
     Connect,
     /// The connection broke before the response was complete.
@@ -56,7 +56,7 @@ pub enum Failure {
     Protocol,
 }
 
-impl Failure {
+impl RequestFailure {
     /// All kinds, in the order of their counts.
     pub const ALL: [Self; 5] =
         [Self::Connect, Self::Read, Self::Write, Self::Timeout, Self::Protocol];
@@ -88,7 +88,7 @@ pub struct Second {
 
 /// A tenth of a second of the run, by intended start. Periodic patterns are searched in these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct RecordSlice {
     /// Requests that got a response.
     pub count: u32,
     /// Sum of their response times, in nanoseconds.
@@ -99,7 +99,7 @@ pub struct Part {
 
 /// All results of a run, or of one thread's part of it.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct RunRecord {
     /// From the intended start to the end of the response, in nanoseconds. Timeouts are included
     /// with the time waited, a lower bound of the real one.
     pub response: Histogram<u64>,
@@ -115,7 +115,7 @@ pub struct Record {
     pub sent: u64,
     /// Requests that started late because no connection was free.
     pub delayed: u64,
-    /// Failures by kind, in the order of [`Failure::ALL`].
+    /// Failures by kind, in the order of [`RequestFailure::ALL`].
     pub failures: [u64; 5],
     /// Responses by the first digit of their status.
     pub status_classes: [u64; 10],
@@ -128,12 +128,12 @@ pub struct Record {
     /// Results per second.
     pub seconds: Vec<Second>,
     /// Results per tenth of a second, for the first hour.
-    pub parts: Vec<Part>,
+    pub parts: Vec<RecordSlice>,
     /// Every request, if samples were requested.
-    pub samples: Option<Vec<Sample>>,
+    pub samples: Option<Vec<RequestSample>>,
 }
 
-impl Record {
+impl RunRecord {
     /// An empty record.
     pub fn new(with_samples: bool) -> Self {
         Self {
@@ -155,12 +155,12 @@ impl Record {
     }
 
     /// Adds a request that has ended.
-    pub fn add(&mut self, sample: &Sample) {
+    pub fn add(&mut self, sample: &RequestSample) {
         let response_ns = sample.ended_ns.saturating_sub(sample.intended_ns);
-        let is_measured = matches!(sample.failure, None | Some(Failure::Timeout));
+        let is_measured = matches!(sample.failure, None | Some(RequestFailure::Timeout));
         self.bytes += sample.bytes;
         self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
-        if sample.failure != Some(Failure::Connect) {
+        if sample.failure != Some(RequestFailure::Connect) {
             self.sent += 1;
             let due_ns = sample.intended_ns.max(sample.free_ns);
             self.delayed += u64::from(sample.free_ns > sample.intended_ns);
@@ -194,7 +194,7 @@ impl Record {
         }
     }
 
-    fn add_to_second(&mut self, sample: &Sample, response_ns: u64) {
+    fn add_to_second(&mut self, sample: &RequestSample, response_ns: u64) {
         let number = (sample.intended_ns / 1_000_000_000) as usize;
         if number >= MAX_SECONDS {
             return;
@@ -216,7 +216,7 @@ impl Record {
             return;
         }
         if self.parts.len() <= number {
-            self.parts.resize(number + 1, Part::default());
+            self.parts.resize(number + 1, RecordSlice::default());
         }
         if let Some(part) = self.parts.get_mut(number) {
             part.count += 1;
@@ -254,7 +254,7 @@ impl Record {
             own.max_ns = own.max_ns.max(theirs.max_ns);
         }
         if self.parts.len() < other.parts.len() {
-            self.parts.resize(other.parts.len(), Part::default());
+            self.parts.resize(other.parts.len(), RecordSlice::default());
         }
         for (own, theirs) in self.parts.iter_mut().zip(&other.parts) {
             own.count += theirs.count;
@@ -272,7 +272,7 @@ impl Record {
     }
 
     /// Number of failures of this kind.
-    pub fn failures_of(&self, failure: Failure) -> u64 {
+    pub fn failures_of(&self, failure: RequestFailure) -> u64 {
         self.failures.get(failure as usize).copied().unwrap_or(0)
     }
 
@@ -301,12 +301,12 @@ fn histogram() -> Histogram<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, Record, Sample};
+    use super::{RequestFailure, RequestSample, RunRecord};
 
     const MS: u64 = 1_000_000;
 
-    fn sample(n: u64, [intended, sent, ended, free]: [u64; 4]) -> Sample {
-        Sample {
+    fn sample(n: u64, [intended, sent, ended, free]: [u64; 4]) -> RequestSample {
+        RequestSample {
             n,
             intended_ns: intended * MS,
             sent_ns: sent * MS,
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn response_time_runs_from_the_intended_start_and_service_time_from_the_actual_one() {
-        let mut record = Record::new(false);
+        let mut record = RunRecord::new(false);
         // No connection was free until 40.
         record.add(&sample(0, [10, 41, 50, 40]));
         near(record.response.max(), 40);
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(record.delayed, 1);
         // A connection was free but took 30 to open; this is part of the response time, not
         // lateness.
-        let opened = Sample { opening_ns: 30 * MS, ..sample(2, [200, 231, 240, 150]) };
+        let opened = RequestSample { opening_ns: 30 * MS, ..sample(2, [200, 231, 240, 150]) };
         record.add(&opened);
         near(record.response.value_at_quantile(0.99), 40);
         near(record.lateness.max(), 2);
@@ -356,7 +356,7 @@ mod tests {
     /// that waits for its responses would see one bad request.
     #[test]
     fn a_single_stall_gives_the_distribution_that_theory_gives() {
-        let mut record = Record::new(false);
+        let mut record = RunRecord::new(false);
         for n in 0..20_000_u64 {
             let intended = n * 10;
             let stall_end = 200_000;
@@ -379,8 +379,8 @@ mod tests {
 
     #[test]
     fn failures_are_counted_by_kind_and_timeouts_keep_their_waiting_time() {
-        let mut record = Record::new(true);
-        for (n, failure) in Failure::ALL.into_iter().enumerate() {
+        let mut record = RunRecord::new(true);
+        for (n, failure) in RequestFailure::ALL.into_iter().enumerate() {
             let mut failed = sample(n as u64, [0, 1, 3000, 0]);
             (failed.failure, failed.status) = (Some(failure), 0);
             record.add(&failed);
@@ -405,8 +405,8 @@ mod tests {
     fn parts_of_threads_make_the_whole() {
         let samples: Vec<_> =
             (0..1000).map(|n| sample(n, [n * 5, n * 5, n * 5 + 1 + n % 7, 0])).collect();
-        let mut whole = Record::new(true);
-        let mut parts = [Record::new(true), Record::new(true)];
+        let mut whole = RunRecord::new(true);
+        let mut parts = [RunRecord::new(true), RunRecord::new(true)];
         for sample in &samples {
             whole.add(sample);
             parts[(sample.n % 2) as usize].add(sample);

@@ -2,22 +2,22 @@
 
 use std::net::SocketAddr;
 
-use super::load::Pace;
-use super::monitor::Usage;
+use super::load::SendPace;
+use super::monitor::RunUsage;
 use super::record::PART_NS;
-use super::run::Outcome;
+use super::run::RunResults;
 use super::wrk_text::time_text;
 use crate::sim::period::{self, Period};
 
 /// The input of a report.
 #[derive(Clone, Debug)]
-pub struct Figures<'a> {
+pub struct ReportInput<'a> {
     /// The results of the run.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a RunResults,
     /// The pacing of the run.
-    pub pace: Pace,
+    pub pace: SendPace,
     /// The machine's resources used during the run.
-    pub usage: &'a Usage,
+    pub usage: &'a RunUsage,
     /// Number of threads of the generator.
     pub threads: usize,
     /// Number of connections requested.
@@ -56,9 +56,9 @@ const PATTERN_PARTS: usize = 2048;
 /// Smallest number of requests in a part that give a meaningful mean.
 const PATTERN_COUNT: u64 = 4;
 
-impl<'a> Figures<'a> {
+impl<'a> ReportInput<'a> {
     /// The figures of a run, without user settings.
-    pub fn of(outcome: &'a Outcome, pace: Pace, usage: &'a Usage) -> Self {
+    pub fn of(outcome: &'a RunResults, pace: SendPace, usage: &'a RunUsage) -> Self {
         Self {
             outcome,
             pace,
@@ -76,8 +76,8 @@ impl<'a> Figures<'a> {
     /// Requests per second of the schedule; of a closed loop, the achieved rate.
     pub fn offered(&self) -> f64 {
         match self.pace {
-            Pace::Open { schedule, .. } => schedule.rate,
-            Pace::Closed { .. } => self.achieved(),
+            SendPace::Open { schedule, .. } => schedule.rate,
+            SendPace::Closed { .. } => self.achieved(),
         }
     }
 
@@ -152,7 +152,7 @@ impl<'a> Figures<'a> {
         }
         let missing =
             1.0 - (record.answered + record.failed()) as f64 / self.outcome.intended.max(1) as f64;
-        if matches!(self.pace, Pace::Open { .. })
+        if matches!(self.pace, SendPace::Open { .. })
             && !self.outcome.is_cut_short
             && missing > SATURATED
         {
@@ -193,7 +193,7 @@ impl<'a> Figures<'a> {
     fn object_to_the_generator(&self, found: &mut Vec<String>) {
         let record = &self.outcome.record;
         // Not beyond the samples: in a short run, one late request is no reason to reject it.
-        if let (Pace::Open { .. }, Some(reach)) = (self.pace, self.valid_up_to()) {
+        if let (SendPace::Open { .. }, Some(reach)) = (self.pace, self.valid_up_to()) {
             let percent = reach.min(LATENESS_PERCENT);
             let late_ns = record.lateness.value_at_percentile(percent);
             let measured_ns = record.response.value_at_percentile(percent) as f64;
@@ -253,22 +253,22 @@ pub(super) fn percent_text(percent: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Figures;
-    use crate::bench::load::{Examples, Pace};
+    use super::ReportInput;
+    use crate::bench::load::{Examples, SendPace};
     use crate::bench::machine::Throttled;
-    use crate::bench::monitor::{Slice, Usage};
-    use crate::bench::record::{Record, Sample};
-    use crate::bench::run::Outcome;
-    use crate::bench::schedule::{Arrival, Schedule};
+    use crate::bench::monitor::{RunUsage, Slice};
+    use crate::bench::record::{RequestSample, RunRecord};
+    use crate::bench::run::RunResults;
+    use crate::bench::schedule::{ArrivalProcess, Schedule};
 
     const MS: u64 = 1_000_000;
 
     /// A run of 200 requests per second; `response_ms` gives the response time of each.
-    fn outcome(count: u64, response_ms: impl Fn(u64) -> u64) -> Outcome {
-        let mut record = Record::new(false);
+    fn outcome(count: u64, response_ms: impl Fn(u64) -> u64) -> RunResults {
+        let mut record = RunRecord::new(false);
         for n in 0..count {
             let intended_ns = n * 5 * MS;
-            record.add(&Sample {
+            record.add(&RequestSample {
                 n,
                 intended_ns,
                 sent_ns: intended_ns,
@@ -280,7 +280,7 @@ mod tests {
                 failure: None,
             });
         }
-        Outcome {
+        RunResults {
             record,
             elapsed_ns: 20_000 * MS,
             intended: count,
@@ -297,17 +297,17 @@ mod tests {
         }
     }
 
-    fn pace() -> Pace {
-        let schedule = Schedule { arrival: Arrival::Constant, rate: 200.0, seed: 0 };
-        Pace::Open { schedule, duration_ns: 20_000 * MS }
+    fn pace() -> SendPace {
+        let schedule = Schedule { arrival: ArrivalProcess::Constant, rate: 200.0, seed: 0 };
+        SendPace::Open { schedule, duration_ns: 20_000 * MS }
     }
 
     #[test]
     fn the_verdict_says_how_far_the_samples_reach() {
-        let usage = Usage::default();
+        let usage = RunUsage::default();
         let check = |count, expected: Option<f64>| {
             let outcome = outcome(count, |n| 1 + n % 10);
-            let figures = Figures::of(&outcome, pace(), &usage);
+            let figures = ReportInput::of(&outcome, pace(), &usage);
             assert_eq!(figures.valid_up_to(), expected, "{count}");
             assert_eq!(figures.objections().is_empty(), expected.is_some(), "{count}");
             figures.text()
@@ -320,14 +320,14 @@ mod tests {
 
     #[test]
     fn lateness_is_judged_as_far_as_the_samples_reach() {
-        let usage = Usage::default();
+        let usage = RunUsage::default();
         // The first `late` requests were sent 1 ms late, and each took 2 ms.
         let check = |count: u64, late: u64, expected: &[&str]| {
             let mut outcome = outcome(0, |_| 0);
             outcome.intended = count;
             for n in 0..count {
                 let intended_ns = n * 5 * MS;
-                outcome.record.add(&Sample {
+                outcome.record.add(&RequestSample {
                     n,
                     intended_ns,
                     sent_ns: intended_ns + if n < late { MS } else { 0 },
@@ -340,7 +340,7 @@ mod tests {
                 });
             }
             assert_eq!(
-                Figures::of(&outcome, pace(), &usage).objections(),
+                ReportInput::of(&outcome, pace(), &usage).objections(),
                 expected,
                 "{count} {late}"
             );
@@ -360,13 +360,13 @@ mod tests {
             steal: Some(steal),
             ..Slice::default()
         };
-        let usage = Usage {
+        let usage = RunUsage {
             whole: slice(-0.5, 3, 0.02),
             slices: vec![slice(-0.5, 0, 0.0), slice(0.5, 0, 0.3), slice(1.5, 3, 0.0)],
-            ..Usage::default()
+            ..RunUsage::default()
         };
         let outcome = outcome(1000, |_| 1);
-        let objections = Figures::of(&outcome, pace(), &usage).objections();
+        let objections = ReportInput::of(&outcome, pace(), &usage).objections();
         assert_eq!(
             objections,
             [
@@ -380,11 +380,11 @@ mod tests {
     fn the_share_of_slow_pages_is_that_of_theory() {
         // A tenth of the requests takes 10 ms, the others less.
         let outcome = outcome(1000, |n| 1 + n % 10);
-        let usage = Usage::default();
-        let figures = Figures {
+        let usage = RunUsage::default();
+        let figures = ReportInput {
             pages: vec![1, 40],
             slower: vec![9 * MS],
-            ..Figures::of(&outcome, pace(), &usage)
+            ..ReportInput::of(&outcome, pace(), &usage)
         };
         let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}");
         near(figures.pages_with_slower(1, 9 * MS), 0.1);
@@ -399,16 +399,16 @@ mod tests {
 
     #[test]
     fn a_pause_that_comes_again_is_found() {
-        let usage = Usage::default();
+        let usage = RunUsage::default();
         // The target stalls for 300 ms every two seconds.
         let paused = outcome(4000, |n| 1 + (300_u64).saturating_sub(n * 5 % 2000));
-        let found = Figures::of(&paused, pace(), &usage).pattern().unwrap();
+        let found = ReportInput::of(&paused, pace(), &usage).pattern().unwrap();
         assert!((found.length as f64 / 2e9 - 1.0).abs() < 0.06, "{found:?}");
-        let text = Figures::of(&paused, pace(), &usage).text();
+        let text = ReportInput::of(&paused, pace(), &usage).text();
         assert!(text.contains("latency rises periodically, every 2.0"), "{text}");
         let even = outcome(4000, |_| 1);
-        assert_eq!(Figures::of(&even, pace(), &usage).pattern(), None);
+        assert_eq!(ReportInput::of(&even, pace(), &usage).pattern(), None);
         let short = outcome(3, |_| 1);
-        assert_eq!(Figures::of(&short, pace(), &usage).pattern(), None);
+        assert_eq!(ReportInput::of(&short, pace(), &usage).pattern(), None);
     }
 }

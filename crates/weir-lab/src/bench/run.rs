@@ -13,11 +13,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Barrier;
 use tokio::task::{LocalSet, spawn_local};
 
-use super::connection::{Connection, Patience, Thread};
-use super::load::{Examples, Load, Pace, Shared};
-use super::record::Record;
-use super::schedule::{Arrival, Schedule};
-use super::tls::TlsFacts;
+use super::connection::{BenchConnection, Thread, WaitDeadline};
+use super::load::{Examples, LoadSpec, RunShared, SendPace};
+use super::record::RunRecord;
+use super::schedule::{ArrivalProcess, Schedule};
+use super::tls::HandshakeFacts;
 use crate::timer::{Timer, now_ns};
 
 /// Time from the moment that all connections are open to the first request, in nanoseconds, so that
@@ -32,9 +32,9 @@ const POLLS_PER_PROGRESS: u32 = 50;
 
 /// The results of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunResults {
     /// The records of all threads, for the measured part.
-    pub record: Record,
+    pub record: RunRecord,
     /// Length of the measured part, in nanoseconds: as specified, or until the run was stopped or
     /// the last response arrived.
     pub elapsed_ns: u64,
@@ -57,19 +57,19 @@ pub struct Outcome {
     /// The first failure of each kind and the first redirect, as text.
     pub examples: Examples,
     /// The parameters that TLS negotiated.
-    pub tls: Option<TlsFacts>,
+    pub tls: Option<HandshakeFacts>,
     /// Set if the run was stopped before its end.
     pub is_cut_short: bool,
 }
 
 /// Access to a run's progress.
 #[derive(Clone)]
-pub struct Watch(Arc<Shared>);
+pub struct Watch(Arc<RunShared>);
 
 /// A run that has begun.
-pub struct Running {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<Result<Record, String>>>,
+pub struct RunningBench {
+    shared: Arc<RunShared>,
+    threads: Vec<JoinHandle<Result<RunRecord, String>>>,
 }
 
 impl Watch {
@@ -97,18 +97,18 @@ impl Watch {
     }
 }
 
-impl Running {
+impl RunningBench {
     /// Starts the threads.
     ///
     /// # Errors
     /// One sentence if a thread cannot be started.
-    pub fn start(load: Load) -> Result<Self, String> {
+    pub fn start(load: LoadSpec) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("cannot start a thread: {error}");
         let count = load.threads.max(1);
         let shares = shares(load.connections, count);
         let cores = load.cores.clone();
         let barrier = Arc::new(Barrier::new(count));
-        let shared = Arc::new(Shared::new(load));
+        let shared = Arc::new(RunShared::new(load));
         let mut running = Self { shared: shared.clone(), threads: Vec::new() };
         for (number, connections) in shares.into_iter().enumerate() {
             let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -134,7 +134,7 @@ impl Running {
     ///
     /// # Errors
     /// One sentence if a thread failed.
-    pub fn finish(self, mut progress: impl FnMut(&Watch)) -> Result<Outcome, String> {
+    pub fn finish(self, mut progress: impl FnMut(&Watch)) -> Result<RunResults, String> {
         let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let watch = self.watch();
@@ -158,9 +158,9 @@ impl Running {
         self.gather()
     }
 
-    fn gather(self) -> Result<Outcome, String> {
+    fn gather(self) -> Result<RunResults, String> {
         let Self { shared, threads } = self;
-        let mut record = Record::new(shared.load.samples);
+        let mut record = RunRecord::new(shared.load.samples);
         for thread in threads {
             match thread.join() {
                 Ok(part) => record.merge(&part?),
@@ -176,7 +176,7 @@ impl Running {
     }
 }
 
-fn outcome(shared: &Shared, record: Record) -> Outcome {
+fn outcome(shared: &RunShared, record: RunRecord) -> RunResults {
     let ended_ns = now_ns();
     let has_begun = shared.start_ns() > 0;
     let measured_ns =
@@ -185,19 +185,19 @@ fn outcome(shared: &Shared, record: Record) -> Outcome {
     let ended = shared.ended.load(Ordering::Relaxed);
     let is_stopped = shared.is_stopped();
     let (elapsed_ns, due) = match shared.load.pace {
-        Pace::Open { schedule, duration_ns } => {
+        SendPace::Open { schedule, duration_ns } => {
             let elapsed_ns = if is_stopped { measured_ns.min(duration_ns) } else { duration_ns };
             let before = schedule.count_before(shared.load.warmup_ns);
             let due = schedule.count_before(shared.load.warmup_ns + elapsed_ns);
             (elapsed_ns, due.saturating_sub(before))
         }
-        Pace::Closed { requests } => {
+        SendPace::Closed { requests } => {
             (record.last_ended_ns, if is_stopped { started } else { requests })
         }
     };
     let unanswered = started.saturating_sub(ended);
     let measured_started = started.saturating_sub(record.warm);
-    Outcome {
+    RunResults {
         elapsed_ns,
         intended: due,
         unsent: due.saturating_sub(measured_started),
@@ -230,24 +230,26 @@ fn pin(core: Option<usize>) -> Result<(), String> {
 
 /// One thread's part of the run.
 async fn drive(
-    shared: Arc<Shared>,
+    shared: Arc<RunShared>,
     connections: usize,
     barrier: Arc<Barrier>,
-) -> Result<Record, String> {
+) -> Result<RunRecord, String> {
     let failed = |error: std::io::Error| format!("the generator failed: {error}");
     let timer = Timer::new().map_err(failed)?;
     spawn_local(timer.clone().run());
     let schedule = match shared.load.pace {
-        Pace::Open { schedule, .. } => schedule,
-        Pace::Closed { .. } => Schedule { arrival: Arrival::Constant, rate: 1.0, seed: 0 },
+        SendPace::Open { schedule, .. } => schedule,
+        SendPace::Closed { .. } => {
+            Schedule { arrival: ArrivalProcess::Constant, rate: 1.0, seed: 0 }
+        }
     };
     let thread = Rc::new(Thread::new(shared.clone(), timer.clone(), schedule.cursor()));
-    let patiences: Vec<Rc<Patience>> = (0..connections).map(|_| Rc::default()).collect();
+    let patiences: Vec<Rc<WaitDeadline>> = (0..connections).map(|_| Rc::default()).collect();
     spawn_local(look_at_patience(patiences.clone(), timer.clone(), shared.load.timeout_ns));
     let opened = tokio::select! {
         opened = open_all(&thread, patiences, &barrier) => opened?,
         // A stopped run does not wait for a target that does not respond.
-        () = wait_for_stop(&shared) => return Ok(thread.record.replace(Record::new(false))),
+        () = wait_for_stop(&shared) => return Ok(thread.record.replace(RunRecord::new(false))),
     };
     let running: Vec<_> =
         opened.into_iter().map(|connection| spawn_local(connection.run())).collect();
@@ -260,19 +262,19 @@ async fn drive(
         () = all => {}
         () = wait_for_stop(&shared) => {}
     }
-    Ok(thread.record.replace(Record::new(false)))
+    Ok(thread.record.replace(RunRecord::new(false)))
 }
 
 /// Opens the connections of a thread, and waits until those of all threads are open or have failed.
 /// No request is sent before.
 async fn open_all(
     thread: &Rc<Thread>,
-    patiences: Vec<Rc<Patience>>,
+    patiences: Vec<Rc<WaitDeadline>>,
     barrier: &Barrier,
-) -> Result<Vec<Connection>, String> {
+) -> Result<Vec<BenchConnection>, String> {
     let mut tasks = Vec::new();
     for patience in patiences {
-        let mut connection = Connection::new(thread.clone(), patience);
+        let mut connection = BenchConnection::new(thread.clone(), patience);
         tasks.push(spawn_local(async move {
             connection.open_early().await;
             connection
@@ -294,13 +296,13 @@ async fn open_all(
     Ok(opened)
 }
 
-async fn wait_for_stop(shared: &Shared) {
+async fn wait_for_stop(shared: &RunShared) {
     while !shared.is_stopped() {
         tokio::time::sleep(STOP_POLL).await;
     }
 }
 
-async fn look_at_patience(patiences: Vec<Rc<Patience>>, timer: Timer, timeout_ns: u64) {
+async fn look_at_patience(patiences: Vec<Rc<WaitDeadline>>, timer: Timer, timeout_ns: u64) {
     let round_ns = (timeout_ns / 50).clamp(ROUND_NS.0, ROUND_NS.1);
     loop {
         timer.until(now_ns() + round_ns).await;

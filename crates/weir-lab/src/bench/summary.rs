@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
-use super::load::Pace;
-use super::machine::{Cpu, host_name};
-use super::monitor::Target;
-use super::record::Failure;
-use super::report::{FEW, Figures, PERCENTILES, percent_text, samples_beyond};
-use super::schedule::Arrival;
+use super::load::SendPace;
+use super::machine::{ProcessCpu, host_name};
+use super::monitor::WatchedProcess;
+use super::record::RequestFailure;
+use super::report::{FEW, PERCENTILES, ReportInput, percent_text, samples_beyond};
+use super::schedule::ArrivalProcess;
 use super::wrk_text::{binary_text, deviation_us, mean_us, time_text};
 
 /// Page sizes in requests, unless the user gives any.
@@ -17,7 +17,7 @@ const PAGES: [u32; 3] = [1, 10, 100];
 /// The kernel counts in ticks of 10 ms: less processor time than this is not exact to a tenth.
 const COARSE_US: f64 = 100_000.0;
 
-impl Figures<'_> {
+impl ReportInput<'_> {
     /// The summary, with the verdict last.
     pub fn text(&self) -> String {
         let mut out = String::from("\nWeir's summary\n");
@@ -47,7 +47,7 @@ impl Figures<'_> {
             .usage
             .targets
             .iter()
-            .map(|Target { pid, name }| format!("{name} (process {pid})"))
+            .map(|WatchedProcess { pid, name }| format!("{name} (process {pid})"))
             .collect();
         let place = if names.is_empty() {
             String::new()
@@ -60,10 +60,10 @@ impl Figures<'_> {
     fn write_rates(&self, out: &mut String) {
         let outcome = self.outcome;
         match self.pace {
-            Pace::Open { schedule, .. } => {
+            SendPace::Open { schedule, .. } => {
                 let arrivals = match schedule.arrival {
-                    Arrival::Constant => "constant",
-                    Arrival::Poisson => "Poisson",
+                    ArrivalProcess::Constant => "constant",
+                    ArrivalProcess::Poisson => "Poisson",
                 };
                 line(
                     out,
@@ -74,7 +74,7 @@ impl Figures<'_> {
                     format!("{:.2}/s offered, {:.2}/s achieved", self.offered(), self.achieved());
                 line(out, "rate", &rates);
             }
-            Pace::Closed { .. } => {
+            SendPace::Closed { .. } => {
                 line(
                     out,
                     "load",
@@ -230,16 +230,16 @@ impl Figures<'_> {
             };
             line(out, "", &format!("redirects are not followed; the first one is {to}"));
         }
-        let failures: Vec<String> = Failure::ALL
+        let failures: Vec<String> = RequestFailure::ALL
             .into_iter()
             .filter(|failure| record.failures_of(*failure) > 0)
             .map(|failure| format!("{} {}", failure.name(), record.failures_of(failure)))
             .collect();
         let failures = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
         line(out, "failures", &failures);
-        for (failure, text) in Failure::ALL.into_iter().zip(&examples.failures) {
+        for (failure, text) in RequestFailure::ALL.into_iter().zip(&examples.failures) {
             // The text of a timeout adds nothing.
-            if let Some(text) = text.as_ref().filter(|_| failure != Failure::Timeout) {
+            if let Some(text) = text.as_ref().filter(|_| failure != RequestFailure::Timeout) {
                 line(out, "", &format!("first of {}: {text}", failure.name()));
             }
         }
@@ -267,7 +267,7 @@ impl Figures<'_> {
         let usage = &self.usage.whole;
         let late = |quantile| time_text(record.lateness.value_at_quantile(quantile) as f64 / 1e3);
         // A closed loop has no intended starts.
-        if matches!(self.pace, Pace::Open { .. }) {
+        if matches!(self.pace, SendPace::Open { .. }) {
             let lateness =
                 format!("{} at p50, {} at p99.9, {} at most", late(0.5), late(0.999), late(1.0));
             line(out, "lateness", &lateness);
@@ -336,7 +336,7 @@ impl Figures<'_> {
     }
 }
 
-fn own_cpu_text(cpu: Cpu, requests: u64) -> String {
+fn own_cpu_text(cpu: ProcessCpu, requests: u64) -> String {
     if cpu.total_us() < COARSE_US {
         // The sum is exact, its parts are not.
         return format!("{:.1} us per request", cpu.total_us() / requests.max(1) as f64);
@@ -344,7 +344,7 @@ fn own_cpu_text(cpu: Cpu, requests: u64) -> String {
     cpu_text(cpu, requests)
 }
 
-fn cpu_text(cpu: Cpu, requests: u64) -> String {
+fn cpu_text(cpu: ProcessCpu, requests: u64) -> String {
     let each = |time: f64| time / requests.max(1) as f64;
     if cpu.total_us() < COARSE_US {
         let most = each(cpu.total_us() + COARSE_US / 10.0);
@@ -387,7 +387,7 @@ fn line(out: &mut String, name: &str, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cpu, cpu_text, own_cpu_text, ranges};
+    use super::{ProcessCpu, cpu_text, own_cpu_text, ranges};
 
     #[test]
     fn cores_are_named_as_ranges() {
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn processor_time_is_no_more_exact_than_the_kernels_clock() {
-        let cpu = |user_us, system_us| Cpu { user_us, system_us };
+        let cpu = |user_us, system_us| ProcessCpu { user_us, system_us };
         assert_eq!(
             cpu_text(cpu(300_000.0, 100_000.0), 10_000),
             "40.0 us per request (30.0 user, 10.0 system)"

@@ -100,7 +100,7 @@ pub struct Form {
 
 /// An encoded request.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct EncodedRequest {
     /// Head and body.
     pub bytes: Vec<u8>,
     /// The method, which determines whether the response has a body.
@@ -114,7 +114,7 @@ impl Form {
     ///
     /// # Errors
     /// One sentence if a header or the method cannot be sent as given.
-    pub fn request(&self, url: &Url) -> Result<Request, String> {
+    pub fn request(&self, url: &Url) -> Result<EncodedRequest, String> {
         let method = match self.method.as_str() {
             "" if self.body.is_empty() => "GET",
             "" => "POST",
@@ -164,17 +164,17 @@ impl Form {
         let kind = weir_wire::Method::of(method.as_bytes());
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(&self.body);
-        Ok(Request { bytes, method: kind, cumulative: 1.0 })
+        Ok(EncodedRequest { bytes, method: kind, cumulative: 1.0 })
     }
 }
 
 /// Several requests, each with a weight.
 #[derive(Clone, Debug)]
-pub struct Requests(Vec<Request>);
+pub struct Requests(Vec<EncodedRequest>);
 
 impl Requests {
     /// From one or more requests with weights above zero.
-    pub fn new(weighted: Vec<(f64, Request)>) -> Self {
+    pub fn new(weighted: Vec<(f64, EncodedRequest)>) -> Self {
         let total: f64 = weighted.iter().map(|(weight, _)| weight).sum();
         let mut sum = 0.0;
         let requests = weighted.into_iter().map(|(weight, mut request)| {
@@ -187,7 +187,7 @@ impl Requests {
 
     /// The n-th request of the run, determined by the seed and n.
     #[inline]
-    pub fn pick(&self, seed: u64, n: u64) -> Option<&Request> {
+    pub fn pick(&self, seed: u64, n: u64) -> Option<&EncodedRequest> {
         match self.0.as_slice() {
             [only] => Some(only),
             several => {

@@ -1,27 +1,27 @@
 //! `--fail-if`: conditions on the figures of a run, so that a script can react. The exit status is
 //! set by the caller.
 
-use super::report::Figures;
+use super::report::ReportInput;
 use crate::units::time_ns;
 
 /// A combination of conditions that makes a run fail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     /// Alternatives of `or`; the conditions of each are combined with `and`.
-    alternatives: Vec<Vec<Condition>>,
+    alternatives: Vec<Vec<ThresholdCondition>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Condition {
+struct ThresholdCondition {
     text: String,
-    metric: Metric,
-    comparison: Comparison,
+    metric: ThresholdMetric,
+    comparison: ThresholdComparison,
     limit: f64,
 }
 
 /// The comparable figures. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Metric {
+enum ThresholdMetric {
     /// A quantile of response time; the share is from 0 to 1.
     Quantile(f64),
     /// A quantile of service time.
@@ -36,7 +36,7 @@ enum Metric {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Comparison {
+enum ThresholdComparison {
     Above,
     AtLeast,
     Below,
@@ -60,7 +60,7 @@ impl Thresholds {
                 word.push_str(token);
                 continue;
             }
-            let condition = Condition::parse(&std::mem::take(&mut word))?;
+            let condition = ThresholdCondition::parse(&std::mem::take(&mut word))?;
             if let Some(last) = alternatives.last_mut() {
                 last.push(condition);
             }
@@ -73,9 +73,10 @@ impl Thresholds {
     }
 
     /// The conditions that are true of a run, as text; empty if the run passed.
-    pub fn met_by(&self, figures: &Figures<'_>) -> Vec<String> {
-        let met = |all: &&Vec<Condition>| all.iter().all(|condition| condition.is_met(figures));
-        let words = |all: &Vec<Condition>| {
+    pub fn met_by(&self, figures: &ReportInput<'_>) -> Vec<String> {
+        let met =
+            |all: &&Vec<ThresholdCondition>| all.iter().all(|condition| condition.is_met(figures));
+        let words = |all: &Vec<ThresholdCondition>| {
             let each: Vec<String> = all.iter().map(|condition| condition.words(figures)).collect();
             each.join(" and ")
         };
@@ -85,13 +86,15 @@ impl Thresholds {
     /// The quantiles that conditions refer to, as shares from 0 to 1.
     pub fn quantiles(&self) -> impl Iterator<Item = f64> {
         self.alternatives.iter().flatten().filter_map(|condition| match condition.metric {
-            Metric::Quantile(quantile) | Metric::ServiceQuantile(quantile) => Some(quantile),
+            ThresholdMetric::Quantile(quantile) | ThresholdMetric::ServiceQuantile(quantile) => {
+                Some(quantile)
+            }
             _ => None,
         })
     }
 }
 
-impl Condition {
+impl ThresholdCondition {
     fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -101,27 +104,27 @@ impl Condition {
         let place = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, rest) = text.split_at(place);
         let (comparison, value) = match rest.as_bytes() {
-            [b'>', b'=', ..] => (Comparison::AtLeast, rest.get(2..)),
-            [b'>', ..] => (Comparison::Above, rest.get(1..)),
-            [b'<', b'=', ..] => (Comparison::AtMost, rest.get(2..)),
-            _ => (Comparison::Below, rest.get(1..)),
+            [b'>', b'=', ..] => (ThresholdComparison::AtLeast, rest.get(2..)),
+            [b'>', ..] => (ThresholdComparison::Above, rest.get(1..)),
+            [b'<', b'=', ..] => (ThresholdComparison::AtMost, rest.get(2..)),
+            _ => (ThresholdComparison::Below, rest.get(1..)),
         };
-        let metric = Metric::parse(name)?;
+        let metric = ThresholdMetric::parse(name)?;
         let limit = metric.limit(value.unwrap_or_default())?;
         Ok(Self { text: text.to_owned(), metric, comparison, limit })
     }
 
-    fn is_met(&self, figures: &Figures<'_>) -> bool {
+    fn is_met(&self, figures: &ReportInput<'_>) -> bool {
         let value = self.metric.of(figures);
         match self.comparison {
-            Comparison::Above => value > self.limit,
-            Comparison::AtLeast => value >= self.limit,
-            Comparison::Below => value < self.limit,
-            Comparison::AtMost => value <= self.limit,
+            ThresholdComparison::Above => value > self.limit,
+            ThresholdComparison::AtLeast => value >= self.limit,
+            ThresholdComparison::Below => value < self.limit,
+            ThresholdComparison::AtMost => value <= self.limit,
         }
     }
 
-    fn words(&self, figures: &Figures<'_>) -> String {
+    fn words(&self, figures: &ReportInput<'_>) -> String {
         let value = self.metric.of(figures);
         let value = if self.metric.is_time() {
             super::wrk_text::time_text(value / 1e3)
@@ -132,7 +135,7 @@ impl Condition {
     }
 }
 
-impl Metric {
+impl ThresholdMetric {
     fn parse(name: &str) -> Result<Self, String> {
         let quantile = |percent: &str| {
             percent.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0)
@@ -174,7 +177,7 @@ impl Metric {
         }
     }
 
-    fn of(self, figures: &Figures<'_>) -> f64 {
+    fn of(self, figures: &ReportInput<'_>) -> f64 {
         let record = &figures.outcome.record;
         match self {
             Self::Quantile(quantile) => record.response.value_at_quantile(quantile) as f64,

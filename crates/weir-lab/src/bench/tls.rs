@@ -116,7 +116,7 @@ fn is_named(suite: rustls::CipherSuite, name: &str) -> bool {
 
 /// The parameters that a handshake negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFacts {
+pub struct HandshakeFacts {
     /// For example `TLSv1_3`.
     pub version: String,
     /// For example `TLS13_AES_256_GCM_SHA384`.
@@ -125,7 +125,7 @@ pub struct TlsFacts {
     pub group: String,
 }
 
-impl TlsFacts {
+impl HandshakeFacts {
     /// The parameters of a connection after its handshake.
     pub fn of(connection: &rustls::ClientConnection) -> Self {
         let unknown = || "unknown".to_owned();

@@ -6,12 +6,12 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
-use super::record::{Failure, Record};
+use super::record::{RequestFailure, RunRecord};
 use super::spectrum::spectrum;
 
 /// The parameters of a run that the report shows.
 #[derive(Clone, Debug)]
-pub struct Run<'a> {
+pub struct RunParameters<'a> {
     /// The URL as given by the user.
     pub url: &'a str,
     /// The specified length: a time in nanoseconds, or a number of requests.
@@ -41,7 +41,7 @@ pub enum Length {
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 const RULE: &str = "----------------------------------------------------------\n";
 
-impl Run<'_> {
+impl RunParameters<'_> {
     /// The first two lines.
     pub fn head(&self) -> String {
         let length = match self.length {
@@ -58,7 +58,7 @@ impl Run<'_> {
     }
 
     /// Everything after the first two lines.
-    pub fn text(&self, record: &Record) -> String {
+    pub fn text(&self, record: &RunRecord) -> String {
         let mut out = String::new();
         let _ = writeln!(
             out,
@@ -89,7 +89,7 @@ impl Run<'_> {
     }
 
     /// Writes the statistics of requests per second, per thread as in wrk.
-    fn rates(&self, out: &mut String, record: &Record) {
+    fn rates(&self, out: &mut String, record: &RunRecord) {
         let threads = self.threads.max(1) as f64;
         let counts: Vec<f64> =
             record.seconds.iter().map(|second| second.count as f64 / threads).collect();
@@ -103,7 +103,7 @@ impl Run<'_> {
         let _ = writeln!(out, "{:8.2}%", 100.0 * near as f64 / number);
     }
 
-    fn totals(&self, out: &mut String, record: &Record) {
+    fn totals(&self, out: &mut String, record: &RunRecord) {
         let seconds = (self.elapsed_ns as f64 / 1e9).max(1e-9);
         let _ = writeln!(
             out,
@@ -117,10 +117,10 @@ impl Run<'_> {
             let _ = writeln!(
                 out,
                 "  Socket errors: connect {}, read {}, write {}, timeout {}",
-                of(Failure::Connect),
-                of(Failure::Read) + of(Failure::Protocol),
-                of(Failure::Write),
-                of(Failure::Timeout)
+                of(RequestFailure::Connect),
+                of(RequestFailure::Read) + of(RequestFailure::Protocol),
+                of(RequestFailure::Write),
+                of(RequestFailure::Timeout)
             );
         }
         if record.bad_status() > 0 {
@@ -216,12 +216,12 @@ pub fn binary_text(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Length, Record, Run, binary_text, metric_text, padded, time_text};
-    use crate::bench::record::{Failure, Sample};
+    use super::{Length, RunParameters, RunRecord, binary_text, metric_text, padded, time_text};
+    use crate::bench::record::{RequestFailure, RequestSample};
 
-    fn sample(n: u64, response_ns: u64) -> Sample {
+    fn sample(n: u64, response_ns: u64) -> RequestSample {
         let intended_ns = n * 10_000_000;
-        Sample {
+        RequestSample {
             n,
             intended_ns,
             sent_ns: intended_ns + response_ns / 2,
@@ -234,8 +234,8 @@ mod tests {
         }
     }
 
-    fn run(record: &Record) -> String {
-        let run = Run {
+    fn run(record: &RunRecord) -> String {
+        let run = RunParameters {
             url: "http://127.0.0.1:80/1k",
             length: Length::Time(30_000_000_000),
             elapsed_ns: 30_010_000_000,
@@ -249,12 +249,12 @@ mod tests {
 
     #[test]
     fn the_report_has_the_lines_of_wrk2() {
-        let mut record = Record::new(false);
+        let mut record = RunRecord::new(false);
         for n in 0..3000 {
             record.add(&sample(n, 1_000_000 + n * 1_000));
         }
         let mut slow = sample(3000, 2_000_000_000);
-        slow.failure = Some(Failure::Timeout);
+        slow.failure = Some(RequestFailure::Timeout);
         record.add(&slow);
         let mut bad = sample(3001, 500_000);
         bad.status = 502;
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn the_heading_says_what_was_asked_for() {
         let check = |length, expected: &str| {
-            let run = Run {
+            let run = RunParameters {
                 url: "http://a/",
                 length,
                 elapsed_ns: 0,
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_run_without_answers_has_no_number_that_is_none() {
-        let text = run(&Record::new(false));
+        let text = run(&RunRecord::new(false));
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         assert!(text.contains("Requests/sec:      0.00\n"), "{text}");
     }

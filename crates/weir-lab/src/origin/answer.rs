@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use weir_wire::{Method, Version, encode, reason_phrase};
 
-use super::fault::Fault;
-use super::plan::{Page, Pieces, Plan, READY};
+use super::fault::OriginFault;
+use super::plan::{BodyPieces, READY, RequestedPage, ResponsePlan};
 use crate::timer::now_ns;
 
 /// Size in bytes of the block that bodies are made of; longer bodies repeat it.
@@ -33,58 +33,60 @@ pub(super) fn block(length: usize) -> &'static [u8] {
 }
 
 /// A response before it is encoded.
-pub(super) struct Answer {
+pub(super) struct OriginResponse {
     pub(super) status: u16,
     pub(super) content_type: &'static str,
-    pub(super) body: Body,
+    pub(super) body: OriginBody,
 }
 
 /// The body of a response.
-pub(super) enum Body {
+pub(super) enum OriginBody {
     /// A text.
     Text(Vec<u8>),
     /// The block repeated up to this many bytes.
     Blocks(u64),
     /// Pieces sent at intervals.
-    Pieces(Pieces),
+    Pieces(BodyPieces),
     /// Numbered events sent at intervals.
-    Events(Pieces),
+    Events(BodyPieces),
 }
 
-impl Answer {
+impl OriginResponse {
     /// The response for a page. `request` is the received request, which `/echo` returns.
-    pub(super) fn to(page: &Page, request: Vec<u8>) -> Self {
+    pub(super) fn to(page: &RequestedPage, request: Vec<u8>) -> Self {
         let text = |status, content_type, text: Vec<u8>| Self {
             status,
             content_type,
-            body: Body::Text(text),
+            body: OriginBody::Text(text),
         };
         match *page {
-            Page::Ready(page) => {
+            RequestedPage::Ready(page) => {
                 let length = READY.get(page).copied().unwrap_or_default();
-                Self::to(&Page::Bytes(length as u64), request)
+                Self::to(&RequestedPage::Bytes(length as u64), request)
             }
-            Page::Bytes(length) => {
-                Self { status: 200, content_type: "text/plain", body: Body::Blocks(length) }
+            RequestedPage::Bytes(length) => {
+                Self { status: 200, content_type: "text/plain", body: OriginBody::Blocks(length) }
             }
-            Page::Status(status @ (204 | 304)) => text(status, TEXT, Vec::new()),
-            Page::Status(status) => {
+            RequestedPage::Status(status @ (204 | 304)) => text(status, TEXT, Vec::new()),
+            RequestedPage::Status(status) => {
                 text(status, TEXT, format!("{status} {}\n", reason_phrase(status)).into_bytes())
             }
-            Page::Echo => text(200, "message/http", request),
-            Page::Delay => text(200, TEXT, b"late\n".to_vec()),
-            Page::Stream(pieces) => {
-                Self { status: 200, content_type: "text/plain", body: Body::Pieces(pieces) }
+            RequestedPage::Echo => text(200, "message/http", request),
+            RequestedPage::Delay => text(200, TEXT, b"late\n".to_vec()),
+            RequestedPage::Stream(pieces) => {
+                Self { status: 200, content_type: "text/plain", body: OriginBody::Pieces(pieces) }
             }
-            Page::Events(pieces) => {
-                Self { status: 200, content_type: "text/event-stream", body: Body::Events(pieces) }
-            }
-            Page::Index => text(200, TEXT, index().into_bytes()),
-            Page::Refused(status, ref sentence) => {
+            RequestedPage::Events(pieces) => Self {
+                status: 200,
+                content_type: "text/event-stream",
+                body: OriginBody::Events(pieces),
+            },
+            RequestedPage::Index => text(200, TEXT, index().into_bytes()),
+            RequestedPage::Refused(status, ref sentence) => {
                 text(status, TEXT, format!("{sentence}\n").into_bytes())
             }
             // Handled where the counters are.
-            Page::Stats { .. } => text(200, TEXT, Vec::new()),
+            RequestedPage::Stats { .. } => text(200, TEXT, Vec::new()),
         }
     }
 
@@ -96,9 +98,9 @@ impl Answer {
     /// Number of bytes of the body, if it is known in advance.
     fn length(&self) -> Option<u64> {
         match &self.body {
-            Body::Text(text) => Some(text.len() as u64),
-            Body::Blocks(length) => Some(*length),
-            Body::Pieces(_) | Body::Events(_) => None,
+            OriginBody::Text(text) => Some(text.len() as u64),
+            OriginBody::Blocks(length) => Some(*length),
+            OriginBody::Pieces(_) | OriginBody::Events(_) => None,
         }
     }
 
@@ -109,7 +111,7 @@ impl Answer {
     }
 
     /// Returns true if another request may follow on the connection.
-    pub(super) fn keeps_alive(&self, plan: &Plan) -> bool {
+    pub(super) fn keeps_alive(&self, plan: &ResponsePlan) -> bool {
         plan.keep_alive && (self.length().is_some() || plan.version == Version::Http11)
     }
 
@@ -117,7 +119,7 @@ impl Answer {
     pub(super) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        plan: &Plan,
+        plan: &ResponsePlan,
         origin: SocketAddr,
         date: &[u8],
     ) {
@@ -149,7 +151,7 @@ impl Answer {
 
 /// The text of the page `/`.
 fn index() -> String {
-    let faults: Vec<&str> = Fault::ALL.iter().map(|(name, _)| *name).collect();
+    let faults: Vec<&str> = OriginFault::ALL.iter().map(|(name, _)| *name).collect();
     format!(
         "This is weir origin.\n\n\
         /1k /10k /100k    a body of 1,024, 10,240, 102,400 bytes\n\

@@ -10,13 +10,13 @@ pub(super) enum BodyReader {
 }
 
 /// The bytes of the input that were read.
-pub(super) struct Taken {
+pub(super) struct ConsumedBytes {
     pub(super) used: usize,
     /// Start of the body's data in the input; it reaches to the end of the bytes used.
     data_start: usize,
 }
 
-impl Taken {
+impl ConsumedBytes {
     pub(super) fn data<'a>(&self, input: &'a [u8]) -> &'a [u8] {
         input.get(self.data_start..self.used).unwrap_or_default()
     }
@@ -36,17 +36,17 @@ impl BodyReader {
     ///
     /// # Errors
     /// The rule that the body breaks.
-    pub(super) fn take(&mut self, input: &[u8]) -> Result<Taken, &'static str> {
+    pub(super) fn take(&mut self, input: &[u8]) -> Result<ConsumedBytes, &'static str> {
         match self {
             Self::Length(left) => {
                 let used = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= used as u64;
-                Ok(Taken { used, data_start: 0 })
+                Ok(ConsumedBytes { used, data_start: 0 })
             }
             Self::Chunked(decoder) => {
                 let (used, step) = decoder.step(input).map_err(ChunkFault::reason)?;
                 let data_start = if let Step::Data(range) = step { range.start } else { used };
-                Ok(Taken { used, data_start })
+                Ok(ConsumedBytes { used, data_start })
             }
         }
     }

@@ -17,37 +17,37 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, encode};
 
-use super::answer::{Answer, BLOCK_BYTES, Body, Date, Ready, block};
+use super::answer::{BLOCK_BYTES, Date, OriginBody, OriginResponse, Ready, block};
 use super::body::BodyReader;
-use super::fault::Fault;
+use super::fault::OriginFault;
 use super::limits::{ECHO_BYTES, HANG_NS, LINGER_NS, READ_BYTES};
-use super::plan::{Page, Plan};
-use super::service::{Arrival, Port};
-use super::stats::{Entry, Stats};
-use super::stream::Stream;
+use super::plan::{RequestedPage, ResponsePlan};
+use super::service::{ArrivedRequest, Port};
+use super::stats::{OriginLogEntry, Stats};
+use super::stream::StreamedBody;
 use crate::timer::{Timer, now_ns};
 
 /// The transport of a connection.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin {
+pub(super) trait OriginTransport: AsyncRead + AsyncWrite + Unpin {
     /// Makes the end of this stream a reset.
     fn reset(&self);
 }
 
-impl Wire for TcpStream {
+impl OriginTransport for TcpStream {
     fn reset(&self) {
         // If this fails, the client sees an orderly close.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
 
-impl Wire for TlsStream<TcpStream> {
+impl OriginTransport for TlsStream<TcpStream> {
     fn reset(&self) {
         self.get_ref().0.reset();
     }
 }
 
 /// State shared by a worker's connections on one port.
-pub(super) struct Site {
+pub(super) struct PortState {
     pub(super) stats: Arc<Stats>,
     pub(super) port: Arc<Port>,
     /// Number of the worker, which selects the log.
@@ -59,9 +59,9 @@ pub(super) struct Site {
 }
 
 /// One connection.
-pub(super) struct Connection<S> {
+pub(super) struct OriginConnection<S> {
     stream: S,
-    site: Rc<Site>,
+    site: Rc<PortState>,
     /// Time at which the worker aborts the connection; `u64::MAX` while the origin makes the client
     /// wait.
     deadline_ns: Rc<Cell<u64>>,
@@ -72,7 +72,7 @@ pub(super) struct Connection<S> {
 }
 
 /// The state of a connection after an exchange.
-enum Next {
+enum AfterExchange {
     Again,
     /// The last response was sent; the client may need time to read it.
     Linger,
@@ -90,9 +90,9 @@ enum HeadRead {
 /// dropped before its last bytes are passed to the kernel, because the client's reaction may arrive
 /// before the next line runs.
 struct Serving<'a> {
-    site: &'a Site,
-    plan: &'a Plan,
-    arrival: Option<Arrival<'a>>,
+    site: &'a PortState,
+    plan: &'a ResponsePlan,
+    arrival: Option<ArrivedRequest<'a>>,
     arrived_ns: u64,
     began_ns: u64,
     work_ns: u64,
@@ -113,7 +113,7 @@ impl Drop for Serving<'_> {
         let Some(arrival) = self.arrival.take() else { return };
         let ended_ns = self.due_ns.unwrap_or_else(now_ns);
         if let Some(log) = self.site.stats.logs.get(self.site.worker) {
-            log.push(arrival.generation, || Entry {
+            log.push(arrival.generation, || OriginLogEntry {
                 n: arrival.n,
                 port: self.site.port.number,
                 method: self.plan.method,
@@ -132,8 +132,8 @@ impl Drop for Serving<'_> {
     }
 }
 
-impl<S: Wire> Connection<S> {
-    pub(super) fn new(stream: S, site: Rc<Site>, deadline_ns: Rc<Cell<u64>>) -> Self {
+impl<S: OriginTransport> OriginConnection<S> {
+    pub(super) fn new(stream: S, site: Rc<PortState>, deadline_ns: Rc<Cell<u64>>) -> Self {
         Self {
             stream,
             site,
@@ -148,25 +148,25 @@ impl<S: Wire> Connection<S> {
     pub(super) async fn serve(mut self) {
         loop {
             // An error means that the client's side has gone, so it cannot be reported.
-            match self.exchange().await.unwrap_or(Next::Close) {
-                Next::Again => {}
-                Next::Linger => return self.linger().await,
-                Next::Close => return,
-                Next::Reset => return self.stream.reset(),
+            match self.exchange().await.unwrap_or(AfterExchange::Close) {
+                AfterExchange::Again => {}
+                AfterExchange::Linger => return self.linger().await,
+                AfterExchange::Close => return,
+                AfterExchange::Reset => return self.stream.reset(),
             }
         }
     }
 
-    async fn exchange(&mut self) -> io::Result<Next> {
+    async fn exchange(&mut self) -> io::Result<AfterExchange> {
         let site = self.site.clone();
         let length = match self.read_head().await? {
             HeadRead::Whole(length) => length,
-            HeadRead::Closed => return Ok(Next::Close),
+            HeadRead::Closed => return Ok(AfterExchange::Close),
             HeadRead::Refused(status, reason) => return self.refuse(status, reason).await,
         };
-        let plan = Plan::of(&self.head, &self.input);
+        let plan = ResponsePlan::of(&self.head, &self.input);
         let mut request = Vec::new();
-        if plan.page == Page::Echo {
+        if plan.page == RequestedPage::Echo {
             request.extend(self.input.drain(..length));
         } else {
             self.input.drain(..length);
@@ -176,7 +176,7 @@ impl<S: Wire> Connection<S> {
         {
             return self.refuse(status, reason).await;
         }
-        if let Page::Stats { reset, log } = plan.page {
+        if let RequestedPage::Stats { reset, log } = plan.page {
             return self.send_stats(&plan, reset, log).await;
         }
         let serving = self.wait_for_service(&site, &plan).await;
@@ -188,7 +188,11 @@ impl<S: Wire> Connection<S> {
     }
 
     /// Waits from the arrival to the time at which the response is due.
-    async fn wait_for_service<'a>(&self, site: &'a Site, plan: &'a Plan) -> Serving<'a> {
+    async fn wait_for_service<'a>(
+        &self,
+        site: &'a PortState,
+        plan: &'a ResponsePlan,
+    ) -> Serving<'a> {
         let load = &site.stats.load;
         let arrived_ns = now_ns();
         let mut arrival = site.port.arrive(load, arrived_ns);
@@ -217,41 +221,41 @@ impl<S: Wire> Connection<S> {
 
     async fn answer(
         &mut self,
-        plan: &Plan,
+        plan: &ResponsePlan,
         request: Vec<u8>,
         mut serving: Serving<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<AfterExchange> {
         if let Some(page) = plan.ready_page() {
             serving.status = 200;
             let now_ns = serving.due_ns.unwrap_or(serving.began_ns);
             drop(serving);
             self.send_ready(page, now_ns).await?;
-            return Ok(Next::Again);
+            return Ok(AfterExchange::Again);
         }
         match plan.fault {
-            Some(Fault::Close) => return Ok(Next::Close),
-            Some(Fault::Reset) => return Ok(Next::Reset),
-            Some(Fault::Garbage) => {
+            Some(OriginFault::Close) => return Ok(AfterExchange::Close),
+            Some(OriginFault::Reset) => return Ok(AfterExchange::Reset),
+            Some(OriginFault::Garbage) => {
                 drop(serving);
                 self.send(b"\x16\x03\x01garbage\r\n\0\xff weir\r\n\r\n").await?;
-                return Ok(Next::Close);
+                return Ok(AfterExchange::Close);
             }
-            Some(Fault::Hang) => {
+            Some(OriginFault::Hang) => {
                 serving.is_open_ended();
                 return self.wait_for_the_clients_end().await;
             }
             _ => {}
         }
-        let answer = Answer::to(&plan.page, request);
+        let answer = OriginResponse::to(&plan.page, request);
         serving.status = answer.status;
         self.output.clear();
         let date = *self.site.date.borrow_mut().at(now_ns());
         answer.write_head(&mut self.output, plan, self.site.port.address, &date);
-        if plan.fault == Some(Fault::CloseHead) {
+        if plan.fault == Some(OriginFault::CloseHead) {
             self.output.truncate(self.output.len() / 2);
             drop(serving);
             self.flush().await?;
-            return Ok(Next::Close);
+            return Ok(AfterExchange::Close);
         }
         self.send_body(&answer, plan, serving).await
     }
@@ -259,14 +263,14 @@ impl<S: Wire> Connection<S> {
     /// Sends the head in the output buffer and the body; with a fault, only half of the body.
     async fn send_body(
         &mut self,
-        answer: &Answer,
-        plan: &Plan,
+        answer: &OriginResponse,
+        plan: &ResponsePlan,
         mut serving: Serving<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<AfterExchange> {
         let is_half = plan.fault.is_some();
         let share = |whole: u64| if is_half { whole / 2 } else { whole };
         // Service ends with the last bytes; a request that hangs stays in service.
-        let (last, held) = if plan.fault == Some(Fault::HangBody) {
+        let (last, held) = if plan.fault == Some(OriginFault::HangBody) {
             serving.is_open_ended();
             (None, Some(serving))
         } else {
@@ -274,17 +278,17 @@ impl<S: Wire> Connection<S> {
         };
         match &answer.body {
             _ if !answer.has_body(plan.method) => self.send_last(last).await?,
-            Body::Text(text) => {
+            OriginBody::Text(text) => {
                 let length = share(text.len() as u64) as usize;
                 self.output.extend_from_slice(text.get(..length).unwrap_or_default());
                 self.send_last(last).await?;
             }
-            Body::Blocks(length) => self.send_blocks(share(*length), last).await?,
-            Body::Pieces(pieces) | Body::Events(pieces) => {
-                let stream = Stream {
+            OriginBody::Blocks(length) => self.send_blocks(share(*length), last).await?,
+            OriginBody::Pieces(pieces) | OriginBody::Events(pieces) => {
+                let stream = StreamedBody {
                     pieces,
                     count: share(pieces.count),
-                    is_events: matches!(answer.body, Body::Events(_)),
+                    is_events: matches!(answer.body, OriginBody::Events(_)),
                     is_chunked: answer.is_chunked(plan.version),
                     is_whole: !is_half,
                 };
@@ -292,11 +296,11 @@ impl<S: Wire> Connection<S> {
             }
         }
         let next = match plan.fault {
-            Some(Fault::HangBody) => self.wait_for_the_clients_end().await,
-            Some(Fault::ResetBody) => Ok(Next::Reset),
-            Some(_) => Ok(Next::Close),
-            None if answer.keeps_alive(plan) => Ok(Next::Again),
-            None => Ok(Next::Linger),
+            Some(OriginFault::HangBody) => self.wait_for_the_clients_end().await,
+            Some(OriginFault::ResetBody) => Ok(AfterExchange::Reset),
+            Some(_) => Ok(AfterExchange::Close),
+            None if answer.keeps_alive(plan) => Ok(AfterExchange::Again),
+            None => Ok(AfterExchange::Linger),
         };
         drop(held);
         next
@@ -326,7 +330,7 @@ impl<S: Wire> Connection<S> {
 
     async fn send_pieces(
         &mut self,
-        stream: &Stream<'_>,
+        stream: &StreamedBody<'_>,
         mut last: Option<Serving<'_>>,
     ) -> io::Result<()> {
         let start = now_ns();
@@ -352,30 +356,35 @@ impl<S: Wire> Connection<S> {
         self.send_last(last).await
     }
 
-    async fn send_stats(&mut self, plan: &Plan, reset: bool, log: usize) -> io::Result<Next> {
+    async fn send_stats(
+        &mut self,
+        plan: &ResponsePlan,
+        reset: bool,
+        log: usize,
+    ) -> io::Result<AfterExchange> {
         let site = self.site.clone();
         let mut text = site.stats.to_json(log).to_string();
         if reset {
             site.stats.forget();
         }
         text.push('\n');
-        let answer = Answer {
+        let answer = OriginResponse {
             status: 200,
             content_type: "application/json",
-            body: Body::Text(text.into_bytes()),
+            body: OriginBody::Text(text.into_bytes()),
         };
         self.output.clear();
         let date = *site.date.borrow_mut().at(now_ns());
         answer.write_head(&mut self.output, plan, site.port.address, &date);
-        if let (Body::Text(text), true) = (&answer.body, plan.method != Method::Head) {
+        if let (OriginBody::Text(text), true) = (&answer.body, plan.method != Method::Head) {
             self.output.extend_from_slice(text);
         }
         self.flush().await?;
-        Ok(if answer.keeps_alive(plan) { Next::Again } else { Next::Linger })
+        Ok(if answer.keeps_alive(plan) { AfterExchange::Again } else { AfterExchange::Linger })
     }
 
     /// Responds to an invalid request.
-    async fn refuse(&mut self, status: u16, reason: &str) -> io::Result<Next> {
+    async fn refuse(&mut self, status: u16, reason: &str) -> io::Result<AfterExchange> {
         self.site.port.refused.fetch_add(1, Ordering::Relaxed);
         self.output.clear();
         encode::status_line(&mut self.output, status);
@@ -387,7 +396,7 @@ impl<S: Wire> Connection<S> {
         self.output.push(b'\n');
         self.allow_idle_time();
         self.flush().await?;
-        Ok(Next::Linger)
+        Ok(AfterExchange::Linger)
     }
 
     async fn read_head(&mut self) -> io::Result<HeadRead> {
@@ -413,13 +422,13 @@ impl<S: Wire> Connection<S> {
     /// Reads the body to its end, and appends it to `request` for `/echo`.
     async fn read_body(
         &mut self,
-        plan: &Plan,
+        plan: &ResponsePlan,
         request: &mut Vec<u8>,
     ) -> io::Result<Result<(), (u16, &'static str)>> {
         if plan.expect_continue && self.input.is_empty() {
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        let is_kept = plan.page == Page::Echo;
+        let is_kept = plan.page == RequestedPage::Echo;
         let most = request.len() + ECHO_BYTES;
         let too_large = Ok(Err((413, "the body is too large to be echoed")));
         let mut body = BodyReader::of(plan.framing);
@@ -497,10 +506,10 @@ impl<S: Wire> Connection<S> {
     }
 
     /// Stays silent until the client closes the connection.
-    async fn wait_for_the_clients_end(&mut self) -> io::Result<Next> {
+    async fn wait_for_the_clients_end(&mut self) -> io::Result<AfterExchange> {
         self.deadline_ns.set(now_ns() + HANG_NS);
         self.read_to_the_end().await?;
-        Ok(Next::Close)
+        Ok(AfterExchange::Close)
     }
 
     /// Closes the sending side and waits a short time for the client's close. Otherwise bytes that

@@ -2,7 +2,7 @@
 
 /// A way in which a response fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum OriginFault {
     /// The connection is closed in place of the head.
     Close,
     /// The connection is closed after half of the head.
@@ -21,7 +21,7 @@ pub(super) enum Fault {
     HangBody,
 }
 
-impl Fault {
+impl OriginFault {
     pub(super) const ALL: [(&str, Self); 8] = [
         ("close", Self::Close),
         ("close-head", Self::CloseHead),

@@ -32,22 +32,22 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use self::limits::{CONNECTIONS, IDLE_TIMEOUT, LOG_ENTRIES};
 pub use self::listen::addresses;
-pub use self::pause::Pause;
-use self::service::{Load, Port};
-use self::stats::{Log, Stats};
-pub use self::tls::Certificate;
-use self::worker::{Shared, Worker};
+pub use self::pause::OriginPause;
+use self::service::{OriginLoad, Port};
+use self::stats::{OriginLog, Stats};
+pub use self::tls::OriginCertificate;
+use self::worker::{OriginShared, OriginWorker};
 use crate::service_time::ServiceTime;
 
 /// The configuration of an origin.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct OriginSettings {
     /// Addresses for HTTP.
     pub listen: Vec<SocketAddr>,
     /// Addresses for HTTPS.
     pub listen_tls: Vec<SocketAddr>,
     /// Certificate for HTTPS; if not given, one is generated.
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<OriginCertificate>,
     /// Number of threads, at least one.
     pub workers: usize,
     /// Service times; if not given, requests take no deliberate time.
@@ -57,7 +57,7 @@ pub struct Settings {
     /// Number of requests that one port serves at a time; further ones wait in order of arrival.
     pub concurrency: Option<usize>,
     /// Periodic pauses of the whole origin.
-    pub pause: Option<Pause>,
+    pub pause: Option<OriginPause>,
     /// Number of log entries that are kept, over all workers.
     pub log_entries: usize,
     /// Number of simultaneous connections, bounded by the limit of open files.
@@ -66,7 +66,7 @@ pub struct Settings {
     pub idle_timeout: Duration,
 }
 
-impl Default for Settings {
+impl Default for OriginSettings {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
@@ -85,10 +85,10 @@ impl Default for Settings {
 }
 
 /// An origin that listens but does not serve yet.
-pub struct Bound {
+pub struct BoundOrigin {
     stats: Arc<Stats>,
     stop: watch::Sender<bool>,
-    workers: Vec<Worker>,
+    workers: Vec<OriginWorker>,
 }
 
 /// A running origin. It stops when it is dropped.
@@ -98,12 +98,12 @@ pub struct Origin {
     threads: Vec<JoinHandle<std::io::Result<()>>>,
 }
 
-impl Bound {
+impl BoundOrigin {
     /// Opens the sockets. From then on, connections wait in the accept queue.
     ///
     /// # Errors
     /// One sentence about the missing resource.
-    pub fn new(settings: Settings) -> Result<Self, String> {
+    pub fn new(settings: OriginSettings) -> Result<Self, String> {
         let tls = if settings.listen_tls.is_empty() {
             None
         } else {
@@ -127,13 +127,13 @@ impl Bound {
         }
         let log_entries = settings.log_entries.div_ceil(count);
         let stats = Arc::new(Stats {
-            load: Load::new(settings.service, settings.seed, settings.pause),
+            load: OriginLoad::new(settings.service, settings.seed, settings.pause),
             ports,
-            logs: (0..count).map(|_| Log::new(log_entries)).collect(),
+            logs: (0..count).map(|_| OriginLog::new(log_entries)).collect(),
         });
         let (mailboxes, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
-        let shared = Shared {
+        let shared = OriginShared {
             stats: stats.clone(),
             mailboxes: mailboxes.into(),
             next: Arc::new(AtomicUsize::new(0)),
@@ -143,7 +143,7 @@ impl Bound {
         };
         let (stop, watcher) = watch::channel(false);
         let workers = receivers.into_iter().zip(listeners).enumerate();
-        let workers = workers.map(|(number, (mailbox, listeners))| Worker {
+        let workers = workers.map(|(number, (mailbox, listeners))| OriginWorker {
             number,
             shared: shared.clone(),
             mailbox,
@@ -205,7 +205,7 @@ impl Bound {
 }
 
 impl Origin {
-    fn spawn(&mut self, worker: Worker) -> Result<(), String> {
+    fn spawn(&mut self, worker: OriginWorker) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot start a worker: {error}");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let thread = std::thread::Builder::new().name(format!("origin-{}", worker.number));

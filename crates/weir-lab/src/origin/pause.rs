@@ -5,12 +5,12 @@ use crate::units::time_ns;
 /// Pauses of `length` at every multiple of `every` since the start, except at the start itself.
 /// Both are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
+pub struct OriginPause {
     every: u64,
     length: u64,
 }
 
-impl Pause {
+impl OriginPause {
     /// Reads `every=5s,for=200ms`.
     ///
     /// # Errors
@@ -54,13 +54,13 @@ impl Pause {
 
 #[cfg(test)]
 mod tests {
-    use super::Pause;
+    use super::OriginPause;
 
     #[test]
     fn pauses_are_read_and_nonsense_is_refused() {
-        let pause = Pause::parse("every=5s,for=200ms").unwrap();
-        assert_eq!(pause, Pause { every: 5_000_000_000, length: 200_000_000 });
-        assert_eq!(Pause::parse("for=200ms,every=5s").unwrap(), pause);
+        let pause = OriginPause::parse("every=5s,for=200ms").unwrap();
+        assert_eq!(pause, OriginPause { every: 5_000_000_000, length: 200_000_000 });
+        assert_eq!(OriginPause::parse("for=200ms,every=5s").unwrap(), pause);
         for wrong in [
             "",
             "every=5s",
@@ -70,12 +70,12 @@ mod tests {
             "every=5,for=1s",
             "every=1s,for=1ms,x=1",
         ] {
-            assert!(Pause::parse(wrong).is_err(), "{wrong}");
+            assert!(OriginPause::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     /// The reference: step by step in time.
-    fn slowly(pause: Pause, start: u64, work: u64) -> u64 {
+    fn slowly(pause: OriginPause, start: u64, work: u64) -> u64 {
         let is_pausing = |now: u64| now >= pause.every && now % pause.every < pause.length;
         let (mut now, mut left) = (start, work);
         while left > 0 {
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn work_stands_still_during_pauses_and_goes_on_after_them() {
         for (every, length) in [(10, 3), (10, 9), (7, 1), (2, 1)] {
-            let pause = Pause { every, length };
+            let pause = OriginPause { every, length };
             for start in 0..40 {
                 for work in 0..60 {
                     let expected = slowly(pause, start, work);

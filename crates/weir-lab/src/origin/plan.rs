@@ -2,7 +2,7 @@
 
 use weir_wire::{Framing, Known, Method, RequestHead, TargetForm, Version};
 
-use super::fault::Fault;
+use super::fault::OriginFault;
 use super::limits::{BODY_BYTES, DELAY_NS, ID_BYTES, PIECE_BYTES, PIECES, TARGET_BYTES};
 use super::text::Text;
 use crate::units::{size_bytes, time_ns};
@@ -12,7 +12,7 @@ pub(super) const READY: [usize; 3] = [1024, 10 * 1024, 100 * 1024];
 
 /// The requested page.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum RequestedPage {
     /// The page of [`READY`] with this number.
     Ready(usize),
     /// A body of this many bytes.
@@ -24,9 +24,9 @@ pub(super) enum Page {
     /// A word, after the requested time.
     Delay,
     /// A body in chunks.
-    Stream(Pieces),
+    Stream(BodyPieces),
     /// `text/event-stream`.
-    Events(Pieces),
+    Events(BodyPieces),
     /// The list of pages.
     Index,
     /// The counters. Requests for them are not counted.
@@ -42,7 +42,7 @@ pub(super) enum Page {
 
 /// A body that is sent in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pieces {
+pub(super) struct BodyPieces {
     pub(super) count: u64,
     /// Size of a piece in bytes.
     pub(super) size: u64,
@@ -53,9 +53,9 @@ pub(super) struct Pieces {
 /// All facts about a request, once its head is read. It borrows nothing, since the buffer is reused
 /// for the body.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) page: Page,
-    pub(super) fault: Option<Fault>,
+pub(super) struct ResponsePlan {
+    pub(super) page: RequestedPage,
+    pub(super) fault: Option<OriginFault>,
     /// Service time in nanoseconds that replaces the one drawn.
     pub(super) work_ns: Option<u64>,
     pub(super) method: Method,
@@ -69,11 +69,11 @@ pub(super) struct Plan {
     pub(super) id: Text<ID_BYTES>,
 }
 
-impl Plan {
+impl ResponsePlan {
     /// Reads the plan from a parsed head.
     pub(super) fn of(head: &RequestHead, bytes: &[u8]) -> Self {
         let mut plan = Self {
-            page: Page::Index,
+            page: RequestedPage::Index,
             fault: None,
             work_ns: None,
             method: head.method,
@@ -85,7 +85,7 @@ impl Plan {
             id: Text::default(),
         };
         if let Err((status, sentence)) = plan.read(head, bytes) {
-            plan.page = Page::Refused(status, sentence);
+            plan.page = RequestedPage::Refused(status, sentence);
         }
         plan
     }
@@ -94,7 +94,7 @@ impl Plan {
     /// persistent connection.
     pub(super) fn ready_page(&self) -> Option<usize> {
         match self.page {
-            Page::Ready(page)
+            RequestedPage::Ready(page)
                 if self.method != Method::Head
                     && self.keep_alive
                     && self.version == Version::Http11
@@ -113,7 +113,7 @@ impl Plan {
             match header.known {
                 Known::XRequestId => self.id = Text::of(header.value.of(bytes)),
                 Known::Other if header.name.of(bytes).eq_ignore_ascii_case(b"x-fault") => {
-                    self.fault = Some(read(header.value.of(bytes), Fault::parse)?);
+                    self.fault = Some(read(header.value.of(bytes), OriginFault::parse)?);
                 }
                 _ => {}
             }
@@ -121,46 +121,46 @@ impl Plan {
         let path = head.path_text(bytes);
         let query = head.query.map_or(&[][..], |query| query.of(bytes));
         self.page = match path {
-            b"/1k" => Page::Ready(0),
-            b"/10k" => Page::Ready(1),
-            b"/100k" => Page::Ready(2),
+            b"/1k" => RequestedPage::Ready(0),
+            b"/10k" => RequestedPage::Ready(1),
+            b"/100k" => RequestedPage::Ready(2),
             _ if head.form == TargetForm::Authority => {
                 return Err((405, "tunnels are not supported".to_owned()));
             }
-            b"/" | b"*" => Page::Index,
-            b"/echo" => Page::Echo,
-            b"/-/stats" => Page::Stats { reset: false, log: usize::MAX },
+            b"/" | b"*" => RequestedPage::Index,
+            b"/echo" => RequestedPage::Echo,
+            b"/-/stats" => RequestedPage::Stats { reset: false, log: usize::MAX },
             _ => self.page_with_argument(path)?,
         };
         self.read_query(query)
     }
 
-    fn page_with_argument(&mut self, path: &[u8]) -> Result<Page, (u16, String)> {
+    fn page_with_argument(&mut self, path: &[u8]) -> Result<RequestedPage, (u16, String)> {
         let text = String::from_utf8_lossy(path);
         let nowhere = || (404, format!("there is no page {text}; / lists the pages"));
         let (kind, argument) =
             text.strip_prefix('/').and_then(|text| text.split_once('/')).ok_or_else(nowhere)?;
         let argument = argument.as_bytes();
         match kind {
-            "bytes" => {
-                Ok(Page::Bytes(read(argument, |text| bounded(size_bytes(text)?, BODY_BYTES))?))
-            }
-            "status" => Ok(Page::Status(read(argument, status)?)),
+            "bytes" => Ok(RequestedPage::Bytes(read(argument, |text| {
+                bounded(size_bytes(text)?, BODY_BYTES)
+            })?)),
+            "status" => Ok(RequestedPage::Status(read(argument, status)?)),
             "delay" => {
                 self.work_ns = Some(read(argument, delay)?);
-                Ok(Page::Delay)
+                Ok(RequestedPage::Delay)
             }
             "stream" => {
                 let count = read(argument, |text| bounded(number(text)?, PIECES))?;
-                Ok(Page::Stream(Pieces { count, size: 1024, every_ns: 0 }))
+                Ok(RequestedPage::Stream(BodyPieces { count, size: 1024, every_ns: 0 }))
             }
             "events" => {
                 let count = read(argument, |text| bounded(number(text)?, PIECES))?;
-                Ok(Page::Events(Pieces { count, size: 0, every_ns: 1_000_000_000 }))
+                Ok(RequestedPage::Events(BodyPieces { count, size: 0, every_ns: 1_000_000_000 }))
             }
             "fault" => {
-                self.fault = Some(read(argument, Fault::parse)?);
-                Ok(Page::Ready(0))
+                self.fault = Some(read(argument, OriginFault::parse)?);
+                Ok(RequestedPage::Ready(0))
             }
             _ => Err(nowhere()),
         }
@@ -173,18 +173,18 @@ impl Plan {
             let (name, value) = pair.split_at(equals);
             let value = value.get(1..).unwrap_or_default();
             match (name, &mut self.page) {
-                (b"fault", _) => self.fault = Some(read(value, Fault::parse)?),
+                (b"fault", _) => self.fault = Some(read(value, OriginFault::parse)?),
                 (b"id", _) => self.id = Text::of(value),
                 (b"delay", _) => self.work_ns = Some(read(value, delay)?),
-                (b"size", Page::Stream(pieces)) => {
+                (b"size", RequestedPage::Stream(pieces)) => {
                     let size = read(value, |text| bounded(size_bytes(text)?, PIECE_BYTES))?;
                     pieces.size = size.max(1);
                 }
-                (b"every", Page::Stream(pieces) | Page::Events(pieces)) => {
+                (b"every", RequestedPage::Stream(pieces) | RequestedPage::Events(pieces)) => {
                     pieces.every_ns = read(value, delay)?;
                 }
-                (b"reset", Page::Stats { reset, .. }) => *reset = true,
-                (b"log", Page::Stats { log, .. }) => *log = read(value, number)? as usize,
+                (b"reset", RequestedPage::Stats { reset, .. }) => *reset = true,
+                (b"log", RequestedPage::Stats { log, .. }) => *log = read(value, number)? as usize,
                 _ => {}
             }
         }
@@ -224,47 +224,49 @@ fn status(text: &str) -> Result<u16, String> {
 mod tests {
     use weir_wire::{HeadLimits, RequestHead, Scan};
 
-    use super::{Fault, Page, Pieces, Plan};
+    use super::{BodyPieces, OriginFault, RequestedPage, ResponsePlan};
 
-    fn plan(target: &str, lines: &str) -> Plan {
+    fn plan(target: &str, lines: &str) -> ResponsePlan {
         let bytes = format!("GET {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n").into_bytes();
         let mut head = RequestHead::default();
         assert!(
             head.parse(&bytes, &mut Scan::default(), &HeadLimits::default()).unwrap().is_some()
         );
-        Plan::of(&head, &bytes)
+        ResponsePlan::of(&head, &bytes)
     }
 
     #[test]
     fn targets_are_pages() {
         let check = |target, page| assert_eq!(plan(target, "").page, page, "{target}");
-        check("/1k", Page::Ready(0));
-        check("/10k?cache=1", Page::Ready(1));
-        check("/100k", Page::Ready(2));
-        check("http://other/1k", Page::Ready(0));
-        check("/", Page::Index);
-        check("http://other", Page::Index);
-        check("/bytes/0", Page::Bytes(0));
-        check("/bytes/1025", Page::Bytes(1025));
-        check("/bytes/3m", Page::Bytes(3 << 20));
-        check("/status/503", Page::Status(503));
-        check("/echo", Page::Echo);
-        check("/stream/3", Page::Stream(Pieces { count: 3, size: 1024, every_ns: 0 }));
-        let pieces = Pieces { count: 3, size: 10, every_ns: 5_000_000 };
-        check("/stream/3?size=10&every=5ms", Page::Stream(pieces));
+        check("/1k", RequestedPage::Ready(0));
+        check("/10k?cache=1", RequestedPage::Ready(1));
+        check("/100k", RequestedPage::Ready(2));
+        check("http://other/1k", RequestedPage::Ready(0));
+        check("/", RequestedPage::Index);
+        check("http://other", RequestedPage::Index);
+        check("/bytes/0", RequestedPage::Bytes(0));
+        check("/bytes/1025", RequestedPage::Bytes(1025));
+        check("/bytes/3m", RequestedPage::Bytes(3 << 20));
+        check("/status/503", RequestedPage::Status(503));
+        check("/echo", RequestedPage::Echo);
+        check("/stream/3", RequestedPage::Stream(BodyPieces { count: 3, size: 1024, every_ns: 0 }));
+        let pieces = BodyPieces { count: 3, size: 10, every_ns: 5_000_000 };
+        check("/stream/3?size=10&every=5ms", RequestedPage::Stream(pieces));
         check(
             "/events/2?every=1ms",
-            Page::Events(Pieces { count: 2, size: 0, every_ns: 1_000_000 }),
+            RequestedPage::Events(BodyPieces { count: 2, size: 0, every_ns: 1_000_000 }),
         );
-        check("/-/stats", Page::Stats { reset: false, log: usize::MAX });
-        check("/-/stats?reset", Page::Stats { reset: true, log: usize::MAX });
-        check("/-/stats?log=5&reset=1", Page::Stats { reset: true, log: 5 });
+        check("/-/stats", RequestedPage::Stats { reset: false, log: usize::MAX });
+        check("/-/stats?reset", RequestedPage::Stats { reset: true, log: usize::MAX });
+        check("/-/stats?log=5&reset=1", RequestedPage::Stats { reset: true, log: 5 });
     }
 
     #[test]
     fn what_is_not_there_is_404_and_what_makes_no_sense_400() {
         let check = |target: &str, lines, expected| match plan(target, lines).page {
-            Page::Refused(status, sentence) => assert_eq!(status, expected, "{target}: {sentence}"),
+            RequestedPage::Refused(status, sentence) => {
+                assert_eq!(status, expected, "{target}: {sentence}")
+            }
             page => panic!("{target}: {page:?}"),
         };
         for target in ["/2k", "/bytes", "/nothing/1", "//1k", "/1k/", "/-/nothing"] {
@@ -301,19 +303,19 @@ mod tests {
             "/bytes/5?delay=20ms&fault=close-body&id=7",
             "X-Request-Id: 6\r\nX-Fault: hang\r\n",
         );
-        assert_eq!(asked.page, Page::Bytes(5));
-        assert_eq!((asked.work_ns, asked.fault), (Some(20_000_000), Some(Fault::CloseBody)));
+        assert_eq!(asked.page, RequestedPage::Bytes(5));
+        assert_eq!((asked.work_ns, asked.fault), (Some(20_000_000), Some(OriginFault::CloseBody)));
         assert_eq!(asked.id.to_string(), "7");
         let by_header = plan("/1k", "x-fault: reset\r\nx-request-id: abc\r\n");
         assert_eq!(
             (by_header.fault, by_header.id.to_string().as_str()),
-            (Some(Fault::Reset), "abc")
+            (Some(OriginFault::Reset), "abc")
         );
         assert_eq!(by_header.ready_page(), None);
-        assert_eq!(plan("/fault/garbage", "").fault, Some(Fault::Garbage));
+        assert_eq!(plan("/fault/garbage", "").fault, Some(OriginFault::Garbage));
         assert_eq!(plan("/delay/1.5ms", "").work_ns, Some(1_500_000));
-        for (name, fault) in Fault::ALL {
-            assert_eq!((Fault::parse(name), fault.name()), (Ok(fault), name));
+        for (name, fault) in OriginFault::ALL {
+            assert_eq!((OriginFault::parse(name), fault.name()), (Ok(fault), name));
         }
     }
 }

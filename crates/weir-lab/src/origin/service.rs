@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use super::pause::Pause;
+use super::pause::OriginPause;
 use crate::service_time::ServiceTime;
 use crate::timer::now_ns;
 
 /// State shared by all ports.
-pub(super) struct Load {
+pub(super) struct OriginLoad {
     pub(super) service: Option<ServiceTime>,
     pub(super) seed: u64,
-    pub(super) pause: Option<Pause>,
+    pub(super) pause: Option<OriginPause>,
     /// Start of the origin on the monotonic clock.
     pub(super) started_ns: u64,
     /// Incremented when the counters are reset, so that earlier arrivals are not logged afterwards.
@@ -50,11 +50,11 @@ pub(super) struct Port {
     pub(super) broken: AtomicU64,
     pub(super) connections: Gauge,
     pub(super) accepted: AtomicU64,
-    line: Option<Line>,
+    line: Option<PortQueue>,
 }
 
 /// The queue of a port with a concurrency limit.
-struct Line {
+struct PortQueue {
     limit: usize,
     state: Mutex<LineState>,
 }
@@ -64,11 +64,11 @@ struct LineState {
     in_service: usize,
     most_in_service: usize,
     /// Waiting requests in order of arrival.
-    waiting: VecDeque<Arc<Ticket>>,
+    waiting: VecDeque<Arc<PortTicket>>,
 }
 
 #[derive(Default)]
-struct Ticket {
+struct PortTicket {
     is_called: AtomicBool,
     /// Time at which the previous request ended.
     free_ns: AtomicU64,
@@ -76,18 +76,18 @@ struct Ticket {
 }
 
 /// A request that has arrived.
-pub(super) struct Arrival<'a> {
+pub(super) struct ArrivedRequest<'a> {
     /// Its number, from 0, over all ports.
     pub(super) n: u64,
     /// Set if another request was in service at its port.
     pub(super) overlapped: bool,
     pub(super) generation: u32,
-    pub(super) turn: Turn<'a>,
+    pub(super) turn: ServiceTurn<'a>,
 }
 
 /// A place in a port's queue or in service. When it is dropped, the next request is served.
-pub(super) struct Turn<'a> {
-    load: &'a Load,
+pub(super) struct ServiceTurn<'a> {
+    load: &'a OriginLoad,
     port: &'a Port,
     arrived_ns: u64,
     state: TurnState,
@@ -95,7 +95,7 @@ pub(super) struct Turn<'a> {
 
 enum TurnState {
     Held,
-    Waiting(Arc<Ticket>),
+    Waiting(Arc<PortTicket>),
     Over,
 }
 
@@ -128,8 +128,8 @@ impl Gauge {
     }
 }
 
-impl Load {
-    pub(super) fn new(service: Option<ServiceTime>, seed: u64, pause: Option<Pause>) -> Self {
+impl OriginLoad {
+    pub(super) fn new(service: Option<ServiceTime>, seed: u64, pause: Option<OriginPause>) -> Self {
         Self {
             service,
             seed,
@@ -167,7 +167,7 @@ impl Load {
 
 impl Port {
     pub(super) fn new(number: u16, address: SocketAddr, tls: bool, limit: Option<usize>) -> Self {
-        let line = limit.map(|limit| Line { limit, state: Mutex::default() });
+        let line = limit.map(|limit| PortQueue { limit, state: Mutex::default() });
         Self {
             address,
             number,
@@ -185,7 +185,11 @@ impl Port {
 
     /// Registers a complete request.
     #[inline]
-    pub(super) fn arrive<'a>(&'a self, load: &'a Load, arrived_ns: u64) -> Arrival<'a> {
+    pub(super) fn arrive<'a>(
+        &'a self,
+        load: &'a OriginLoad,
+        arrived_ns: u64,
+    ) -> ArrivedRequest<'a> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         load.gauge.enter();
         let (n, overlapped, state) = if let Some(line) = &self.line {
@@ -199,8 +203,8 @@ impl Port {
             self.overlapping.fetch_add(1, Ordering::Relaxed);
         }
         let generation = load.generation.load(Ordering::Acquire);
-        let turn = Turn { load, port: self, arrived_ns, state };
-        Arrival { n, overlapped, generation, turn }
+        let turn = ServiceTurn { load, port: self, arrived_ns, state };
+        ArrivedRequest { n, overlapped, generation, turn }
     }
 
     /// The number of waiting requests, and the largest number that was in service at once.
@@ -226,14 +230,14 @@ impl Port {
     }
 }
 
-impl Line {
+impl PortQueue {
     fn lock(&self) -> MutexGuard<'_, LineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a request. Its number is assigned under the same lock, so that the queue is in order of
     /// numbers.
-    fn join(&self, load: &Load) -> (u64, bool, TurnState) {
+    fn join(&self, load: &OriginLoad) -> (u64, bool, TurnState) {
         let mut line = self.lock();
         let n = load.next.fetch_add(1, Ordering::Relaxed);
         let overlapped = line.in_service > 0;
@@ -242,7 +246,7 @@ impl Line {
             line.most_in_service = line.most_in_service.max(line.in_service);
             return (n, overlapped, TurnState::Held);
         }
-        let ticket = Arc::new(Ticket::default());
+        let ticket = Arc::new(PortTicket::default());
         line.waiting.push_back(ticket.clone());
         (n, overlapped, TurnState::Waiting(ticket))
     }
@@ -264,7 +268,7 @@ impl Line {
     }
 
     /// Removes a waiting request that was abandoned.
-    fn give_up(&self, ticket: &Arc<Ticket>) {
+    fn give_up(&self, ticket: &Arc<PortTicket>) {
         let mut line = self.lock();
         let before = line.waiting.len();
         line.waiting.retain(|waiting| !Arc::ptr_eq(waiting, ticket));
@@ -276,7 +280,7 @@ impl Line {
     }
 }
 
-impl Turn<'_> {
+impl ServiceTurn<'_> {
     /// Waits for the request's turn and returns the time at which it began.
     pub(super) async fn begin_ns(&mut self) -> u64 {
         let TurnState::Waiting(ticket) = &self.state else { return self.arrived_ns };
@@ -324,7 +328,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ServiceTurn<'_> {
     fn drop(&mut self) {
         if !matches!(self.state, TurnState::Over) {
             self.leave(now_ns());
@@ -339,15 +343,15 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::task::{Context, Poll, Waker};
 
-    use super::{Arrival, Load, Port};
+    use super::{ArrivedRequest, OriginLoad, Port};
 
-    fn port(limit: Option<usize>) -> (Load, Port) {
+    fn port(limit: Option<usize>) -> (OriginLoad, Port) {
         let address = "127.0.0.1:1".parse().unwrap();
-        (Load::new(None, 0, None), Port::new(0, address, false, limit))
+        (OriginLoad::new(None, 0, None), Port::new(0, address, false, limit))
     }
 
     /// The start of service, if it has started.
-    fn begun(arrival: &mut Arrival<'_>) -> Option<u64> {
+    fn begun(arrival: &mut ArrivedRequest<'_>) -> Option<u64> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(arrival.turn.begin_ns()).poll(&mut context) {
             Poll::Ready(began) => Some(began),

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use weir_wire::Method;
 
-use super::fault::Fault;
+use super::fault::OriginFault;
 use super::limits::{ID_BYTES, TARGET_BYTES};
-use super::service::{Load, Port};
+use super::service::{OriginLoad, Port};
 use super::text::Text;
 use crate::timer::now_ns;
 
 /// A request that was answered, or failed as requested.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct OriginLogEntry {
     pub(super) n: u64,
     pub(super) port: u16,
     pub(super) method: Method,
@@ -28,37 +28,37 @@ pub(super) struct Entry {
     pub(super) work_ns: u64,
     pub(super) overlapped: bool,
     pub(super) status: u16,
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<OriginFault>,
 }
 
 /// The last entries of one worker.
-pub(super) struct Log {
-    ring: Mutex<Ring>,
+pub(super) struct OriginLog {
+    ring: Mutex<LogRing>,
     capacity: usize,
 }
 
 #[derive(Default)]
-struct Ring {
-    entries: Vec<Entry>,
+struct LogRing {
+    entries: Vec<OriginLogEntry>,
     /// Index of the oldest entry, once the ring is full.
     oldest: usize,
     generation: u32,
     dropped: u64,
 }
 
-impl Log {
+impl OriginLog {
     pub(super) fn new(capacity: usize) -> Self {
         Self { ring: Mutex::default(), capacity }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ring> {
+    fn lock(&self) -> MutexGuard<'_, LogRing> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an entry, overwriting the oldest one if the log is full. Requests that arrived before
     /// the log was reset are left out.
     #[inline]
-    pub(super) fn push(&self, generation: u32, entry: impl FnOnce() -> Entry) {
+    pub(super) fn push(&self, generation: u32, entry: impl FnOnce() -> OriginLogEntry) {
         if self.capacity == 0 {
             return;
         }
@@ -80,16 +80,16 @@ impl Log {
 
     fn forget(&self, generation: u32) {
         let mut ring = self.lock();
-        *ring = Ring { generation, ..Ring::default() };
+        *ring = LogRing { generation, ..LogRing::default() };
     }
 }
 
 /// All counters and logs.
 pub(super) struct Stats {
-    pub(super) load: Load,
+    pub(super) load: OriginLoad,
     pub(super) ports: Vec<Arc<Port>>,
     /// One log per worker.
-    pub(super) logs: Vec<Log>,
+    pub(super) logs: Vec<OriginLog>,
 }
 
 impl Stats {
@@ -127,7 +127,7 @@ impl Stats {
 
     /// The last entries of all workers in order of arrival, and the number of entries that were
     /// overwritten.
-    fn entries(&self, count: usize) -> (Vec<Entry>, u64) {
+    fn entries(&self, count: usize) -> (Vec<OriginLogEntry>, u64) {
         let mut entries = Vec::new();
         let mut dropped = 0;
         for log in &self.logs {
@@ -141,7 +141,7 @@ impl Stats {
         (entries, dropped)
     }
 
-    fn entry(&self, entry: &Entry) -> Value {
+    fn entry(&self, entry: &OriginLogEntry) -> Value {
         json!({
             "n": entry.n,
             "port": entry.port,
@@ -154,7 +154,7 @@ impl Stats {
             "work_us": entry.work_ns as f64 / 1e3,
             "overlapped": entry.overlapped,
             "status": entry.status,
-            "fault": entry.fault.map(Fault::name),
+            "fault": entry.fault.map(OriginFault::name),
         })
     }
 
@@ -187,10 +187,10 @@ fn port_json(port: &Port) -> Value {
 mod tests {
     use weir_wire::Method;
 
-    use super::{Entry, Load, Log, Stats, Text};
+    use super::{OriginLoad, OriginLog, OriginLogEntry, Stats, Text};
 
-    fn entry(n: u64) -> Entry {
-        Entry {
+    fn entry(n: u64) -> OriginLogEntry {
+        OriginLogEntry {
             n,
             port: 0,
             method: Method::Get,
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn the_log_keeps_the_last_entries_in_the_order_of_arrival_over_all_workers() {
         let stats = Stats {
-            load: Load::new(None, 0, None),
+            load: OriginLoad::new(None, 0, None),
             ports: Vec::new(),
-            logs: vec![Log::new(3), Log::new(3)],
+            logs: vec![OriginLog::new(3), OriginLog::new(3)],
         };
         let shown = |count| {
             let json = stats.to_json(count);

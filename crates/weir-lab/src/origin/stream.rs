@@ -3,11 +3,11 @@
 use weir_wire::encode;
 
 use super::answer::{BLOCK_BYTES, block};
-use super::plan::Pieces;
+use super::plan::BodyPieces;
 
 /// A streamed body to be sent.
-pub(super) struct Stream<'a> {
-    pub(super) pieces: &'a Pieces,
+pub(super) struct StreamedBody<'a> {
+    pub(super) pieces: &'a BodyPieces,
     /// Number of pieces to send.
     pub(super) count: u64,
     pub(super) is_events: bool,
@@ -16,7 +16,7 @@ pub(super) struct Stream<'a> {
     pub(super) is_whole: bool,
 }
 
-impl Stream<'_> {
+impl StreamedBody<'_> {
     pub(super) fn write_piece(&self, out: &mut Vec<u8>, number: u64) {
         if self.is_events {
             let event = format!("id: {number}\ndata: event {number}\n\n");

@@ -15,7 +15,7 @@ const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The files of a certificate.
 #[derive(Clone, Debug)]
-pub struct Certificate {
+pub struct OriginCertificate {
     /// The chain, in PEM.
     pub chain: PathBuf,
     /// The key, in PEM; in the chain's file if not given.
@@ -26,7 +26,7 @@ pub struct Certificate {
 ///
 /// # Errors
 /// One sentence naming the file.
-pub(super) fn config(certificate: Option<&Certificate>) -> Result<Arc<ServerConfig>, String> {
+pub(super) fn config(certificate: Option<&OriginCertificate>) -> Result<Arc<ServerConfig>, String> {
     let (chain, key) = match certificate {
         Some(files) => read(&files.chain, files.key.as_deref().unwrap_or(&files.chain))?,
         None => make().map_err(|error| format!("cannot make a certificate: {error}"))?,

@@ -19,26 +19,26 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use tokio_rustls::TlsAcceptor;
 
 use super::answer::{Date, Ready};
-use super::connection::{Connection, Site, Wire};
+use super::connection::{OriginConnection, OriginTransport, PortState};
 use super::limits::{ACCEPT_PAUSE, SWEEP};
 use super::service::Port;
 use super::stats::Stats;
 use crate::timer::{Timer, now_ns, watch_readable};
 
 /// An accepted connection on its way to its worker.
-pub(super) struct Handoff {
+pub(super) struct AcceptedHandoff {
     stream: StdTcpStream,
     port: usize,
-    open: Open,
+    open: OpenGuard,
 }
 
 /// A guard that counts an open connection.
-struct Open {
+struct OpenGuard {
     port: Arc<Port>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Open {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.port.connections.leave();
     }
@@ -46,9 +46,9 @@ impl Drop for Open {
 
 /// State shared by all workers.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct OriginShared {
     pub(super) stats: Arc<Stats>,
-    pub(super) mailboxes: Arc<[UnboundedSender<Handoff>]>,
+    pub(super) mailboxes: Arc<[UnboundedSender<AcceptedHandoff>]>,
     /// The worker that gets the next connection.
     pub(super) next: Arc<AtomicUsize>,
     pub(super) room: Arc<Semaphore>,
@@ -57,10 +57,10 @@ pub(super) struct Shared {
 }
 
 /// A worker before it runs.
-pub(super) struct Worker {
+pub(super) struct OriginWorker {
     pub(super) number: usize,
-    pub(super) shared: Shared,
-    pub(super) mailbox: UnboundedReceiver<Handoff>,
+    pub(super) shared: OriginShared,
+    pub(super) mailbox: UnboundedReceiver<AcceptedHandoff>,
     /// Sockets to accept from, each with its port's number.
     pub(super) listeners: Vec<(usize, OwnedFd)>,
     pub(super) stop: watch::Receiver<bool>,
@@ -69,7 +69,7 @@ pub(super) struct Worker {
 /// A connection's deadline and its task.
 type Watched = (Weak<Cell<u64>>, AbortHandle);
 
-impl Worker {
+impl OriginWorker {
     /// Runs until it is stopped, which ends all its connections.
     pub(super) fn run(self, runtime: &tokio::runtime::Runtime) -> io::Result<()> {
         LocalSet::new().block_on(runtime, self.serve())
@@ -95,10 +95,10 @@ impl Worker {
         }
     }
 
-    fn sites(&self, timer: &Timer) -> Vec<Rc<Site>> {
+    fn sites(&self, timer: &Timer) -> Vec<Rc<PortState>> {
         let date = Rc::new(RefCell::new(Date::new()));
         let site = |port: &Arc<Port>| {
-            Rc::new(Site {
+            Rc::new(PortState {
                 stats: self.shared.stats.clone(),
                 port: port.clone(),
                 worker: self.number,
@@ -111,7 +111,12 @@ impl Worker {
         self.shared.stats.ports.iter().map(site).collect()
     }
 
-    fn take(&self, handoff: Handoff, sites: &[Rc<Site>], watched: &RefCell<Vec<Watched>>) {
+    fn take(
+        &self,
+        handoff: AcceptedHandoff,
+        sites: &[Rc<PortState>],
+        watched: &RefCell<Vec<Watched>>,
+    ) {
         let Some(site) = sites.get(handoff.port).cloned() else { return };
         let Ok(stream) = TcpStream::from_std(handoff.stream) else { return };
         let deadline = Rc::new(Cell::new(now_ns() + self.shared.idle_ns));
@@ -135,8 +140,8 @@ impl Worker {
     }
 }
 
-async fn serve<S: Wire>(stream: S, site: Rc<Site>, deadline: Rc<Cell<u64>>) {
-    Connection::new(stream, site, deadline).serve().await;
+async fn serve<S: OriginTransport>(stream: S, site: Rc<PortState>, deadline: Rc<Cell<u64>>) {
+    OriginConnection::new(stream, site, deadline).serve().await;
 }
 
 /// Aborts overdue connections, periodically.
@@ -155,7 +160,7 @@ async fn sweep(watched: Rc<RefCell<Vec<Watched>>>) {
 }
 
 /// Accepts connections while the limit allows, and assigns them to workers.
-async fn accept(listener: AsyncFd<OwnedFd>, number: usize, shared: Shared) {
+async fn accept(listener: AsyncFd<OwnedFd>, number: usize, shared: OriginShared) {
     let Some(port) = shared.stats.ports.get(number).cloned() else { return };
     loop {
         let Ok(permit) = shared.room.clone().acquire_owned().await else { return };
@@ -176,10 +181,10 @@ async fn accept(listener: AsyncFd<OwnedFd>, number: usize, shared: Shared) {
         };
         port.accepted.fetch_add(1, Ordering::Relaxed);
         port.connections.enter();
-        let open = Open { port: port.clone(), _permit: permit };
+        let open = OpenGuard { port: port.clone(), _permit: permit };
         let turn = shared.next.fetch_add(1, Ordering::Relaxed) % shared.mailboxes.len();
         if let Some(mailbox) = shared.mailboxes.get(turn) {
-            let _ = mailbox.send(Handoff { stream: socket.into(), port: number, open });
+            let _ = mailbox.send(AcceptedHandoff { stream: socket.into(), port: number, open });
         }
     }
 }

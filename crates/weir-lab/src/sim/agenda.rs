@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 /// An exchange in one of its attempts. Events of an attempt that is over are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Token {
+pub(crate) struct AttemptToken {
     /// Index among the exchanges in the system.
     pub(crate) place: u32,
     /// Number of the attempt, over all attempts of the run.
@@ -15,19 +15,19 @@ pub(crate) struct Token {
 
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Event {
+pub(crate) enum SimEvent {
     /// This client of a closed loop sends its next request.
     Send(u32),
     /// A request reaches its server.
-    Reach(Token),
+    Reach(AttemptToken),
     /// The proxy learns that the connection was refused.
-    Refuse(Token),
+    Refuse(AttemptToken),
     /// The server has finished the request.
-    Finish(Token),
+    Finish(AttemptToken),
     /// The queue timeout of a later wait of the request expires.
-    TimeOut(Token),
+    TimeOut(AttemptToken),
     /// The response reaches the proxy.
-    Answer(Token),
+    Answer(AttemptToken),
     /// An outage begins.
     Fail(usize),
     /// An outage ends.
@@ -39,12 +39,12 @@ pub(crate) enum Event {
 /// The planned events.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    events: BinaryHeap<Reverse<(u64, u64, SimEvent)>>,
     planned: u64,
 }
 
 impl Agenda {
-    pub(crate) fn plan(&mut self, time: u64, event: Event) {
+    pub(crate) fn plan(&mut self, time: u64, event: SimEvent) {
         self.planned += 1;
         self.events.push(Reverse((time, self.planned, event)));
     }
@@ -54,7 +54,7 @@ impl Agenda {
         self.events.peek().map(|next| next.0.0)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Event> {
+    pub(crate) fn pop(&mut self) -> Option<SimEvent> {
         self.events.pop().map(|next| next.0.2)
     }
 }
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn events_happen_in_order_of_time_and_then_of_planning() {
         let mut agenda = Agenda::default();
-        agenda.plan(5, Event::Tick);
-        agenda.plan(3, Event::Recover(1));
-        agenda.plan(3, Event::Fail(0));
+        agenda.plan(5, SimEvent::Tick);
+        agenda.plan(3, SimEvent::Recover(1));
+        agenda.plan(3, SimEvent::Fail(0));
         assert_eq!(agenda.next_time(), Some(3));
-        let order: Vec<Event> = std::iter::from_fn(|| agenda.pop()).collect();
-        assert_eq!(order, [Event::Recover(1), Event::Fail(0), Event::Tick]);
+        let order: Vec<SimEvent> = std::iter::from_fn(|| agenda.pop()).collect();
+        assert_eq!(order, [SimEvent::Recover(1), SimEvent::Fail(0), SimEvent::Tick]);
     }
 }

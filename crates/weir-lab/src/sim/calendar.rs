@@ -3,7 +3,7 @@
 
 /// A periodic pause, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
+pub struct PeriodicPause {
     /// Interval between the starts of two pauses.
     pub every: u64,
     /// Length of a pause; shorter than `every`.
@@ -14,13 +14,13 @@ pub struct Pause {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calendar {
     /// Pauses, each with the start of its first one.
-    pauses: Vec<(Pause, u64)>,
+    pauses: Vec<(PeriodicPause, u64)>,
     /// Start and end of each stop, ns.
     stops: Vec<(u64, u64)>,
 }
 
 impl Calendar {
-    pub(crate) fn new(pauses: Vec<(Pause, u64)>, stops: Vec<(u64, u64)>) -> Self {
+    pub(crate) fn new(pauses: Vec<(PeriodicPause, u64)>, stops: Vec<(u64, u64)>) -> Self {
         Self { pauses, stops }
     }
 
@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn pauses_come_again() {
-        let calendar = Calendar::new(vec![(Pause { every: 100, length: 10 }, 30)], Vec::new());
+        let calendar =
+            Calendar::new(vec![(PeriodicPause { every: 100, length: 10 }, 30)], Vec::new());
         check(&calendar, 0, 30, 30);
         check(&calendar, 0, 31, 41);
         check(&calendar, 35, 5, 45);

@@ -4,19 +4,19 @@
 use weir_balance::{PassiveSettings, StallSettings};
 use weir_config::model::{self, Passive, Pool, Retry, RetryOn, Stall, UpstreamTimeouts};
 
-use super::plan::{Candidate, Endpoint, MaxConn, Plan, Queue, QueueLimits};
-use super::state::State;
+use super::plan::{MaxConn, QueueLimits, SimCandidate, SimEndpoint, SimPlan, SimQueue};
+use super::state::StateSharing;
 
-impl Plan {
+impl SimPlan {
     /// Takes the endpoints and the rules of a pool. Returns its policy, limits and queue as a
     /// candidate. Probes and sticky cookies are not simulated, and every name counts as resolved.
-    pub fn take_pool(&mut self, pool: &Pool) -> Candidate {
-        let endpoint = |endpoint: &model::Endpoint| Endpoint {
+    pub fn take_pool(&mut self, pool: &Pool) -> SimCandidate {
+        let endpoint = |endpoint: &model::Endpoint| SimEndpoint {
             name: endpoint.name.clone(),
             weight: endpoint.weight,
             tier: pool.tier(endpoint),
             order: endpoint.order.into(),
-            ..Endpoint::default()
+            ..SimEndpoint::default()
         };
         self.endpoints = pool.endpoints.iter().map(endpoint).collect();
         self.passive = passive(&pool.passive);
@@ -26,9 +26,9 @@ impl Plan {
             self.queue = queue_limits(queue, &pool.timeouts);
         }
         let limits = pool.endpoints.iter().map(|endpoint| endpoint.max_conn).collect();
-        let queue = if pool.queue.is_some() { Queue::On } else { Queue::Off };
+        let queue = if pool.queue.is_some() { SimQueue::On } else { SimQueue::Off };
         let max_conn = MaxConn::new(limits);
-        Candidate { policy: pool.policy.kind(), max_conn, queue, state: State::Shared }
+        SimCandidate { policy: pool.policy.kind(), max_conn, queue, state: StateSharing::Shared }
     }
 }
 

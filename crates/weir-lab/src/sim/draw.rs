@@ -6,7 +6,7 @@ use crate::service_time::uniform;
 
 /// The purpose of random numbers; two purposes never share any.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
+pub(crate) enum RandomPurpose {
     Arrival = 1,
     Key = 2,
     Balancer = 3,
@@ -26,7 +26,7 @@ pub(crate) struct Draws {
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Draws {
-    pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
+    pub(crate) fn new(seed: u64, purpose: RandomPurpose) -> Self {
         Self { base: mix(mix(seed.wrapping_add(STEP)) ^ (purpose as u64).wrapping_mul(STEP)) }
     }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn mean_and_variance_are_those_of_the_distribution() {
-        let draws = Draws::new(7, Purpose::Arrival);
+        let draws = Draws::new(7, RandomPurpose::Arrival);
         check("unit", moments(|number| draws.unit(number)), (0.5, 1.0 / 12.0));
         check("exponential", moments(|number| draws.exponential(number)), (1.0, 1.0));
         let ten = |number| draws.below(number, 10) as f64 / 10.0;
@@ -92,14 +92,14 @@ mod tests {
 
     #[test]
     fn seeds_and_purposes_differ_and_neighbours_do_not_follow_each_other() {
-        let one = Draws::new(1, Purpose::Arrival);
+        let one = Draws::new(1, RandomPurpose::Arrival);
         let correlation = |left: &dyn Fn(u64) -> f64, right: &dyn Fn(u64) -> f64| {
             moments(|number| (left(number) - 0.5) * (right(number) - 0.5)).0 * 12.0
         };
         let own = |number| one.unit(number);
         let service = |number| uniform(1, number);
-        let other_seed = |number| Draws::new(2, Purpose::Arrival).unit(number);
-        let other_purpose = |number| Draws::new(1, Purpose::Key).unit(number);
+        let other_seed = |number| Draws::new(2, RandomPurpose::Arrival).unit(number);
+        let other_purpose = |number| Draws::new(1, RandomPurpose::Key).unit(number);
         let next = |number| one.unit(number + 1);
         for other in [&service as &dyn Fn(u64) -> f64, &other_seed, &other_purpose, &next] {
             assert!(correlation(&own, other).abs() < 0.01);

@@ -11,14 +11,14 @@ use weir_balance::{
     Slot, Tried, hash_key,
 };
 
-use super::agenda::{Agenda, Event, Token};
+use super::agenda::{Agenda, AttemptToken, SimEvent};
 use super::arrivals::Arrivals;
 use super::calendar::Calendar;
-use super::draw::{Draws, Purpose};
-use super::exchange::{Exchange, Holds, Place, WakeOne, Woken, stand};
-use super::outcome::{End, Outcome, Run};
-use super::plan::{Candidate, OutageKind, Plan, Scenario};
-use super::server::{Entry, Server};
+use super::draw::{Draws, RandomPurpose};
+use super::exchange::{Exchange, Holds, TakenSlot, WakeOne, WokenTickets, stand};
+use super::outcome::{RequestEnd, RequestOutcome, RunOutcomes};
+use super::plan::{OutageKind, Scenario, SimCandidate, SimPlan};
+use super::server::{ServerReaction, SimServer};
 use super::state::{Pools, Shares};
 use super::time::micros;
 use super::watch::{OrderWatch, Stand};
@@ -27,13 +27,13 @@ use super::watch::{OrderWatch, Stand};
 const MAX_PRESENT: usize = 1_000_000;
 
 struct Engine<'a> {
-    plan: &'a Plan,
+    plan: &'a SimPlan,
     scenario: &'a Scenario,
     queue_timeout: Option<u64>,
     max_attempts: u16,
     now: u64,
     pools: Pools,
-    servers: Vec<Server<'a>>,
+    servers: Vec<SimServer<'a>>,
     /// Occupied slots of each endpoint, as counted by the simulation.
     taken: Vec<u32>,
     shares: Shares,
@@ -43,8 +43,8 @@ struct Engine<'a> {
     present: Vec<Option<Exchange>>,
     vacant: Vec<u32>,
     /// Deadlines of first waits. All have the same timeout, so they are in order.
-    deadlines: VecDeque<(u64, Token)>,
-    woken: Arc<Woken>,
+    deadlines: VecDeque<(u64, AttemptToken)>,
+    woken: Arc<WokenTickets>,
     order: OrderWatch,
     inversions: u64,
     attempts: u64,
@@ -55,19 +55,19 @@ struct Engine<'a> {
     /// Number of failed connects, over all endpoints.
     failures: u64,
     sticky: Draws,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<RequestOutcome>,
 }
 
 /// Runs a candidate in a scenario. It fails only if too many requests are in the system at once.
 pub(crate) fn run(
-    plan: &Plan,
+    plan: &SimPlan,
     scenario: &Scenario,
-    candidate: &Candidate,
+    candidate: &SimCandidate,
     calendars: &[Calendar],
-) -> Result<Run, String> {
+) -> Result<RunOutcomes, String> {
     let mut engine = Engine::new(plan, scenario, candidate, calendars);
     engine.run()?;
-    Ok(Run {
+    Ok(RunOutcomes {
         inversions: engine.inversions,
         order_violations: engine.order.violations(),
         servers: engine.servers.iter().map(|server| server.figures).collect(),
@@ -79,9 +79,9 @@ pub(crate) fn run(
 
 impl<'a> Engine<'a> {
     fn new(
-        plan: &'a Plan,
+        plan: &'a SimPlan,
         scenario: &'a Scenario,
-        candidate: &Candidate,
+        candidate: &SimCandidate,
         calendars: &'a [Calendar],
     ) -> Self {
         let endpoints = plan.endpoints.len();
@@ -90,7 +90,7 @@ impl<'a> Engine<'a> {
             .endpoints
             .iter()
             .zip(calendars)
-            .map(|(endpoint, calendar)| Server::new(endpoint, calendar));
+            .map(|(endpoint, calendar)| SimServer::new(endpoint, calendar));
         Self {
             plan,
             scenario,
@@ -112,11 +112,11 @@ impl<'a> Engine<'a> {
             inversions: 0,
             attempts: 0,
             asked: 0,
-            balancer_draws: draws(Purpose::Balancer),
-            keys: draws(Purpose::Key),
-            ejections: draws(Purpose::Ejection),
+            balancer_draws: draws(RandomPurpose::Balancer),
+            keys: draws(RandomPurpose::Key),
+            ejections: draws(RandomPurpose::Ejection),
             failures: 0,
-            sticky: draws(Purpose::Sticky),
+            sticky: draws(RandomPurpose::Sticky),
             outcomes: Vec::with_capacity(plan.requests as usize),
         }
     }
@@ -124,12 +124,12 @@ impl<'a> Engine<'a> {
     fn run(&mut self) -> Result<(), String> {
         for (index, outage) in self.plan.outages.iter().enumerate() {
             if outage.kind == OutageKind::Down {
-                self.agenda.plan(outage.from, Event::Fail(index));
-                self.agenda.plan(outage.until, Event::Recover(index));
+                self.agenda.plan(outage.from, SimEvent::Fail(index));
+                self.agenda.plan(outage.until, SimEvent::Recover(index));
             }
         }
         for (client, time) in (0..).zip(self.arrivals.initial()) {
-            self.agenda.plan(time, Event::Send(client));
+            self.agenda.plan(time, SimEvent::Send(client));
         }
         self.next_arrival = self.arrivals.next();
         let mut woken = Vec::new();
@@ -191,19 +191,19 @@ impl<'a> Engine<'a> {
         true
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: SimEvent) {
         match event {
-            Event::Send(client) => self.come(Some(client)),
-            Event::Reach(token) => self.reach(token),
-            Event::Refuse(token) => self.refused(token),
-            Event::Finish(token) => self.finish(token),
-            Event::TimeOut(token) => self.time_out(token),
-            Event::Answer(token) => self.answer(token),
-            Event::Fail(outage) => self.fail(outage),
-            Event::Recover(outage) => {
+            SimEvent::Send(client) => self.come(Some(client)),
+            SimEvent::Reach(token) => self.reach(token),
+            SimEvent::Refuse(token) => self.refused(token),
+            SimEvent::Finish(token) => self.finish(token),
+            SimEvent::TimeOut(token) => self.time_out(token),
+            SimEvent::Answer(token) => self.answer(token),
+            SimEvent::Fail(outage) => self.fail(outage),
+            SimEvent::Recover(outage) => {
                 self.servers[self.plan.outages[outage].endpoint].recover();
             }
-            Event::Tick => self.pools.tick(micros(self.now)),
+            SimEvent::Tick => self.pools.tick(micros(self.now)),
         }
     }
 
@@ -213,7 +213,7 @@ impl<'a> Engine<'a> {
         if number >= self.plan.requests {
             return;
         }
-        self.outcomes.push(Outcome {
+        self.outcomes.push(RequestOutcome {
             arrived: self.now,
             response: 0,
             queue: 0,
@@ -221,7 +221,7 @@ impl<'a> Engine<'a> {
             position: 0,
             endpoint: None,
             attempts: 0,
-            end: End::Forgotten,
+            end: RequestEnd::Forgotten,
         });
         let sticks = self.plan.sticky > 0.0 && self.sticky.unit(number) < self.plan.sticky;
         let connection = client.map_or_else(|| self.key(number), u64::from);
@@ -271,7 +271,7 @@ impl<'a> Engine<'a> {
             tag: request as u64,
             ..Request::new(micros(now), self.balancer_draws.bits(attempt), &exchange.tried)
         });
-        let token = Token { place, attempt };
+        let token = AttemptToken { place, attempt };
         match arrival {
             Arrival::Dispatched(slot) => self.dispatch(token, slot),
             Arrival::Rejected(rejection) => self.reject(token, rejection),
@@ -289,34 +289,34 @@ impl<'a> Engine<'a> {
     }
 
     /// Sets the deadline of a wait. The timeout covers all waits of the request together.
-    fn set_deadline(&mut self, token: Token, request: usize) {
+    fn set_deadline(&mut self, token: AttemptToken, request: usize) {
         let Some(timeout) = self.queue_timeout else { return };
         match self.outcomes[request].queue {
             0 => self.deadlines.push_back((self.now + timeout, token)),
             waited => {
                 let deadline = self.now + timeout.saturating_sub(waited);
-                self.agenda.plan(deadline, Event::TimeOut(token));
+                self.agenda.plan(deadline, SimEvent::TimeOut(token));
             }
         }
     }
 
-    fn exchange(&mut self, token: Token) -> Option<&mut Exchange> {
+    fn exchange(&mut self, token: AttemptToken) -> Option<&mut Exchange> {
         let exchange = self.present.get_mut(token.place as usize)?.as_mut();
         exchange.filter(|exchange| exchange.attempt == token.attempt)
     }
 
-    fn hold(&mut self, token: Token, holds: Holds) {
+    fn hold(&mut self, token: AttemptToken, holds: Holds) {
         if let Some(exchange) = self.exchange(token) {
             exchange.holds = holds;
         }
     }
 
-    fn waits(&self, token: Token) -> bool {
+    fn waits(&self, token: AttemptToken) -> bool {
         stand(&self.present, token, None) != Stand::Gone
     }
 
     /// Polls the ticket of a request.
-    fn hear(&mut self, token: Token) {
+    fn hear(&mut self, token: AttemptToken) {
         let waker = Waker::from(Arc::new(WakeOne { woken: Arc::clone(&self.woken), token }));
         let Some(exchange) = self.exchange(token) else { return };
         let Holds::Ticket(ticket) = &mut exchange.holds else { return };
@@ -333,14 +333,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn note_queue_time(&mut self, token: Token) {
+    fn note_queue_time(&mut self, token: AttemptToken) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
         let (request, waited) = (exchange.request, now - exchange.asked);
         self.outcomes[request].queue += waited;
     }
 
-    fn time_out(&mut self, token: Token) {
+    fn time_out(&mut self, token: AttemptToken) {
         if !self.waits(token) {
             return;
         }
@@ -351,12 +351,12 @@ impl<'a> Engine<'a> {
         };
         match ticket.time_out() {
             Some(slot) => self.dispatch(token, slot),
-            None => self.end(token, End::TimedOut),
+            None => self.end(token, RequestEnd::TimedOut),
         }
     }
 
     /// Sends a request that got a slot to its endpoint.
-    fn dispatch(&mut self, token: Token, slot: Slot) {
+    fn dispatch(&mut self, token: AttemptToken, slot: Slot) {
         let index = slot.index();
         let Some(exchange) = self.exchange(token) else { return };
         exchange.holds = Holds::Slot(slot);
@@ -364,7 +364,7 @@ impl<'a> Engine<'a> {
         let (tried, worker) = (exchange.tried.clone(), exchange.worker);
         let pool = self.pools.of(worker);
         let stalled = pool.endpoint(index).is_some_and(EndpointState::is_stalled);
-        let place = Place { endpoint: index, stalled };
+        let place = TakenSlot { endpoint: index, stalled };
         let present = &self.present;
         self.order.dispatched(seq, index, |other| stand(present, other, Some(place)));
         let busy = bound != Some(index) && self.taken[index] > 0;
@@ -376,7 +376,7 @@ impl<'a> Engine<'a> {
         let outcome = &mut self.outcomes[request];
         outcome.endpoint = Some(index as u16);
         outcome.attempts += 1;
-        self.after_latency(Event::Reach(token));
+        self.after_latency(SimEvent::Reach(token));
     }
 
     /// Returns true if another endpoint of the same tier has no exchange of any worker, and is
@@ -395,7 +395,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Handles an event after the network latency, or at once if there is none.
-    fn after_latency(&mut self, event: Event) {
+    fn after_latency(&mut self, event: SimEvent) {
         if self.plan.latency == 0 {
             self.happen(event);
         } else {
@@ -404,7 +404,7 @@ impl<'a> Engine<'a> {
     }
 
     /// The request reaches its server.
-    fn reach(&mut self, token: Token) {
+    fn reach(&mut self, token: AttemptToken) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
         let Holds::Slot(slot) = &mut exchange.holds else { return };
@@ -412,21 +412,21 @@ impl<'a> Engine<'a> {
         exchange.reached = now;
         let worker = exchange.worker;
         let entry = self.servers[index].enter(token);
-        if entry == Entry::Refused {
-            self.after_latency(Event::Refuse(token));
+        if entry == ServerReaction::Refused {
+            self.after_latency(SimEvent::Refuse(token));
             return;
         }
         if let Some(Exchange { holds: Holds::Slot(slot), .. }) = self.exchange(token) {
             slot.sent(micros(now));
         }
         self.pools.of(worker).endpoint_succeeded(index);
-        if entry == Entry::Works {
+        if entry == ServerReaction::Works {
             self.work(token, index);
         }
     }
 
     /// The server starts to work on the request.
-    fn work(&mut self, token: Token, index: usize) {
+    fn work(&mut self, token: AttemptToken, index: usize) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
         let (request, waited) = (exchange.request, now - exchange.reached);
@@ -434,32 +434,32 @@ impl<'a> Engine<'a> {
         let plan = self.plan;
         let work = self.scenario.service.time(plan.seed, request as u64, plan.trace.as_deref());
         let end = self.servers[index].finish(now, work);
-        self.agenda.plan(end, Event::Finish(token));
+        self.agenda.plan(end, SimEvent::Finish(token));
     }
 
-    fn finish(&mut self, token: Token) {
+    fn finish(&mut self, token: AttemptToken) {
         let Some(exchange) = self.exchange(token) else { return };
         let Holds::Slot(slot) = &exchange.holds else { return };
         let index = slot.index();
         if let Some(next) = self.servers[index].leave() {
             self.work(next, index);
         }
-        self.after_latency(Event::Answer(token));
+        self.after_latency(SimEvent::Answer(token));
     }
 
-    fn answer(&mut self, token: Token) {
+    fn answer(&mut self, token: AttemptToken) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
         let reached = exchange.reached;
         let held = micros(now - reached);
         if let Some(mut slot) = self.take_slot(token) {
-            self.end(token, End::Answered);
+            self.end(token, RequestEnd::Answered);
             slot.answered(micros(now));
             slot.finish(held);
         }
     }
 
-    fn take_slot(&mut self, token: Token) -> Option<Slot> {
+    fn take_slot(&mut self, token: AttemptToken) -> Option<Slot> {
         let exchange = self.exchange(token)?;
         match std::mem::replace(&mut exchange.holds, Holds::Nothing) {
             Holds::Slot(slot) => {
@@ -471,7 +471,7 @@ impl<'a> Engine<'a> {
     }
 
     /// The connection was refused: tries another endpoint if retries are left.
-    fn refused(&mut self, token: Token) {
+    fn refused(&mut self, token: AttemptToken) {
         let Some(worker) = self.exchange(token).map(|exchange| exchange.worker) else { return };
         let Some(slot) = self.take_slot(token) else { return };
         let index = slot.index();
@@ -479,7 +479,7 @@ impl<'a> Engine<'a> {
         self.failures += 1;
         let after = self.pools.of(worker).endpoint_failed(index, micros(self.now), random);
         if let AfterFailure::Ejected { until_us } = after {
-            self.agenda.plan(until_us.saturating_mul(1_000), Event::Tick);
+            self.agenda.plan(until_us.saturating_mul(1_000), SimEvent::Tick);
         }
         drop(slot);
         let max_attempts = self.max_attempts;
@@ -489,18 +489,20 @@ impl<'a> Engine<'a> {
         if self.outcomes[request].attempts < max_attempts {
             self.ask(token.place);
         } else {
-            self.end(token, End::Unreachable);
+            self.end(token, RequestEnd::Unreachable);
         }
     }
 
-    fn reject(&mut self, token: Token, rejection: Rejection) {
+    fn reject(&mut self, token: AttemptToken, rejection: Rejection) {
         let Some(exchange) = self.exchange(token) else { return };
         let request = exchange.request;
         let end = match rejection {
-            Rejection::QueueFull => End::QueueFull,
-            Rejection::Full => End::Full,
-            Rejection::Unavailable if self.outcomes[request].attempts > 0 => End::Unreachable,
-            Rejection::Unavailable => End::Unavailable,
+            Rejection::QueueFull => RequestEnd::QueueFull,
+            Rejection::Full => RequestEnd::Full,
+            Rejection::Unavailable if self.outcomes[request].attempts > 0 => {
+                RequestEnd::Unreachable
+            }
+            Rejection::Unavailable => RequestEnd::Unavailable,
         };
         self.end(token, end);
     }
@@ -512,20 +514,21 @@ impl<'a> Engine<'a> {
         let at_server = |(place, exchange): (usize, &Option<Exchange>)| {
             let exchange = exchange.as_ref()?;
             let Holds::Slot(slot) = &exchange.holds else { return None };
-            let token = Token { place: place as u32, attempt: exchange.attempt };
+            let token = AttemptToken { place: place as u32, attempt: exchange.attempt };
             (slot.index() == index && exchange.reached >= exchange.asked).then_some(token)
         };
-        let lost: Vec<Token> = self.present.iter().enumerate().filter_map(at_server).collect();
+        let lost: Vec<AttemptToken> =
+            self.present.iter().enumerate().filter_map(at_server).collect();
         for token in lost {
             if let Some(slot) = self.take_slot(token) {
-                self.end(token, End::Reset);
+                self.end(token, RequestEnd::Reset);
                 drop(slot);
             }
         }
     }
 
     /// Ends the request. A client of a closed loop sends its next one after its think time.
-    fn end(&mut self, token: Token, end: End) {
+    fn end(&mut self, token: AttemptToken, end: RequestEnd) {
         let Some(exchange) = self.exchange(token) else { return };
         let (request, client) = (exchange.request, exchange.client);
         self.present[token.place as usize] = None;
@@ -534,7 +537,7 @@ impl<'a> Engine<'a> {
         outcome.response = self.now - outcome.arrived;
         outcome.end = end;
         if let Some(client) = client {
-            self.agenda.plan(self.now + self.plan.think, Event::Send(client));
+            self.agenda.plan(self.now + self.plan.think, SimEvent::Send(client));
         }
     }
 
@@ -549,7 +552,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-fn order_watch(plan: &Plan, candidate: &Candidate) -> OrderWatch {
+fn order_watch(plan: &SimPlan, candidate: &SimCandidate) -> OrderWatch {
     let endpoints = plan.endpoints.len();
     let keyed = candidate.policy.hashes().is_some();
     if plan.queue.max_per_endpoint.is_some() && (keyed || plan.sticky > 0.0) {

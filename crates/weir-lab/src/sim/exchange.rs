@@ -5,7 +5,7 @@ use std::task::Wake;
 
 use weir_balance::{Slot, Ticket, Tried};
 
-use super::agenda::Token;
+use super::agenda::AttemptToken;
 use super::watch::Stand;
 
 /// A request in the system.
@@ -39,17 +39,17 @@ pub(crate) enum Holds {
 
 /// Requests whose tickets were woken.
 #[derive(Debug, Default)]
-pub(crate) struct Woken(Mutex<Vec<Token>>);
+pub(crate) struct WokenTickets(Mutex<Vec<AttemptToken>>);
 
-impl Woken {
-    pub(crate) fn take(&self, into: &mut Vec<Token>) {
+impl WokenTickets {
+    pub(crate) fn take(&self, into: &mut Vec<AttemptToken>) {
         std::mem::swap(into, &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 pub(crate) struct WakeOne {
-    pub(crate) woken: Arc<Woken>,
-    pub(crate) token: Token,
+    pub(crate) woken: Arc<WokenTickets>,
+    pub(crate) token: AttemptToken,
 }
 
 impl Wake for WakeOne {
@@ -60,19 +60,23 @@ impl Wake for WakeOne {
 
 /// A slot that a request gets.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct TakenSlot {
     pub(crate) endpoint: usize,
     /// Set if only requests bound to the endpoint get a slot there.
     pub(crate) stalled: bool,
 }
 
 /// The state of a queued request, with regard to `place` if one is given.
-pub(crate) fn stand(present: &[Option<Exchange>], token: Token, place: Option<Place>) -> Stand {
+pub(crate) fn stand(
+    present: &[Option<Exchange>],
+    token: AttemptToken,
+    place: Option<TakenSlot>,
+) -> Stand {
     let exchange = present.get(token.place as usize).and_then(Option::as_ref);
     let Some(exchange) = exchange.filter(|exchange| exchange.attempt == token.attempt) else {
         return Stand::Gone;
     };
-    let wants = |place: Place| {
+    let wants = |place: TakenSlot| {
         let may = !place.stalled || exchange.bound == Some(place.endpoint);
         may && !exchange.tried.contains(place.endpoint)
     };

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 use super::arrivals::Arrivals;
 use super::calendar::Calendar;
-use super::plan::{Endpoint, Outage, OutageKind, Plan, Scenario};
+use super::plan::{Outage, OutageKind, Scenario, SimEndpoint, SimPlan};
 
 /// The result of the ideal run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +20,15 @@ pub(crate) struct Ideal {
 }
 
 /// The places of one server, each with the time at which it becomes free.
-struct Places<'a> {
-    endpoint: &'a Endpoint,
+struct ServerPlaces<'a> {
+    endpoint: &'a SimEndpoint,
     calendar: &'a Calendar,
     /// Start and end of each outage, ns.
     down: Vec<(u64, u64)>,
     free: BinaryHeap<Reverse<u64>>,
 }
 
-impl Places<'_> {
+impl ServerPlaces<'_> {
     /// The first time from `now` on at which the server is not down.
     fn up_at(&self, now: u64) -> u64 {
         let mut time = now;
@@ -42,14 +42,14 @@ impl Places<'_> {
 }
 
 /// Computes the ideal run.
-pub(crate) fn run(plan: &Plan, scenario: &Scenario, calendars: &[Calendar]) -> Ideal {
-    let mut places: Vec<Places<'_>> = plan
+pub(crate) fn run(plan: &SimPlan, scenario: &Scenario, calendars: &[Calendar]) -> Ideal {
+    let mut places: Vec<ServerPlaces<'_>> = plan
         .endpoints
         .iter()
         .zip(calendars)
         .enumerate()
         .filter(|(_, (endpoint, _))| plan.is_regular(endpoint))
-        .map(|(index, (endpoint, calendar))| Places {
+        .map(|(index, (endpoint, calendar))| ServerPlaces {
             endpoint,
             calendar,
             down: downs(plan, index),
@@ -85,13 +85,13 @@ pub(crate) fn run(plan: &Plan, scenario: &Scenario, calendars: &[Calendar]) -> I
     ideal
 }
 
-fn downs(plan: &Plan, endpoint: usize) -> Vec<(u64, u64)> {
+fn downs(plan: &SimPlan, endpoint: usize) -> Vec<(u64, u64)> {
     let own = |outage: &&Outage| outage.endpoint == endpoint && outage.kind == OutageKind::Down;
     plan.outages.iter().filter(own).map(|outage| (outage.from, outage.until)).collect()
 }
 
 /// The server that can start first; of several, the fastest.
-fn earliest(places: &[Places<'_>], reached: u64) -> Option<(usize, u64)> {
+fn earliest(places: &[ServerPlaces<'_>], reached: u64) -> Option<(usize, u64)> {
     let mut best: Option<(usize, u64)> = None;
     for (index, place) in places.iter().enumerate() {
         let free = place.free.peek().map_or(0, |free| free.0);

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::outcome::{End, Outcome};
-use super::plan::{Candidate, Scenario};
-use super::report::{Report, Row, ScenarioReport};
+use super::outcome::{RequestEnd, RequestOutcome};
+use super::plan::{Scenario, SimCandidate};
+use super::report::{ComparisonReport, Row, ScenarioReport};
 
-impl Report {
+impl ComparisonReport {
     /// One JSON object, followed by a line break.
     pub fn to_json(&self) -> String {
         let scenarios: Vec<Value> = self.scenarios.iter().map(ScenarioReport::to_json).collect();
@@ -82,7 +82,7 @@ impl Row {
     }
 }
 
-impl End {
+impl RequestEnd {
     /// The name in files.
     pub fn word(self) -> &'static str {
         match self {
@@ -110,8 +110,8 @@ pub const POINTS_HEADER: &str = "load,service,policy,max_conn,queue,request,arri
 pub fn write_points(
     out: &mut impl Write,
     scenario: &Scenario,
-    candidate: &Candidate,
-    outcomes: &[Outcome],
+    candidate: &SimCandidate,
+    outcomes: &[RequestOutcome],
 ) -> io::Result<()> {
     let run = format!(
         "{},{},{},{},{}",

@@ -31,18 +31,18 @@ mod time;
 mod trace;
 mod watch;
 
-pub use calendar::Pause;
+pub use calendar::PeriodicPause;
 pub use json::{POINTS_HEADER, write_points};
-pub use outcome::{End, Outcome};
+pub use outcome::{RequestEnd, RequestOutcome};
 pub use period::Period;
 pub use plan::{
-    Candidate, Endpoint, Load, MAX_ENDPOINTS, MAX_REQUESTS, MaxConn, Outage, OutageKind, Plan,
-    Queue, QueueLimits, Scenario,
+    MAX_ENDPOINTS, MAX_REQUESTS, MaxConn, Outage, OutageKind, QueueLimits, Scenario, SimCandidate,
+    SimEndpoint, SimLoad, SimPlan, SimQueue,
 };
 pub use preset::Preset;
-pub use report::{Report, Row, ScenarioReport, run};
-pub use service::Service;
+pub use report::{ComparisonReport, Row, ScenarioReport, run};
+pub use service::ServiceSource;
 pub use specification::{count_or, each, rate, share};
-pub use state::{Spread, State};
-pub use summary::{Bounds, Quantile, Summary};
-pub use trace::Trace;
+pub use state::{Spread, StateSharing};
+pub use summary::{FigureBounds, SampledQuantile, Summary};
+pub use trace::RequestTrace;

@@ -6,7 +6,7 @@ use super::server::ServerFigures;
 
 /// The way in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
+pub enum RequestEnd {
     /// It was answered.
     Answered,
     /// It waited in the queue until the timeout.
@@ -27,7 +27,7 @@ pub enum End {
 
 /// The outcome of a request. Times are in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RequestOutcome {
     /// Time of arrival.
     pub arrived: u64,
     /// Time from arrival to end.
@@ -43,14 +43,14 @@ pub struct Outcome {
     /// Number of endpoints that it was sent to.
     pub attempts: u16,
     /// The way in which it ended.
-    pub end: End,
+    pub end: RequestEnd,
 }
 
 /// The results of a run.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunOutcomes {
     /// Indexed by request number, which is the order of arrival.
-    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<RequestOutcome>,
     pub(crate) inversions: u64,
     /// `None` if unknown: a key selects the queue, and outages move requests to other queues.
     pub(crate) order_violations: Option<u64>,

@@ -1,7 +1,7 @@
 //! Detects a period in response times, as garbage collection or a cron job causes: a peak in the
 //! autocorrelation of their means over time. It does not look for causes.
 
-use super::outcome::{End, Outcome};
+use super::outcome::{RequestEnd, RequestOutcome};
 
 /// Largest number of parts of the run whose means are compared.
 const BINS: usize = 1024;
@@ -25,7 +25,7 @@ pub struct Period {
 }
 
 /// The strongest period of the response times by time of arrival, if there is one.
-pub(crate) fn find(outcomes: &[Outcome]) -> Option<Period> {
+pub(crate) fn find(outcomes: &[RequestOutcome]) -> Option<Period> {
     let (means, width) = means(outcomes)?;
     find_in(&means, width)
 }
@@ -75,8 +75,8 @@ pub(crate) fn find_in(means: &[f64], width: f64) -> Option<Period> {
 }
 
 /// Mean response times over equal parts of the run, and the length of a part in ns.
-fn means(outcomes: &[Outcome]) -> Option<(Vec<f64>, f64)> {
-    let answered = || outcomes.iter().filter(|outcome| outcome.end == End::Answered);
+fn means(outcomes: &[RequestOutcome]) -> Option<(Vec<f64>, f64)> {
+    let answered = || outcomes.iter().filter(|outcome| outcome.end == RequestEnd::Answered);
     let start = answered().next()?.arrived;
     let end = answered().next_back()?.arrived;
     let bins = BINS.min(answered().count() / MIN_PER_BIN);
@@ -108,7 +108,7 @@ mod tests {
 
     /// Requests every 10 ms for 100 s; `response` gives the response time for a time of arrival.
     fn check(response: impl Fn(u64) -> u64, expected: Option<f64>) {
-        let outcome = |number: u64| Outcome {
+        let outcome = |number: u64| RequestOutcome {
             arrived: number * SECOND / 100,
             response: response(number * SECOND / 100),
             queue: 0,
@@ -116,9 +116,9 @@ mod tests {
             position: 0,
             endpoint: Some(0),
             attempts: 1,
-            end: End::Answered,
+            end: RequestEnd::Answered,
         };
-        let outcomes: Vec<Outcome> = (0..10_000).map(outcome).collect();
+        let outcomes: Vec<RequestOutcome> = (0..10_000).map(outcome).collect();
         let found = find(&outcomes).map(|period| period.length as f64 / SECOND as f64);
         match (found, expected) {
             (Some(found), Some(expected)) => {

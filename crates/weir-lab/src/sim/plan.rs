@@ -10,12 +10,12 @@ use weir_balance::{
 };
 use weir_config::model::{self, Passive, Retry, Stall, UpstreamTimeouts};
 
-use super::calendar::Pause;
+use super::calendar::PeriodicPause;
 use super::configured::{passive, queue_limits, retries, stall};
-use super::service::Service;
-use super::state::{MAX_WORKERS, Spread, State};
+use super::service::ServiceSource;
+use super::state::{MAX_WORKERS, Spread, StateSharing};
 use super::time;
-use super::trace::Trace;
+use super::trace::RequestTrace;
 
 /// Largest number of requests of one run; each takes about 60 bytes while its candidate runs.
 pub const MAX_REQUESTS: u64 = 10_000_000;
@@ -30,17 +30,17 @@ const MAX_CLIENTS: u32 = 1_000_000;
 
 /// A comparison.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// Text above the tables, before the text of [`Plan::describe`]; may be empty.
+pub struct SimPlan {
+    /// Text above the tables, before the text of [`SimPlan::describe`]; may be empty.
     pub title: String,
     /// Requests in each run; with a trace, the number of its requests.
     pub requests: u64,
     /// Seed of all random numbers.
     pub seed: u64,
     /// The servers.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<SimEndpoint>,
     /// Pauses of every server; each server has its own phase.
-    pub pauses: Vec<Pause>,
+    pub pauses: Vec<PeriodicPause>,
     /// Outages.
     pub outages: Vec<Outage>,
     /// One-way latency between the proxy and a server, ns.
@@ -64,16 +64,16 @@ pub struct Plan {
     /// Assignment of requests to workers.
     pub spread: Spread,
     /// The recorded arrivals, if there are any.
-    pub trace: Option<Arc<Trace>>,
+    pub trace: Option<Arc<RequestTrace>>,
     /// The scenarios.
     pub scenarios: Vec<Scenario>,
     /// The candidates to compare.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<SimCandidate>,
 }
 
 /// One server.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct SimEndpoint {
     /// Name in the pool, which hashing policies use; if empty, `app1`, `app2` and so on.
     pub name: String,
     /// Speed; a server of speed 1 takes the drawn service time.
@@ -91,7 +91,7 @@ pub struct Endpoint {
     pub backlog: Option<u32>,
 }
 
-impl Default for Endpoint {
+impl Default for SimEndpoint {
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -105,7 +105,7 @@ impl Default for Endpoint {
     }
 }
 
-impl Endpoint {
+impl SimEndpoint {
     /// Its name, or the default for its index.
     pub(crate) fn name_at(&self, index: usize) -> String {
         if self.name.is_empty() { format!("app{}", index + 1) } else { self.name.clone() }
@@ -156,14 +156,14 @@ impl Default for QueueLimits {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Arrival of requests.
-    pub load: Load,
+    pub load: SimLoad,
     /// Service times.
-    pub service: Service,
+    pub service: ServiceSource,
 }
 
 /// The arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
+pub enum SimLoad {
     /// This many clients, each with one request at a time: `ab -c N`.
     Closed(u32),
     /// This many requests per second, at equal intervals.
@@ -176,15 +176,15 @@ pub enum Load {
 
 /// A configuration to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct SimCandidate {
     /// The policy of the pool.
     pub policy: PolicyKind,
     /// Largest number of requests in flight at an endpoint: one value for all, or one for each.
     pub max_conn: MaxConn,
     /// Behaviour when all endpoints are at their limit.
-    pub queue: Queue,
+    pub queue: SimQueue,
     /// Shared or separate state of the workers.
-    pub state: State,
+    pub state: StateSharing,
 }
 
 /// Largest number of requests in flight at an endpoint.
@@ -213,7 +213,7 @@ impl MaxConn {
 
 /// Behaviour when all endpoints are at their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum SimQueue {
     /// Requests wait.
     On,
     /// Requests are refused.
@@ -222,7 +222,7 @@ pub enum Queue {
     Buggy,
 }
 
-impl Candidate {
+impl SimCandidate {
     /// Returns true if requests may wait in the balancer: a limit is set, or the policy has its
     /// own.
     pub fn may_wait(&self) -> bool {
@@ -235,7 +235,7 @@ impl Candidate {
 
     /// Every policy with every limit and every queue. Without a limit no request waits, so such a
     /// candidate occurs once.
-    pub fn product(policies: &[PolicyKind], limits: &[MaxConn], queues: &[Queue]) -> Vec<Self> {
+    pub fn product(policies: &[PolicyKind], limits: &[MaxConn], queues: &[SimQueue]) -> Vec<Self> {
         let mut candidates = Vec::new();
         for &policy in policies {
             for max_conn in limits {
@@ -245,7 +245,7 @@ impl Candidate {
                     policy,
                     max_conn: max_conn.clone(),
                     queue,
-                    state: State::Shared,
+                    state: StateSharing::Shared,
                 }));
             }
         }
@@ -255,8 +255,8 @@ impl Candidate {
 
 impl Scenario {
     /// Every load with every kind of service times.
-    pub fn product(loads: &[Load], services: &[Service]) -> Vec<Self> {
-        let with = |service: &Service| {
+    pub fn product(loads: &[SimLoad], services: &[ServiceSource]) -> Vec<Self> {
+        let with = |service: &ServiceSource| {
             let service = service.clone();
             loads.iter().map(move |&load| Self { load, service: service.clone() })
         };
@@ -264,14 +264,14 @@ impl Scenario {
     }
 }
 
-impl Default for Plan {
+impl Default for SimPlan {
     /// Three servers that work on one request at a time, and no candidates.
     fn default() -> Self {
         Self {
             title: String::new(),
             requests: 10_000,
             seed: 1,
-            endpoints: vec![Endpoint::default(); 3],
+            endpoints: vec![SimEndpoint::default(); 3],
             pauses: Vec::new(),
             outages: Vec::new(),
             latency: 0,
@@ -291,7 +291,7 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl SimPlan {
     /// Checks that the plan can be run. The error says how to correct it.
     pub fn check(&self) -> Result<(), String> {
         self.check_endpoints()?;
@@ -325,7 +325,7 @@ impl Plan {
     pub fn describe(&self) -> String {
         let count = self.endpoints.len();
         let mut text = if count == 1 { "1 server".to_owned() } else { format!("{count} servers") };
-        let each = |value: &dyn Fn(&Endpoint) -> String| {
+        let each = |value: &dyn Fn(&SimEndpoint) -> String| {
             let values: Vec<String> = self.endpoints.iter().map(value).collect();
             let alike = values.windows(2).all(|pair| pair[0] == pair[1]);
             if alike { values.into_iter().take(1).collect() } else { values.join("/") }
@@ -387,11 +387,11 @@ impl Plan {
 
     /// Returns true if workers have separate balancers in any candidate.
     fn has_processes(&self) -> bool {
-        self.candidates.iter().any(|candidate| candidate.state == State::PerProcess)
+        self.candidates.iter().any(|candidate| candidate.state == StateSharing::PerProcess)
     }
 
     /// Returns true if an endpoint takes part while all are available: it is ready, and no backup.
-    pub(crate) fn is_regular(&self, endpoint: &Endpoint) -> bool {
+    pub(crate) fn is_regular(&self, endpoint: &SimEndpoint) -> bool {
         let ready = self.endpoints.iter().filter(|other| other.order == AdminState::Ready);
         let first = ready.map(|other| other.tier).min();
         endpoint.order == AdminState::Ready && Some(endpoint.tier) == first
@@ -455,25 +455,25 @@ impl Plan {
 
     fn check_scenario(&self, scenario: &Scenario) -> Result<(), String> {
         match scenario.load {
-            Load::Closed(0) => {
+            SimLoad::Closed(0) => {
                 return Err("0 clients: use --concurrency 1 or more".to_owned());
             }
-            Load::Closed(clients) if clients > MAX_CLIENTS => {
+            SimLoad::Closed(clients) if clients > MAX_CLIENTS => {
                 return Err(format!("{clients} clients: at most {MAX_CLIENTS}"));
             }
-            Load::Closed(clients) if u64::from(clients) > self.requests => {
+            SimLoad::Closed(clients) if u64::from(clients) > self.requests => {
                 return Err(format!(
                     "{clients} clients need at least as many requests, not {}: raise --requests or lower --concurrency",
                     self.requests
                 ));
             }
-            Load::Constant(rate) | Load::Poisson(rate) if !(0.001..=1e7).contains(&rate) => {
+            SimLoad::Constant(rate) | SimLoad::Poisson(rate) if !(0.001..=1e7).contains(&rate) => {
                 return Err(format!("{rate} requests per second: use 0.001 to 10000000"));
             }
-            Load::Trace(factor) if !(0.001..=1000.0).contains(&factor) => {
+            SimLoad::Trace(factor) if !(0.001..=1000.0).contains(&factor) => {
                 return Err(format!("a trace {factor} times as fast: use 0.001 to 1000"));
             }
-            Load::Trace(_)
+            SimLoad::Trace(_)
                 if self.trace.as_ref().is_some_and(|trace| trace.len() < self.requests) =>
             {
                 return Err(format!(
@@ -481,21 +481,21 @@ impl Plan {
                     self.requests
                 ));
             }
-            Load::Trace(_) if self.trace.is_none() => {
+            SimLoad::Trace(_) if self.trace.is_none() => {
                 return Err("no trace is given: use --trace FILE".to_owned());
             }
             _ => {}
         }
         match (&scenario.service, &self.trace) {
-            (Service::Trace, None) => {
+            (ServiceSource::Trace, None) => {
                 Err("--service trace takes the times from a trace: give one with --trace FILE"
                     .to_owned())
             }
-            (Service::Trace, Some(trace)) if !trace.is_timed() => Err(format!(
+            (ServiceSource::Trace, Some(trace)) if !trace.is_timed() => Err(format!(
                 "{} does not have the duration of every request: use a --service other than trace",
                 trace.name()
             )),
-            (Service::Trace, Some(trace)) if trace.len() < self.requests => Err(format!(
+            (ServiceSource::Trace, Some(trace)) if trace.len() < self.requests => Err(format!(
                 "{} has times for {} requests, not for {}: lower --requests",
                 trace.name(),
                 trace.len(),
@@ -505,7 +505,7 @@ impl Plan {
         }
     }
 
-    fn check_candidate(&self, candidate: &Candidate) -> Result<(), String> {
+    fn check_candidate(&self, candidate: &SimCandidate) -> Result<(), String> {
         let limits = &candidate.max_conn.0;
         if limits.contains(&Some(0)) {
             return Err("max_conn 0 admits no requests: use 1 or more, or none".to_owned());
@@ -521,7 +521,7 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Load {
+impl fmt::Display for SimLoad {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed(1) => formatter.write_str("1 client"),
@@ -551,7 +551,7 @@ impl fmt::Display for MaxConn {
     }
 }
 
-impl fmt::Display for Queue {
+impl fmt::Display for SimQueue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::On => "on",

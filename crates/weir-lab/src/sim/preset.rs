@@ -2,9 +2,9 @@
 
 use weir_balance::PolicyKind;
 
-use super::plan::{Candidate, Load, MaxConn, Plan, Queue, QueueLimits, Scenario};
-use super::service::Service;
-use super::state::State;
+use super::plan::{MaxConn, QueueLimits, Scenario, SimCandidate, SimLoad, SimPlan, SimQueue};
+use super::service::ServiceSource;
+use super::state::StateSharing;
 use super::time::SECOND;
 
 /// A named comparison.
@@ -23,26 +23,26 @@ impl Preset {
     }
 
     /// The plan of the preset.
-    pub fn plan(self) -> Result<Plan, String> {
+    pub fn plan(self) -> Result<SimPlan, String> {
         match self {
             Self::Mongrel2008 => mongrel_2008(),
         }
     }
 }
 
-fn mongrel_2008() -> Result<Plan, String> {
-    let services: Vec<Service> = ["constant:20ms", "mix:98%10ms+2%500ms"]
+fn mongrel_2008() -> Result<SimPlan, String> {
+    let services: Vec<ServiceSource> = ["constant:20ms", "mix:98%10ms+2%500ms"]
         .iter()
         .map(|text| text.parse())
         .collect::<Result<_, _>>()?;
-    let loads = [3, 10, 30].map(Load::Closed);
+    let loads = [3, 10, 30].map(SimLoad::Closed);
     let candidate = |policy: &str, max_conn, queue| {
         let policy: PolicyKind =
             policy.parse().map_err(|error: weir_balance::UnknownPolicy| error.to_string())?;
-        let (max_conn, state) = (MaxConn(vec![max_conn]), State::Shared);
-        Ok::<_, String>(Candidate { policy, max_conn, queue, state })
+        let (max_conn, state) = (MaxConn(vec![max_conn]), StateSharing::Shared);
+        Ok::<_, String>(SimCandidate { policy, max_conn, queue, state })
     };
-    Ok(Plan {
+    Ok(SimPlan {
         title: "The experiment of 2008".to_owned(),
         requests: 1_000,
         seed: 2008,
@@ -50,16 +50,16 @@ fn mongrel_2008() -> Result<Plan, String> {
         queue: QueueLimits { timeout: Some(47 * SECOND), ..QueueLimits::default() },
         scenarios: Scenario::product(&loads, &services),
         candidates: vec![
-            candidate("round_robin", None, Queue::On)?,
-            candidate("hash", None, Queue::On)?,
-            candidate("fair", None, Queue::On)?,
-            candidate("least_conn", None, Queue::On)?,
-            candidate("least_conn", Some(2), Queue::On)?,
-            candidate("least_conn", Some(1), Queue::On)?,
-            candidate("least_conn", Some(1), Queue::Buggy)?,
+            candidate("round_robin", None, SimQueue::On)?,
+            candidate("hash", None, SimQueue::On)?,
+            candidate("fair", None, SimQueue::On)?,
+            candidate("least_conn", None, SimQueue::On)?,
+            candidate("least_conn", Some(2), SimQueue::On)?,
+            candidate("least_conn", Some(1), SimQueue::On)?,
+            candidate("least_conn", Some(1), SimQueue::Buggy)?,
         ],
         // The policies of that time had no stall detection.
         stall: None,
-        ..Plan::default()
+        ..SimPlan::default()
     })
 }

@@ -2,15 +2,15 @@
 //! `text.rs` and `json.rs`.
 
 use super::calendar::Calendar;
-use super::draw::{Draws, Purpose};
+use super::draw::{Draws, RandomPurpose};
 use super::engine;
-use super::outcome::Outcome;
-use super::plan::{Candidate, Plan, Scenario};
-use super::summary::{Bounds, Summary};
+use super::outcome::RequestOutcome;
+use super::plan::{Scenario, SimCandidate, SimPlan};
+use super::summary::{FigureBounds, Summary};
 
 /// The result of a comparison.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ComparisonReport {
     /// The subject of the comparison.
     pub title: String,
     /// Seed of all random numbers.
@@ -27,7 +27,7 @@ pub struct ScenarioReport {
     /// Requests of each run.
     pub requests: u64,
     /// Figures that hold for all candidates.
-    pub bounds: Bounds,
+    pub bounds: FigureBounds,
     /// The candidates.
     pub rows: Vec<Row>,
 }
@@ -36,7 +36,7 @@ pub struct ScenarioReport {
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Policy, limit and queue.
-    pub candidate: Candidate,
+    pub candidate: SimCandidate,
     /// Its figures.
     pub summary: Summary,
 }
@@ -44,14 +44,14 @@ pub struct Row {
 /// Runs every candidate in every scenario, one after the other. `points` is called with the
 /// requests of each run in order of arrival; an error of it ends the comparison.
 pub fn run(
-    plan: &Plan,
-    mut points: impl FnMut(&Scenario, &Candidate, &[Outcome]) -> Result<(), String>,
-) -> Result<Report, String> {
+    plan: &SimPlan,
+    mut points: impl FnMut(&Scenario, &SimCandidate, &[RequestOutcome]) -> Result<(), String>,
+) -> Result<ComparisonReport, String> {
     plan.check()?;
     let calendars = calendars(plan);
     let mut scenarios = Vec::new();
     for scenario in &plan.scenarios {
-        let bounds = Bounds::new(plan, scenario, &calendars)?;
+        let bounds = FigureBounds::new(plan, scenario, &calendars)?;
         let mut rows = Vec::new();
         for candidate in &plan.candidates {
             let run = engine::run(plan, scenario, candidate, &calendars)?;
@@ -66,14 +66,14 @@ pub fn run(
         "" => plan.describe(),
         name => format!("{name}: {}", plan.describe()),
     };
-    Ok(Report { title, seed: plan.seed, scenarios })
+    Ok(ComparisonReport { title, seed: plan.seed, scenarios })
 }
 
 /// The times at which each server does not work: its outages, and each pause with a random phase.
-fn calendars(plan: &Plan) -> Vec<Calendar> {
-    let draws = Draws::new(plan.seed, Purpose::Pause);
+fn calendars(plan: &SimPlan) -> Vec<Calendar> {
+    let draws = Draws::new(plan.seed, RandomPurpose::Pause);
     let calendar = |endpoint: usize| {
-        let first = |(number, pause): (usize, &super::calendar::Pause)| {
+        let first = |(number, pause): (usize, &super::calendar::PeriodicPause)| {
             let draw = (endpoint * plan.pauses.len() + number) as u64;
             (*pause, draws.below(draw, pause.every))
         };

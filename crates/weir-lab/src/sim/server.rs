@@ -3,18 +3,18 @@
 
 use std::collections::VecDeque;
 
-use super::agenda::Token;
+use super::agenda::AttemptToken;
 use super::calendar::Calendar;
 use super::ideal::scaled;
-use super::plan::Endpoint;
+use super::plan::SimEndpoint;
 
 /// One server of a run.
 #[derive(Debug)]
-pub(crate) struct Server<'a> {
-    endpoint: &'a Endpoint,
+pub(crate) struct SimServer<'a> {
+    endpoint: &'a SimEndpoint,
     calendar: &'a Calendar,
     working: u32,
-    door: VecDeque<Token>,
+    door: VecDeque<AttemptToken>,
     /// Number of current outages in which it refuses connections.
     down: u32,
     /// Counters of the run.
@@ -34,7 +34,7 @@ pub(crate) struct ServerFigures {
 
 /// The server's reaction to an arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum ServerReaction {
     /// It starts to work on the request.
     Works,
     /// It queues the request.
@@ -43,34 +43,34 @@ pub(crate) enum Entry {
     Refused,
 }
 
-impl<'a> Server<'a> {
-    pub(crate) fn new(endpoint: &'a Endpoint, calendar: &'a Calendar) -> Self {
+impl<'a> SimServer<'a> {
+    pub(crate) fn new(endpoint: &'a SimEndpoint, calendar: &'a Calendar) -> Self {
         let figures = ServerFigures::default();
         Self { endpoint, calendar, working: 0, door: VecDeque::new(), down: 0, figures }
     }
 
     /// Adds a request.
-    pub(crate) fn enter(&mut self, token: Token) -> Entry {
+    pub(crate) fn enter(&mut self, token: AttemptToken) -> ServerReaction {
         if self.down > 0 {
-            return Entry::Refused;
+            return ServerReaction::Refused;
         }
         let free = self.endpoint.at_once.is_none_or(|most| self.working < most);
         if free {
             self.working += 1;
         } else {
             if self.endpoint.backlog.is_some_and(|most| self.door.len() >= most as usize) {
-                return Entry::Refused;
+                return ServerReaction::Refused;
             }
             self.figures.overlaps += 1;
             self.door.push_back(token);
         }
         let present = self.working.saturating_add(self.door.len() as u32);
         self.figures.most = self.figures.most.max(present);
-        if free { Entry::Works } else { Entry::Waits }
+        if free { ServerReaction::Works } else { ServerReaction::Waits }
     }
 
     /// Completes a request and returns the next one of its queue, on which it works now.
-    pub(crate) fn leave(&mut self) -> Option<Token> {
+    pub(crate) fn leave(&mut self) -> Option<AttemptToken> {
         self.figures.served += 1;
         let next = self.door.pop_front();
         if next.is_none() {

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::trace::Trace;
+use super::trace::RequestTrace;
 use crate::service_time::ServiceTime;
 
 /// The source of service times.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Service {
+pub enum ServiceSource {
     /// Drawn from a distribution.
     Drawn {
         /// The distribution as written.
@@ -21,10 +21,10 @@ pub enum Service {
     Trace,
 }
 
-impl Service {
-    /// The service time of request `number`, ns. [`Service::Trace`] without a trace gives 0; the
+impl ServiceSource {
+    /// The service time of request `number`, ns. [`ServiceSource::Trace`] without a trace gives 0; the
     /// plan check excludes that.
-    pub(crate) fn time(&self, seed: u64, number: u64, trace: Option<&Trace>) -> u64 {
+    pub(crate) fn time(&self, seed: u64, number: u64, trace: Option<&RequestTrace>) -> u64 {
         match self {
             Self::Drawn { time, .. } => time.draw_ns(seed, number),
             Self::Trace => trace.and_then(|trace| trace.service(number)).unwrap_or(0),
@@ -32,7 +32,7 @@ impl Service {
     }
 }
 
-impl FromStr for Service {
+impl FromStr for ServiceSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -51,7 +51,7 @@ impl FromStr for Service {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for ServiceSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Drawn { text, .. } => formatter.write_str(text),

@@ -3,13 +3,13 @@
 
 use std::str::FromStr;
 
-use super::calendar::Pause;
-use super::plan::{MaxConn, Outage, OutageKind, Queue};
+use super::calendar::PeriodicPause;
+use super::plan::{MaxConn, Outage, OutageKind, SimQueue};
 use super::time;
 use crate::units::time_ns;
 
 /// Reads `every=5s,for=200ms`.
-impl FromStr for Pause {
+impl FromStr for PeriodicPause {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -64,7 +64,7 @@ impl FromStr for MaxConn {
     }
 }
 
-impl FromStr for Queue {
+impl FromStr for SimQueue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -114,7 +114,7 @@ mod tests {
     fn specifications_are_read() {
         assert_eq!(
             "every=5s,for=200ms".parse(),
-            Ok(Pause { every: 5 * SECOND, length: SECOND / 5 })
+            Ok(PeriodicPause { every: 5 * SECOND, length: SECOND / 5 })
         );
         let outage =
             Outage { endpoint: 1, kind: OutageKind::Down, from: 10 * SECOND, until: 20 * SECOND };
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!("down:2:10s..".parse(), Ok(Outage { until: time::NEVER, ..outage }));
         assert_eq!("1/none/4".parse(), Ok(MaxConn(vec![Some(1), None, Some(4)])));
         assert_eq!("1/none/4".parse::<MaxConn>().unwrap().to_string(), "1/none/4");
-        assert_eq!("buggy".parse(), Ok(Queue::Buggy));
+        assert_eq!("buggy".parse(), Ok(SimQueue::Buggy));
         assert_eq!((rate("100/s"), rate("0.5")), (Ok(100.0), Ok(0.5)));
         assert_eq!(share("20%"), Ok(0.2));
     }
@@ -133,13 +133,13 @@ mod tests {
             let message = found.unwrap_err();
             assert!(message.contains(part), "{message}");
         };
-        check("every=5s".parse::<Pause>().map(drop), "every=5s,for=200ms");
-        check("every=5s,length=1s".parse::<Pause>().map(drop), "every=5s,for=200ms");
+        check("every=5s".parse::<PeriodicPause>().map(drop), "every=5s,for=200ms");
+        check("every=5s,length=1s".parse::<PeriodicPause>().map(drop), "every=5s,for=200ms");
         check("down:0:1s..2s".parse::<Outage>().map(drop), "numbered from 1");
         check("slow:1:1s..2s".parse::<Outage>().map(drop), "frozen:1:5s..11s");
         check("down:1:1s".parse::<Outage>().map(drop), "down:2:10s..20s");
         check("1/two".parse::<MaxConn>().map(drop), "neither a number nor `none`");
-        check("perhaps".parse::<Queue>().map(drop), "on, off or buggy");
+        check("perhaps".parse::<SimQueue>().map(drop), "on, off or buggy");
         check(rate("fast").map(drop), "requests per second");
         check(rate("inf").map(drop), "requests per second");
         check(share("20").map(drop), "percent");

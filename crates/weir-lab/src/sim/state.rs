@@ -10,15 +10,15 @@ use weir_balance::{
     Balancer, Counters, EndpointState, Fault, Member, QueueSettings, Settings, hash_key,
 };
 
-use super::draw::{Draws, Purpose};
-use super::plan::{Candidate, Endpoint, Plan, Queue};
+use super::draw::{Draws, RandomPurpose};
+use super::plan::{SimCandidate, SimEndpoint, SimPlan, SimQueue};
 
 /// Largest number of workers of a simulated instance.
 pub(crate) const MAX_WORKERS: u32 = 1_000;
 
 /// Shared or separate limits, queues and policy state of the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum StateSharing {
     /// One balancer for all workers, as in Weir.
     #[default]
     Shared,
@@ -37,7 +37,7 @@ pub enum Spread {
     Request,
 }
 
-impl FromStr for State {
+impl FromStr for StateSharing {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -49,7 +49,7 @@ impl FromStr for State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for StateSharing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Shared => "shared",
@@ -68,15 +68,15 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(plan: &Plan, candidate: &Candidate) -> Self {
+    pub(crate) fn new(plan: &SimPlan, candidate: &SimCandidate) -> Self {
         let count = match candidate.state {
-            State::Shared => 1,
-            State::PerProcess => plan.workers,
+            StateSharing::Shared => 1,
+            StateSharing::PerProcess => plan.workers,
         };
         Self {
             by_worker: (0..count).map(|_| pool(plan, candidate)).collect(),
             spread: plan.spread,
-            draws: Draws::new(plan.seed, Purpose::Worker),
+            draws: Draws::new(plan.seed, RandomPurpose::Worker),
             longest: 0,
         }
     }
@@ -136,21 +136,21 @@ impl Pools {
     }
 }
 
-fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
+fn pool(plan: &SimPlan, candidate: &SimCandidate) -> Arc<Balancer> {
     let settings = Settings {
         passive: plan.passive,
         stall: plan.stall,
-        queue: (candidate.queue != Queue::Off).then_some(QueueSettings {
+        queue: (candidate.queue != SimQueue::Off).then_some(QueueSettings {
             max: plan.queue.max,
             max_per_endpoint: plan.queue.max_per_endpoint,
         }),
         fault: match candidate.queue {
-            Queue::Buggy => Fault::ForgetsPoolQueue,
-            Queue::On | Queue::Off => Fault::None,
+            SimQueue::Buggy => Fault::ForgetsPoolQueue,
+            SimQueue::On | SimQueue::Off => Fault::None,
         },
         ..Settings::new(candidate.policy)
     };
-    let member = |(index, endpoint): (usize, &Endpoint)| Member {
+    let member = |(index, endpoint): (usize, &SimEndpoint)| Member {
         identity: hash_key(endpoint.name_at(index).as_bytes()),
         weight: endpoint.weight,
         max_conn: candidate.max_conn.of(index),
@@ -175,8 +175,8 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    pub(crate) fn new(plan: &Plan) -> Self {
-        let weight = |endpoint: &Endpoint| {
+    pub(crate) fn new(plan: &SimPlan) -> Self {
+        let weight = |endpoint: &SimEndpoint| {
             if plan.is_regular(endpoint) { f64::from(endpoint.weight) } else { 0.0 }
         };
         let sum: f64 = plan.endpoints.iter().map(weight).sum();
@@ -209,17 +209,17 @@ mod tests {
 
     #[test]
     fn states_are_read_and_written() {
-        for state in [State::Shared, State::PerProcess] {
+        for state in [StateSharing::Shared, StateSharing::PerProcess] {
             assert_eq!(state.to_string().parse(), Ok(state));
         }
-        let message = "per-thread".parse::<State>().unwrap_err();
+        let message = "per-thread".parse::<StateSharing>().unwrap_err();
         assert!(message.contains("shared or per-process"), "{message}");
     }
 
     #[test]
     fn shares_follow_weights() {
-        let weight = |weight| Endpoint { weight, ..Endpoint::default() };
-        let plan = Plan { endpoints: vec![weight(3), weight(1)], ..Plan::default() };
+        let weight = |weight| SimEndpoint { weight, ..SimEndpoint::default() };
+        let plan = SimPlan { endpoints: vec![weight(3), weight(1)], ..SimPlan::default() };
         let mut shares = Shares::new(&plan);
         for endpoint in [0, 0, 1, 0] {
             shares.dispatched(endpoint);

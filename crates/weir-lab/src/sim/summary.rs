@@ -3,16 +3,16 @@
 use super::arrivals::Arrivals;
 use super::calendar::Calendar;
 use super::ideal::{self, Ideal};
-use super::outcome::{End, Outcome, Run};
+use super::outcome::{RequestEnd, RequestOutcome, RunOutcomes};
 use super::period::{self, Period};
-use super::plan::{Load, Plan, Scenario};
-use super::service::Service;
+use super::plan::{Scenario, SimLoad, SimPlan};
+use super::service::ServiceSource;
 use super::time::SECOND;
 
 /// A value that a share of the requests does not exceed, with the number of requests at or above
 /// it, which shows how reliable it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quantile {
+pub struct SampledQuantile {
     /// Its name: `p99`, `max`.
     pub name: &'static str,
     /// Value in ns.
@@ -37,7 +37,7 @@ const QUANTILES: [(&str, u64); 7] = [
 
 /// Figures that hold for all candidates of a scenario.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct FigureBounds {
     /// Upper bound of responses per second, for these requests on these servers.
     pub ceiling: Option<f64>,
     /// Set if there are backup endpoints, which the other figures leave out.
@@ -58,7 +58,7 @@ pub struct Summary {
     /// Number of requests.
     pub requests: u64,
     /// Number of requests by the way in which they ended, without zeros.
-    pub ends: Vec<(End, u64)>,
+    pub ends: Vec<(RequestEnd, u64)>,
     /// Time from the first arrival to the last end, ns.
     pub duration: u64,
     /// Responses per second.
@@ -69,7 +69,7 @@ pub struct Summary {
     /// Mean response time, ns.
     pub mean: f64,
     /// Quartiles and high percentiles.
-    pub quantiles: Vec<Quantile>,
+    pub quantiles: Vec<SampledQuantile>,
     /// The shortest response time, ns.
     pub fastest: u64,
     /// Share of the samples that took at most 1.5 times as long as the fastest.
@@ -104,10 +104,10 @@ pub struct Summary {
     pub period: Option<Period>,
 }
 
-impl Bounds {
+impl FigureBounds {
     /// Fails if the total work does not fit the clock of the simulation.
     pub(crate) fn new(
-        plan: &Plan,
+        plan: &SimPlan,
         scenario: &Scenario,
         calendars: &[Calendar],
     ) -> Result<Self, String> {
@@ -124,7 +124,9 @@ impl Bounds {
         let capacity = capacity(plan).map(|speed| speed / mean);
         let offered = offered(plan, scenario.load);
         let clients = match scenario.load {
-            Load::Closed(clients) => Some(f64::from(clients) / fastest_round(plan, mean, clients)),
+            SimLoad::Closed(clients) => {
+                Some(f64::from(clients) / fastest_round(plan, mean, clients))
+            }
             _ => None,
         };
         let least = |one: Option<f64>, other: Option<f64>| match (one, other) {
@@ -148,13 +150,13 @@ impl Bounds {
 }
 
 /// The work of all requests, in seconds.
-fn total_work(plan: &Plan, service: &Service) -> f64 {
+fn total_work(plan: &SimPlan, service: &ServiceSource) -> f64 {
     let time = |number| service.time(plan.seed, number, plan.trace.as_deref());
     (0..plan.requests).map(time).map(|time| time as f64 / SECOND as f64).sum()
 }
 
 /// The work that the servers complete per second, in seconds; `None`: no limit.
-fn capacity(plan: &Plan) -> Option<f64> {
+fn capacity(plan: &SimPlan) -> Option<f64> {
     plan.endpoints
         .iter()
         .filter(|endpoint| plan.is_regular(endpoint))
@@ -164,18 +166,18 @@ fn capacity(plan: &Plan) -> Option<f64> {
 }
 
 /// The work that the slowest server completes per second with one request at a time, in seconds.
-fn slowest(plan: &Plan) -> f64 {
+fn slowest(plan: &SimPlan) -> f64 {
     let slowest = plan.endpoints.iter().map(|endpoint| endpoint.speed).fold(f64::MAX, f64::min);
     slowest * working(plan)
 }
 
 /// The share of time in which a server is not paused. Pauses of different kinds may overlap.
-fn working(plan: &Plan) -> f64 {
+fn working(plan: &SimPlan) -> f64 {
     plan.pauses.iter().map(|pause| 1.0 - pause.length as f64 / pause.every as f64).product()
 }
 
 /// The least time that a client of a closed loop spends on a request of mean length, in seconds.
-fn fastest_round(plan: &Plan, mean: f64, clients: u32) -> f64 {
+fn fastest_round(plan: &SimPlan, mean: f64, clients: u32) -> f64 {
     let fastest = plan.endpoints.iter().map(|endpoint| endpoint.speed).fold(0.0, f64::max);
     // A client does not think after its last request.
     let thinks = 1.0 - f64::from(clients) / plan.requests as f64;
@@ -183,7 +185,7 @@ fn fastest_round(plan: &Plan, mean: f64, clients: u32) -> f64 {
 }
 
 /// The offered rate of these arrivals.
-fn offered(plan: &Plan, load: Load) -> Option<f64> {
+fn offered(plan: &SimPlan, load: SimLoad) -> Option<f64> {
     let mut arrivals = Arrivals::new(plan, load);
     let first = arrivals.next()?;
     let last = std::iter::from_fn(|| arrivals.next()).last()?;
@@ -192,12 +194,12 @@ fn offered(plan: &Plan, load: Load) -> Option<f64> {
 
 /// Returns true if the response time counts. Requests that are refused at once would make any
 /// policy look fast.
-fn is_sample(outcome: &Outcome) -> bool {
-    matches!(outcome.end, End::Answered | End::TimedOut | End::Forgotten)
+fn is_sample(outcome: &RequestOutcome) -> bool {
+    matches!(outcome.end, RequestEnd::Answered | RequestEnd::TimedOut | RequestEnd::Forgotten)
 }
 
 impl Summary {
-    pub(crate) fn new(run: &Run, bounds: &Bounds) -> Self {
+    pub(crate) fn new(run: &RunOutcomes, bounds: &FigureBounds) -> Self {
         let outcomes = &run.outcomes;
         let mut times: Vec<u64> = outcomes
             .iter()
@@ -213,8 +215,9 @@ impl Summary {
         let first = outcomes.first().map_or(0, |outcome| outcome.arrived);
         let last = outcomes.iter().map(|outcome| outcome.arrived + outcome.response).max();
         let duration = last.unwrap_or(first) - first;
-        let answered = outcomes.iter().filter(|outcome| outcome.end == End::Answered).count();
-        let wait = |outcome: &Outcome| outcome.queue + outcome.door;
+        let answered =
+            outcomes.iter().filter(|outcome| outcome.end == RequestEnd::Answered).count();
+        let wait = |outcome: &RequestOutcome| outcome.queue + outcome.door;
         let waits = || outcomes.iter().filter(|outcome| is_sample(outcome)).map(wait);
         let longest_wait = waits().max().unwrap_or(0);
         let ideal = bounds.ideal_longest_wait;
@@ -245,12 +248,12 @@ impl Summary {
     }
 
     /// Number of requests that ended in this way.
-    pub fn count(&self, end: End) -> u64 {
+    pub fn count(&self, end: RequestEnd) -> u64 {
         self.ends.iter().find(|(own, _)| *own == end).map_or(0, |(_, count)| *count)
     }
 }
 
-fn ends(outcomes: &[Outcome]) -> Vec<(End, u64)> {
+fn ends(outcomes: &[RequestOutcome]) -> Vec<(RequestEnd, u64)> {
     let mut ends = std::collections::BTreeMap::new();
     for outcome in outcomes {
         *ends.entry(outcome.end).or_insert(0) += 1;
@@ -267,12 +270,12 @@ fn per_second(count: u64, duration: u64) -> f64 {
 }
 
 /// The quantiles of sorted times, by nearest rank.
-fn quantiles(times: &[u64]) -> Vec<Quantile> {
+fn quantiles(times: &[u64]) -> Vec<SampledQuantile> {
     let count = times.len() as u64;
     let quantile = |&(name, share): &(&'static str, u64)| {
         let rank = (count * share).div_ceil(1_000_000).max(1);
         let value = *times.get(rank as usize - 1)?;
-        Some(Quantile { name, value, samples: count - rank + 1 })
+        Some(SampledQuantile { name, value, samples: count - rank + 1 })
     };
     QUANTILES.iter().filter_map(quantile).collect()
 }

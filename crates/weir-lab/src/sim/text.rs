@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::outcome::End;
-use super::plan::Load;
-use super::report::{Report, Row, ScenarioReport};
-use super::state::State;
+use super::outcome::RequestEnd;
+use super::plan::SimLoad;
+use super::report::{ComparisonReport, Row, ScenarioReport};
+use super::state::StateSharing;
 use super::summary::Summary;
 use super::time::SECOND;
 
@@ -29,7 +29,7 @@ most at one    the largest number of requests at one server at the same time
 ahead          the largest number of requests that a server had beyond its share; an exact round robin is below 1
 ";
 
-impl Report {
+impl ComparisonReport {
     /// A pair of tables for each scenario, and a legend.
     pub fn to_text(&self) -> String {
         let mut text = format!("{} Seed {}.\n", self.title, self.seed);
@@ -173,7 +173,7 @@ impl ScenarioReport {
 
     /// Returns true if workers have separate balancers in any row.
     fn has_states(&self) -> bool {
-        self.rows.iter().any(|row| row.candidate.state == State::PerProcess)
+        self.rows.iter().any(|row| row.candidate.state == StateSharing::PerProcess)
     }
 
     /// The headings of the columns that name a candidate.
@@ -220,13 +220,13 @@ fn to_ideal(summary: &Summary) -> String {
 
 fn not_answered(summary: &Summary) -> String {
     let words = [
-        (End::TimedOut, "timed out in the queue"),
-        (End::Forgotten, "never served"),
-        (End::QueueFull, "queue full"),
-        (End::Full, "refused"),
-        (End::Unavailable, "no endpoint"),
-        (End::Unreachable, "not connected"),
-        (End::Reset, "connection reset"),
+        (RequestEnd::TimedOut, "timed out in the queue"),
+        (RequestEnd::Forgotten, "never served"),
+        (RequestEnd::QueueFull, "queue full"),
+        (RequestEnd::Full, "refused"),
+        (RequestEnd::Unavailable, "no endpoint"),
+        (RequestEnd::Unreachable, "not connected"),
+        (RequestEnd::Reset, "connection reset"),
     ];
     let parts: Vec<String> = words
         .iter()
@@ -289,7 +289,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-impl Load {
+impl SimLoad {
     /// A word for files: `closed:10`, `poisson:100`.
     pub(super) fn word(&self) -> String {
         match self {

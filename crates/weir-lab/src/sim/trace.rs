@@ -19,7 +19,7 @@ const MAX_LINE: u64 = 1 << 20;
 
 /// Recorded requests, the oldest first.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trace {
+pub struct RequestTrace {
     name: String,
     entries: Vec<Recorded>,
     /// Set if every entry has a service time.
@@ -41,7 +41,7 @@ struct Recorded {
 
 /// The fields that are read from a line of the access log.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct TraceLine<'a> {
     #[serde(borrow)]
     time: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -56,7 +56,7 @@ struct Line<'a> {
     t_data: Option<u64>,
 }
 
-impl Trace {
+impl RequestTrace {
     /// Reads a trace. Of an access log, only the lines of `pool` are used; without `pool` all lines
     /// must be of one pool.
     pub fn read(path: &Path, pool: Option<&str>) -> Result<Self, String> {
@@ -71,7 +71,7 @@ impl Trace {
         reader: &mut impl BufRead,
         pool: Option<&str>,
     ) -> Result<Self, String> {
-        let mut lines = Lines { name, reader, text: String::new(), number: 0 };
+        let mut lines = NumberedLines { name, reader, text: String::new(), number: 0 };
         let Some(first) = lines.next()? else {
             return Err(format!("the trace {name} is empty"));
         };
@@ -106,7 +106,7 @@ impl Trace {
         self.entries.len() as u64
     }
 
-    /// Returns true if there are no requests, which [`Trace::read`] refuses.
+    /// Returns true if there are no requests, which [`RequestTrace::read`] refuses.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -138,14 +138,14 @@ impl Trace {
 }
 
 /// The lines of a file with their numbers, one in memory at a time.
-struct Lines<'a, R> {
+struct NumberedLines<'a, R> {
     name: &'a str,
     reader: &'a mut R,
     text: String,
     number: u64,
 }
 
-impl<R: BufRead> Lines<'_, R> {
+impl<R: BufRead> NumberedLines<'_, R> {
     /// The next line that is not empty.
     fn next(&mut self) -> Result<Option<&str>, String> {
         loop {
@@ -185,7 +185,7 @@ impl<R: BufRead> Lines<'_, R> {
 
 /// Reads an access log, beginning with the current line.
 fn read_log<R: BufRead>(
-    lines: &mut Lines<'_, R>,
+    lines: &mut NumberedLines<'_, R>,
     pool: Option<&str>,
 ) -> Result<(Vec<Recorded>, u64), String> {
     let mut entries = Vec::new();
@@ -193,7 +193,7 @@ fn read_log<R: BufRead>(
     let mut pools = BTreeSet::new();
     loop {
         lines.check_count(entries.len())?;
-        let line: Line<'_> = serde_json::from_str(lines.current())
+        let line: TraceLine<'_> = serde_json::from_str(lines.current())
             .map_err(|error| lines.wrong(&format!("not a line of Weir's `json` log: {error}")))?;
         let wanted = match (&line.pool, pool) {
             (Some(own), Some(wanted)) => own == wanted,
@@ -231,7 +231,7 @@ fn read_log<R: BufRead>(
     }
 }
 
-impl Line<'_> {
+impl TraceLine<'_> {
     fn recorded(&self) -> Result<Recorded, String> {
         let time: Timestamp = self.time.parse().map_err(|_| {
             format!("`{}` is not a time as in 2026-11-20T19:15:00.123456+00:00", self.time)
@@ -291,7 +291,7 @@ impl Columns {
 }
 
 /// Reads CSV; the current line is the header.
-fn read_csv<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<Recorded>, String> {
+fn read_csv<R: BufRead>(lines: &mut NumberedLines<'_, R>) -> Result<Vec<Recorded>, String> {
     let Some(columns) = Columns::read(lines.current()) else {
         return Err(lines.wrong(
             "a trace is Weir's `json` log, or CSV whose first line names the columns: arrival_ms and optionally \
@@ -311,8 +311,8 @@ fn read_csv<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<Recorded>, Strin
 mod tests {
     use super::*;
 
-    fn read(text: &str, pool: Option<&str>) -> Result<Trace, String> {
-        Trace::from_reader("t.log", &mut text.as_bytes(), pool)
+    fn read(text: &str, pool: Option<&str>) -> Result<RequestTrace, String> {
+        RequestTrace::from_reader("t.log", &mut text.as_bytes(), pool)
     }
 
     fn log_line(time: &str, pool: &str, response: &str) -> String {

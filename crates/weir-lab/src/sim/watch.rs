@@ -2,27 +2,27 @@
 
 use std::collections::VecDeque;
 
-use super::agenda::Token;
+use super::agenda::AttemptToken;
 
 /// A waiting request, with its number in the order of arrival.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingRequest {
     seq: u64,
-    token: Token,
+    token: AttemptToken,
 }
 
 /// The check that requests get their slots in order of arrival.
 #[derive(Debug)]
 pub(crate) struct OrderWatch {
-    lines: Lines,
+    lines: DispatchReference,
     violations: u64,
 }
 
 /// The state that dispatches are compared with.
 #[derive(Debug)]
-enum Lines {
+enum DispatchReference {
     /// The waiting requests: first those for any endpoint, then those for each endpoint.
-    Waiting(Vec<VecDeque<Waiting>>),
+    Waiting(Vec<VecDeque<WaitingRequest>>),
     /// The latest arrival that was dispatched to each endpoint. A key determines the endpoint of a
     /// request, which only the balancer knows.
     Latest(Vec<u64>),
@@ -33,36 +33,45 @@ enum Lines {
 impl OrderWatch {
     /// For policies that may send any request to any endpoint.
     pub(crate) fn by_line(endpoints: usize) -> Self {
-        Self { lines: Lines::Waiting(vec![VecDeque::new(); endpoints + 1]), violations: 0 }
+        Self {
+            lines: DispatchReference::Waiting(vec![VecDeque::new(); endpoints + 1]),
+            violations: 0,
+        }
     }
 
     /// For policies that choose the endpoint by a key.
     pub(crate) fn by_endpoint(endpoints: usize) -> Self {
-        Self { lines: Lines::Latest(vec![0; endpoints]), violations: 0 }
+        Self { lines: DispatchReference::Latest(vec![0; endpoints]), violations: 0 }
     }
 
     /// For runs in which the order is not known.
     pub(crate) fn off() -> Self {
-        Self { lines: Lines::Off, violations: 0 }
+        Self { lines: DispatchReference::Off, violations: 0 }
     }
 
     /// Number of dispatches that overtook a waiting request.
     pub(crate) fn violations(&self) -> Option<u64> {
-        (!matches!(self.lines, Lines::Off)).then_some(self.violations)
+        (!matches!(self.lines, DispatchReference::Off)).then_some(self.violations)
     }
 
     /// A request starts to wait, for one endpoint or for any.
-    pub(crate) fn join(&mut self, seq: u64, token: Token, bound: Option<usize>) {
-        if let Lines::Waiting(lines) = &mut self.lines {
-            lines[bound.map_or(0, |endpoint| endpoint + 1)].push_back(Waiting { seq, token });
+    pub(crate) fn join(&mut self, seq: u64, token: AttemptToken, bound: Option<usize>) {
+        if let DispatchReference::Waiting(lines) = &mut self.lines {
+            lines[bound.map_or(0, |endpoint| endpoint + 1)]
+                .push_back(WaitingRequest { seq, token });
         }
     }
 
     /// Arrival `seq` gets a slot at `endpoint`. `stand` gives the state of a request with regard to
     /// that slot.
-    pub(crate) fn dispatched(&mut self, seq: u64, endpoint: usize, stand: impl Fn(Token) -> Stand) {
+    pub(crate) fn dispatched(
+        &mut self,
+        seq: u64,
+        endpoint: usize,
+        stand: impl Fn(AttemptToken) -> Stand,
+    ) {
         let overtaken = match &mut self.lines {
-            Lines::Waiting(lines) => [0, endpoint + 1].into_iter().any(|line| {
+            DispatchReference::Waiting(lines) => [0, endpoint + 1].into_iter().any(|line| {
                 let line = &mut lines[line];
                 while line.front().is_some_and(|first| stand(first.token) == Stand::Gone) {
                     line.pop_front();
@@ -71,12 +80,12 @@ impl OrderWatch {
                     .take_while(|other| other.seq < seq)
                     .any(|other| stand(other.token) == Stand::Waits)
             }),
-            Lines::Latest(latest) => {
+            DispatchReference::Latest(latest) => {
                 let overtaken = seq < latest[endpoint];
                 latest[endpoint] = latest[endpoint].max(seq);
                 overtaken
             }
-            Lines::Off => false,
+            DispatchReference::Off => false,
         };
         self.violations += u64::from(overtaken);
     }
@@ -97,8 +106,8 @@ pub(crate) enum Stand {
 mod tests {
     use super::*;
 
-    fn token(place: u32) -> Token {
-        Token { place, attempt: u64::from(place) }
+    fn token(place: u32) -> AttemptToken {
+        AttemptToken { place, attempt: u64::from(place) }
     }
 
     #[test]
@@ -108,7 +117,7 @@ mod tests {
         watch.join(2, token(2), Some(1));
         watch.join(3, token(3), None);
         let waits = |gone: &'static [u32]| {
-            move |token: Token| {
+            move |token: AttemptToken| {
                 if gone.contains(&token.place) { Stand::Gone } else { Stand::Waits }
             }
         };

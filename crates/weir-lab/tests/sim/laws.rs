@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use weir_balance::PolicyKind;
 use weir_lab::sim::{
-    End, Endpoint, Load, MaxConn, Outage, OutageKind, Plan, Preset, Queue, QueueLimits, Summary,
+    MaxConn, Outage, OutageKind, Preset, QueueLimits, RequestEnd, SimEndpoint, SimLoad, SimPlan,
+    SimQueue, Summary,
 };
 
 use crate::support::{candidate, outcomes, plan, report, summary};
@@ -11,8 +12,8 @@ use crate::support::{candidate, outcomes, plan, report, summary};
 const SECOND: u64 = 1_000_000_000;
 const MIX: &str = "mix:98%10ms+2%500ms";
 
-fn ab(clients: u32, service: &str) -> Plan {
-    plan(1_000, Load::Closed(clients), service)
+fn ab(clients: u32, service: &str) -> SimPlan {
+    plan(1_000, SimLoad::Closed(clients), service)
 }
 
 #[test]
@@ -21,10 +22,10 @@ fn with_one_slot_each_server_gets_one_request_at_a_time_in_order_and_no_wait_exc
         for clients in [3, 10, 30] {
             for policy in ["least_conn", "round_robin", "random2", "first"] {
                 let mut plan = ab(clients, service);
-                plan.candidates[0] = candidate(policy, Some(1), Queue::On);
+                plan.candidates[0] = candidate(policy, Some(1), SimQueue::On);
                 let summary = summary(&plan);
                 let name = format!("{service}, {clients} clients, {policy}");
-                assert_eq!(summary.count(End::Answered), 1_000, "{name}");
+                assert_eq!(summary.count(RequestEnd::Answered), 1_000, "{name}");
                 assert_eq!(summary.overlaps, 0, "{name}");
                 assert_eq!(summary.inversions, 0, "{name}");
                 assert_eq!(summary.order_violations, Some(0), "{name}");
@@ -55,17 +56,17 @@ fn the_experiment_of_2008_comes_out_as_its_page_says() {
             &row.summary
         };
         let name = format!("{}, {}", scenario.scenario.load, scenario.scenario.service);
-        let one = of("least_conn", Some(1), Queue::On);
-        let two = of("least_conn", Some(2), Queue::On);
-        let none = of("least_conn", None, Queue::On);
-        let (fair, turns) = (of("fair", None, Queue::On), of("round_robin", None, Queue::On));
+        let one = of("least_conn", Some(1), SimQueue::On);
+        let two = of("least_conn", Some(2), SimQueue::On);
+        let none = of("least_conn", None, SimQueue::On);
+        let (fair, turns) = (of("fair", None, SimQueue::On), of("round_robin", None, SimQueue::On));
         assert_eq!((one.overlaps, one.order_violations), (0, Some(0)), "{name}");
         assert!(one.wait_to_ideal.is_none_or(|times| times <= 1.05), "{name}");
-        for other in [two, none, fair, turns, of("hash", None, Queue::On)] {
+        for other in [two, none, fair, turns, of("hash", None, SimQueue::On)] {
             assert!(one.longest_wait <= other.longest_wait, "{name}");
         }
         let clients = match scenario.scenario.load {
-            Load::Closed(clients) => u64::from(clients),
+            SimLoad::Closed(clients) => u64::from(clients),
             _ => panic!("{name}"),
         };
         if clients == 3 {
@@ -75,8 +76,8 @@ fn the_experiment_of_2008_comes_out_as_its_page_says() {
             continue;
         }
         assert!(two.overlaps > 900 && none.overlaps > 900 && fair.overlaps > 900, "{name}");
-        let buggy = of("least_conn", Some(1), Queue::Buggy);
-        assert_eq!(buggy.count(End::TimedOut), clients - 3, "{name}");
+        let buggy = of("least_conn", Some(1), SimQueue::Buggy);
+        assert_eq!(buggy.count(RequestEnd::TimedOut), clients - 3, "{name}");
         assert_eq!(buggy.longest_queue_wait, 47 * SECOND, "{name}");
         assert!(buggy.near_fastest > 0.94, "{name}");
     }
@@ -85,7 +86,7 @@ fn the_experiment_of_2008_comes_out_as_its_page_says() {
 #[test]
 fn without_limits_requests_meet_at_busy_servers_while_others_idle() {
     let mut plan = ab(10, MIX);
-    plan.candidates[0] = candidate("round_robin", None, Queue::On);
+    plan.candidates[0] = candidate("round_robin", None, SimQueue::On);
     let without = summary(&plan);
     assert!(without.overlaps > 100 && without.inversions > 100, "{without:?}");
     assert!(without.wait_to_ideal.unwrap() > 1.5);
@@ -97,7 +98,7 @@ fn a_second_slot_hides_the_way_between_proxy_and_server() {
     let throughput = |max_conn| {
         let mut plan = ab(30, "constant:20ms");
         plan.latency = 1_000_000;
-        plan.candidates[0] = candidate("least_conn", Some(max_conn), Queue::On);
+        plan.candidates[0] = candidate("least_conn", Some(max_conn), SimQueue::On);
         summary(&plan).throughput
     };
     let (one, two) = (throughput(1), throughput(2));
@@ -110,10 +111,10 @@ fn a_second_slot_hides_the_way_between_proxy_and_server() {
 fn the_bug_of_2008_is_seen() {
     let mut plan = ab(10, "constant:20ms");
     plan.queue.timeout = Some(47 * SECOND);
-    plan.candidates[0] = candidate("least_conn", Some(1), Queue::Buggy);
+    plan.candidates[0] = candidate("least_conn", Some(1), SimQueue::Buggy);
     let buggy = summary(&plan);
     // Seven of ten clients wait; the slots of the other three go to new arrivals.
-    assert_eq!((buggy.count(End::Answered), buggy.count(End::TimedOut)), (993, 7));
+    assert_eq!((buggy.count(RequestEnd::Answered), buggy.count(RequestEnd::TimedOut)), (993, 7));
     assert_eq!(buggy.longest_queue_wait, 47 * SECOND);
     assert!(buggy.order_violations.unwrap() > 900);
     assert!(buggy.near_fastest > 0.99, "and most are as fast as the fastest");
@@ -122,18 +123,18 @@ fn the_bug_of_2008_is_seen() {
 #[test]
 fn who_is_forgotten_for_ever_is_counted() {
     let mut plan = ab(10, "constant:20ms");
-    plan.candidates[0] = candidate("least_conn", Some(1), Queue::Buggy);
-    assert_eq!(summary(&plan).count(End::Forgotten), 7);
+    plan.candidates[0] = candidate("least_conn", Some(1), SimQueue::Buggy);
+    assert_eq!(summary(&plan).count(RequestEnd::Forgotten), 7);
 }
 
 #[test]
 fn without_a_queue_who_finds_all_busy_is_refused() {
     let mut plan = ab(10, "constant:20ms");
     plan.think = 1_000_000;
-    plan.candidates[0] = candidate("least_conn", Some(1), Queue::Off);
+    plan.candidates[0] = candidate("least_conn", Some(1), SimQueue::Off);
     let summary = summary(&plan);
-    assert!(summary.count(End::Full) > 800, "{:?}", summary.ends);
-    assert_eq!(summary.samples, summary.count(End::Answered));
+    assert!(summary.count(RequestEnd::Full) > 800, "{:?}", summary.ends);
+    assert_eq!(summary.samples, summary.count(RequestEnd::Answered));
     assert_eq!(summary.overlaps, 0);
 }
 
@@ -143,26 +144,27 @@ fn a_full_queue_refuses_and_a_late_one_times_out() {
     plan.think = 1_000_000;
     plan.queue = QueueLimits { max: 3, max_per_endpoint: None, timeout: Some(15_000_000) };
     let summary = summary(&plan);
-    assert!(summary.count(End::QueueFull) > 0, "{:?}", summary.ends);
-    assert!(summary.count(End::TimedOut) > 0, "{:?}", summary.ends);
+    assert!(summary.count(RequestEnd::QueueFull) > 0, "{:?}", summary.ends);
+    assert!(summary.count(RequestEnd::TimedOut) > 0, "{:?}", summary.ends);
     assert!(summary.longest_queue_wait <= 15_000_000);
     assert_eq!(summary.longest_queue, 3);
 }
 
 #[test]
 fn who_was_sent_to_a_server_that_froze_waits_and_nobody_else() {
-    let mut plan = plan(2_000, Load::Constant(100.0), "constant:10ms");
-    plan.endpoints = vec![Endpoint::default(); 2];
+    let mut plan = plan(2_000, SimLoad::Constant(100.0), "constant:10ms");
+    plan.endpoints = vec![SimEndpoint::default(); 2];
     plan.outages = vec![Outage {
         endpoint: 0,
         kind: OutageKind::Frozen,
         from: 5 * SECOND,
         until: 11 * SECOND,
     }];
-    let slow =
-        |plan: &Plan| outcomes(plan).iter().filter(|outcome| outcome.response > 2 * SECOND).count();
+    let slow = |plan: &SimPlan| {
+        outcomes(plan).iter().filter(|outcome| outcome.response > 2 * SECOND).count()
+    };
     assert_eq!(slow(&plan), 1, "max_conn 1");
-    plan.candidates[0] = candidate("round_robin", None, Queue::On);
+    plan.candidates[0] = candidate("round_robin", None, SimQueue::On);
     let with = slow(&plan);
     assert!((1..=5).contains(&with), "{with} without a limit: until it is found to be silent");
     plan.stall = None;
@@ -171,14 +173,14 @@ fn who_was_sent_to_a_server_that_froze_waits_and_nobody_else() {
 
 #[test]
 fn a_server_that_is_down_costs_what_was_there_and_no_more() {
-    let mut plan = plan(2_000, Load::Constant(100.0), "constant:10ms");
+    let mut plan = plan(2_000, SimLoad::Constant(100.0), "constant:10ms");
     plan.outages =
         vec![Outage { endpoint: 0, kind: OutageKind::Down, from: 5 * SECOND, until: 8 * SECOND }];
-    plan.candidates[0] = candidate("round_robin", None, Queue::On);
+    plan.candidates[0] = candidate("round_robin", None, SimQueue::On);
     let outcomes = outcomes(&plan);
     let count = |end| outcomes.iter().filter(|outcome| outcome.end == end).count();
-    assert!(count(End::Reset) <= 1);
-    assert_eq!(count(End::Answered) + count(End::Reset), 2_000);
+    assert!(count(RequestEnd::Reset) <= 1);
+    assert_eq!(count(RequestEnd::Answered) + count(RequestEnd::Reset), 2_000);
     let again = outcomes.iter().filter(|outcome| outcome.attempts > 1).count();
     assert_eq!(again, 5, "then it is left out, for 10 s");
     let back = outcomes
@@ -189,21 +191,21 @@ fn a_server_that_is_down_costs_what_was_there_and_no_more() {
 
 #[test]
 fn when_all_are_down_requests_are_answered_at_once() {
-    let mut plan = plan(100, Load::Constant(100.0), "constant:10ms");
+    let mut plan = plan(100, SimLoad::Constant(100.0), "constant:10ms");
     let down = |endpoint| Outage { endpoint, kind: OutageKind::Down, from: 0, until: 60 * SECOND };
     plan.outages = (0..3).map(down).collect();
     let summary = summary(&plan);
-    assert_eq!(summary.count(End::Unreachable), 100);
+    assert_eq!(summary.count(RequestEnd::Unreachable), 100);
     assert_eq!((summary.samples, summary.throughput, summary.mean), (0, 0.0, 0.0));
 }
 
 #[test]
 fn bound_requests_go_to_their_endpoint_and_nobody_starves() {
-    let mut plan = plan(20_000, Load::Poisson(135.0), "exp:20ms");
+    let mut plan = plan(20_000, SimLoad::Poisson(135.0), "exp:20ms");
     plan.sticky = 0.3;
     plan.keys = 30;
     let summary = summary(&plan);
-    assert_eq!(summary.count(End::Answered), 20_000);
+    assert_eq!(summary.count(RequestEnd::Answered), 20_000);
     assert_eq!(summary.order_violations, Some(0));
     assert_eq!(summary.overlaps, 0);
     plan.sticky = 1.0;
@@ -215,9 +217,9 @@ fn bound_requests_go_to_their_endpoint_and_nobody_starves() {
 #[test]
 fn every_candidate_is_given_the_same_requests() {
     let work = |policy: &str, max_conn| {
-        let mut plan = plan(500, Load::Poisson(1.0), "exp:20ms");
-        plan.candidates[0] = candidate(policy, max_conn, Queue::On);
-        let net = |outcome: &weir_lab::sim::Outcome| {
+        let mut plan = plan(500, SimLoad::Poisson(1.0), "exp:20ms");
+        plan.candidates[0] = candidate(policy, max_conn, SimQueue::On);
+        let net = |outcome: &weir_lab::sim::RequestOutcome| {
             (outcome.arrived, outcome.response - outcome.queue - outcome.door)
         };
         outcomes(&plan).iter().map(net).collect::<Vec<_>>()
@@ -228,8 +230,8 @@ fn every_candidate_is_given_the_same_requests() {
 
 #[test]
 fn pauses_show_as_a_period() {
-    let mut plan = plan(60_000, Load::Poisson(100.0), "constant:10ms");
-    plan.endpoints = vec![Endpoint { at_once: Some(8), ..Endpoint::default() }];
+    let mut plan = plan(60_000, SimLoad::Poisson(100.0), "constant:10ms");
+    plan.endpoints = vec![SimEndpoint { at_once: Some(8), ..SimEndpoint::default() }];
     plan.candidates[0].max_conn = MaxConn(vec![None]);
     assert_eq!(summary(&plan).period, None);
     plan.pauses = vec!["every=20s,for=4s".parse().unwrap()];
@@ -237,13 +239,13 @@ fn pauses_show_as_a_period() {
     assert!((period.length as f64 / (20.0 * SECOND as f64) - 1.0).abs() < 0.05, "{period:?}");
 }
 
-fn check_laws(plan: &Plan) -> Result<(), TestCaseError> {
+fn check_laws(plan: &SimPlan) -> Result<(), TestCaseError> {
     let outcomes = outcomes(plan);
     let summary: Summary = summary(plan);
     let ended: u64 = summary.ends.iter().map(|(_, count)| count).sum();
     prop_assert_eq!(ended, plan.requests);
     prop_assert_eq!(outcomes.len() as u64, plan.requests);
-    prop_assert_eq!(summary.count(End::Forgotten), 0);
+    prop_assert_eq!(summary.count(RequestEnd::Forgotten), 0);
     // Outages and stalls move hashed requests to other queues, whose order is not known.
     let moved = !plan.outages.is_empty() || plan.stall.is_some();
     let told = !moved || plan.candidates[0].policy.hashes().is_none();
@@ -259,11 +261,11 @@ fn check_laws(plan: &Plan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn any_plan() -> impl Strategy<Value = Plan> {
+fn any_plan() -> impl Strategy<Value = SimPlan> {
     let load = prop_oneof![
-        (1_u32..40).prop_map(Load::Closed),
-        (20_u32..250).prop_map(|rate| Load::Poisson(f64::from(rate))),
-        (20_u32..250).prop_map(|rate| Load::Constant(f64::from(rate))),
+        (1_u32..40).prop_map(SimLoad::Closed),
+        (20_u32..250).prop_map(|rate| SimLoad::Poisson(f64::from(rate))),
+        (20_u32..250).prop_map(|rate| SimLoad::Constant(f64::from(rate))),
     ];
     let service = prop_oneof![Just("constant:20ms"), Just("exp:20ms"), Just(MIX)];
     let policy = proptest::sample::select(PolicyKind::all());
@@ -279,8 +281,8 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             plan.latency = latency * 500_000;
             plan.sticky = f64::from(sticky) / 4.0;
             plan.queue = QueueLimits { max, max_per_endpoint: None, timeout: Some(300_000_000) };
-            plan.endpoints = vec![Endpoint::default(); limits.len()];
-            plan.candidates[0] = candidate(policy.as_str(), None, Queue::On);
+            plan.endpoints = vec![SimEndpoint::default(); limits.len()];
+            plan.candidates[0] = candidate(policy.as_str(), None, SimQueue::On);
             plan.candidates[0].max_conn = MaxConn(limits);
             let outage = outage.filter(|outage| outage.0 < plan.endpoints.len());
             plan.outages.extend(outage.map(|(endpoint, frozen, from, length)| Outage {

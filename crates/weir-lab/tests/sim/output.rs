@@ -2,25 +2,26 @@
 
 use serde_json::Value;
 use weir_lab::sim::{
-    Candidate, Endpoint, Load, MaxConn, Outage, Pause, Plan, Queue, Scenario, Service, write_points,
+    MaxConn, Outage, PeriodicPause, Scenario, ServiceSource, SimCandidate, SimEndpoint, SimLoad,
+    SimPlan, SimQueue, write_points,
 };
 
 use crate::support::{candidate, plan, report};
 
-fn comparison(seed: u64) -> Plan {
-    let mut plan = plan(500, Load::Closed(5), "exp:20ms");
+fn comparison(seed: u64) -> SimPlan {
+    let mut plan = plan(500, SimLoad::Closed(5), "exp:20ms");
     plan.seed = seed;
     plan.title = String::from("A comparison.");
     let limits = [MaxConn(vec![None]), MaxConn(vec![Some(1)])];
     let policies = ["round_robin", "random2"].map(|name| name.parse().unwrap());
-    plan.candidates = Candidate::product(&policies, &limits, &[Queue::On, Queue::Off]);
-    let services: Vec<Service> =
+    plan.candidates = SimCandidate::product(&policies, &limits, &[SimQueue::On, SimQueue::Off]);
+    let services: Vec<ServiceSource> =
         vec!["exp:20ms".parse().unwrap(), "lognormal:9ms,1".parse().unwrap()];
-    plan.scenarios = Scenario::product(&[Load::Closed(5), Load::Poisson(120.0)], &services);
+    plan.scenarios = Scenario::product(&[SimLoad::Closed(5), SimLoad::Poisson(120.0)], &services);
     plan
 }
 
-fn points(plan: &Plan) -> String {
+fn points(plan: &SimPlan) -> String {
     let mut out = Vec::new();
     weir_lab::sim::run(plan, |scenario, candidate, outcomes| {
         write_points(&mut out, scenario, candidate, outcomes).map_err(|error| error.to_string())
@@ -79,8 +80,8 @@ fn each_request_of_each_run_has_a_line() {
 
 #[test]
 fn a_percentile_rests_on_samples_and_the_table_says_on_how_many() {
-    let mut plan = plan(1_000, Load::Closed(10), "constant:20ms");
-    plan.candidates.push(candidate("least_conn", Some(1), Queue::Off));
+    let mut plan = plan(1_000, SimLoad::Closed(10), "constant:20ms");
+    plan.candidates.push(candidate("least_conn", Some(1), SimQueue::Off));
     plan.think = 5_000_000;
     let text = report(&plan).to_text();
     let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("  samples")).collect();
@@ -95,28 +96,28 @@ fn a_percentile_rests_on_samples_and_the_table_says_on_how_many() {
 
 #[test]
 fn too_much_is_said_to_be_too_much() {
-    let text = report(&plan(1_000, Load::Constant(300.0), "constant:20ms")).to_text();
+    let text = report(&plan(1_000, SimLoad::Constant(300.0), "constant:20ms")).to_text();
     assert!(text.contains("saturated"), "{text}");
-    let text = report(&plan(1_000, Load::Constant(100.0), "constant:20ms")).to_text();
+    let text = report(&plan(1_000, SimLoad::Constant(100.0), "constant:20ms")).to_text();
     assert!(!text.contains("saturated"), "{text}");
 }
 
-fn load(plan: &mut Plan, load: Load) {
+fn load(plan: &mut SimPlan, load: SimLoad) {
     plan.scenarios[0].load = load;
 }
 
-fn at(plan: &mut Plan, change: impl Fn(&mut Endpoint)) {
+fn at(plan: &mut SimPlan, change: impl Fn(&mut SimEndpoint)) {
     change(&mut plan.endpoints[0]);
 }
 
-fn limit(plan: &mut Plan, limits: &[Option<u32>]) {
+fn limit(plan: &mut SimPlan, limits: &[Option<u32>]) {
     plan.candidates[0].max_conn = MaxConn(limits.to_vec());
 }
 
 #[test]
 fn what_cannot_be_run_says_what_to_do() {
-    let check = |change: fn(&mut Plan), part: &str| {
-        let mut plan = plan(1_000, Load::Closed(10), "constant:20ms");
+    let check = |change: fn(&mut SimPlan), part: &str| {
+        let mut plan = plan(1_000, SimLoad::Closed(10), "constant:20ms");
         change(&mut plan);
         let message = plan.check().unwrap_err();
         assert!(message.contains(part), "{message}");
@@ -126,17 +127,20 @@ fn what_cannot_be_run_says_what_to_do() {
     check(|plan| plan.keys = 0, "--keys 1");
     check(|plan| plan.scenarios.clear(), "give a load");
     check(|plan| plan.candidates = vec![plan.candidates[0].clone(); 1_001], "give fewer values");
-    check(|plan| load(plan, Load::Closed(0)), "--concurrency 1");
-    check(|plan| load(plan, Load::Closed(2_000)), "raise --requests or lower --concurrency");
-    check(|plan| load(plan, Load::Poisson(0.0)), "use 0.001 to");
-    check(|plan| load(plan, Load::Trace(1.0)), "--trace FILE");
-    check(|plan| plan.scenarios[0].service = Service::Trace, "--trace FILE");
+    check(|plan| load(plan, SimLoad::Closed(0)), "--concurrency 1");
+    check(|plan| load(plan, SimLoad::Closed(2_000)), "raise --requests or lower --concurrency");
+    check(|plan| load(plan, SimLoad::Poisson(0.0)), "use 0.001 to");
+    check(|plan| load(plan, SimLoad::Trace(1.0)), "--trace FILE");
+    check(|plan| plan.scenarios[0].service = ServiceSource::Trace, "--trace FILE");
     check(|plan| at(plan, |endpoint| endpoint.at_once = Some(0)), "use 1 to 10000, or any");
     check(|plan| at(plan, |endpoint| endpoint.speed = 0.0), "use 0.001 to 1000");
     check(|plan| at(plan, |endpoint| endpoint.weight = 0), "use 1 to 65535");
     check(|plan| limit(plan, &[Some(0)]), "use 1 or more, or none");
     check(|plan| limit(plan, &[Some(1), None]), "give one limit, or one per endpoint");
-    check(|plan| plan.pauses.push(Pause { every: 1_000_000, length: 1_000_000 }), "shorter");
+    check(
+        |plan| plan.pauses.push(PeriodicPause { every: 1_000_000, length: 1_000_000 }),
+        "shorter",
+    );
     check(|plan| plan.outages.push("down:4:1s..2s".parse::<Outage>().unwrap()), "numbered 1 to 3");
     check(
         |plan| plan.outages.push("down:1:2s..1s".parse::<Outage>().unwrap()),

@@ -1,37 +1,37 @@
 //! Helpers to build plans and run them.
 
 use weir_lab::sim::{
-    Candidate, Load, MaxConn, Outcome, Plan, Queue, QueueLimits, Report, Scenario, State, Summary,
-    run,
+    ComparisonReport, MaxConn, QueueLimits, RequestOutcome, Scenario, SimCandidate, SimLoad,
+    SimPlan, SimQueue, StateSharing, Summary, run,
 };
 
 /// A plan of one scenario and one candidate, without a queue timeout.
-pub(crate) fn plan(requests: u64, load: Load, service: &str) -> Plan {
-    Plan {
+pub(crate) fn plan(requests: u64, load: SimLoad, service: &str) -> SimPlan {
+    SimPlan {
         requests,
         queue: QueueLimits { max: u32::MAX, max_per_endpoint: None, timeout: None },
         scenarios: vec![Scenario { load, service: service.parse().unwrap() }],
-        candidates: vec![candidate("least_conn", Some(1), Queue::On)],
-        ..Plan::default()
+        candidates: vec![candidate("least_conn", Some(1), SimQueue::On)],
+        ..SimPlan::default()
     }
 }
 
-pub(crate) fn candidate(policy: &str, max_conn: Option<u32>, queue: Queue) -> Candidate {
+pub(crate) fn candidate(policy: &str, max_conn: Option<u32>, queue: SimQueue) -> SimCandidate {
     let (policy, max_conn) = (policy.parse().unwrap(), MaxConn(vec![max_conn]));
-    Candidate { policy, max_conn, queue, state: State::Shared }
+    SimCandidate { policy, max_conn, queue, state: StateSharing::Shared }
 }
 
-pub(crate) fn report(plan: &Plan) -> Report {
+pub(crate) fn report(plan: &SimPlan) -> ComparisonReport {
     run(plan, |_, _, _| Ok(())).unwrap()
 }
 
 /// The summary of the first candidate in the first scenario.
-pub(crate) fn summary(plan: &Plan) -> Summary {
+pub(crate) fn summary(plan: &SimPlan) -> Summary {
     report(plan).scenarios[0].rows[0].summary.clone()
 }
 
 /// The outcomes of the first candidate in the first scenario.
-pub(crate) fn outcomes(plan: &Plan) -> Vec<Outcome> {
+pub(crate) fn outcomes(plan: &SimPlan) -> Vec<RequestOutcome> {
     let mut all = Vec::new();
     run(plan, |_, _, outcomes| {
         all = outcomes.to_vec();

@@ -3,7 +3,7 @@
 //! seeds (whose mean is within one error of theory). The seeds are fixed, so the tests are
 //! deterministic.
 
-use weir_lab::sim::{Endpoint, Load, MaxConn, Plan};
+use weir_lab::sim::{MaxConn, SimEndpoint, SimLoad, SimPlan};
 
 use crate::support::{candidate, plan, summary};
 
@@ -11,10 +11,10 @@ use crate::support::{candidate, plan, summary};
 const SERVICE: f64 = 0.02;
 
 /// Poisson arrivals at `servers` that have the utilisation `load` together.
-fn poisson(requests: u64, servers: usize, load: f64, service: &str) -> Plan {
+fn poisson(requests: u64, servers: usize, load: f64, service: &str) -> SimPlan {
     let rate = load * servers as f64 / SERVICE;
-    let mut plan = plan(requests, Load::Poisson(rate), service);
-    plan.endpoints = vec![Endpoint::default(); servers];
+    let mut plan = plan(requests, SimLoad::Poisson(rate), service);
+    plan.endpoints = vec![SimEndpoint::default(); servers];
     plan
 }
 
@@ -40,9 +40,9 @@ fn pollaczek(load: f64, variation: f64) -> f64 {
 
 /// Checks that the mean of runs with these seeds is within 1 % of theory.
 #[track_caller]
-fn check(name: &str, plan: &Plan, seeds: std::ops::Range<u64>, expected_s: f64) {
+fn check(name: &str, plan: &SimPlan, seeds: std::ops::Range<u64>, expected_s: f64) {
     let count = seeds.end - seeds.start;
-    let of_seed = |seed| summary(&Plan { seed, ..plan.clone() }).mean_wait / 1e9;
+    let of_seed = |seed| summary(&SimPlan { seed, ..plan.clone() }).mean_wait / 1e9;
     let found_s = seeds.map(of_seed).sum::<f64>() / count as f64;
     let difference = found_s / expected_s - 1.0;
     let (found_ms, expected_ms) = (found_s * 1e3, expected_s * 1e3);
@@ -84,7 +84,7 @@ fn one_constant_server_waits_as_in_m_d_1() {
 fn a_server_that_works_on_three_at_once_waits_as_three_servers_do() {
     let mut plan = poisson(300_000, 3, 0.6, "exp:20ms");
     let expected = summary(&plan).mean_wait;
-    plan.endpoints = vec![Endpoint { at_once: Some(3), ..Endpoint::default() }];
+    plan.endpoints = vec![SimEndpoint { at_once: Some(3), ..SimEndpoint::default() }];
     plan.candidates[0].max_conn = MaxConn(vec![None]);
     let found = summary(&plan).mean_wait;
     assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
@@ -106,7 +106,7 @@ fn a_faster_server_waits_as_one_with_shorter_work() {
 fn round_robin_without_a_limit_waits_as_three_single_queues_do() {
     let load: f64 = 0.6;
     let mut plan = poisson(1_500_000, 3, load, "exp:20ms");
-    plan.candidates = vec![candidate("round_robin", None, weir_lab::sim::Queue::On)];
+    plan.candidates = vec![candidate("round_robin", None, weir_lab::sim::SimQueue::On)];
     let mut root: f64 = 0.5;
     for _ in 0..200 {
         root = (3.0 * load / (3.0 * load + 1.0 - root)).powi(3);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use weir_lab::origin::{Bound, Certificate, Pause, Settings, addresses};
+use weir_lab::origin::{BoundOrigin, OriginCertificate, OriginPause, OriginSettings, addresses};
 use weir_lab::service_time::ServiceTime;
 use weir_lab::units::time_ns;
 
@@ -50,10 +50,10 @@ pub(crate) struct OriginArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Option<u32>,
     /// Pause repeatedly, such as `every=5s,for=200ms`
-    #[arg(long, value_name = "every=T,for=T", value_parser = Pause::parse)]
-    pause: Option<Pause>,
+    #[arg(long, value_name = "every=T,for=T", value_parser = OriginPause::parse)]
+    pause: Option<OriginPause>,
     /// Log entries kept for /-/stats
-    #[arg(long, value_name = "N", default_value_t = Settings::default().log_entries)]
+    #[arg(long, value_name = "N", default_value_t = OriginSettings::default().log_entries)]
     log: usize,
     /// Largest number of open connections; further ones wait in the kernel's backlog
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..))]
@@ -67,7 +67,7 @@ pub(crate) struct OriginArguments {
 }
 
 pub(crate) fn run(arguments: OriginArguments) -> Result<(), CommandFailure> {
-    let origin = Bound::new(arguments.settings()?).map_err(CommandFailure::RunTime)?;
+    let origin = BoundOrigin::new(arguments.settings()?).map_err(CommandFailure::RunTime)?;
     for (address, tls) in origin.listening() {
         say(&format!("weir: listening on {address} ({})\n", if tls { "https" } else { "http" }));
     }
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: OriginArguments) -> Result<(), CommandFailure> {
 }
 
 impl OriginArguments {
-    fn settings(self) -> Result<Settings, CommandFailure> {
+    fn settings(self) -> Result<OriginSettings, CommandFailure> {
         let mut listen = all_addresses(&self.listen)?;
         let listen_tls = all_addresses(&self.listen_tls)?;
         if listen.is_empty() && listen_tls.is_empty() {
@@ -83,10 +83,10 @@ impl OriginArguments {
         }
         let service = self.service_time.as_deref().map(|text| ServiceTime::parse(text, read));
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Settings {
+        Ok(OriginSettings {
             listen,
             listen_tls,
-            certificate: self.cert.map(|chain| Certificate { chain, key: self.key }),
+            certificate: self.cert.map(|chain| OriginCertificate { chain, key: self.key }),
             workers: self.workers.map_or_else(cores, usize::from),
             service: service.transpose().map_err(CommandFailure::Usage)?,
             seed: self.seed,

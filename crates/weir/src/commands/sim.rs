@@ -11,8 +11,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use weir_balance::PolicyKind;
 use weir_lab::sim::{
-    self, Candidate, Endpoint, Load, MaxConn, Outage, POINTS_HEADER, Pause, Plan, Preset, Queue,
-    QueueLimits, Report, Scenario, Service, Spread, State, Trace, count_or, each, rate, share,
+    self, ComparisonReport, MaxConn, Outage, POINTS_HEADER, PeriodicPause, Preset, QueueLimits,
+    RequestTrace, Scenario, ServiceSource, SimCandidate, SimEndpoint, SimLoad, SimPlan, SimQueue,
+    Spread, StateSharing, count_or, each, rate, share,
 };
 use weir_lab::units::time_ns;
 
@@ -83,8 +84,8 @@ struct LoadArguments {
     speed_up: Vec<f64>,
     /// Service time of a request: constant:20ms, exp:20ms, lognormal:MEDIAN,SIGMA,
     /// mix:98%10ms+2%500ms, list:FILE or trace; several are compared [default: exp:20ms, or trace]
-    #[arg(long, value_name = "TIMES", value_parser = Service::from_str)]
-    service: Vec<Service>,
+    #[arg(long, value_name = "TIMES", value_parser = ServiceSource::from_str)]
+    service: Vec<ServiceSource>,
     /// Time from a response to the client's next request
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     think: Option<u64>,
@@ -122,8 +123,8 @@ struct ServerArguments {
     #[arg(long, value_name = "N", value_parser = PerEndpoint::at_once)]
     backlog: Option<PerEndpoint<Option<u32>>>,
     /// Repeated pause of every server, such as every=5s,for=200ms
-    #[arg(long, value_name = "PAUSE", value_parser = Pause::from_str)]
-    pause: Vec<Pause>,
+    #[arg(long, value_name = "PAUSE", value_parser = PeriodicPause::from_str)]
+    pause: Vec<PeriodicPause>,
     /// Failure: down:ENDPOINT:FROM..UNTIL or frozen:ENDPOINT:FROM..UNTIL; may be repeated
     #[arg(long, value_name = "FAILURE", value_parser = Outage::from_str)]
     fail: Vec<Outage>,
@@ -144,8 +145,8 @@ struct BalancerArguments {
     /// Queue while all endpoints are at their limit: on (requests wait), off (requests are
     /// refused), buggy (waiting requests are forgotten, as with HAProxy before 1.3.15.2) [default:
     /// on]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Queue::from_str)]
-    queue: Vec<Queue>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = SimQueue::from_str)]
+    queue: Vec<SimQueue>,
     /// Largest number of waiting requests [default: as configured, otherwise 1024]
     #[arg(long, value_name = "N")]
     queue_max: Option<u32>,
@@ -158,8 +159,8 @@ struct BalancerArguments {
     stall: Option<Switch>,
     /// State of limits, queue and policy: shared by all workers (as in Weir), or per-process (each
     /// worker has its own, as with HAProxy's `nbproc`) [default: shared]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = State::from_str)]
-    state: Vec<State>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = StateSharing::from_str)]
+    state: Vec<StateSharing>,
     /// Number of workers with state per process [default: 4]
     #[arg(long, value_name = "N", requires = "state")]
     workers: Option<u32>,
@@ -217,8 +218,8 @@ impl<T: Copy> PerEndpoint<T> {
     fn set(
         &self,
         flag: &str,
-        endpoints: &mut [Endpoint],
-        assign: impl Fn(&mut Endpoint, T),
+        endpoints: &mut [SimEndpoint],
+        assign: impl Fn(&mut SimEndpoint, T),
     ) -> Result<(), CommandFailure> {
         if self.0.len() != 1 && self.0.len() != endpoints.len() {
             return Err(CommandFailure::Usage(format!(
@@ -268,7 +269,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<(), CommandFailure> {
     }
 }
 
-fn run_with_points(plan: &Plan, path: &Path) -> Result<Report, CommandFailure> {
+fn run_with_points(plan: &SimPlan, path: &Path) -> Result<ComparisonReport, CommandFailure> {
     let mut file = BufWriter::new(File::create(path).map_err(|error| cannot_write(path, &error))?);
     file.write_all(POINTS_HEADER.as_bytes()).map_err(|error| cannot_write(path, &error))?;
     let report = sim::run(plan, |scenario, candidate, outcomes| {
@@ -285,7 +286,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> CommandFailure {
 }
 
 impl SimArguments {
-    fn plan(&self) -> Result<Plan, CommandFailure> {
+    fn plan(&self) -> Result<SimPlan, CommandFailure> {
         let mut plan = match &self.preset {
             Some(name) => {
                 let found = Preset::all().iter().find(|(own, _)| own == name);
@@ -293,7 +294,7 @@ impl SimArguments {
                     .ok_or_else(|| CommandFailure::Usage(format!("there is no preset {name}")))?;
                 preset.plan().map_err(CommandFailure::Usage)?
             }
-            None => Plan::default(),
+            None => SimPlan::default(),
         };
         if let Some(seed) = self.output.seed {
             plan.seed = seed;
@@ -309,7 +310,7 @@ impl SimArguments {
 
 impl SimArguments {
     /// Returns the pool of the configuration, if one is named.
-    fn configured(&self, plan: &mut Plan) -> Result<Option<Candidate>, CommandFailure> {
+    fn configured(&self, plan: &mut SimPlan) -> Result<Option<SimCandidate>, CommandFailure> {
         let Some(path) = &self.config else { return Ok(None) };
         let config = config_file::load(path)?;
         let names = || config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>();
@@ -331,10 +332,10 @@ impl SimArguments {
 }
 
 impl ServerArguments {
-    fn apply(&self, plan: &mut Plan) -> Result<(), CommandFailure> {
+    fn apply(&self, plan: &mut SimPlan) -> Result<(), CommandFailure> {
         if let Some(count) = self.endpoints {
             // The plan's check refuses more endpoints, so no more are built.
-            plan.endpoints = vec![Endpoint::default(); count.min(sim::MAX_ENDPOINTS + 1)];
+            plan.endpoints = vec![SimEndpoint::default(); count.min(sim::MAX_ENDPOINTS + 1)];
         }
         let endpoints = &mut plan.endpoints;
         if let Some(values) = &self.at_once {
@@ -357,12 +358,12 @@ impl ServerArguments {
 }
 
 impl LoadArguments {
-    fn apply(&self, plan: &mut Plan, pool: Option<&str>) -> Result<(), CommandFailure> {
+    fn apply(&self, plan: &mut SimPlan, pool: Option<&str>) -> Result<(), CommandFailure> {
         plan.think = self.think.unwrap_or(plan.think);
         plan.keys = self.keys.unwrap_or(plan.keys);
         plan.sticky = self.sticky.unwrap_or(plan.sticky);
         if let Some(path) = &self.trace {
-            let trace = Trace::read(path, pool).map_err(CommandFailure::RunTime)?;
+            let trace = RequestTrace::read(path, pool).map_err(CommandFailure::RunTime)?;
             plan.requests = trace.len();
             plan.trace = Some(Arc::new(trace));
         }
@@ -370,13 +371,15 @@ impl LoadArguments {
         let loads = self.loads();
         let loads = match (loads.is_empty(), plan.scenarios.is_empty()) {
             (false, _) => loads,
-            (true, true) => vec![Load::Closed(10)],
+            (true, true) => vec![SimLoad::Closed(10)],
             (true, false) => distinct(plan.scenarios.iter().map(|scenario| scenario.load)),
         };
         let services = match (self.service.is_empty(), plan.scenarios.is_empty()) {
             (false, _) => self.service.clone(),
-            (true, true) if self.trace.is_some() => vec![Service::Trace],
-            (true, true) => vec![Service::from_str("exp:20ms").map_err(CommandFailure::Usage)?],
+            (true, true) if self.trace.is_some() => vec![ServiceSource::Trace],
+            (true, true) => {
+                vec![ServiceSource::from_str("exp:20ms").map_err(CommandFailure::Usage)?]
+            }
             (true, false) => {
                 distinct(plan.scenarios.iter().map(|scenario| scenario.service.clone()))
             }
@@ -385,25 +388,29 @@ impl LoadArguments {
         Ok(())
     }
 
-    fn loads(&self) -> Vec<Load> {
+    fn loads(&self) -> Vec<SimLoad> {
         if self.trace.is_some() {
             let as_recorded = [1.0];
             let factors: &[f64] =
                 if self.speed_up.is_empty() { &as_recorded } else { &self.speed_up };
-            return factors.iter().map(|factor| Load::Trace(*factor)).collect();
+            return factors.iter().map(|factor| SimLoad::Trace(*factor)).collect();
         }
         let open = |rate: &f64| match self.arrivals {
-            Spacing::Poisson => Load::Poisson(*rate),
-            Spacing::Constant => Load::Constant(*rate),
+            Spacing::Poisson => SimLoad::Poisson(*rate),
+            Spacing::Constant => SimLoad::Constant(*rate),
         };
-        let closed = self.concurrency.iter().map(|clients| Load::Closed(*clients));
+        let closed = self.concurrency.iter().map(|clients| SimLoad::Closed(*clients));
         closed.chain(self.rate.iter().map(open)).collect()
     }
 }
 
 impl BalancerArguments {
     /// Sets the candidates. `configured` is compared with those of the flags.
-    fn apply(&self, plan: &mut Plan, configured: Option<Candidate>) -> Result<(), CommandFailure> {
+    fn apply(
+        &self,
+        plan: &mut SimPlan,
+        configured: Option<SimCandidate>,
+    ) -> Result<(), CommandFailure> {
         plan.queue = QueueLimits {
             max: self.queue_max.unwrap_or(plan.queue.max),
             max_per_endpoint: plan.queue.max_per_endpoint,
@@ -411,7 +418,7 @@ impl BalancerArguments {
         };
         match self.stall {
             Some(Switch::Off) => plan.stall = None,
-            Some(Switch::On) => plan.stall = plan.stall.or(Plan::default().stall),
+            Some(Switch::On) => plan.stall = plan.stall.or(SimPlan::default().stall),
             None => {}
         }
         let named = !(self.policy.is_empty() && self.max_conn.is_empty() && self.queue.is_empty());
@@ -428,7 +435,7 @@ impl BalancerArguments {
         let queues = match (&configured, self.queue.is_empty()) {
             (_, false) => self.queue.clone(),
             (Some(configured), true) => vec![configured.queue],
-            (None, true) => vec![Queue::On],
+            (None, true) => vec![SimQueue::On],
         };
         if !self.queue.is_empty() && limits.iter().all(MaxConn::is_none) {
             return Err(CommandFailure::Usage(
@@ -437,17 +444,17 @@ impl BalancerArguments {
         }
         // The flags replace the candidates of a preset.
         plan.candidates = configured.into_iter().collect();
-        plan.candidates.extend(Candidate::product(&policies, &limits, &queues));
+        plan.candidates.extend(SimCandidate::product(&policies, &limits, &queues));
         plan.candidates = distinct(plan.candidates.drain(..));
         Ok(())
     }
 
     /// Combines every candidate with every state.
-    fn apply_state(&self, plan: &mut Plan) -> Result<(), CommandFailure> {
+    fn apply_state(&self, plan: &mut SimPlan) -> Result<(), CommandFailure> {
         if self.state.is_empty() {
             return Ok(());
         }
-        let own = self.state.contains(&State::PerProcess);
+        let own = self.state.contains(&StateSharing::PerProcess);
         if !own && (self.workers.is_some() || self.spread.is_some()) {
             return Err(CommandFailure::Usage(
                 "--workers and --spread have no effect with shared state: add --state per-process"
@@ -460,15 +467,18 @@ impl BalancerArguments {
             Some(SpreadName::Request) => Spread::Request,
             None => plan.spread,
         };
-        let each = |candidate: Candidate| {
+        let each = |candidate: SimCandidate| {
             let states = self.state.iter();
-            states.map(move |&state| Candidate { state, ..candidate.clone() })
+            states.map(move |&state| SimCandidate { state, ..candidate.clone() })
         };
         plan.candidates = distinct(std::mem::take(&mut plan.candidates).into_iter().flat_map(each));
         Ok(())
     }
 
-    fn policies(&self, configured: Option<&Candidate>) -> Result<Vec<PolicyKind>, CommandFailure> {
+    fn policies(
+        &self,
+        configured: Option<&SimCandidate>,
+    ) -> Result<Vec<PolicyKind>, CommandFailure> {
         let parse = |name: &String| {
             name.parse::<PolicyKind>().map_err(|error| CommandFailure::Usage(error.to_string()))
         };

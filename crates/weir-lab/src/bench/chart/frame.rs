@@ -20,13 +20,13 @@ const LETTER_WIDTH: f64 = 7.0;
 const TITLE_LETTERS: usize = 88;
 
 /// A chart that is being drawn.
-pub(super) struct Frame {
+pub(super) struct ChartFrame {
     x_max: f64,
     y_max: f64,
     svg: String,
 }
 
-impl Frame {
+impl ChartFrame {
     /// An empty chart with a time scale on the left; `y_max` is in milliseconds.
     pub(super) fn new(title: &str, x_title: &str, x_max: f64, y_max: f64) -> Self {
         let step = nice_step(y_max.max(1e-3) / LINES);

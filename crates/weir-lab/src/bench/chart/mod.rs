@@ -4,10 +4,10 @@
 mod frame;
 mod png;
 
-use super::record::{PART_NS, Record, Sample};
+use super::record::{PART_NS, RequestSample, RunRecord};
 use super::report::percent_text;
 use super::spectrum::Curve;
-use frame::{Frame, PLOT_WIDTH, escape};
+use frame::{ChartFrame, PLOT_WIDTH, escape};
 pub use png::png;
 
 /// Largest number of points of a scatter chart per column of pixels; the slowest ones are drawn.
@@ -27,7 +27,7 @@ pub struct Charts<'a> {
     /// The title of the first chart.
     pub title: &'a str,
     /// The run.
-    pub record: &'a Record,
+    pub record: &'a RunRecord,
     /// Percentiles of other runs, for comparison in the same chart.
     pub others: &'a [Curve],
 }
@@ -82,7 +82,7 @@ fn percentiles(title: &str, curves: &[Curve]) -> String {
     let samples = curves.iter().map(|curve| curve.samples).max().unwrap_or(0).max(2) as f64;
     let longest = curves.iter().flat_map(|curve| &curve.points).map(|(_, ms)| *ms);
     let x_max = samples.log10();
-    let mut frame = Frame::new(title, "percentile", x_max, longest.fold(0.0, f64::max));
+    let mut frame = ChartFrame::new(title, "percentile", x_max, longest.fold(0.0, f64::max));
     let mut nines = 0;
     while f64::from(nines) <= x_max {
         let percent = 100.0 * (1.0 - 10_f64.powi(-nines));
@@ -104,7 +104,7 @@ fn percentiles(title: &str, curves: &[Curve]) -> String {
 
 /// The longest and the mean response time of each second, or of each tenth of a second if the run
 /// is short enough and has enough requests.
-fn course(record: &Record) -> String {
+fn course(record: &RunRecord) -> String {
     let requests: u64 = record.parts.iter().map(|part| u64::from(part.count)).sum();
     let is_fine = record.parts.len() <= FINE_PARTS
         && requests >= record.parts.len() as u64 * FINE_COUNT
@@ -118,7 +118,7 @@ fn course(record: &Record) -> String {
     };
     let y_max = each.iter().map(|(_, _, max_ns)| *max_ns).max().unwrap_or(0) as f64 / 1e6;
     let x_max = record.seconds.len().max(1) as f64;
-    let mut frame = Frame::new("Response times over the run", TIME_AXIS, x_max, y_max);
+    let mut frame = ChartFrame::new("Response times over the run", TIME_AXIS, x_max, y_max);
     frame.time_ticks();
     let points = |value: fn(u64, u64, u64) -> f64| -> Vec<(f64, f64)> {
         let filled = each.iter().enumerate().filter(|(_, (count, ..))| *count > 0);
@@ -135,18 +135,18 @@ fn course(record: &Record) -> String {
 }
 
 /// Every request by its intended start.
-fn scatter(samples: &[Sample]) -> String {
+fn scatter(samples: &[RequestSample]) -> String {
     let response_ms =
-        |sample: &Sample| sample.ended_ns.saturating_sub(sample.intended_ns) as f64 / 1e6;
-    let is_failure = |sample: &Sample| sample.failure.is_some() || sample.status >= 400;
+        |sample: &RequestSample| sample.ended_ns.saturating_sub(sample.intended_ns) as f64 / 1e6;
+    let is_failure = |sample: &RequestSample| sample.failure.is_some() || sample.status >= 400;
     let last_ns = samples.iter().map(|sample| sample.intended_ns).max().unwrap_or(0);
     // The same length as the chart above.
     let x_max = (last_ns / 1_000_000_000 + 1) as f64;
     let y_max = samples.iter().map(response_ms).fold(0.0, f64::max);
-    let mut frame = Frame::new("Every request", TIME_AXIS, x_max, y_max);
+    let mut frame = ChartFrame::new("Every request", TIME_AXIS, x_max, y_max);
     frame.time_ticks();
     let columns = PLOT_WIDTH as usize + 1;
-    let mut by_column: Vec<Vec<&Sample>> = vec![Vec::new(); columns];
+    let mut by_column: Vec<Vec<&RequestSample>> = vec![Vec::new(); columns];
     for sample in samples {
         let column = (sample.intended_ns as f64 / 1e9 / x_max * PLOT_WIDTH) as usize;
         if let Some(column) = by_column.get_mut(column.min(columns - 1)) {
@@ -176,13 +176,13 @@ fn scatter(samples: &[Sample]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Charts, Curve, course, percentiles, png, scatter};
-    use crate::bench::record::{Record, Sample};
+    use crate::bench::record::{RequestSample, RunRecord};
 
-    fn record(count: u64) -> Record {
-        let mut record = Record::new(true);
+    fn record(count: u64) -> RunRecord {
+        let mut record = RunRecord::new(true);
         for n in 0..count {
             let intended_ns = n * 10_000_000;
-            record.add(&Sample {
+            record.add(&RequestSample {
                 n,
                 intended_ns,
                 sent_ns: intended_ns,
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_an_empty_chart() {
-        let empty = Record::new(true);
+        let empty = RunRecord::new(true);
         let charts = Charts { title: "x", record: &empty, others: &[] };
         for svg in [charts.svg(), charts.page("", "y"), course(&empty), scatter(&[])] {
             assert!(!svg.contains("NaN") && !svg.contains(">inf"), "{svg}");

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use weir_lab::bench::chart::{Charts, png};
 use weir_lab::bench::files::{csv, json};
-use weir_lab::bench::report::Figures;
+use weir_lab::bench::report::ReportInput;
 use weir_lab::bench::spectrum::{Curve, spectrum};
 
 use super::BenchArguments;
@@ -40,7 +40,7 @@ impl OutputFiles {
     /// Writes all files; `text` is the report.
     pub(super) fn write(
         self,
-        figures: &Figures<'_>,
+        figures: &ReportInput<'_>,
         url: &str,
         text: &str,
         others: &[Curve],
@@ -69,7 +69,7 @@ impl OutputFiles {
     }
 }
 
-pub(super) fn json_text(figures: &Figures<'_>, url: &str) -> String {
+pub(super) fn json_text(figures: &ReportInput<'_>, url: &str) -> String {
     format!("{:#}\n", json(figures, url))
 }
 

@@ -9,17 +9,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weir_lab::bench::load::{Load, Pace};
+use weir_lab::bench::load::{LoadSpec, SendPace};
 use weir_lab::bench::machine::{allowed_cores, listener_on};
-use weir_lab::bench::monitor::{Monitor, Target};
+use weir_lab::bench::monitor::{Monitor, WatchedProcess};
 use weir_lab::bench::probe::{resolve, settle};
-use weir_lab::bench::report::Figures;
-use weir_lab::bench::run::{Running, Watch};
-use weir_lab::bench::schedule::{Arrival, Schedule};
+use weir_lab::bench::report::ReportInput;
+use weir_lab::bench::run::{RunningBench, Watch};
+use weir_lab::bench::schedule::{ArrivalProcess, Schedule};
 use weir_lab::bench::target::{Form, Requests, Url, weighted_url};
 use weir_lab::bench::threshold::Thresholds;
 use weir_lab::bench::tls::{TlsSettings, server_name};
-use weir_lab::bench::wrk_text::{Length, Run};
+use weir_lab::bench::wrk_text::{Length, RunParameters};
 use weir_lab::open_files::room_for_connections;
 use weir_lab::units::{time_ns, wrk_count, wrk_time_ns};
 
@@ -184,11 +184,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), CommandFailure> {
     let others = other_runs(&arguments.compare)?;
     let targets = arguments.targets(&load)?;
     let files = OutputFiles::open(arguments)?;
-    let report = Run {
+    let report = RunParameters {
         url,
         length: match load.pace {
-            Pace::Open { duration_ns, .. } => Length::Time(duration_ns),
-            Pace::Closed { requests } => Length::Requests(requests),
+            SendPace::Open { duration_ns, .. } => Length::Time(duration_ns),
+            SendPace::Closed { requests } => Length::Requests(requests),
         },
         elapsed_ns: 0,
         threads: load.threads,
@@ -201,7 +201,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), CommandFailure> {
         terminal::print(&report.head())?;
     }
     let mut monitor = Monitor::start(targets);
-    let running = Running::start(load).map_err(CommandFailure::RunTime)?;
+    let running = RunningBench::start(load).map_err(CommandFailure::RunTime)?;
     let mut show = progress(warmup_ns);
     let outcome = running.finish(|watch| {
         monitor.look();
@@ -210,7 +210,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), CommandFailure> {
     end_progress();
     let outcome = outcome.map_err(CommandFailure::RunTime)?;
     let usage = monitor.finish(outcome.began_ns);
-    let figures = Figures {
+    let figures = ReportInput {
         threads: report.threads,
         connections: report.connections,
         asked: arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect(),
@@ -218,9 +218,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), CommandFailure> {
         cores: arguments.cpus.as_ref().map_or_else(allowed_cores, |cores| cores.0.clone()),
         pages: arguments.page.clone(),
         slower: arguments.slower_than.clone(),
-        ..Figures::of(&outcome, pace, &usage)
+        ..ReportInput::of(&outcome, pace, &usage)
     };
-    let report = Run { elapsed_ns: outcome.elapsed_ns, ..report };
+    let report = RunParameters { elapsed_ns: outcome.elapsed_ns, ..report };
     let text = report.text(&outcome.record) + &figures.text();
     // The report goes first, so that a full disk does not lose the results of the run.
     if arguments.is_json_to_stdout() {
@@ -328,7 +328,7 @@ impl BenchArguments {
     }
 
     /// Returns the load, and the addresses that it may go to.
-    fn load(&self, urls: &[(f64, Url)]) -> Result<(Load, Vec<SocketAddr>), CommandFailure> {
+    fn load(&self, urls: &[(f64, Url)]) -> Result<(LoadSpec, Vec<SocketAddr>), CommandFailure> {
         let Some((_, url)) = urls.first() else {
             return Err(CommandFailure::Usage("no URL is given".to_owned()));
         };
@@ -358,7 +358,7 @@ impl BenchArguments {
         let Some(first) = addresses.first().copied() else {
             return Err(CommandFailure::RunTime(format!("`{}` has no address", url.host)));
         };
-        let load = Load {
+        let load = LoadSpec {
             requests: Requests::new(requests.map_err(CommandFailure::Usage)?),
             address: first,
             tls,
@@ -402,15 +402,18 @@ impl BenchArguments {
         Ok((connections, threads))
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> SendPace {
         match (self.rate, self.requests) {
             (Some(rate), _) => {
-                let arrival =
-                    if self.arrival == "poisson" { Arrival::Poisson } else { Arrival::Constant };
+                let arrival = if self.arrival == "poisson" {
+                    ArrivalProcess::Poisson
+                } else {
+                    ArrivalProcess::Constant
+                };
                 let schedule = Schedule { arrival, rate, seed: self.seed };
-                Pace::Open { schedule, duration_ns: self.duration }
+                SendPace::Open { schedule, duration_ns: self.duration }
             }
-            (None, requests) => Pace::Closed { requests: requests.unwrap_or(0.0) as u64 },
+            (None, requests) => SendPace::Closed { requests: requests.unwrap_or(0.0) as u64 },
         }
     }
 
@@ -435,20 +438,20 @@ impl BenchArguments {
     }
 
     /// Returns the processes to watch.
-    fn targets(&self, load: &Load) -> Result<Vec<Target>, CommandFailure> {
+    fn targets(&self, load: &LoadSpec) -> Result<Vec<WatchedProcess>, CommandFailure> {
         let mut found = Vec::new();
         for pid in &self.pid {
             found.push(
-                Target::of(*pid)
+                WatchedProcess::of(*pid)
                     .ok_or_else(|| CommandFailure::Usage(format!("there is no process {pid}")))?,
             );
         }
         for port in &self.port {
             let pid = listener_on(*port).map_err(CommandFailure::RunTime)?;
-            found.extend(Target::of(pid));
+            found.extend(WatchedProcess::of(pid));
         }
         if found.is_empty() && load.address.ip().is_loopback() {
-            found.extend(listener_on(load.address.port()).ok().and_then(Target::of));
+            found.extend(listener_on(load.address.port()).ok().and_then(WatchedProcess::of));
         }
         Ok(found)
     }
