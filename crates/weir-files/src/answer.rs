@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::body::{FileBody, Part, Patience, Pieces, Progress};
-use crate::conditions::{Validators, Verdict};
-use crate::ranges::{Selection, Span, select};
+use crate::body::{BodyPart, FileBody, Patience, Pieces, Progress};
+use crate::conditions::{PreconditionVerdict, Validators};
+use crate::ranges::{FileSpan, Selection, select};
 use crate::request::FileRequest;
 
 /// Largest body in bytes that is read together with the head.
@@ -57,7 +57,7 @@ pub struct FileAnswer {
 }
 
 /// An open regular file.
-pub(crate) struct Found {
+pub(crate) struct OpenFile {
     pub file: OwnedFd,
     pub size: u64,
     pub name: Vec<u8>,
@@ -94,14 +94,14 @@ pub(crate) fn redirect(target: &[u8]) -> Answer {
 /// The response for a file, subject to the request's preconditions and ranges (RFC 9110 section
 /// 13.2.2).
 pub(crate) fn for_file(
-    found: Found,
+    found: OpenFile,
     request: &FileRequest<'_>,
     patience: Patience,
 ) -> io::Result<Answer> {
     match found.validators.judge(request) {
-        Verdict::Failed => return Ok(Answer::status(412)),
-        Verdict::NotModified => return Ok(not_modified(&found.validators)),
-        Verdict::Proceed => {}
+        PreconditionVerdict::Failed => return Ok(Answer::status(412)),
+        PreconditionVerdict::NotModified => return Ok(not_modified(&found.validators)),
+        PreconditionVerdict::Proceed => {}
     }
     let selection = match request.range {
         // Ranges apply to GET only (section 14.2).
@@ -122,7 +122,7 @@ pub(crate) fn for_file(
         Selection::One(span) => Layout::one(content_type, span, found.size),
         Selection::Several(spans) => Layout::several(&content_type, &spans, found.size),
     };
-    let content_length = layout.parts.iter().map(Part::len).sum();
+    let content_length = layout.parts.iter().map(BodyPart::len).sum();
     Ok(Answer::File(FileAnswer {
         status: layout.status,
         content_type: layout.content_type,
@@ -166,23 +166,23 @@ struct Layout {
     status: u16,
     content_type: Cow<'static, str>,
     content_range: Option<String>,
-    parts: VecDeque<Part>,
+    parts: VecDeque<BodyPart>,
 }
 
 impl Layout {
     fn whole(content_type: Cow<'static, str>, size: u64) -> Self {
         let parts =
-            (size > 0).then_some(Part::Stretch { offset: 0, len: size }).into_iter().collect();
+            (size > 0).then_some(BodyPart::Stretch { offset: 0, len: size }).into_iter().collect();
         Self { status: 200, content_type, content_range: None, parts }
     }
 
-    fn one(content_type: Cow<'static, str>, span: Span, size: u64) -> Self {
-        let parts = VecDeque::from([Part::Stretch { offset: span.start, len: span.len }]);
+    fn one(content_type: Cow<'static, str>, span: FileSpan, size: u64) -> Self {
+        let parts = VecDeque::from([BodyPart::Stretch { offset: span.start, len: span.len }]);
         Self { status: 206, content_type, content_range: Some(span.content_range(size)), parts }
     }
 
     /// A multipart body (RFC 9110 section 14.6).
-    fn several(content_type: &str, spans: &[Span], size: u64) -> Self {
+    fn several(content_type: &str, spans: &[FileSpan], size: u64) -> Self {
         let boundary = boundary();
         let mut parts = VecDeque::with_capacity(spans.len() * 2 + 1);
         for span in spans {
@@ -191,10 +191,10 @@ impl Layout {
             let head = format!(
                 "{line}--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: {range}\r\n\r\n"
             );
-            parts.push_back(Part::Text(head.into_bytes()));
-            parts.push_back(Part::Stretch { offset: span.start, len: span.len });
+            parts.push_back(BodyPart::Text(head.into_bytes()));
+            parts.push_back(BodyPart::Stretch { offset: span.start, len: span.len });
         }
-        parts.push_back(Part::Text(format!("\r\n--{boundary}--\r\n").into_bytes()));
+        parts.push_back(BodyPart::Text(format!("\r\n--{boundary}--\r\n").into_bytes()));
         let content_type = Cow::Owned(format!("multipart/byteranges; boundary={boundary}"));
         Self { status: 206, content_type, content_range: None, parts }
     }

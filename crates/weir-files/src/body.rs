@@ -39,7 +39,7 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Pieces {
     file: OwnedFd,
-    parts: VecDeque<Part>,
+    parts: VecDeque<BodyPart>,
 }
 
 /// The next bytes of a file, for a caller that sends them without reading them (`sendfile`).
@@ -55,7 +55,7 @@ pub struct Stretch<'a> {
 
 /// A part of the body.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum BodyPart {
     /// Text around the parts of a multipart body.
     Text(Vec<u8>),
     /// Bytes of the file.
@@ -63,7 +63,7 @@ pub(crate) enum Part {
 }
 
 impl Pieces {
-    pub(crate) fn new(file: OwnedFd, parts: VecDeque<Part>) -> Self {
+    pub(crate) fn new(file: OwnedFd, parts: VecDeque<BodyPart>) -> Self {
         Self { file, parts }
     }
 
@@ -86,7 +86,7 @@ impl Pieces {
 
     /// The next bytes, at most `max`, if they are bytes of the file.
     pub fn next_stretch(&self, max: usize) -> Option<Stretch<'_>> {
-        let Some(&Part::Stretch { offset, len }) = self.parts.front() else { return None };
+        let Some(&BodyPart::Stretch { offset, len }) = self.parts.front() else { return None };
         let bytes = usize::try_from(len).unwrap_or(usize::MAX).min(max);
         (bytes > 0).then(|| Stretch { file: self.file.as_fd(), offset, bytes })
     }
@@ -94,7 +94,7 @@ impl Pieces {
     /// Records that so many bytes of [`next_stretch`](Self::next_stretch) were sent.
     pub fn skip(&mut self, bytes: usize) -> Progress {
         if let Some(part) = self.parts.front_mut() {
-            if let Part::Stretch { offset, len } = part {
+            if let BodyPart::Stretch { offset, len } = part {
                 let bytes = (bytes as u64).min(*len);
                 *offset += bytes;
                 *len -= bytes;
@@ -134,7 +134,7 @@ impl Pieces {
     }
 }
 
-impl Part {
+impl BodyPart {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,

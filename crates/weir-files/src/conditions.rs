@@ -16,7 +16,7 @@ pub(crate) struct Validators {
 
 /// The result of the preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PreconditionVerdict {
     Proceed,
     NotModified,
     Failed,
@@ -42,28 +42,28 @@ impl Validators {
     }
 
     /// Evaluates steps 1 to 4 of section 13.2.2.
-    pub(crate) fn judge(&self, request: &FileRequest<'_>) -> Verdict {
+    pub(crate) fn judge(&self, request: &FileRequest<'_>) -> PreconditionVerdict {
         if let Some(list) = request.if_match {
             if !matches(list, &self.etag, Comparison::Strong) {
-                return Verdict::Failed;
+                return PreconditionVerdict::Failed;
             }
         } else if let (Some(date), Some(modified)) =
             (date(request.if_unmodified_since), self.modified)
             && modified > date
         {
-            return Verdict::Failed;
+            return PreconditionVerdict::Failed;
         }
         if let Some(list) = request.if_none_match {
             if matches(list, &self.etag, Comparison::Weak) {
-                return Verdict::NotModified;
+                return PreconditionVerdict::NotModified;
             }
         } else if let (Some(date), Some(modified)) =
             (date(request.if_modified_since), self.modified)
             && modified <= date
         {
-            return Verdict::NotModified;
+            return PreconditionVerdict::NotModified;
         }
-        Verdict::Proceed
+        PreconditionVerdict::Proceed
     }
 
     /// Evaluates step 5: returns true if `If-Range` permits a range.
@@ -136,7 +136,7 @@ mod tests {
         Validators::new(MODIFIED, 0x1f4, SystemTime::now())
     }
 
-    fn check(request: FileRequest<'_>, expected: Verdict) {
+    fn check(request: FileRequest<'_>, expected: PreconditionVerdict) {
         assert_eq!(validators().judge(&request), expected, "{request:?}");
     }
 
@@ -160,7 +160,10 @@ mod tests {
             ",\"63b0cd00-1f4\"",
         ] {
             let if_none_match = Some(list.as_bytes());
-            check(FileRequest { if_none_match, ..FileRequest::default() }, Verdict::NotModified);
+            check(
+                FileRequest { if_none_match, ..FileRequest::default() },
+                PreconditionVerdict::NotModified,
+            );
         }
         for list in ["\"other\"", "63b0cd00-1f4", "\"63b0cd00-1f4", "", "W/"] {
             let request = FileRequest {
@@ -168,16 +171,16 @@ mod tests {
                 if_modified_since: Some(AFTER),
                 ..FileRequest::default()
             };
-            check(request, Verdict::Proceed);
+            check(request, PreconditionVerdict::Proceed);
         }
     }
 
     #[test]
     fn if_modified_since_takes_the_same_second_as_unmodified() {
         for (date, expected) in [
-            (BEFORE, Verdict::Proceed),
-            (SAME, Verdict::NotModified),
-            (AFTER, Verdict::NotModified),
+            (BEFORE, PreconditionVerdict::Proceed),
+            (SAME, PreconditionVerdict::NotModified),
+            (AFTER, PreconditionVerdict::NotModified),
         ] {
             check(
                 FileRequest { if_modified_since: Some(date), ..FileRequest::default() },
@@ -186,44 +189,52 @@ mod tests {
         }
         check(
             FileRequest { if_modified_since: Some(b"yesterday"), ..FileRequest::default() },
-            Verdict::Proceed,
+            PreconditionVerdict::Proceed,
         );
     }
 
     #[test]
     fn if_match_compares_strongly_and_comes_first() {
         let ours: &[u8] = b"\"63b0cd00-1f4\"";
-        check(FileRequest { if_match: Some(ours), ..FileRequest::default() }, Verdict::Proceed);
-        check(FileRequest { if_match: Some(b"*"), ..FileRequest::default() }, Verdict::Proceed);
+        check(
+            FileRequest { if_match: Some(ours), ..FileRequest::default() },
+            PreconditionVerdict::Proceed,
+        );
+        check(
+            FileRequest { if_match: Some(b"*"), ..FileRequest::default() },
+            PreconditionVerdict::Proceed,
+        );
         check(
             FileRequest { if_match: Some(b"W/\"63b0cd00-1f4\""), ..FileRequest::default() },
-            Verdict::Failed,
+            PreconditionVerdict::Failed,
         );
         let request = FileRequest {
             if_match: Some(b"\"x\""),
             if_none_match: Some(ours),
             ..FileRequest::default()
         };
-        check(request, Verdict::Failed);
+        check(request, PreconditionVerdict::Failed);
         let request = FileRequest {
             if_match: Some(ours),
             if_unmodified_since: Some(BEFORE),
             ..FileRequest::default()
         };
-        check(request, Verdict::Proceed);
+        check(request, PreconditionVerdict::Proceed);
         let request = FileRequest {
             if_match: Some(ours),
             if_none_match: Some(ours),
             ..FileRequest::default()
         };
-        check(request, Verdict::NotModified);
+        check(request, PreconditionVerdict::NotModified);
     }
 
     #[test]
     fn if_unmodified_since_fails_only_on_a_later_change() {
-        for (date, expected) in
-            [(BEFORE, Verdict::Failed), (SAME, Verdict::Proceed), (AFTER, Verdict::Proceed)]
-        {
+        for (date, expected) in [
+            (BEFORE, PreconditionVerdict::Failed),
+            (SAME, PreconditionVerdict::Proceed),
+            (AFTER, PreconditionVerdict::Proceed),
+        ] {
             check(
                 FileRequest { if_unmodified_since: Some(date), ..FileRequest::default() },
                 expected,
@@ -231,7 +242,7 @@ mod tests {
         }
         check(
             FileRequest { if_unmodified_since: Some(b"?"), ..FileRequest::default() },
-            Verdict::Proceed,
+            PreconditionVerdict::Proceed,
         );
     }
 

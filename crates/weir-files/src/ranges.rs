@@ -6,12 +6,12 @@ const MAX_RANGES: usize = 16;
 
 /// A part of a file; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct FileSpan {
     pub start: u64,
     pub len: u64,
 }
 
-impl Span {
+impl FileSpan {
     /// `Content-Range` for this part.
     pub(crate) fn content_range(self, size: u64) -> String {
         format!("bytes {}-{}/{size}", self.start, self.start + self.len - 1)
@@ -24,9 +24,9 @@ pub(crate) enum Selection {
     /// No usable range: the whole file, 200.
     Whole,
     /// One part: 206.
-    One(Span),
+    One(FileSpan),
     /// Several parts in the requested order: 206, multipart.
-    Several(Vec<Span>),
+    Several(Vec<FileSpan>),
     /// All ranges lie outside of the file: 416.
     Unsatisfiable,
 }
@@ -41,9 +41,9 @@ pub(crate) fn select(header: &[u8], size: u64) -> Selection {
     {
         count += 1;
         match span(spec, size) {
-            Spec::Malformed => return Selection::Whole,
-            Spec::Outside => {}
-            Spec::Inside(span) => spans.push(span),
+            RangeSpec::Malformed => return Selection::Whole,
+            RangeSpec::Outside => {}
+            RangeSpec::Inside(span) => spans.push(span),
         }
         if count > MAX_RANGES {
             return Selection::Whole;
@@ -65,34 +65,36 @@ fn specs(header: &[u8]) -> Option<&[u8]> {
     unit.eq_ignore_ascii_case(b"bytes=").then_some(specs)
 }
 
-enum Spec {
+enum RangeSpec {
     Malformed,
     Outside,
-    Inside(Span),
+    Inside(FileSpan),
 }
 
-fn span(spec: &[u8], size: u64) -> Spec {
-    let Some(dash) = spec.iter().position(|byte| *byte == b'-') else { return Spec::Malformed };
+fn span(spec: &[u8], size: u64) -> RangeSpec {
+    let Some(dash) = spec.iter().position(|byte| *byte == b'-') else {
+        return RangeSpec::Malformed;
+    };
     let (first, last) =
         (spec.get(..dash).unwrap_or_default(), spec.get(dash + 1..).unwrap_or_default());
     let (start, len) = match (first, last) {
-        (b"", b"") => return Spec::Malformed,
+        (b"", b"") => return RangeSpec::Malformed,
         (b"", suffix) => match number(suffix) {
             Some(suffix) => (size - suffix.min(size), suffix.min(size)),
-            None => return Spec::Malformed,
+            None => return RangeSpec::Malformed,
         },
         (first, b"") => match number(first) {
             Some(first) => (first, size.saturating_sub(first)),
-            None => return Spec::Malformed,
+            None => return RangeSpec::Malformed,
         },
         (first, last) => match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => {
                 (first, last.saturating_add(1).min(size).saturating_sub(first))
             }
-            _ => return Spec::Malformed,
+            _ => return RangeSpec::Malformed,
         },
     };
-    if len == 0 { Spec::Outside } else { Spec::Inside(Span { start, len }) }
+    if len == 0 { RangeSpec::Outside } else { RangeSpec::Inside(FileSpan { start, len }) }
 }
 
 /// Reads digits only. A number too large for 64 bits becomes the largest one.
@@ -114,7 +116,7 @@ mod tests {
     }
 
     fn one(start: u64, len: u64) -> Selection {
-        Selection::One(Span { start, len })
+        Selection::One(FileSpan { start, len })
     }
 
     #[test]
@@ -134,8 +136,11 @@ mod tests {
 
     #[test]
     fn takes_several_in_the_order_asked() {
-        let spans =
-            vec![Span { start: 6, len: 2 }, Span { start: 0, len: 2 }, Span { start: 9, len: 1 }];
+        let spans = vec![
+            FileSpan { start: 6, len: 2 },
+            FileSpan { start: 0, len: 2 },
+            FileSpan { start: 9, len: 1 },
+        ];
         check("bytes=6-7, 0-1 ,-1", 10, &Selection::Several(spans));
     }
 

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
 
-use crate::answer::{self, Answer, Found};
+use crate::answer::{self, Answer, OpenFile};
 use crate::body::Patience;
 use crate::conditions::Validators;
 use crate::path::{BadPath, RelativePath};
@@ -84,16 +84,16 @@ impl Root {
         let found =
             self.directory(patience).and_then(|root| self.find(root.as_fd(), &path, patience));
         match found {
-            Ok(Opened::File { file, stat, name }) => {
+            Ok(OpenedPath::File { file, stat, name }) => {
                 let (Ok(size), modified) = (u64::try_from(stat.st_size), stat.st_mtime) else {
                     return Ok(Answer::status(404));
                 };
                 let validators = Validators::new(modified, size, SystemTime::now());
-                answer::for_file(Found { file, size, name, validators }, request, patience)
+                answer::for_file(OpenFile { file, size, name, validators }, request, patience)
             }
-            Ok(Opened::DirectoryWithoutSlash) => Ok(answer::redirect(request.target)),
-            Ok(Opened::NotServable) => Ok(Answer::status(403)),
-            Ok(Opened::Nothing) => Ok(Answer::status(404)),
+            Ok(OpenedPath::DirectoryWithoutSlash) => Ok(answer::redirect(request.target)),
+            Ok(OpenedPath::NotServable) => Ok(Answer::status(403)),
+            Ok(OpenedPath::Nothing) => Ok(Answer::status(404)),
             Err(errno) => refusal(errno),
         }
     }
@@ -113,16 +113,16 @@ impl Root {
         root: BorrowedFd<'_>,
         path: &RelativePath,
         patience: Patience,
-    ) -> Result<Opened, Errno> {
+    ) -> Result<OpenedPath, Errno> {
         let (file, stat) = open(root, &path.bytes, patience)?;
         match (FileType::from_raw_mode(stat.st_mode), path.names_directory) {
             (FileType::RegularFile, false) => {
-                Ok(Opened::File { file, stat, name: path.bytes.clone() })
+                Ok(OpenedPath::File { file, stat, name: path.bytes.clone() })
             }
-            (FileType::RegularFile, true) => Ok(Opened::Nothing),
-            (FileType::Directory, false) => Ok(Opened::DirectoryWithoutSlash),
+            (FileType::RegularFile, true) => Ok(OpenedPath::Nothing),
+            (FileType::Directory, false) => Ok(OpenedPath::DirectoryWithoutSlash),
             (FileType::Directory, true) => self.find_index(root, path, patience),
-            _ => Ok(Opened::NotServable),
+            _ => Ok(OpenedPath::NotServable),
         }
     }
 
@@ -131,24 +131,24 @@ impl Root {
         root: BorrowedFd<'_>,
         path: &RelativePath,
         patience: Patience,
-    ) -> Result<Opened, Errno> {
+    ) -> Result<OpenedPath, Errno> {
         for index in &self.index {
             let name = path.join(index);
             match open(root, &name, patience) {
                 Ok((file, stat))
                     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile =>
                 {
-                    return Ok(Opened::File { file, stat, name });
+                    return Ok(OpenedPath::File { file, stat, name });
                 }
                 Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(Opened::NotServable)
+        Ok(OpenedPath::NotServable)
     }
 }
 
-enum Opened {
+enum OpenedPath {
     File {
         file: OwnedFd,
         stat: Stat,

@@ -67,17 +67,17 @@ fn check_trailers(kept: &[u8], sent: &[&[u8]]) {
 
 /// The result of decoding a body.
 #[derive(Debug, PartialEq)]
-struct Decoded {
+struct DecodedBody {
     data: Vec<u8>,
     trailers: Vec<u8>,
     ended_at: Option<usize>,
     fault: Option<String>,
 }
 
-fn decode(bytes: &[u8], lengths: &[usize]) -> Decoded {
+fn decode(bytes: &[u8], lengths: &[usize]) -> DecodedBody {
     let mut decoder = ChunkedDecoder::new();
     let mut decoded =
-        Decoded { data: Vec::new(), trailers: Vec::new(), ended_at: None, fault: None };
+        DecodedBody { data: Vec::new(), trailers: Vec::new(), ended_at: None, fault: None };
     let mut at = 0;
     for &length in lengths {
         loop {
@@ -85,7 +85,7 @@ fn decode(bytes: &[u8], lengths: &[usize]) -> Decoded {
             match decoder.step(rest) {
                 Err(fault) => {
                     assert_eq!(decoder.step(b"0\r\n\r\n"), Err(fault), "a fault is final");
-                    return Decoded { fault: Some(format!("{fault:?}")), ..decoded };
+                    return DecodedBody { fault: Some(format!("{fault:?}")), ..decoded };
                 }
                 Ok((used, Step::Data(range))) => {
                     assert!(!range.is_empty() && range.end == used && used <= rest.len());
@@ -100,7 +100,7 @@ fn decode(bytes: &[u8], lengths: &[usize]) -> Decoded {
                 Ok((used, Step::End)) => {
                     assert!(decoder.is_at_end());
                     decoded.trailers = decoder.trailers().to_vec();
-                    return Decoded { ended_at: Some(at + used), ..decoded };
+                    return DecodedBody { ended_at: Some(at + used), ..decoded };
                 }
             }
         }

@@ -84,7 +84,7 @@ async fn run(script: Script) -> Vec<String> {
 
 /// A complete request, for comparison: method, path, body.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ComparedRequest {
     method: Vec<u8>,
     /// The normalised path; empty if the path is refused.
     path: Vec<u8>,
@@ -95,40 +95,40 @@ pub(crate) struct Request {
 
 type Key = (Vec<u8>, Vec<u8>, Vec<u8>);
 
-impl Request {
+impl ComparedRequest {
     fn key(&self) -> Key {
         (self.method.clone(), self.path.clone(), self.body.clone())
     }
 }
 
 /// The first message of some data.
-pub(crate) enum Message {
-    Complete(Request, usize),
+pub(crate) enum FirstMessage {
+    Complete(ComparedRequest, usize),
     /// An incomplete message, or one that is refused.
     Other,
 }
 
 /// Reads a request with its body.
-pub(crate) fn read_request(data: &[u8]) -> Message {
-    let Some(head) = reference::read(data) else { return Message::Other };
+pub(crate) fn read_request(data: &[u8]) -> FirstMessage {
+    let Some(head) = reference::read(data) else { return FirstMessage::Other };
     let rest = &data[head.used..];
     let (body, used) = match head.framing {
         weir_wire::Framing::Length(length) => {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let Some(body) = rest.get(..length) else { return Message::Other };
+            let Some(body) = rest.get(..length) else { return FirstMessage::Other };
             (body.to_vec(), length)
         }
         weir_wire::Framing::Chunked => match crate::chunked::whole_body(rest) {
             Some((body, used)) => (body, used),
-            None => return Message::Other,
+            None => return FirstMessage::Other,
         },
         weir_wire::Framing::None | weir_wire::Framing::UntilClose => (Vec::new(), 0),
     };
-    let request = Request {
+    let request = ComparedRequest {
         method: head.method.to_vec(),
         path: crate::path::normal(head.path()).unwrap_or_default(),
         body,
         switches: head.method == b"CONNECT" || head.has(b"upgrade"),
     };
-    Message::Complete(request, head.used + used)
+    FirstMessage::Complete(request, head.used + used)
 }

@@ -5,9 +5,9 @@
 const BYTE_BY_BYTE: usize = 1024;
 
 /// A small deterministic generator (SplitMix64), seeded by the input.
-pub(crate) struct Draw(u64);
+pub(crate) struct SplitDraw(u64);
 
-impl Draw {
+impl SplitDraw {
     /// A generator for this input (FNV-1a of its bytes).
     pub(crate) fn new(data: &[u8]) -> Self {
         let hash = data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -29,7 +29,7 @@ impl Draw {
 /// random split into a few pieces, and byte by byte if the input is short.
 pub(crate) fn splits(data: &[u8]) -> Vec<Vec<usize>> {
     let total = data.len();
-    let mut draw = Draw::new(data);
+    let mut draw = SplitDraw::new(data);
     let mut few: Vec<usize> = (0..=draw.below(5)).map(|_| draw.below(total + 1)).collect();
     few.push(total);
     few.sort_unstable();

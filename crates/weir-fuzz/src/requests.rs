@@ -24,7 +24,7 @@ pub(crate) fn target(data: &[u8]) {
             assert_eq!(split, whole, "a request split at {lengths:?}");
         }
         check_final(data, &whole, &limits);
-        if let (Outcome::Head(used, _), Some(head)) = (&whole, &head) {
+        if let (ParseOutcome::Head(used, _), Some(head)) = (&whole, &head) {
             check_spans(data, *used, head);
             check_written_again(data, head);
         }
@@ -36,29 +36,33 @@ pub(crate) fn target(data: &[u8]) {
 
 /// The result of parsing, with the head as text for comparison.
 #[derive(Debug, PartialEq)]
-enum Outcome {
+enum ParseOutcome {
     More,
     Head(usize, String),
     Refused(String),
 }
 
-fn parse(data: &[u8], lengths: &[usize], limits: &HeadLimits) -> (Outcome, Option<RequestHead>) {
+fn parse(
+    data: &[u8],
+    lengths: &[usize],
+    limits: &HeadLimits,
+) -> (ParseOutcome, Option<RequestHead>) {
     let (mut head, mut scan) = (RequestHead::default(), Scan::default());
     for &length in lengths {
         match head.parse(&data[..length], &mut scan, limits) {
             Ok(None) => {
                 assert!(length < limits.head_bytes, "no verdict at the limit of bytes");
             }
-            Ok(Some(used)) => return (Outcome::Head(used, format!("{head:?}")), Some(head)),
-            Err(fault) => return (Outcome::Refused(format!("{fault:?}")), None),
+            Ok(Some(used)) => return (ParseOutcome::Head(used, format!("{head:?}")), Some(head)),
+            Err(fault) => return (ParseOutcome::Refused(format!("{fault:?}")), None),
         }
     }
-    (Outcome::More, None)
+    (ParseOutcome::More, None)
 }
 
 /// Checks that more bytes change no result, and that a complete head has one.
-fn check_final(data: &[u8], whole: &Outcome, limits: &HeadLimits) {
-    if *whole == Outcome::More {
+fn check_final(data: &[u8], whole: &ParseOutcome, limits: &HeadLimits) {
+    if *whole == ParseOutcome::More {
         let after = data.strip_prefix(b"\r\n").unwrap_or(data);
         assert!(!after.windows(4).any(|window| window == b"\r\n\r\n"), "a head without a verdict");
         return;
@@ -116,7 +120,7 @@ fn check_written_again(data: &[u8], head: &RequestHead) {
 
 /// Checks that the parser accepts what the reference accepts, with the same meaning, and nothing
 /// else.
-fn compare(data: &[u8], whole: &Outcome, head: Option<&RequestHead>) {
+fn compare(data: &[u8], whole: &ParseOutcome, head: Option<&RequestHead>) {
     let expected = reference::read(data);
     let (Some(expected), Some(head)) = (&expected, head) else {
         assert!(

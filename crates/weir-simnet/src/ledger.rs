@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use crate::message::http::Broken;
 use crate::network::stream::LinkWatch;
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use crate::plan::behaviour::Behaviour;
 use crate::plan::request::RequestPlan;
 
 /// The end of a request at its client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ClientOutcome {
     /// Not sent: the connection ended before its turn.
     #[default]
     Unsent,
     /// The client left before the response was complete.
     Left,
     /// A final head arrived.
-    Answered(Answer),
+    Answered(SeenResponse),
     /// The connection ended before a final head; `None` for an orderly end.
     Unanswered(Option<Broken>),
     /// An earlier response on the connection announced the end of the connection.
@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
 
 /// A response as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct SeenResponse {
     pub(crate) status: u16,
     /// The attempt that the response belongs to; `None` for a response of the proxy's own.
     pub(crate) attempt: Option<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct Answer {
 }
 
 /// An attempt as its origin saw it.
-pub(crate) struct Arrival {
+pub(crate) struct SeenAttempt {
     pub(crate) behaviour: Behaviour,
     pub(crate) link: LinkWatch,
     pub(crate) body_whole: bool,
@@ -61,8 +61,8 @@ pub(crate) struct Record {
     pub(crate) link: Option<LinkWatch>,
     /// The time at which its client began to send it.
     pub(crate) sent_at: Option<Instant>,
-    pub(crate) arrivals: Vec<Arrival>,
-    pub(crate) outcome: Outcome,
+    pub(crate) arrivals: Vec<SeenAttempt>,
+    pub(crate) outcome: ClientOutcome,
     /// The response body bytes that the origin has written and the client has not read.
     pub(crate) held: i64,
     pub(crate) held_most: i64,
@@ -81,13 +81,13 @@ pub(crate) struct Book {
 pub(crate) struct Ledger(Rc<RefCell<Book>>);
 
 impl Ledger {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &RunPlan) -> Self {
         let record = |request: &RequestPlan| Record {
             plan: request.clone(),
             link: None,
             sent_at: None,
             arrivals: Vec::new(),
-            outcome: Outcome::Unsent,
+            outcome: ClientOutcome::Unsent,
             held: 0,
             held_most: 0,
             request_held: 0,
@@ -105,7 +105,7 @@ impl Ledger {
     pub(crate) fn in_flight(&self, origin: usize) -> usize {
         let book = self.book();
         let arrivals = book.records.values().flat_map(|record| &record.arrivals);
-        let running = |arrival: &&Arrival| {
+        let running = |arrival: &&SeenAttempt| {
             arrival.origin == origin && !arrival.over && !arrival.link.connector_gone()
         };
         arrivals.filter(running).count()

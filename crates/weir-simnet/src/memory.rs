@@ -1,5 +1,5 @@
 //! Measures the bytes that the device holds (law 12), apart from those of the simulation itself.
-//! Origins, clients and the network run in a [`Scope`], whose allocations count for the simulation;
+//! Origins, clients and the network run in a [`SimulationScope`], whose allocations count for the simulation;
 //! all other allocations of the thread count for the device. The peak is updated each time the
 //! device calls into the network, which it does at every step of every connection.
 //!
@@ -34,10 +34,10 @@ thread_local! {
 /// A running part of the simulation; allocations are its own until this is dropped.
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
-pub struct Scope(());
+pub struct SimulationScope(());
 
 /// Enters the simulation and updates the peak.
-pub fn simulation() -> Scope {
+pub fn simulation() -> SimulationScope {
     ACCOUNT.with(|account| {
         if account.depth.get() == 0 {
             let now = weir_memory::of_this_thread();
@@ -50,10 +50,10 @@ pub fn simulation() -> Scope {
         }
         account.depth.set(account.depth.get() + 1);
     });
-    Scope(())
+    SimulationScope(())
 }
 
-impl Drop for Scope {
+impl Drop for SimulationScope {
     fn drop(&mut self) {
         ACCOUNT.with(|account| {
             account.depth.set(account.depth.get() - 1);

@@ -16,14 +16,14 @@ use weir_proxy::net::PeerAddress;
 
 use crate::checks::log::{LogLine, check_log};
 use crate::checks::{Rules, check};
-use crate::ledger::{Ledger, Outcome};
+use crate::ledger::{ClientOutcome, Ledger};
 use crate::memory::{self, simulated};
 use crate::network::net::{SimListener, SimNet};
-use crate::network::trace::{Event, Side};
+use crate::network::trace::{LinkSide, NetworkEvent};
 use crate::peers::client;
 use crate::peers::hostile;
 use crate::peers::origin::serve;
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use crate::world::{Limits, World};
 
 /// The environment of a device.
@@ -79,7 +79,7 @@ pub trait Running {
 
 /// The result of a run.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct RunReport {
     /// The seed.
     pub seed: u64,
     /// The hash of the trace.
@@ -100,7 +100,7 @@ pub struct Report {
 }
 
 /// Runs one plan; without a device the clients talk to an origin directly.
-pub fn run_seed(plan: &Plan, device: Option<&dyn Device>) -> Report {
+pub fn run_seed(plan: &RunPlan, device: Option<&dyn Device>) -> RunReport {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -109,7 +109,7 @@ pub fn run_seed(plan: &Plan, device: Option<&dyn Device>) -> Report {
     runtime.block_on(scenario(Rc::new(plan.clone()), device))
 }
 
-async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
+async fn scenario(plan: Rc<RunPlan>, device: Option<&dyn Device>) -> RunReport {
     let rules = device.map_or_else(direct_rules, Device::rules);
     let net = SimNet::new(plan.seed, plan.profile.faults.clone());
     let ledger = Ledger::new(&plan);
@@ -121,7 +121,7 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
         start: Instant::now(),
         limits: Rc::default(),
     };
-    let side = if device.is_some() { Side::Upstream } else { Side::Downstream };
+    let side = if device.is_some() { LinkSide::Upstream } else { LinkSide::Downstream };
     let endpoints: Vec<SocketAddr> = (0..plan.origins)
         .map(|number| SocketAddr::from((Ipv4Addr::new(10, 0, 1, number as u8 + 1), 80)))
         .collect();
@@ -144,7 +144,7 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
         }
     }
     net.calm();
-    net.note(Event::Settled);
+    net.note(NetworkEvent::Settled);
     sleep(Duration::from_secs(rules.idle_seconds)).await;
     violations.extend(idle_state(&world, running.as_deref()));
     violations.extend(check(&world, &rules));
@@ -183,7 +183,7 @@ fn start(
     endpoints: &[SocketAddr],
 ) -> Rc<dyn Running> {
     let net = world.net.clone();
-    let listener = net.bind(PeerAddress::Socket(address), Side::Downstream);
+    let listener = net.bind(PeerAddress::Socket(address), LinkSide::Downstream);
     let site =
         Site { net, listener, address, endpoints: endpoints.to_vec(), seed: world.plan.seed };
     let running: Rc<dyn Running> = Rc::from(device.start(site));
@@ -233,10 +233,10 @@ fn idle_state(world: &World, running: Option<&dyn Running>) -> Vec<String> {
     wrong
 }
 
-fn report(world: &World, violations: Vec<String>, log: &[LogLine]) -> Report {
+fn report(world: &World, violations: Vec<String>, log: &[LogLine]) -> RunReport {
     let trace = world.net.trace();
     let book = world.ledger.book();
-    let whole = |outcome: &Outcome| matches!(outcome, Outcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none());
+    let whole = |outcome: &ClientOutcome| matches!(outcome, ClientOutcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none());
     let text = || {
         log.iter().fold(trace.render(), |text, line| {
             text + &format!(
@@ -245,7 +245,7 @@ fn report(world: &World, violations: Vec<String>, log: &[LogLine]) -> Report {
             )
         })
     };
-    Report {
+    RunReport {
         seed: world.plan.seed,
         hash: trace.hash(),
         events: trace.len(),
@@ -275,8 +275,8 @@ pub fn run_seeds(
     seeds: &[u64],
     replay: &str,
     device: Option<&dyn Device>,
-    draw: &(dyn Fn(u64) -> Plan + Sync),
-) -> Vec<Report> {
+    draw: &(dyn Fn(u64) -> RunPlan + Sync),
+) -> Vec<RunReport> {
     let next = AtomicU64::new(0);
     let reports = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
@@ -297,15 +297,24 @@ pub fn run_seeds(
     reports
 }
 
-fn panicked(seed: u64) -> Report {
+fn panicked(seed: u64) -> RunReport {
     let violations = vec!["the run panicked".to_owned()];
     let trace = String::new();
-    Report { seed, hash: 0, events: 0, relayed: 0, requests: 0, peak_bytes: 0, violations, trace }
+    RunReport {
+        seed,
+        hash: 0,
+        events: 0,
+        relayed: 0,
+        requests: 0,
+        peak_bytes: 0,
+        violations,
+        trace,
+    }
 }
 
 /// Panics if a run has violations; the shortest trace is shown first.
-fn complain(reports: &[Report], replay: &str) {
-    let failed: Vec<&Report> =
+fn complain(reports: &[RunReport], replay: &str) {
+    let failed: Vec<&RunReport> =
         reports.iter().filter(|report| !report.violations.is_empty()).collect();
     let Some(easiest) = failed.iter().min_by_key(|report| report.events) else { return };
     let mut text = format!("{} of {} seeds broke a law\n", failed.len(), reports.len());

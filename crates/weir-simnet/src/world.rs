@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use crate::ledger::Ledger;
 use crate::network::net::SimNet;
-use crate::plan::{Plan, Profile};
+use crate::plan::{Profile, RunPlan};
 
 /// The state that origins and clients share.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) net: SimNet,
     pub(crate) ledger: Ledger,
-    pub(crate) plan: Rc<Plan>,
+    pub(crate) plan: Rc<RunPlan>,
     /// Set if the device passes bytes on unchanged: it adds no headers and refuses nothing.
     pub(crate) transparent: bool,
     /// The start of the run.

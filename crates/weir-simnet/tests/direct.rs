@@ -7,18 +7,18 @@ use tokio::io::copy_bidirectional;
 use tokio::task::spawn_local;
 use weir_proxy::net::{Net, PeerAddress};
 use weir_simnet::{
-    Device, Plan, Profile, Report, Rules, Running, Scale, SimNet, Site, Tamper, run_seed,
+    Device, Profile, Rules, RunPlan, RunReport, Running, Scale, SimNet, Site, Tamper, run_seed,
     run_seeds, seeds_wanted,
 };
 
 /// Draws a plan with well-formed requests only: an origin alone does not refuse smuggling.
-fn draw(seed: u64) -> Plan {
+fn draw(seed: u64) -> RunPlan {
     let allow = |profile: Profile| Profile { malformed: 0, ..profile };
-    Plan::draw_with(seed, Scale::default(), allow)
+    RunPlan::draw_with(seed, Scale::default(), allow)
 }
 
-fn tampered(seed: u64, tamper: Tamper) -> Plan {
-    Plan::draw_with(seed, Scale::default(), |_| Profile::tampered(tamper))
+fn tampered(seed: u64, tamper: Tamper) -> RunPlan {
+    RunPlan::draw_with(seed, Scale::default(), |_| Profile::tampered(tamper))
 }
 
 #[test]
@@ -94,7 +94,7 @@ async fn relay(net: SimNet, accepted: <SimNet as Net>::Accepted, endpoint: Socke
 #[test]
 fn a_byte_relay_keeps_the_laws_that_it_can_keep() {
     let calm_connects = |seed| {
-        Plan::draw_with(seed, Scale::default(), |mut profile| {
+        RunPlan::draw_with(seed, Scale::default(), |mut profile| {
             profile.malformed = 0;
             profile.faults.upstream.hangs = 0;
             profile
@@ -110,7 +110,7 @@ fn a_byte_relay_keeps_the_laws_that_it_can_keep() {
 
 /// Checks that at least one of a few seeds is caught, with a violation that contains `expected`.
 fn canary(tamper: Tamper, expected: &str) {
-    let reports: Vec<Report> =
+    let reports: Vec<RunReport> =
         (0..10).map(|seed| run_seed(&tampered(seed, tamper), Some(&Relay))).collect();
     let found = reports
         .iter()
@@ -173,7 +173,7 @@ impl Device for Careless {
 #[test]
 fn canary_smuggled_bytes_are_found() {
     let hostile = |seed| {
-        Plan::draw_with(seed, Scale::default(), |_| Profile {
+        RunPlan::draw_with(seed, Scale::default(), |_| Profile {
             malformed: 1000,
             ..Profile::default()
         })

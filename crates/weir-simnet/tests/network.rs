@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Instant, timeout};
 use weir_proxy::net::{Net, PeerAddress};
-use weir_simnet::{Faults, LinkFaults, Side, SimListener, SimNet, SimStream};
+use weir_simnet::{Faults, LinkFaults, LinkSide, SimListener, SimNet, SimStream};
 
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread()
@@ -22,7 +22,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 fn network(seed: u64, upstream: LinkFaults) -> (SimNet, SimListener, PeerAddress) {
     let net = SimNet::new(seed, Faults { upstream, ..Faults::default() });
     let address = PeerAddress::Socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 80)));
-    let listener = net.bind(address.clone(), Side::Upstream);
+    let listener = net.bind(address.clone(), LinkSide::Upstream);
     (net, listener, address)
 }
 
@@ -173,7 +173,7 @@ fn a_failed_accept_keeps_the_connection_in_the_backlog() {
     run(async {
         let net = SimNet::new(1, Faults { accept_fails: 500, ..Faults::default() });
         let address = PeerAddress::Socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 80)));
-        let listener = net.bind(address.clone(), Side::Downstream);
+        let listener = net.bind(address.clone(), LinkSide::Downstream);
         let mut failures = 0;
         for _ in 0..50 {
             let _near = net.connect(&address).await.unwrap();

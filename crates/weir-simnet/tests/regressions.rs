@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::Keepalive;
 use weir_proxy::net::PeerAddress;
-use weir_simnet::{Faults, LinkFaults, Running, Side, SimListener, SimNet, SimStream, Site};
+use weir_simnet::{Faults, LinkFaults, LinkSide, Running, SimListener, SimNet, SimStream, Site};
 
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 4000);
 const PROXY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 80);
@@ -40,8 +40,8 @@ struct Stage {
 /// Returns a proxy with one origin that the test plays.
 fn stage(seed: u64, downstream: LinkFaults, change: impl FnOnce(&mut Config)) -> Stage {
     let net = SimNet::new(seed, Faults { downstream, ..Faults::default() });
-    let origin = net.bind(PeerAddress::Socket(ORIGIN), Side::Upstream);
-    let listener = net.bind(PeerAddress::Socket(PROXY), Side::Downstream);
+    let origin = net.bind(PeerAddress::Socket(ORIGIN), LinkSide::Upstream);
+    let listener = net.bind(PeerAddress::Socket(PROXY), LinkSide::Downstream);
     let site = Site { net: net.clone(), listener, address: PROXY, endpoints: vec![ORIGIN], seed };
     let mut config = weir::configuration(&site, &mut Rng::with_seed(1));
     config.pools[0].keepalive = Keepalive::default();

@@ -12,7 +12,7 @@ use fastrand::Rng;
 use weir_balance::Fault;
 use weir_config::model::Queue;
 use weir_simnet::{
-    Device, Limits, LogLine, Plan, Profile, Rules, Running, Scale, Site, Tamper, run_seed,
+    Device, Limits, LogLine, Profile, Rules, RunPlan, Running, Scale, Site, Tamper, run_seed,
     run_seeds, seeds_wanted,
 };
 
@@ -66,9 +66,9 @@ impl Device for Crowded {
 }
 
 /// Draws many clients, small bodies and slow origins.
-fn draw_crowd(seed: u64) -> Plan {
+fn draw_crowd(seed: u64) -> RunPlan {
     let scale = Scale { clients: 20, connections: 2, requests: 4, body: 3_000 };
-    Plan::draw_with(seed, scale, |profile| Profile { origin_slow: 600, ..profile })
+    RunPlan::draw_with(seed, scale, |profile| Profile { origin_slow: 600, ..profile })
 }
 
 /// The data plane among hostile clients and servers, configured by the seed, with a memory budget.
@@ -130,13 +130,13 @@ impl Running for Bounded {
     }
 }
 
-fn draw_hostile(seed: u64) -> Plan {
+fn draw_hostile(seed: u64) -> RunPlan {
     let beset = |profile| Profile {
         hostile_clients: 4,
         origin_hostile: [0, 60, 200][seed as usize % 3],
         ..profile
     };
-    Plan::draw_with(seed, Scale::default(), beset)
+    RunPlan::draw_with(seed, Scale::default(), beset)
 }
 
 /// The data plane with limits everywhere, and a balancer with a fault.
@@ -197,8 +197,8 @@ impl Running for Boast {
     }
 }
 
-fn draw(seed: u64) -> Plan {
-    Plan::draw(seed, Scale::default())
+fn draw(seed: u64) -> RunPlan {
+    RunPlan::draw(seed, Scale::default())
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn canaries_are_found_through_the_proxy() {
         (Tamper::RepeatRequest, "law 7: POST"),
     ] {
         let found = (0..10).any(|seed| {
-            let plan = Plan::draw_with(seed, Scale::default(), |_| Profile::tampered(tamper));
+            let plan = RunPlan::draw_with(seed, Scale::default(), |_| Profile::tampered(tamper));
             run_seed(&plan, Some(&Weir))
                 .violations
                 .iter()
@@ -276,7 +276,7 @@ fn canaries_are_found_through_the_proxy() {
 /// not hold.
 #[test]
 fn canaries_of_the_queue_are_found() {
-    let calm = |seed| Plan::draw_with(seed, Scale::default(), |_| Profile::default());
+    let calm = |seed| RunPlan::draw_with(seed, Scale::default(), |_| Profile::default());
     let finds = |device: &dyn Device, expected: &str| {
         (0..20).any(|seed| {
             let violations = run_seed(&calm(seed), Some(device)).violations;

@@ -14,8 +14,8 @@ use weir_proxy::net::PeerAddress;
 use weir_simnet::memory::simulated;
 use weir_simnet::{SimNet, SimStream};
 
-use super::script::{Act, What};
-use super::{Message, Request, proxy, read_request};
+use super::script::{ClientOperation, OperationKind};
+use super::{ComparedRequest, FirstMessage, proxy, read_request};
 
 /// Longest time that a write may wait for buffer space before the client continues.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(super) struct Wire {
     pub(super) got: Vec<u8>,
 }
 
-struct Open {
+struct OpenConnection {
     writer: WriteHalf<SimStream>,
     reads: watch::Sender<bool>,
     reader: JoinHandle<()>,
@@ -37,11 +37,11 @@ struct Open {
 }
 
 /// Performs the script. A connection is opened by its first operation.
-pub(super) async fn run(net: SimNet, acts: Vec<Act>) -> Vec<Wire> {
-    let mut open: [Option<Open>; 4] = Default::default();
+pub(super) async fn run(net: SimNet, acts: Vec<ClientOperation>) -> Vec<Wire> {
+    let mut open: [Option<OpenConnection>; 4] = Default::default();
     let mut wires = Vec::new();
     for act in acts {
-        if let What::Pause(ms) = act.what {
+        if let OperationKind::Pause(ms) = act.what {
             sleep(Duration::from_millis(ms)).await;
             continue;
         }
@@ -55,18 +55,18 @@ pub(super) async fn run(net: SimNet, acts: Vec<Act>) -> Vec<Wire> {
         }
         let Some(connection) = slot else { continue };
         match act.what {
-            What::Send(bytes) => send(connection, &bytes).await,
-            What::HalfClose => drop(connection.writer.shutdown().await),
-            What::Drop => {
+            OperationKind::Send(bytes) => send(connection, &bytes).await,
+            OperationKind::HalfClose => drop(connection.writer.shutdown().await),
+            OperationKind::Drop => {
                 let gone = slot.take();
                 if let Some(gone) = gone {
                     gone.reader.abort();
                     let _ = gone.reader.await;
                 }
             }
-            What::Read => drop(connection.reads.send(true)),
-            What::Hold => drop(connection.reads.send(false)),
-            What::Pause(_) => {}
+            OperationKind::Read => drop(connection.reads.send(true)),
+            OperationKind::Hold => drop(connection.reads.send(false)),
+            OperationKind::Pause(_) => {}
         }
     }
     for connection in open.into_iter().flatten() {
@@ -80,14 +80,14 @@ pub(super) async fn run(net: SimNet, acts: Vec<Act>) -> Vec<Wire> {
     wires.into_iter().map(|wire| wire.take()).collect()
 }
 
-async fn connect(net: &SimNet, slot: usize, number: usize) -> Option<Open> {
+async fn connect(net: &SimNet, slot: usize, number: usize) -> Option<OpenConnection> {
     let source = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1 + slot as u8), 2000 + number as u16));
     let stream = net.connect_from(source, &PeerAddress::Socket(proxy::ADDRESS)).await.ok()?;
     let (reader, writer) = split(stream);
     let wire = Rc::new(RefCell::new(Wire::default()));
     let (reads, told) = watch::channel(true);
     let reader = spawn_local(simulated(read(reader, told, wire.clone())));
-    Some(Open { writer, reads, reader, wire })
+    Some(OpenConnection { writer, reads, reader, wire })
 }
 
 /// Reads while the script has reading switched on, until the connection ends.
@@ -113,7 +113,7 @@ async fn read(
 }
 
 /// Sends as much as the connection accepts in time, and records those bytes as sent.
-async fn send(connection: &mut Open, bytes: &[u8]) {
+async fn send(connection: &mut OpenConnection, bytes: &[u8]) {
     let mut rest = bytes;
     let sending = async {
         while !rest.is_empty() {
@@ -126,10 +126,10 @@ async fn send(connection: &mut Open, bytes: &[u8]) {
 }
 
 /// The complete requests at the start of the bytes that a client sent.
-pub(super) fn requests(sent: &[u8]) -> Vec<Request> {
+pub(super) fn requests(sent: &[u8]) -> Vec<ComparedRequest> {
     let mut requests = Vec::new();
     let mut rest = sent;
-    while let Message::Complete(request, used) = read_request(rest) {
+    while let FirstMessage::Complete(request, used) = read_request(rest) {
         rest = &rest[used..];
         requests.push(request);
     }
@@ -138,7 +138,7 @@ pub(super) fn requests(sent: &[u8]) -> Vec<Request> {
 
 /// Checks that the received bytes are a sequence of responses: at most one for each request and one
 /// more for a refused request, with nothing after the last. The sequence may be cut off.
-pub(super) fn check_responses(requests: &[Request], got: &[u8]) -> Vec<String> {
+pub(super) fn check_responses(requests: &[ComparedRequest], got: &[u8]) -> Vec<String> {
     let mut rest = got;
     let mut finals = 0;
     loop {

@@ -11,9 +11,9 @@ use tokio::task::spawn_local;
 use tokio::time::sleep;
 use weir_proxy::net::PeerAddress;
 use weir_simnet::memory::simulated;
-use weir_simnet::{Side, SimListener, SimNet, SimStream};
+use weir_simnet::{LinkSide, SimListener, SimNet, SimStream};
 
-use super::{Key, Message, Request, proxy, read_request};
+use super::{ComparedRequest, FirstMessage, Key, proxy, read_request};
 use crate::requests::reference;
 
 /// Names that must never reach an endpoint: hop-by-hop headers, and the header that the route
@@ -37,7 +37,7 @@ pub(super) struct Received {
 type Answers = Rc<RefCell<VecDeque<u8>>>;
 
 pub(super) fn listen(net: &SimNet) -> SimListener {
-    net.bind(PeerAddress::Socket(proxy::ORIGIN), Side::Upstream)
+    net.bind(PeerAddress::Socket(proxy::ORIGIN), LinkSide::Upstream)
 }
 
 /// Serves every connection, without end.
@@ -58,7 +58,7 @@ async fn connection(mut stream: SimStream, answers: Answers, received: Rc<RefCel
     let mut pending = Vec::new();
     let mut head_checked = false;
     loop {
-        if let Message::Complete(request, used) = read_request(&pending) {
+        if let FirstMessage::Complete(request, used) = read_request(&pending) {
             check_head(&pending, &received);
             head_checked = false;
             pending.drain(..used);
@@ -118,7 +118,7 @@ async fn early(stream: &mut SimStream, answers: &Answers) -> bool {
 }
 
 /// Sends a response; returns true if the connection continues.
-async fn respond(stream: &mut SimStream, request: &Request, answer: u8) -> bool {
+async fn respond(stream: &mut SimStream, request: &ComparedRequest, answer: u8) -> bool {
     sleep(Duration::from_millis(u64::from(answer >> 4) * 20)).await;
     let (text, goes_on): (Vec<u8>, bool) = match answer & 15 {
         0..=2 if request.method == b"HEAD" => (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec(), true),

@@ -17,7 +17,7 @@ use weir_proxy::net::PeerAddress;
 use weir_proxy::process::{Process, Stage};
 use weir_proxy::worker_loop::{self, WorkerParts};
 use weir_simnet::memory::{simulated, simulation};
-use weir_simnet::{Side, SimNet};
+use weir_simnet::{LinkSide, SimNet};
 use weir_stats::{LogReceiver, Message, log_channel};
 
 /// The address that clients connect to.
@@ -82,7 +82,7 @@ impl Proxy {
             seed: 1,
             stage: stage(),
         }));
-        let listener = net.bind(PeerAddress::Socket(ADDRESS), Side::Downstream);
+        let listener = net.bind(PeerAddress::Socket(ADDRESS), LinkSide::Downstream);
         let (keep, orders) = watch::channel(Some(gate));
         let mailboxes: Arc<[_]> = [mailbox].into();
         spawn_local(accept(net.clone(), listener, orders, process.clone(), mailboxes, stage()));

@@ -10,15 +10,15 @@ const MOST_ACTS: usize = 96;
 
 /// The next operation of one client.
 #[derive(Clone, Debug)]
-pub(super) struct Act {
+pub(super) struct ClientOperation {
     /// Index of the connection.
     pub(super) connection: usize,
-    pub(super) what: What,
+    pub(super) what: OperationKind,
 }
 
 /// The operations of clients.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum OperationKind {
     Send(Vec<u8>),
     Pause(u64),
     HalfClose,
@@ -33,7 +33,7 @@ pub(super) enum What {
 /// The operations of the clients in order, and the responses of the origin in order.
 #[derive(Debug, Default)]
 pub(super) struct Script {
-    pub(super) acts: Vec<Act>,
+    pub(super) acts: Vec<ClientOperation>,
     pub(super) answers: VecDeque<u8>,
 }
 
@@ -73,33 +73,33 @@ impl Script {
             let what = match first & 15 {
                 0 | 1 => {
                     let length = usize::from(next());
-                    What::Send(bytes.by_ref().take(length).collect())
+                    OperationKind::Send(bytes.by_ref().take(length).collect())
                 }
-                2..=4 => What::Send(PIECES[usize::from(next()) % PIECES.len()].to_vec()),
+                2..=4 => OperationKind::Send(PIECES[usize::from(next()) % PIECES.len()].to_vec()),
                 5 => {
                     let piece = PIECES[usize::from(next()) % PIECES.len()];
-                    What::Send(piece.repeat(4 * usize::from(next()) + 1))
+                    OperationKind::Send(piece.repeat(4 * usize::from(next()) + 1))
                 }
-                6 | 7 => What::Pause(u64::from(next())),
-                8 => What::Pause(100 * u64::from(next())),
-                9 => What::HalfClose,
-                10 => What::Drop,
-                11 => What::Read,
-                12 => What::Hold,
+                6 | 7 => OperationKind::Pause(u64::from(next())),
+                8 => OperationKind::Pause(100 * u64::from(next())),
+                9 => OperationKind::HalfClose,
+                10 => OperationKind::Drop,
+                11 => OperationKind::Read,
+                12 => OperationKind::Hold,
                 _ => {
                     script.answers.push_back(next());
                     continue;
                 }
             };
             let what = match what {
-                What::Send(mut bytes) => {
+                OperationKind::Send(mut bytes) => {
                     bytes.truncate(MOST_BYTES.saturating_sub(sent));
                     sent += bytes.len();
-                    What::Send(bytes)
+                    OperationKind::Send(bytes)
                 }
                 what => what,
             };
-            script.acts.push(Act { connection: usize::from(first >> 4 & 3), what });
+            script.acts.push(ClientOperation { connection: usize::from(first >> 4 & 3), what });
         }
         script
     }

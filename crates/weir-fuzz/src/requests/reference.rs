@@ -8,7 +8,7 @@ use weir_wire::{Framing, HeadLimits};
 
 /// An accepted head.
 #[derive(Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct ReferenceRequest<'a> {
     pub(crate) used: usize,
     pub(crate) method: &'a [u8],
     pub(crate) target: &'a [u8],
@@ -18,7 +18,7 @@ pub(crate) struct Request<'a> {
     pub(crate) framing: Framing,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ReferenceRequest<'a> {
     /// The path without the query; `/` for a target in absolute form without a path; the whole
     /// target in the other forms.
     pub(crate) fn path(&self) -> &'a [u8] {
@@ -38,7 +38,7 @@ impl<'a> Request<'a> {
 }
 
 /// Reads a head at the start of `data`.
-pub(crate) fn read(data: &[u8]) -> Option<Request<'_>> {
+pub(crate) fn read(data: &[u8]) -> Option<ReferenceRequest<'_>> {
     let limits = HeadLimits::default();
     let data = &data[..data.len().min(limits.head_bytes)];
     let start = if data.starts_with(b"\r\n") { 2 } else { 0 };
@@ -80,7 +80,15 @@ pub(crate) fn read(data: &[u8]) -> Option<Request<'_>> {
         Named::Nothing => hosts.first().copied().unwrap_or_default(),
         Named::NoForm => return None,
     };
-    Some(Request { used: start + length + 4, method, target, version, host, lines, framing })
+    Some(ReferenceRequest {
+        used: start + length + 4,
+        method,
+        target,
+        version,
+        host,
+        lines,
+        framing,
+    })
 }
 
 /// The path and the query of a target in origin or absolute form.

@@ -2,7 +2,7 @@
 //! its client got and with a cause that the run explains.
 
 use crate::checks::answered_early;
-use crate::ledger::{Answer, Outcome, Record};
+use crate::ledger::{ClientOutcome, Record, SeenResponse};
 use crate::message::malformed::{self, Wrong};
 use crate::plan::behaviour::Misdeed;
 use crate::world::World;
@@ -30,8 +30,8 @@ pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
             record.plan.malformed.is_none_or(|index| malformed::wrong(index) == Wrong::Body);
         let (least, most) = match &record.outcome {
             _ if !understood => (0, 0),
-            Outcome::Unsent => (0, 0),
-            Outcome::Answered(answer) if answer.status != 408 => (1, 1),
+            ClientOutcome::Unsent => (0, 0),
+            ClientOutcome::Answered(answer) if answer.status != 408 => (1, 1),
             _ => (usize::from(!record.arrivals.is_empty()), 1),
         };
         if !(least..=most).contains(&lines.len()) {
@@ -40,7 +40,7 @@ pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
                 lines.len()
             ));
         }
-        if let (Outcome::Answered(answer), [line]) = (&record.outcome, lines.as_slice()) {
+        if let (ClientOutcome::Answered(answer), [line]) = (&record.outcome, lines.as_slice()) {
             wrong.extend(compare(world, record, answer, line));
         }
     }
@@ -49,7 +49,12 @@ pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
     wrong
 }
 
-fn compare(world: &World, record: &Record, answer: &Answer, line: &LogLine) -> Option<String> {
+fn compare(
+    world: &World,
+    record: &Record,
+    answer: &SeenResponse,
+    line: &LogLine,
+) -> Option<String> {
     let id = record.plan.id;
     if let Some(missing) = unexplained(world, record, line) {
         return Some(format!("law 1: request {id} failed for {}, but {missing}", line.cause));

@@ -7,7 +7,7 @@ pub(crate) mod log;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::ledger::{Answer, Book, Outcome, Record};
+use crate::ledger::{Book, ClientOutcome, Record, SeenResponse};
 use crate::message::http::Broken;
 use crate::message::malformed::{self, MARKER, Wrong};
 use crate::plan::behaviour::Misdeed;
@@ -131,12 +131,12 @@ fn stopped(world: &World, rules: &Rules, record: &Record) -> bool {
 fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
     let link_faulted = record.link.as_ref().is_some_and(crate::network::stream::LinkWatch::faulted);
     match &record.outcome {
-        Outcome::Unsent | Outcome::Left | Outcome::AfterClose => None,
-        Outcome::Unanswered(Some(Broken::Malformed(what))) => {
+        ClientOutcome::Unsent | ClientOutcome::Left | ClientOutcome::AfterClose => None,
+        ClientOutcome::Unanswered(Some(Broken::Malformed(what))) => {
             let excused = rules.transparent && attempt_failed(record, None);
             (!excused).then(|| format!("a malformed response: {what}"))
         }
-        Outcome::Unanswered(broken) => {
+        ClientOutcome::Unanswered(broken) => {
             let excused = link_faulted
                 || record.plan.malformed.is_some()
                 || answered_early(record)
@@ -150,10 +150,10 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
                 || rules.transparent;
             (!excused).then(|| format!("no response and no cause ({broken:?})"))
         }
-        Outcome::Answered(answer) if answer.attempt.is_some() => {
+        ClientOutcome::Answered(answer) if answer.attempt.is_some() => {
             judge_relayed(rules, record, answer, link_faulted)
         }
-        Outcome::Answered(answer) => judge_own(world, record, answer, link_faulted),
+        ClientOutcome::Answered(answer) => judge_own(world, record, answer, link_faulted),
     }
 }
 
@@ -161,7 +161,7 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
 fn judge_relayed(
     rules: &Rules,
     record: &Record,
-    answer: &Answer,
+    answer: &SeenResponse,
     link_faulted: bool,
 ) -> Option<String> {
     let arrival = record.arrivals.get(answer.attempt? as usize)?;
@@ -205,7 +205,7 @@ fn judge_relayed(
 fn judge_own(
     world: &World,
     record: &Record,
-    answer: &Answer,
+    answer: &SeenResponse,
     link_faulted: bool,
 ) -> Option<String> {
     let status = answer.status;
@@ -238,16 +238,16 @@ fn connections(world: &World, book: &Book) -> Vec<String> {
             .iter()
             .filter_map(|plan| Some((plan.id, book.records.get(&plan.id)?)))
             .collect();
-        let cut = records
-            .values()
-            .find(|record| matches!(record.outcome, Outcome::Unsent | Outcome::AfterClose));
+        let cut = records.values().find(|record| {
+            matches!(record.outcome, ClientOutcome::Unsent | ClientOutcome::AfterClose)
+        });
         let Some(cut) = cut else { continue };
         let trouble = connection.leaves_after_ms.is_some()
             || world.plan.profile.stop_ms.is_some()
             || records.values().any(|record| {
                 let relayed_whole =
-                    matches!(&record.outcome, Outcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none() && !answer.until_close);
-                let pending = matches!(record.outcome, Outcome::Unsent | Outcome::AfterClose);
+                    matches!(&record.outcome, ClientOutcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none() && !answer.until_close);
+                let pending = matches!(record.outcome, ClientOutcome::Unsent | ClientOutcome::AfterClose);
                 (!relayed_whole && !pending)
                     || record.plan.old
                     || record.plan.expects

@@ -31,7 +31,7 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Broken> {
 
 /// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum MessageEnd {
     Empty,
     Length(u64),
     Chunked,
@@ -40,7 +40,7 @@ pub(crate) enum Framing {
 
 /// The pace at which a side reads or writes: a number of bytes, then a pause.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PeerPace {
     pub(crate) bytes: usize,
     pub(crate) pause_ms: u64,
 }
@@ -49,12 +49,12 @@ pub(crate) struct Pace {
 #[derive(Default)]
 struct Stride(usize);
 
-impl Pace {
+impl PeerPace {
     pub(crate) const FULL: Self = Self { bytes: 65_536, pause_ms: 0 };
 }
 
 impl Stride {
-    async fn step(&mut self, bytes: usize, pace: Pace) {
+    async fn step(&mut self, bytes: usize, pace: PeerPace) {
         self.0 += bytes;
         if self.0 >= pace.bytes {
             self.0 = 0;
@@ -92,7 +92,7 @@ impl Head {
     }
 
     /// Returns the length or coding that the headers declare; `None` if there is neither.
-    fn declared(&self) -> Result<Option<Framing>, Broken> {
+    fn declared(&self) -> Result<Option<MessageEnd>, Broken> {
         let lengths: Vec<&str> = self.all("content-length").collect();
         let codings: Vec<&str> = self.all("transfer-encoding").collect();
         match (lengths.as_slice(), codings.as_slice()) {
@@ -102,37 +102,39 @@ impl Head {
             {
                 length
                     .parse()
-                    .map(|length| Some(Framing::Length(length)))
+                    .map(|length| Some(MessageEnd::Length(length)))
                     .or(malformed("huge Content-Length"))
             }
-            ([], [coding]) if coding.eq_ignore_ascii_case("chunked") => Ok(Some(Framing::Chunked)),
+            ([], [coding]) if coding.eq_ignore_ascii_case("chunked") => {
+                Ok(Some(MessageEnd::Chunked))
+            }
             _ => malformed(format!("framing headers: length {lengths:?}, coding {codings:?}")),
         }
     }
 
     /// Returns the framing of a request's body.
-    pub(crate) fn request_framing(&self) -> Result<Framing, Broken> {
-        let framing = self.declared()?.unwrap_or(Framing::Empty);
-        if framing == Framing::Chunked && !self.first.ends_with("HTTP/1.1") {
+    pub(crate) fn request_framing(&self) -> Result<MessageEnd, Broken> {
+        let framing = self.declared()?.unwrap_or(MessageEnd::Empty);
+        if framing == MessageEnd::Chunked && !self.first.ends_with("HTTP/1.1") {
             return malformed("chunked in an HTTP/1.0 request");
         }
         Ok(framing)
     }
 
     /// Returns the framing of a response's body.
-    pub(crate) fn response_framing(&self, method: &str, status: u16) -> Result<Framing, Broken> {
+    pub(crate) fn response_framing(&self, method: &str, status: u16) -> Result<MessageEnd, Broken> {
         let declared = self.declared()?;
         if status < 200 || status == 204 {
             return if declared.is_some() {
                 malformed(format!("framing header on {status}"))
             } else {
-                Ok(Framing::Empty)
+                Ok(MessageEnd::Empty)
             };
         }
         if method == "HEAD" || status == 304 {
-            return Ok(Framing::Empty);
+            return Ok(MessageEnd::Empty);
         }
-        Ok(declared.unwrap_or(Framing::UntilClose))
+        Ok(declared.unwrap_or(MessageEnd::UntilClose))
     }
 
     /// Returns the status: 200 for `HTTP/1.1 200 OK`.
@@ -151,7 +153,7 @@ pub(crate) struct Incoming<R> {
     reader: R,
     buffer: Vec<u8>,
     start: usize,
-    pub(crate) pace: Pace,
+    pub(crate) pace: PeerPace,
     stride: Stride,
     /// The number of bytes read so far.
     pub(crate) total: u64,
@@ -160,7 +162,7 @@ pub(crate) struct Incoming<R> {
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
-    pub(crate) fn new(reader: R, pace: Pace) -> Self {
+    pub(crate) fn new(reader: R, pace: PeerPace) -> Self {
         Self {
             reader,
             buffer: Vec::new(),
@@ -248,14 +250,14 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     /// Reads a whole body and passes its bytes to `sink` as they arrive.
     pub(crate) async fn body(
         &mut self,
-        framing: Framing,
+        framing: MessageEnd,
         sink: &mut impl FnMut(&[u8]),
     ) -> Result<(), Broken> {
         match framing {
-            Framing::Empty => Ok(()),
-            Framing::Length(length) => self.exactly(length, sink).await,
-            Framing::Chunked => self.chunks(sink).await,
-            Framing::UntilClose => loop {
+            MessageEnd::Empty => Ok(()),
+            MessageEnd::Length(length) => self.exactly(length, sink).await,
+            MessageEnd::Chunked => self.chunks(sink).await,
+            MessageEnd::UntilClose => loop {
                 sink(&self.buffer[self.start..]);
                 self.start = self.buffer.len();
                 if !self.fill().await? {
@@ -314,14 +316,14 @@ fn clean_line(line: &[u8]) -> Result<String, Broken> {
 }
 
 /// Writes messages to a connection at a given pace.
-pub(crate) struct Outgoing<W> {
+pub(crate) struct PacedWriter<W> {
     writer: W,
-    pub(crate) pace: Pace,
+    pub(crate) pace: PeerPace,
     stride: Stride,
 }
 
-impl<W: AsyncWrite + Unpin> Outgoing<W> {
-    pub(crate) fn new(writer: W, pace: Pace) -> Self {
+impl<W: AsyncWrite + Unpin> PacedWriter<W> {
+    pub(crate) fn new(writer: W, pace: PeerPace) -> Self {
         Self { writer, pace, stride: Stride::default() }
     }
 
@@ -347,7 +349,7 @@ mod tests {
     fn read(input: &[u8]) -> Result<(Head, String), Broken> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let mut incoming = Incoming::new(input, Pace { bytes: 3, pause_ms: 0 });
+            let mut incoming = Incoming::new(input, PeerPace { bytes: 3, pause_ms: 0 });
             let head = incoming.head().await?.ok_or(Broken::Ended)?;
             let framing = head.response_framing("GET", head.status()?)?;
             let mut body = Vec::new();

@@ -30,7 +30,7 @@ pub(crate) fn fill(tag: u64, offset: u64, count: usize) -> Vec<u8> {
 
 /// Compares a body with its pattern as it arrives.
 #[derive(Clone, Debug)]
-pub(crate) struct Checked {
+pub(crate) struct PatternCheck {
     tag: u64,
     /// The number of bytes seen.
     pub(crate) bytes: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Checked {
     pub(crate) wrong_at: Option<u64>,
 }
 
-impl Checked {
+impl PatternCheck {
     pub(crate) fn new(tag: u64) -> Self {
         Self { tag, bytes: 0, wrong_at: None }
     }
@@ -61,7 +61,7 @@ mod tests {
     fn a_shifted_or_foreign_body_is_noticed() {
         let body = fill(7, 0, 1000);
         let verdict = |tag, bytes: &[u8]| {
-            let mut checked = Checked::new(tag);
+            let mut checked = PatternCheck::new(tag);
             checked.take(bytes);
             checked.wrong_at
         };

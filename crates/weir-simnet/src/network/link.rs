@@ -19,18 +19,18 @@ use fastrand::Rng;
 use tokio::time::Instant;
 
 use crate::network::faults::{LinkFaults, happens, log_uniform};
-use crate::network::trace::{End, Event, Side, Trace};
+use crate::network::trace::{LinkEnd, LinkSide, NetworkEvent, Trace};
 
 /// The result of an operation that is not ready: the time at which to try again, unless woken
 /// earlier.
-pub(crate) type Wait = Option<Instant>;
+pub(crate) type LinkWait = Option<Instant>;
 
 struct Segment {
     deliver_at: Instant,
     bytes: VecDeque<u8>,
 }
 
-/// One direction. The index of its writer's [`End`] is its index in [`Link::pipes`].
+/// One direction. The index of its writer's [`LinkEnd`] is its index in [`Link::pipes`].
 struct Pipe {
     segments: VecDeque<Segment>,
     on_the_way: usize,
@@ -92,7 +92,7 @@ impl Pipe {
 /// One connection.
 pub(crate) struct Link {
     pub(crate) id: u32,
-    pub(crate) side: Side,
+    pub(crate) side: LinkSide,
     /// Set if an injected fault hit this link: failures on it are not the proxy's.
     pub(crate) faulted: bool,
     /// Everything that the connector wrote, if it is to be searched later.
@@ -113,7 +113,7 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(
         id: u32,
-        side: Side,
+        side: LinkSide,
         faults: &LinkFaults,
         random: Rng,
         trace: Rc<RefCell<Trace>>,
@@ -126,7 +126,7 @@ impl Link {
             id,
             side,
             faulted: false,
-            tap: (side == Side::Upstream).then(Vec::new),
+            tap: (side == LinkSide::Upstream).then(Vec::new),
             swallow: false,
             accepted: false,
             pipes,
@@ -139,7 +139,7 @@ impl Link {
         }
     }
 
-    fn note(&self, event: Event) {
+    fn note(&self, event: NetworkEvent) {
         self.trace.borrow_mut().note(event);
     }
 
@@ -154,7 +154,7 @@ impl Link {
     /// Writes as many bytes as fit; `Err(wait)` if none do.
     pub(crate) fn write(
         &mut self,
-        end: End,
+        end: LinkEnd,
         buf: &[u8],
         context: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
@@ -189,15 +189,15 @@ impl Link {
     }
 
     /// Sends bytes.
-    fn carry(&mut self, end: End, bytes: &[u8], now: Instant) {
+    fn carry(&mut self, end: LinkEnd, bytes: &[u8], now: Instant) {
         if bytes.is_empty() {
             return;
         }
-        self.note(Event::Wrote { link: self.id, end, bytes: bytes.len() });
-        if let (End::Connector, Some(tap)) = (end, &mut self.tap) {
+        self.note(NetworkEvent::Wrote { link: self.id, end, bytes: bytes.len() });
+        if let (LinkEnd::Connector, Some(tap)) = (end, &mut self.tap) {
             tap.extend_from_slice(bytes);
         }
-        if self.swallow && end == End::Acceptor {
+        if self.swallow && end == LinkEnd::Acceptor {
             return;
         }
         let jitter = Duration::from_millis(self.random.u64(self.faults.jitter_ms.clone()));
@@ -209,7 +209,7 @@ impl Link {
             let ms = self.random.u64(self.faults.stall_ms.clone());
             deliver_at += Duration::from_millis(ms);
             self.faulted = true;
-            self.trace.borrow_mut().note(Event::Stalled { link: self.id, end, ms });
+            self.trace.borrow_mut().note(NetworkEvent::Stalled { link: self.id, end, ms });
         }
         let pipe = &mut self.pipes[end.index()];
         pipe.last_delivery = deliver_at;
@@ -227,7 +227,7 @@ impl Link {
     /// Reads the bytes that have arrived and returns their count, zero at the end of the stream.
     pub(crate) fn read(
         &mut self,
-        end: End,
+        end: LinkEnd,
         buf: &mut [u8],
         context: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
@@ -254,14 +254,14 @@ impl Link {
             if let Some(waker) = pipe.write_waker.take() {
                 waker.wake();
             }
-            self.note(Event::Read { link: self.id, end, bytes: count });
+            self.note(NetworkEvent::Read { link: self.id, end, bytes: count });
             return Poll::Ready(Ok(count));
         }
         if pipe.reader_reset_at.is_some_and(|at| at <= now) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         if pipe.segments.is_empty() && pipe.finished_at.is_some_and(|at| at <= now) {
-            self.note(Event::Read { link: self.id, end, bytes: 0 });
+            self.note(NetworkEvent::Read { link: self.id, end, bytes: 0 });
             return Poll::Ready(Ok(0));
         }
         pipe.read_waker = Some(context.waker().clone());
@@ -270,7 +270,7 @@ impl Link {
 
     /// Returns `Ready` once the other end has finished or the link was reset, even if bytes are
     /// unread.
-    pub(crate) fn closed(&mut self, end: End, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn closed(&mut self, end: LinkEnd, context: &Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let pipe = &mut self.pipes[end.other().index()];
         let ended = [pipe.finished_at, pipe.reader_reset_at].into_iter().flatten().min();
@@ -282,24 +282,24 @@ impl Link {
     }
 
     /// Returns true once `end` was told of a reset.
-    pub(crate) fn is_reset(&self, end: End) -> bool {
+    pub(crate) fn is_reset(&self, end: LinkEnd) -> bool {
         let reset_at = self.pipes[end.other().index()].reader_reset_at;
         reset_at.is_some_and(|at| at <= Instant::now())
     }
 
     /// Returns the time at which a task that waits for the other end's close must check again.
-    pub(crate) fn next_close_at(&self, end: End) -> Wait {
+    pub(crate) fn next_close_at(&self, end: LinkEnd) -> LinkWait {
         let pipe = &self.pipes[end.other().index()];
         [pipe.finished_at, pipe.reader_reset_at].into_iter().flatten().min()
     }
 
     /// Returns true if this end was dropped.
-    pub(crate) fn is_closed(&self, end: End) -> bool {
+    pub(crate) fn is_closed(&self, end: LinkEnd) -> bool {
         !self.open[end.index()]
     }
 
     /// Returns the time at which a reader that found nothing must check again.
-    pub(crate) fn next_read_at(&self, end: End) -> Wait {
+    pub(crate) fn next_read_at(&self, end: LinkEnd) -> LinkWait {
         let pipe = &self.pipes[end.other().index()];
         let arrives = pipe.segments.front().map(|segment| segment.deliver_at);
         let ends = if pipe.segments.is_empty() { pipe.finished_at } else { None };
@@ -308,26 +308,26 @@ impl Link {
 
     /// Returns the time at which a writer that found no room must check again even if the peer does
     /// not read.
-    pub(crate) fn next_write_at(&self, end: End) -> Wait {
+    pub(crate) fn next_write_at(&self, end: LinkEnd) -> LinkWait {
         self.pipes[end.index()].writer_reset_at
     }
 
     /// Sends FIN: no more bytes follow from this end.
-    pub(crate) fn finish(&mut self, end: End) {
+    pub(crate) fn finish(&mut self, end: LinkEnd) {
         let latency = self.latency;
         let pipe = &mut self.pipes[end.index()];
         if pipe.finished_at.is_none() {
             pipe.finished_at = Some(pipe.last_delivery.max(Instant::now() + latency));
             pipe.wake();
-            self.note(Event::Finished { link: self.id, end });
+            self.note(NetworkEvent::Finished { link: self.id, end });
         }
     }
 
     /// Closes an end: FIN, or RST if it leaves input unread. Returns true once both ends are
     /// closed.
-    pub(crate) fn close(&mut self, end: End) -> bool {
+    pub(crate) fn close(&mut self, end: LinkEnd) -> bool {
         let now = Instant::now();
-        self.note(Event::Dropped { link: self.id, end });
+        self.note(NetworkEvent::Dropped { link: self.id, end });
         self.open[end.index()] = false;
         let loses = self.random.bool();
         let latency = self.latency;
@@ -358,14 +358,14 @@ impl Link {
     }
 
     /// Makes the close of this end discard the bytes that have not arrived.
-    pub(crate) fn reset_on_close(&mut self, end: End) {
+    pub(crate) fn reset_on_close(&mut self, end: LinkEnd) {
         self.discards[end.index()] = true;
     }
 
     /// Tells `end` of a reset at `at`: its writes fail, and its reads after the bytes that were
     /// delivered by then.
-    fn reset_end(&mut self, end: End, at: Instant) {
-        self.note(Event::ResetSent { link: self.id, to: end });
+    fn reset_end(&mut self, end: LinkEnd, at: Instant) {
+        self.note(NetworkEvent::ResetSent { link: self.id, to: end });
         let incoming = &mut self.pipes[end.other().index()];
         if incoming.reader_reset_at.is_none_or(|known| at < known) {
             incoming.reader_reset_at = Some(at);
@@ -379,10 +379,10 @@ impl Link {
 
     /// Breaks the link for both ends, as a fault of the network.
     pub(crate) fn inject_reset(&mut self, now: Instant) {
-        self.note(Event::ResetInjected { link: self.id });
+        self.note(NetworkEvent::ResetInjected { link: self.id });
         self.faulted = true;
         let at = if self.random.bool() { now } else { now + self.latency };
-        self.reset_end(End::Connector, at);
-        self.reset_end(End::Acceptor, at);
+        self.reset_end(LinkEnd::Connector, at);
+        self.reset_end(LinkEnd::Acceptor, at);
     }
 }

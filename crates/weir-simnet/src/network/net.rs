@@ -17,16 +17,16 @@ use crate::memory::{self, simulated};
 use crate::network::faults::{Faults, LinkFaults, Tamper, happens};
 use crate::network::link::Link;
 use crate::network::stream::SimStream;
-use crate::network::trace::{End, Event, Side, Trace};
+use crate::network::trace::{LinkEnd, LinkSide, NetworkEvent, Trace};
 
 /// A connection between accept and adoption; its stream waits in the network.
 #[derive(Debug)]
-pub struct Ticket(u64);
+pub struct PendingConnection(u64);
 
 /// A listening address. Dropping it resets the connections in its backlog and refuses later ones.
 pub struct SimListener {
     index: usize,
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<NetworkState>>,
 }
 
 impl Drop for SimListener {
@@ -40,17 +40,17 @@ impl Drop for SimListener {
     }
 }
 
-struct Bound {
+struct SimBoundSocket {
     address: PeerAddress,
     open: bool,
-    side: Side,
+    side: LinkSide,
     backlog: VecDeque<(SimStream, PeerAddress)>,
     wakers: Vec<Waker>,
 }
 
-struct Shared {
+struct NetworkState {
     random: Rng,
-    bound: Vec<Bound>,
+    bound: Vec<SimBoundSocket>,
     tickets: BTreeMap<u64, SimStream>,
     next_ticket: u64,
     links: Vec<Rc<RefCell<Link>>>,
@@ -60,7 +60,7 @@ struct Shared {
 /// A seeded network in virtual time. Clones are the same network.
 #[derive(Clone)]
 pub struct SimNet {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<NetworkState>>,
     faults: Rc<RefCell<Faults>>,
     trace: Rc<RefCell<Trace>>,
     open_links: Rc<RefCell<u32>>,
@@ -72,7 +72,7 @@ impl SimNet {
     /// clock is paused.
     pub fn new(seed: u64, faults: Faults) -> Self {
         weir_proxy::instant::follow_tokio();
-        let shared = Shared {
+        let shared = NetworkState {
             random: Rng::with_seed(seed),
             bound: Vec::new(),
             tickets: BTreeMap::new(),
@@ -90,9 +90,9 @@ impl SimNet {
     }
 
     /// Listens on an address; links to it are of this side.
-    pub fn bind(&self, address: PeerAddress, side: Side) -> SimListener {
+    pub fn bind(&self, address: PeerAddress, side: LinkSide) -> SimListener {
         let mut shared = self.shared.borrow_mut();
-        shared.bound.push(Bound {
+        shared.bound.push(SimBoundSocket {
             address,
             open: true,
             side,
@@ -108,7 +108,7 @@ impl SimNet {
     }
 
     /// Adds an event to the trace.
-    pub fn note(&self, event: Event) {
+    pub fn note(&self, event: NetworkEvent) {
         self.trace.borrow_mut().note(event);
     }
 
@@ -130,7 +130,7 @@ impl SimNet {
         self.fault_seen.get()
             || links
                 .iter()
-                .any(|link| link.borrow().side == Side::Upstream && link.borrow().faulted)
+                .any(|link| link.borrow().side == LinkSide::Upstream && link.borrow().faulted)
     }
 
     pub(crate) fn tamper(&self) -> Tamper {
@@ -167,23 +167,23 @@ impl SimNet {
             let closes = happens(random, faults.closes_at_once);
             (refuses, hangs, closes, 2 * random.u64(faults.latency_ms.clone()))
         };
-        if (refuses || hangs || closes) && side == Side::Upstream {
+        if (refuses || hangs || closes) && side == LinkSide::Upstream {
             self.fault_seen.set(true);
         }
         if hangs {
-            self.note(Event::ConnectHangs { side });
+            self.note(NetworkEvent::ConnectHangs { side });
             pending::<()>().await;
         }
         if round_trip > 0 {
             sleep(std::time::Duration::from_millis(round_trip)).await;
         }
         if refuses || !self.shared.borrow().bound[listener].open {
-            self.note(Event::ConnectRefused { side });
+            self.note(NetworkEvent::ConnectRefused { side });
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = self.link(side, source, target, &faults);
         if closes {
-            self.note(Event::ClosedAtOnce { link: near.link() });
+            self.note(NetworkEvent::ClosedAtOnce { link: near.link() });
             drop(far);
             return Ok(near);
         }
@@ -194,17 +194,17 @@ impl SimNet {
         Ok(near)
     }
 
-    fn link_faults(&self, side: Side) -> LinkFaults {
+    fn link_faults(&self, side: LinkSide) -> LinkFaults {
         let faults = self.faults.borrow();
         match side {
-            Side::Downstream => faults.downstream.clone(),
-            Side::Upstream => faults.upstream.clone(),
+            LinkSide::Downstream => faults.downstream.clone(),
+            LinkSide::Upstream => faults.upstream.clone(),
         }
     }
 
     fn link(
         &self,
-        side: Side,
+        side: LinkSide,
         source: SocketAddr,
         target: &PeerAddress,
         faults: &LinkFaults,
@@ -216,24 +216,25 @@ impl SimNet {
         // The third client is the canary's victim, because earlier ones may leave before any
         // response.
         let clients =
-            shared.links.iter().filter(|link| link.borrow().side == Side::Downstream).count();
-        link.swallow =
-            side == Side::Downstream && clients == 2 && self.tamper() == Tamper::SwallowResponses;
+            shared.links.iter().filter(|link| link.borrow().side == LinkSide::Downstream).count();
+        link.swallow = side == LinkSide::Downstream
+            && clients == 2
+            && self.tamper() == Tamper::SwallowResponses;
         let link = Rc::new(RefCell::new(link));
         shared.links.push(Rc::clone(&link));
         *self.open_links.borrow_mut() += 1;
-        self.note(Event::Connected { link: id, side });
+        self.note(NetworkEvent::Connected { link: id, side });
         let local = match target {
             PeerAddress::Socket(address) => Some(*address),
             PeerAddress::Unix(_) => None,
         };
         let near = SimStream::new(
             Rc::clone(&link),
-            End::Connector,
+            LinkEnd::Connector,
             Some(source),
             Rc::clone(&self.open_links),
         );
-        let far = SimStream::new(link, End::Acceptor, local, Rc::clone(&self.open_links));
+        let far = SimStream::new(link, LinkEnd::Acceptor, local, Rc::clone(&self.open_links));
         (near, far)
     }
 
@@ -250,8 +251,8 @@ impl SimNet {
                 shared.bound[listener.index].wakers.push(context.waker().clone());
                 return Poll::Pending;
             }
-            if side == Side::Downstream && happens(&mut shared.random, fails) {
-                self.note(Event::AcceptFailed { side });
+            if side == LinkSide::Downstream && happens(&mut shared.random, fails) {
+                self.note(NetworkEvent::AcceptFailed { side });
                 return Poll::Ready(Err(io::Error::from_raw_os_error(24)));
             }
             let accepted = shared.bound[listener.index].backlog.pop_front();
@@ -260,43 +261,43 @@ impl SimNet {
         .await
         .inspect(|(stream, _)| {
             stream.accept();
-            self.note(Event::Accepted { link: stream.link() });
+            self.note(NetworkEvent::Accepted { link: stream.link() });
         })
     }
 }
 
 impl Net for SimNet {
     type Stream = SimStream;
-    type Accepted = Ticket;
+    type Accepted = PendingConnection;
     type Listener = SimListener;
 
-    async fn accept(&self, listener: &SimListener) -> io::Result<(Ticket, PeerAddress)> {
+    async fn accept(&self, listener: &SimListener) -> io::Result<(PendingConnection, PeerAddress)> {
         let (stream, peer) = simulated(self.accept_stream(listener)).await?;
         let _scope = memory::simulation();
         let mut shared = self.shared.borrow_mut();
         let ticket = shared.next_ticket;
         shared.next_ticket += 1;
         shared.tickets.insert(ticket, stream);
-        Ok((Ticket(ticket), peer))
+        Ok((PendingConnection(ticket), peer))
     }
 
-    fn adopt(&self, accepted: Ticket) -> io::Result<SimStream> {
+    fn adopt(&self, accepted: PendingConnection) -> io::Result<SimStream> {
         let _scope = memory::simulation();
         let stream = self.shared.borrow_mut().tickets.remove(&accepted.0);
         stream.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn close(&self, accepted: Ticket) {
+    fn close(&self, accepted: PendingConnection) {
         drop(self.adopt(accepted));
     }
 
-    fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
+    fn detach(&self, stream: SimStream) -> io::Result<PendingConnection> {
         let _scope = memory::simulation();
         let mut shared = self.shared.borrow_mut();
         let ticket = shared.next_ticket;
         shared.next_ticket += 1;
         shared.tickets.insert(ticket, stream);
-        Ok(Ticket(ticket))
+        Ok(PendingConnection(ticket))
     }
 
     async fn connect(&self, address: &PeerAddress) -> io::Result<SimStream> {

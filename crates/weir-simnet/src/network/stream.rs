@@ -14,13 +14,13 @@ use tokio::time::{Instant, Sleep};
 use weir_proxy::net::Socket;
 
 use crate::memory;
-use crate::network::link::{Link, Wait};
-use crate::network::trace::End;
+use crate::network::link::{Link, LinkWait};
+use crate::network::trace::LinkEnd;
 
 /// A connection of the simulated network.
 pub struct SimStream {
     link: Rc<RefCell<Link>>,
-    end: End,
+    end: LinkEnd,
     local: Option<SocketAddr>,
     read_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
@@ -30,7 +30,7 @@ pub struct SimStream {
 impl SimStream {
     pub(crate) fn new(
         link: Rc<RefCell<Link>>,
-        end: End,
+        end: LinkEnd,
         local: Option<SocketAddr>,
         open_links: Rc<RefCell<u32>>,
     ) -> Self {
@@ -79,7 +79,7 @@ impl LinkWatch {
 
     /// Returns true if the connecting side has closed the connection.
     pub(crate) fn connector_gone(&self) -> bool {
-        self.0.borrow().is_closed(End::Connector)
+        self.0.borrow().is_closed(LinkEnd::Connector)
     }
 
     /// Returns the number of the link in the trace.
@@ -89,7 +89,7 @@ impl LinkWatch {
 }
 
 /// Arms the timer for `wait`; `Ready` when that time has come.
-fn arm(timer: &mut Option<Pin<Box<Sleep>>>, wait: Wait, context: &mut Context<'_>) -> Poll<()> {
+fn arm(timer: &mut Option<Pin<Box<Sleep>>>, wait: LinkWait, context: &mut Context<'_>) -> Poll<()> {
     let Some(at) = wait else {
         *timer = None;
         return Poll::Pending;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The side of a listener's links: from clients, or from the device to endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum LinkSide {
     /// From clients.
     Downstream,
     /// To endpoints.
@@ -18,14 +18,14 @@ pub enum Side {
 
 /// An end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub enum LinkEnd {
     /// The side that connected.
     Connector,
     /// The side that accepted.
     Acceptor,
 }
 
-impl End {
+impl LinkEnd {
     /// Returns the opposite end.
     #[must_use]
     pub fn other(self) -> Self {
@@ -49,20 +49,20 @@ impl End {
     missing_docs,
     reason = "the field names say it: link number, end, bytes, request id, attempt"
 )]
-pub enum Event {
-    Connected { link: u32, side: Side },
-    ConnectRefused { side: Side },
-    ConnectHangs { side: Side },
+pub enum NetworkEvent {
+    Connected { link: u32, side: LinkSide },
+    ConnectRefused { side: LinkSide },
+    ConnectHangs { side: LinkSide },
     ClosedAtOnce { link: u32 },
-    AcceptFailed { side: Side },
+    AcceptFailed { side: LinkSide },
     Accepted { link: u32 },
-    Wrote { link: u32, end: End, bytes: usize },
-    Read { link: u32, end: End, bytes: usize },
-    Finished { link: u32, end: End },
-    Dropped { link: u32, end: End },
+    Wrote { link: u32, end: LinkEnd, bytes: usize },
+    Read { link: u32, end: LinkEnd, bytes: usize },
+    Finished { link: u32, end: LinkEnd },
+    Dropped { link: u32, end: LinkEnd },
     ResetInjected { link: u32 },
-    ResetSent { link: u32, to: End },
-    Stalled { link: u32, end: End, ms: u64 },
+    ResetSent { link: u32, to: LinkEnd },
+    Stalled { link: u32, end: LinkEnd, ms: u64 },
     RequestArrived { id: u64, attempt: u32 },
     RequestBody { id: u64, attempt: u32, bytes: u64, whole: bool },
     ResponseDone { id: u64, attempt: u32, whole: bool },
@@ -79,7 +79,7 @@ const MOST_EVENTS: usize = 5_000_000;
 #[derive(Debug)]
 pub struct Trace {
     start: Instant,
-    events: Vec<(u64, Event)>,
+    events: Vec<(u64, NetworkEvent)>,
     hash: Fnv,
 }
 
@@ -89,7 +89,7 @@ impl Trace {
         Self { start, events: Vec::new(), hash: Fnv::default() }
     }
 
-    pub(crate) fn note(&mut self, event: Event) {
+    pub(crate) fn note(&mut self, event: NetworkEvent) {
         let micros = self.start.elapsed().as_micros() as u64;
         micros.hash(&mut self.hash);
         event.hash(&mut self.hash);
@@ -97,7 +97,7 @@ impl Trace {
             self.events.push((micros, event));
         } else if matches!(
             event,
-            Event::Read { .. } | Event::Wrote { .. } | Event::Connected { .. }
+            NetworkEvent::Read { .. } | NetworkEvent::Wrote { .. } | NetworkEvent::Connected { .. }
         ) {
             // Ends the task that loops; the run is reported as such.
             assert!(std::thread::panicking(), "more than {MOST_EVENTS} events");

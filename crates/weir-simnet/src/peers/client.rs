@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
-use crate::ledger::{Answer, Outcome};
-use crate::message::http::{Framing, Head, Incoming, Outgoing};
+use crate::ledger::{ClientOutcome, SeenResponse};
+use crate::message::http::{Head, Incoming, MessageEnd, PacedWriter};
 use crate::message::malformed;
-use crate::message::pattern::{Checked, fill, request_tag, response_tag};
+use crate::message::pattern::{PatternCheck, fill, request_tag, response_tag};
 use crate::network::faults::Tamper;
 use crate::network::stream::SimStream;
-use crate::network::trace::Event;
+use crate::network::trace::NetworkEvent;
 use crate::plan::behaviour::{Behaviour, GARBAGE_MARKER};
 use crate::plan::request::{BodyPlan, RequestPlan};
 use crate::plan::{ClientPlan, ConnectionPlan};
@@ -31,7 +31,7 @@ const END_PATIENCE: Duration = Duration::from_mins(2);
 
 /// The state that the two directions of a connection share.
 #[derive(Default)]
-struct Progress {
+struct ClientProgress {
     /// The number of requests whose first byte may have been sent.
     started: Cell<usize>,
     /// The number of requests with a complete final response.
@@ -43,10 +43,10 @@ struct Progress {
     /// The number of requests for which a final head arrived.
     heads: Cell<usize>,
     changed: Notify,
-    outcomes: RefCell<BTreeMap<u64, Outcome>>,
+    outcomes: RefCell<BTreeMap<u64, ClientOutcome>>,
 }
 
-impl Progress {
+impl ClientProgress {
     fn tell(&self) {
         self.changed.notify_waiters();
     }
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    fn outcome(&self, request: &RequestPlan, outcome: Outcome) {
+    fn outcome(&self, request: &RequestPlan, outcome: ClientOutcome) {
         self.outcomes.borrow_mut().insert(request.id, outcome);
     }
 }
@@ -81,21 +81,21 @@ async fn converse(world: &World, client: &ClientPlan, plan: &ConnectionPlan, str
         world.ledger.with(request.id, |record| record.link = Some(watch.clone()));
     }
     let (read, write) = split(stream);
-    let progress = Progress::default();
+    let progress = ClientProgress::default();
     let left = {
         let talk = talk(world, plan, &progress, (read, write), watch.id());
         let limit = plan.leaves_after_ms.map_or(Duration::MAX, Duration::from_millis);
         timeout(limit, talk).await.is_err()
     };
     if left {
-        world.net.note(Event::ClientLeft { client: client.number });
+        world.net.note(NetworkEvent::ClientLeft { client: client.number });
     }
     let outcomes = progress.outcomes.take();
     for (index, request) in plan.requests.iter().enumerate() {
         let fallback = match (left, index < progress.started.get()) {
-            (true, true) => Outcome::Left,
-            (false, true) => Outcome::AfterClose,
-            (_, false) => Outcome::Unsent,
+            (true, true) => ClientOutcome::Left,
+            (false, true) => ClientOutcome::AfterClose,
+            (_, false) => ClientOutcome::Unsent,
         };
         let outcome = outcomes.get(&request.id).cloned().unwrap_or(fallback);
         world.ledger.with(request.id, |record| record.outcome = outcome);
@@ -108,12 +108,12 @@ type Halves = (ReadHalf<SimStream>, WriteHalf<SimStream>);
 async fn talk(
     world: &World,
     plan: &ConnectionPlan,
-    progress: &Progress,
+    progress: &ClientProgress,
     halves: Halves,
     link: u32,
 ) {
     let mut incoming = Incoming::new(halves.0, plan.read_pace);
-    let mut outgoing = Outgoing::new(halves.1, plan.write_pace);
+    let mut outgoing = PacedWriter::new(halves.1, plan.write_pace);
     let mut sending = std::pin::pin!(send_all(world, plan, progress, &mut outgoing, link));
     let mut receiving = std::pin::pin!(receive_all(world, plan, progress, &mut incoming));
     let mut sent = false;
@@ -143,8 +143,8 @@ enum Sent {
 async fn send_all(
     world: &World,
     plan: &ConnectionPlan,
-    progress: &Progress,
-    outgoing: &mut Outgoing<WriteHalf<SimStream>>,
+    progress: &ClientProgress,
+    outgoing: &mut PacedWriter<WriteHalf<SimStream>>,
     link: u32,
 ) -> io::Result<Sent> {
     for (index, request) in plan.requests.iter().enumerate() {
@@ -160,7 +160,7 @@ async fn send_all(
         progress.may_continue.set(false);
         progress.started.set(index + 1);
         progress.tell();
-        world.net.note(Event::RequestSent { id: request.id, link });
+        world.net.note(NetworkEvent::RequestSent { id: request.id, link });
         world.ledger.with(request.id, |record| record.sent_at = Some(Instant::now()));
         if let Some(vector) = request.malformed {
             outgoing.send(&malformed::bytes(vector, request.id)).await?;
@@ -217,8 +217,8 @@ pub(crate) fn request_head(request: &RequestPlan) -> String {
 async fn send_body(
     world: &World,
     request: &RequestPlan,
-    progress: &Progress,
-    outgoing: &mut Outgoing<WriteHalf<SimStream>>,
+    progress: &ClientProgress,
+    outgoing: &mut PacedWriter<WriteHalf<SimStream>>,
 ) -> io::Result<()> {
     let total = request.body.bytes();
     let chunked = matches!(request.body, BodyPlan::Chunked(_));
@@ -255,7 +255,7 @@ enum After {
 async fn receive_all(
     world: &World,
     plan: &ConnectionPlan,
-    progress: &Progress,
+    progress: &ClientProgress,
     incoming: &mut Incoming<ReadHalf<SimStream>>,
 ) {
     let mut after = After::More;
@@ -309,7 +309,7 @@ async fn receive(
     world: &World,
     request: &RequestPlan,
     index: usize,
-    progress: &Progress,
+    progress: &ClientProgress,
     incoming: &mut Incoming<ReadHalf<SimStream>>,
 ) -> After {
     let head = loop {
@@ -317,7 +317,7 @@ async fn receive(
             Ok(Some(head)) => head,
             ended => {
                 if index < progress.started.get() {
-                    progress.outcome(request, Outcome::Unanswered(ended.err()));
+                    progress.outcome(request, ClientOutcome::Unanswered(ended.err()));
                 }
                 return After::Dead;
             }
@@ -333,7 +333,7 @@ async fn receive(
             Ok(101..=199) => {}
             Ok(status) => break FinalHead { head, status },
             Err(broken) => {
-                progress.outcome(request, Outcome::Unanswered(Some(broken)));
+                progress.outcome(request, ClientOutcome::Unanswered(Some(broken)));
                 return After::Dead;
             }
         }
@@ -362,7 +362,7 @@ async fn final_response(
     world: &World,
     request: &RequestPlan,
     FinalHead { head, status }: &FinalHead,
-    progress: &Progress,
+    progress: &ClientProgress,
     incoming: &mut Incoming<ReadHalf<SimStream>>,
 ) -> After {
     let (id, status) = (request.id, *status);
@@ -370,11 +370,11 @@ async fn final_response(
     let framing = match head.response_framing(request.method, status) {
         Ok(framing) => framing,
         Err(broken) => {
-            progress.outcome(request, Outcome::Unanswered(Some(broken)));
+            progress.outcome(request, ClientOutcome::Unanswered(Some(broken)));
             return After::Dead;
         }
     };
-    let mut checked = Checked::new(response_tag(id, attempt.unwrap_or(0)));
+    let mut checked = PatternCheck::new(response_tag(id, attempt.unwrap_or(0)));
     let ledger = &world.ledger;
     let result = incoming
         .body(framing, &mut |bytes| {
@@ -387,16 +387,16 @@ async fn final_response(
     if let (Some(offset), Some(_)) = (checked.wrong_at, attempt) {
         ledger.violation(format!("law 8: response body {id} is wrong from byte {offset} on"));
     }
-    let (bytes, until_close) = (checked.bytes, framing == Framing::UntilClose);
-    world.net.note(Event::Outcome { id, status, bytes, whole: result.is_ok() });
+    let (bytes, until_close) = (checked.bytes, framing == MessageEnd::UntilClose);
+    world.net.note(NetworkEvent::Outcome { id, status, bytes, whole: result.is_ok() });
     // A proxy that refuses an incomplete head does not know that it was a HEAD and may send a body.
     let dead = result.is_err() || (request.method == "HEAD" && matches!(status, 400 | 408));
     let closes = until_close
         || head.connection_has("close")
         || request.malformed.is_some()
         || (request.old && !head.connection_has("keep-alive"));
-    let answer = Answer { status, attempt, bytes, broken: result.err(), until_close };
-    progress.outcome(request, Outcome::Answered(answer));
+    let answer = SeenResponse { status, attempt, bytes, broken: result.err(), until_close };
+    progress.outcome(request, ClientOutcome::Answered(answer));
     match (dead, closes) {
         (true, _) => After::Dead,
         (false, true) => After::Over,
@@ -438,7 +438,7 @@ fn check_head(world: &World, request: &RequestPlan, head: &Head, status: u16) ->
     if sent.status != status {
         complain(&format!("another status than {}", sent.status));
     }
-    if let Framing::Length(length) = sent.framing
+    if let MessageEnd::Length(length) = sent.framing
         && head.value("content-length") != Some(&length.to_string())
     {
         complain("another Content-Length than was sent");

@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, WriteHalf, split};
 use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
-use crate::ledger::Outcome;
+use crate::ledger::ClientOutcome;
 use crate::message::pattern::{fill, request_tag};
 use crate::network::stream::SimStream;
-use crate::network::trace::Event;
+use crate::network::trace::NetworkEvent;
 use crate::peers::client::request_head;
-use crate::plan::hostile::{Act, HostileClient, HostileConnection, Reads};
+use crate::plan::hostile::{HostileAct, HostileClient, HostileConnection, Reads};
 use crate::plan::request::{BodyPlan, RequestPlan};
 use crate::world::World;
 
@@ -38,7 +38,7 @@ pub(crate) async fn run(world: World, target: PeerAddress, plan: HostileClient) 
         }
         let link = watch.id();
         let _ = timeout(PATIENCE, converse(&world, connection, stream, link)).await;
-        world.net.note(Event::ClientLeft { client: u32::from(FIRST_ADDRESS + plan.number) });
+        world.net.note(NetworkEvent::ClientLeft { client: u32::from(FIRST_ADDRESS + plan.number) });
     }
 }
 
@@ -78,22 +78,24 @@ async fn drain(mut reader: impl AsyncRead + Unpin, reads: Reads) {
 async fn perform(
     world: &World,
     plan: &HostileConnection,
-    act: &Act,
+    act: &HostileAct,
     writer: &mut WriteHalf<SimStream>,
     link: u32,
 ) -> bool {
     match act {
-        Act::Requests(range) => {
+        HostileAct::Requests(range) => {
             let requests = &plan.requests[range.clone()];
             let bytes: Vec<u8> =
                 requests.iter().flat_map(|request| whole_request(world, request, link)).collect();
             write(writer, &bytes).await
         }
-        Act::Part(index, sent) => {
+        HostileAct::Part(index, sent) => {
             write(writer, &first_part(world, &plan.requests[*index], *sent, link)).await
         }
-        Act::Rest(index, sent) => write(writer, &rest(world, &plan.requests[*index], *sent)).await,
-        Act::Drip(index, every_ms) => {
+        HostileAct::Rest(index, sent) => {
+            write(writer, &rest(world, &plan.requests[*index], *sent)).await
+        }
+        HostileAct::Drip(index, every_ms) => {
             for byte in whole_request(world, &plan.requests[*index], link) {
                 if !write(writer, &[byte]).await {
                     return false;
@@ -102,24 +104,24 @@ async fn perform(
             }
             true
         }
-        Act::TinyChunks(index) => {
+        HostileAct::TinyChunks(index) => {
             write(writer, &tiny_chunks(world, &plan.requests[*index], link)).await
         }
-        Act::Raw(bytes) => write(writer, bytes).await,
-        Act::Pause(ms) => {
+        HostileAct::Raw(bytes) => write(writer, bytes).await,
+        HostileAct::Pause(ms) => {
             sleep(Duration::from_millis(*ms)).await;
             true
         }
-        Act::HalfClose => writer.shutdown().await.is_ok(),
+        HostileAct::HalfClose => writer.shutdown().await.is_ok(),
     }
 }
 
 /// Records a request as sent and returns its head.
 fn begin(world: &World, request: &RequestPlan, link: u32) -> Vec<u8> {
-    world.net.note(Event::RequestSent { id: request.id, link });
+    world.net.note(NetworkEvent::RequestSent { id: request.id, link });
     world.ledger.with(request.id, |record| {
         record.sent_at = Some(Instant::now());
-        record.outcome = Outcome::Left;
+        record.outcome = ClientOutcome::Left;
     });
     request_head(request).into_bytes()
 }

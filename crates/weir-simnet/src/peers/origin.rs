@@ -9,19 +9,19 @@ use std::time::Duration;
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::time::sleep;
 
-use crate::ledger::Arrival;
+use crate::ledger::SeenAttempt;
 use crate::memory::simulated;
-use crate::message::http::{Broken, Framing, Head, Incoming, Outgoing, Pace};
-use crate::message::pattern::{Checked, fill, request_tag, response_tag};
+use crate::message::http::{Broken, Head, Incoming, MessageEnd, PacedWriter, PeerPace};
+use crate::message::pattern::{PatternCheck, fill, request_tag, response_tag};
 use crate::network::faults::Tamper;
 use crate::network::net::SimListener;
 use crate::network::stream::{LinkWatch, SimStream};
-use crate::network::trace::Event;
+use crate::network::trace::NetworkEvent;
 use crate::plan::behaviour::{Behaviour, Misdeed, SWITCHES, garbage};
 use crate::world::World;
 
 type Reader = Incoming<ReadHalf<SimStream>>;
-type Writer = Outgoing<WriteHalf<SimStream>>;
+type PeerWriter = PacedWriter<WriteHalf<SimStream>>;
 
 /// Serves every connection of a listener.
 pub(crate) async fn serve(world: World, listener: SimListener, origin: usize) {
@@ -49,10 +49,10 @@ const FORBIDDEN_TRAILERS: [&str; 11] = [
 ];
 
 /// One request as received.
-struct Order {
+struct OriginOrder {
     id: u64,
     attempt: u32,
-    framing: Framing,
+    framing: MessageEnd,
     head: Head,
     method: String,
     behaviour: Behaviour,
@@ -60,7 +60,7 @@ struct Order {
 
 /// The state of the connection after an exchange.
 #[derive(PartialEq)]
-enum Next {
+enum Ending {
     Keep,
     Close,
 }
@@ -69,7 +69,7 @@ async fn connection(world: World, stream: SimStream, origin: usize) {
     let watch = stream.watch();
     let (read, write) = split(stream);
     let (mut reader, mut writer) =
-        (Incoming::new(read, Pace::FULL), Outgoing::new(write, Pace::FULL));
+        (Incoming::new(read, PeerPace::FULL), PacedWriter::new(write, PeerPace::FULL));
     let mut idle_close_ms = None;
     loop {
         let head = tokio::select! {
@@ -85,7 +85,7 @@ async fn connection(world: World, stream: SimStream, origin: usize) {
                     return;
                 };
                 idle_close_ms = order.behaviour.idle_close_ms;
-                if exchange(&world, &order, &mut reader, &mut writer).await == Next::Close {
+                if exchange(&world, &order, &mut reader, &mut writer).await == Ending::Close {
                     return;
                 }
             }
@@ -108,7 +108,7 @@ async fn idle(limit_ms: Option<u64>) {
 }
 
 /// Checks a head and records it; `None` if it is refused.
-fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Option<Order> {
+fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Option<OriginOrder> {
     let complain = |what: String| {
         if !world.transparent {
             world.ledger.violation(format!("an origin got {what}: {head:?}"));
@@ -147,10 +147,10 @@ fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Op
         complain(format!("another method than {}", planned.0));
     }
     let behaviour = Behaviour::draw(world.plan.seed, id, planned.1, world.profile(), &method);
-    world.net.note(Event::RequestArrived { id, attempt: planned.1 });
+    world.net.note(NetworkEvent::RequestArrived { id, attempt: planned.1 });
     world.ledger.with(id, |record| {
         let behaviour = behaviour.clone();
-        record.arrivals.push(Arrival {
+        record.arrivals.push(SeenAttempt {
             behaviour,
             link: watch.clone(),
             body_whole: false,
@@ -160,7 +160,7 @@ fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Op
         });
     });
     check_limit(world, id, origin);
-    Some(Order { id, attempt: planned.1, framing, method, behaviour, head })
+    Some(OriginOrder { id, attempt: planned.1, framing, method, behaviour, head })
 }
 
 /// Checks law 3 at the origin.
@@ -176,24 +176,29 @@ fn check_limit(world: &World, id: u64, origin: usize) {
 
 /// Records that the last bytes of the response are about to be sent, or the connection is about to
 /// be closed instead.
-fn over(world: &World, order: &Order) {
+fn over(world: &World, order: &OriginOrder) {
     world.ledger.with(order.id, |record| record.arrivals[order.attempt as usize].over = true);
 }
 
-async fn exchange(world: &World, order: &Order, reader: &mut Reader, writer: &mut Writer) -> Next {
+async fn exchange(
+    world: &World,
+    order: &OriginOrder,
+    reader: &mut Reader,
+    writer: &mut PeerWriter,
+) -> Ending {
     if order.behaviour.misdeed == Some(Misdeed::NeverReads) {
         sleep(Duration::from_mins(5)).await;
-        return Next::Close;
+        return Ending::Close;
     }
     if order.head.value("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
         && writer.send(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err()
     {
-        return Next::Close;
+        return Ending::Close;
     }
     let (body, answer) = match order.behaviour.early {
         // An early response: the rest of the body is read at the same time, or not at all if the
         // response closes the connection.
-        Some(_) if order.framing != Framing::Empty => {
+        Some(_) if order.framing != MessageEnd::Empty => {
             let mut body = std::pin::pin!(take_body(world, order, reader));
             let mut answer = std::pin::pin!(respond(world, order, writer));
             let mut body_end = None;
@@ -204,31 +209,31 @@ async fn exchange(world: &World, order: &Order, reader: &mut Reader, writer: &mu
                     end = &mut body, if body_end.is_none() => body_end = Some(end),
                 }
             };
-            if answer_end.as_ref().is_ok_and(|next| *next == Next::Keep) && body_end.is_none() {
+            if answer_end.as_ref().is_ok_and(|next| *next == Ending::Keep) && body_end.is_none() {
                 body_end = Some(body.await);
             }
             (body_end.unwrap_or(Ok(())), answer_end)
         }
         _ => match take_body(world, order, reader).await {
             Ok(()) => (Ok(()), respond(world, order, writer).await),
-            Err(broken) => (Err(broken), Ok(Next::Close)),
+            Err(broken) => (Err(broken), Ok(Ending::Close)),
         },
     };
     if let (Err(Broken::Malformed(what)), false) = (&body, world.transparent) {
         world.ledger.violation(format!("an origin got a malformed body of {}: {what}", order.id));
     }
-    let whole = matches!(answer, Ok(Next::Keep | Next::Close));
-    world.net.note(Event::ResponseDone { id: order.id, attempt: order.attempt, whole });
+    let whole = matches!(answer, Ok(Ending::Keep | Ending::Close));
+    world.net.note(NetworkEvent::ResponseDone { id: order.id, attempt: order.attempt, whole });
     let last = order.head.connection_has("close") || order.head.first.ends_with("1.0");
     match (body, answer) {
-        (Ok(()), Ok(Next::Keep)) if !last => Next::Keep,
-        _ => Next::Close,
+        (Ok(()), Ok(Ending::Keep)) if !last => Ending::Keep,
+        _ => Ending::Close,
     }
 }
 
-async fn take_body(world: &World, order: &Order, reader: &mut Reader) -> Result<(), Broken> {
+async fn take_body(world: &World, order: &OriginOrder, reader: &mut Reader) -> Result<(), Broken> {
     let (id, attempt) = (order.id, order.attempt);
-    let mut checked = Checked::new(request_tag(id));
+    let mut checked = PatternCheck::new(request_tag(id));
     let ledger = &world.ledger;
     let result = reader
         .body(order.framing, &mut |bytes| {
@@ -236,7 +241,12 @@ async fn take_body(world: &World, order: &Order, reader: &mut Reader) -> Result<
             ledger.request_moved(id, -(bytes.len() as i64));
         })
         .await;
-    world.net.note(Event::RequestBody { id, attempt, bytes: checked.bytes, whole: result.is_ok() });
+    world.net.note(NetworkEvent::RequestBody {
+        id,
+        attempt,
+        bytes: checked.bytes,
+        whole: result.is_ok(),
+    });
     let Some(plan) = ledger.with(id, |record| record.plan.clone()) else { return result };
     if plan.malformed.is_some() {
         if result.is_ok() && !world.transparent {
@@ -264,22 +274,26 @@ async fn take_body(world: &World, order: &Order, reader: &mut Reader) -> Result<
 }
 
 /// Sends the response; `Err` if the connection did not accept all of it.
-async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Result<Next> {
+async fn respond(
+    world: &World,
+    order: &OriginOrder,
+    writer: &mut PeerWriter,
+) -> io::Result<Ending> {
     let behaviour = &order.behaviour;
     sleep(Duration::from_millis(behaviour.delay_ms)).await;
     match behaviour.misdeed {
         Some(Misdeed::ClosesSilently) => {
             over(world, order);
-            return Ok(Next::Close);
+            return Ok(Ending::Close);
         }
         Some(Misdeed::Hangs) => {
             sleep(Duration::from_mins(5)).await;
-            return Ok(Next::Close);
+            return Ok(Ending::Close);
         }
         Some(Misdeed::ClosesInHead) => {
             over(world, order);
             writer.send(b"HTTP/1.1 200 OK\r\nX-Sim-Garbage: 1\r\nX-Sim").await?;
-            return Ok(Next::Close);
+            return Ok(Ending::Close);
         }
         Some(Misdeed::Garbage(index)) => {
             over(world, order);
@@ -291,14 +305,13 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
                 // Long enough for the bytes that a client sends if it takes this for a tunnel.
                 sleep(Duration::from_secs(5)).await;
             }
-            return Ok(Next::Close);
+            return Ok(Ending::Close);
         }
         _ => {}
     }
     if let Some(interim) = behaviour.interim.filter(|_| order.head.first.ends_with("1.1")) {
-        writer
-            .send(format!("HTTP/1.1 {interim} Interim\r\nX-Sim-Interim: 1\r\n\r\n").as_bytes())
-            .await?;
+        let head = format!("HTTP/1.1 {interim} Interim\r\nX-Sim-Interim: 1\r\n\r\n");
+        writer.send(head.as_bytes()).await?;
     }
     if let Some(Misdeed::Interims(count)) = behaviour.misdeed
         && order.head.first.ends_with("1.1")
@@ -307,16 +320,16 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
         writer.send(one.repeat(count).as_bytes()).await?;
     }
     let old = order.head.first.ends_with("1.0");
-    if matches!(framing_for(order, old), Framing::Empty | Framing::Length(0)) {
+    if matches!(framing_for(order, old), MessageEnd::Empty | MessageEnd::Length(0)) {
         over(world, order);
     }
     if let Some(Misdeed::Dribbles(pause_ms)) = behaviour.misdeed {
-        writer.pace = Pace { bytes: 1, pause_ms };
+        writer.pace = PeerPace { bytes: 1, pause_ms };
     }
     writer.send(response_head(order, old).as_bytes()).await?;
     writer.pace = behaviour.pace;
     let next = send_body(world, order, writer, old).await;
-    writer.pace = Pace::FULL;
+    writer.pace = PeerPace::FULL;
     let next = next?;
     let babbles = behaviour.misdeed == Some(Misdeed::Babbles);
     world.ledger.with(order.id, |record| {
@@ -333,28 +346,28 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
 }
 
 /// Returns the framing for the peer: HTTP/1.0 has no chunks.
-fn framing_for(order: &Order, old: bool) -> Framing {
-    if old && order.behaviour.framing == Framing::Chunked {
-        Framing::UntilClose
+fn framing_for(order: &OriginOrder, old: bool) -> MessageEnd {
+    if old && order.behaviour.framing == MessageEnd::Chunked {
+        MessageEnd::UntilClose
     } else {
         order.behaviour.framing
     }
 }
 
-fn response_head(order: &Order, old: bool) -> String {
+fn response_head(order: &OriginOrder, old: bool) -> String {
     let (behaviour, id) = (&order.behaviour, order.id);
     let mut head =
         format!("HTTP/1.1 {} Sim\r\nX-Sim-Id: {id}/{}\r\n", behaviour.status, order.attempt);
     let _ = write!(head, "X-Sim-Plain: plain {id}\r\nX-Hop: private\r\n");
     match framing_for(order, old) {
-        Framing::Length(bytes) => drop(write!(head, "Content-Length: {bytes}\r\n")),
-        Framing::Chunked => head.push_str("Transfer-Encoding: chunked\r\n"),
-        Framing::Empty if order.method == "HEAD" && behaviour.status != 204 => {
+        MessageEnd::Length(bytes) => drop(write!(head, "Content-Length: {bytes}\r\n")),
+        MessageEnd::Chunked => head.push_str("Transfer-Encoding: chunked\r\n"),
+        MessageEnd::Empty if order.method == "HEAD" && behaviour.status != 204 => {
             head.push_str("Content-Length: 321\r\n");
         }
-        Framing::Empty | Framing::UntilClose => {}
+        MessageEnd::Empty | MessageEnd::UntilClose => {}
     }
-    let close = behaviour.close || old || framing_for(order, old) == Framing::UntilClose;
+    let close = behaviour.close || old || framing_for(order, old) == MessageEnd::UntilClose;
     head.push_str(if close {
         "Connection: close, X-Hop\r\n\r\n"
     } else {
@@ -374,35 +387,35 @@ fn excessive_framing(id: u64) -> String {
 
 async fn send_body(
     world: &World,
-    order: &Order,
-    writer: &mut Writer,
+    order: &OriginOrder,
+    writer: &mut PeerWriter,
     old: bool,
-) -> io::Result<Next> {
+) -> io::Result<Ending> {
     let behaviour = &order.behaviour;
     let framing = framing_for(order, old);
     send_data(world, order, writer, framing).await?;
-    if misbehave(order, writer, framing).await? == Next::Close {
-        return Ok(Next::Close);
+    if misbehave(order, writer, framing).await? == Ending::Close {
+        return Ok(Ending::Close);
     }
-    if framing == Framing::Chunked {
+    if framing == MessageEnd::Chunked {
         over(world, order);
         writer
             .send(if behaviour.trailer { b"0\r\nX-Sim-Trailer: 1\r\n\r\n" } else { b"0\r\n\r\n" })
             .await?;
     }
-    Ok(if behaviour.close || old || framing == Framing::UntilClose {
-        Next::Close
+    Ok(if behaviour.close || old || framing == MessageEnd::UntilClose {
+        Ending::Close
     } else {
-        Next::Keep
+        Ending::Keep
     })
 }
 
 /// Sends the bytes of the body, up to the point where the origin misbehaves.
 async fn send_data(
     world: &World,
-    order: &Order,
-    writer: &mut Writer,
-    framing: Framing,
+    order: &OriginOrder,
+    writer: &mut PeerWriter,
+    framing: MessageEnd,
 ) -> io::Result<()> {
     let behaviour = &order.behaviour;
     let limit = match behaviour.misdeed {
@@ -412,7 +425,7 @@ async fn send_data(
             | Misdeed::BadChunk(at)
             | Misdeed::ExcessiveFraming(at),
         ) => at,
-        _ if world.net.tamper() == Tamper::ShortenResponse && framing == Framing::Chunked => {
+        _ if world.net.tamper() == Tamper::ShortenResponse && framing == MessageEnd::Chunked => {
             behaviour.bytes / 2
         }
         _ => behaviour.bytes,
@@ -424,12 +437,15 @@ async fn send_data(
         if world.net.tamper() == Tamper::FlipResponseByte && sent == 0 {
             data[0] ^= 16;
         }
-        if framing == Framing::Chunked {
+        if framing == MessageEnd::Chunked {
             data.splice(0..0, format!("{count:x}\r\n").bytes());
             data.extend_from_slice(b"\r\n");
         }
         world.ledger.response_moved(order.id, count as i64);
-        if sent + count as u64 >= limit && limit == behaviour.bytes && framing != Framing::Chunked {
+        if sent + count as u64 >= limit
+            && limit == behaviour.bytes
+            && framing != MessageEnd::Chunked
+        {
             over(world, order);
         }
         writer.send(&data).await?;
@@ -439,12 +455,16 @@ async fn send_data(
 }
 
 /// Does what the origin does wrong in the body; the connection is then over.
-async fn misbehave(order: &Order, writer: &mut Writer, framing: Framing) -> io::Result<Next> {
+async fn misbehave(
+    order: &OriginOrder,
+    writer: &mut PeerWriter,
+    framing: MessageEnd,
+) -> io::Result<Ending> {
     match order.behaviour.misdeed {
         Some(Misdeed::Truncates(_)) => {}
         // An HTTP/1.0 client would take the invalid chunk for its body.
         Some(Misdeed::BadChunk(_) | Misdeed::ExcessiveFraming(_))
-            if framing != Framing::Chunked => {}
+            if framing != MessageEnd::Chunked => {}
         Some(Misdeed::BadChunk(_)) => {
             writer.send(b"zz\r\nX-Sim-Garbage\r\n0\r\n\r\n").await?;
         }
@@ -452,7 +472,7 @@ async fn misbehave(order: &Order, writer: &mut Writer, framing: Framing) -> io::
             writer.send(excessive_framing(order.id).as_bytes()).await?;
         }
         Some(Misdeed::HangsInBody(_)) => sleep(Duration::from_mins(5)).await,
-        _ => return Ok(Next::Keep),
+        _ => return Ok(Ending::Keep),
     }
-    Ok(Next::Close)
+    Ok(Ending::Close)
 }

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 
-use crate::message::http::{Framing, Pace};
+use crate::message::http::{MessageEnd, PeerPace};
 use crate::network::faults::{happens, log_uniform};
 use crate::plan::Profile;
 
@@ -41,12 +41,12 @@ pub(crate) enum Misdeed {
 pub(crate) struct Behaviour {
     pub(crate) status: u16,
     pub(crate) bytes: u64,
-    pub(crate) framing: Framing,
+    pub(crate) framing: MessageEnd,
     pub(crate) chunk: usize,
     pub(crate) trailer: bool,
     pub(crate) interim: Option<u16>,
     pub(crate) delay_ms: u64,
-    pub(crate) pace: Pace,
+    pub(crate) pace: PeerPace,
     /// Responds after this many bytes of the request's body.
     pub(crate) early: Option<u64>,
     pub(crate) close: bool,
@@ -63,10 +63,10 @@ impl Behaviour {
         let most = if profile.bulk { 2_000_000 } else { 150_000 };
         let bytes = if bodiless { 0 } else { log_uniform(random, &(0..=most)) };
         let framing = match random.u32(0..10) {
-            _ if bodiless => Framing::Empty,
-            0 => Framing::UntilClose,
-            1..=4 => Framing::Chunked,
-            _ => Framing::Length(bytes),
+            _ if bodiless => MessageEnd::Empty,
+            0 => MessageEnd::UntilClose,
+            1..=4 => MessageEnd::Chunked,
+            _ => MessageEnd::Length(bytes),
         };
         let slow = happens(random, profile.origin_slow);
         let mut behaviour = Self {
@@ -78,13 +78,13 @@ impl Behaviour {
             interim: [None, None, None, None, Some(102), Some(103)][random.usize(0..6)],
             delay_ms: if slow { random.u64(0..3_000) } else { random.u64(0..20) },
             pace: if slow {
-                Pace { bytes: random.usize(500..8_000), pause_ms: random.u64(1..50) }
+                PeerPace { bytes: random.usize(500..8_000), pause_ms: random.u64(1..50) }
             } else {
-                Pace::FULL
+                PeerPace::FULL
             },
             early: happens(random, profile.origin_early)
                 .then(|| log_uniform(random, &(0..=100_000))),
-            close: framing == Framing::UntilClose || happens(random, profile.origin_closes),
+            close: framing == MessageEnd::UntilClose || happens(random, profile.origin_closes),
             idle_close_ms: profile.origin_idle_close.then(|| log_uniform(random, &(0..=3_000))),
             misdeed: None,
         };
@@ -100,20 +100,20 @@ impl Behaviour {
 
 fn misdeed(random: &mut Rng, behaviour: &Behaviour) -> Misdeed {
     let within = if behaviour.bytes == 0 { 0 } else { random.u64(0..behaviour.bytes) };
-    let in_body = behaviour.bytes > 0 && behaviour.framing != Framing::UntilClose;
+    let in_body = behaviour.bytes > 0 && behaviour.framing != MessageEnd::UntilClose;
     match random.u32(0..7) {
         0 => Misdeed::ClosesSilently,
         1 => Misdeed::Hangs,
         2 => Misdeed::ClosesInHead,
         3 if in_body => Misdeed::Truncates(within),
         4 if in_body => Misdeed::HangsInBody(within),
-        5 if in_body && behaviour.framing == Framing::Chunked => Misdeed::BadChunk(within),
+        5 if in_body && behaviour.framing == MessageEnd::Chunked => Misdeed::BadChunk(within),
         _ => Misdeed::Garbage(random.usize(0..GARBAGE.len())),
     }
 }
 
 fn hostile_misdeed(random: &mut Rng, behaviour: &Behaviour) -> Misdeed {
-    let chunked = behaviour.framing == Framing::Chunked && behaviour.bytes > 0;
+    let chunked = behaviour.framing == MessageEnd::Chunked && behaviour.bytes > 0;
     match random.u32(0..6) {
         0 => Misdeed::NeverReads,
         1 => Misdeed::Dribbles(log_uniform(random, &(1..=3_000))),

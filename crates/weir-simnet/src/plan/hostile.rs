@@ -21,18 +21,18 @@ pub(crate) struct HostileClient {
 #[derive(Clone, Debug)]
 pub(crate) struct HostileConnection {
     pub(crate) requests: Vec<RequestPlan>,
-    pub(crate) acts: Vec<Act>,
+    pub(crate) acts: Vec<HostileAct>,
     pub(crate) reads: Reads,
 }
 
 /// One action of a hostile client.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum HostileAct {
     /// Sends these requests of the connection in one write, as fast as the connection accepts it.
     Requests(Range<usize>),
     /// Sends a request's head and this many bytes of its body.
     Part(usize, u64),
-    /// Sends the rest of that request's body after [`Act::Part`].
+    /// Sends the rest of that request's body after [`HostileAct::Part`].
     Rest(usize, u64),
     /// Sends a request byte by byte with pauses between them.
     Drip(usize, u64),
@@ -83,7 +83,7 @@ fn connection(random: &mut Rng, next_id: &mut u64) -> HostileConnection {
         [Reads::Never, Reads::AtOnce, Reads::After(random.u64(1..20_000))][random.usize(0..3)];
     let many = log_uniform(random, &(4..=1_000)) as usize;
     let few = random.usize(1..=4);
-    let mut draw = Draw { random, next_id };
+    let mut draw = HostileDraw { random, next_id };
     match draw.random.u32(0..12) {
         0 => draw.flood(many, BodyPlan::None, reads),
         1 => draw.flood(many, BodyPlan::Chunked(0), reads),
@@ -91,39 +91,43 @@ fn connection(random: &mut Rng, next_id: &mut u64) -> HostileConnection {
         3 => draw.short_body(reads),
         4 => {
             let requests = draw.requests(few, "GET", BodyPlan::None);
-            draw.of(requests, vec![Act::Requests(0..few), Act::Pause(60_000)], Reads::Never)
+            draw.of(
+                requests,
+                vec![HostileAct::Requests(0..few), HostileAct::Pause(60_000)],
+                Reads::Never,
+            )
         }
         5 => {
             let requests = draw.requests(few, "GET", BodyPlan::None);
-            draw.of(requests, vec![Act::Requests(0..few), Act::HalfClose], reads)
+            draw.of(requests, vec![HostileAct::Requests(0..few), HostileAct::HalfClose], reads)
         }
         6 => draw.trailers(few, reads),
         7 => draw.upgrade(reads),
         8 => {
             let every_ms = log_uniform(draw.random, &(1..=2_000));
             let requests = draw.requests(1, "POST", BodyPlan::Length(40));
-            draw.of(requests, vec![Act::Drip(0, every_ms)], reads)
+            draw.of(requests, vec![HostileAct::Drip(0, every_ms)], reads)
         }
         9 => {
-            let pause = Act::Pause(log_uniform(draw.random, &(0..=3_000)));
+            let pause = HostileAct::Pause(log_uniform(draw.random, &(0..=3_000)));
             let requests = draw.requests(few, "GET", BodyPlan::None);
-            let acts = vec![Act::Requests(0..few), pause];
+            let acts = vec![HostileAct::Requests(0..few), pause];
             HostileConnection { requests, acts, reads: Reads::Never }
         }
         10 => draw.behind_a_body(many, reads),
         _ => {
             let requests = draw.requests(2, "POST", BodyPlan::Chunked(300));
-            draw.of(requests, vec![Act::TinyChunks(0), Act::Requests(1..2)], reads)
+            draw.of(requests, vec![HostileAct::TinyChunks(0), HostileAct::Requests(1..2)], reads)
         }
     }
 }
 
-struct Draw<'a> {
+struct HostileDraw<'a> {
     random: &'a mut Rng,
     next_id: &'a mut u64,
 }
 
-impl Draw<'_> {
+impl HostileDraw<'_> {
     fn requests(&mut self, count: usize, method: &'static str, body: BodyPlan) -> Vec<RequestPlan> {
         let first = *self.next_id;
         *self.next_id += count as u64;
@@ -134,12 +138,12 @@ impl Draw<'_> {
     fn of(
         &mut self,
         requests: Vec<RequestPlan>,
-        mut acts: Vec<Act>,
+        mut acts: Vec<HostileAct>,
         reads: Reads,
     ) -> HostileConnection {
         match self.random.u32(0..4) {
-            0 => acts.push(Act::HalfClose),
-            1 => acts.push(Act::Pause(log_uniform(self.random, &(0..=50_000)))),
+            0 => acts.push(HostileAct::HalfClose),
+            1 => acts.push(HostileAct::Pause(log_uniform(self.random, &(0..=50_000)))),
             _ => {}
         }
         HostileConnection { requests, acts, reads }
@@ -148,7 +152,7 @@ impl Draw<'_> {
     fn flood(&mut self, count: usize, body: BodyPlan, reads: Reads) -> HostileConnection {
         let method = if body == BodyPlan::None { "GET" } else { "POST" };
         let requests = self.requests(count, method, body);
-        self.of(requests, vec![Act::Requests(0..count)], reads)
+        self.of(requests, vec![HostileAct::Requests(0..count)], reads)
     }
 
     /// Returns a connection that announces more bytes than it sends.
@@ -156,8 +160,8 @@ impl Draw<'_> {
         let total = log_uniform(self.random, &(2..=80_000));
         let sent = self.random.u64(0..total);
         let requests = self.requests(1, "POST", BodyPlan::Length(total));
-        let pause = Act::Pause(log_uniform(self.random, &(0..=30_000)));
-        self.of(requests, vec![Act::Part(0, sent), pause], reads)
+        let pause = HostileAct::Pause(log_uniform(self.random, &(0..=30_000)));
+        self.of(requests, vec![HostileAct::Part(0, sent), pause], reads)
     }
 
     fn trailers(&mut self, count: usize, reads: Reads) -> HostileConnection {
@@ -168,7 +172,7 @@ impl Draw<'_> {
                 request.extra = String::from("TE: trailers\r\n");
             }
         }
-        self.of(requests, vec![Act::Requests(0..count)], reads)
+        self.of(requests, vec![HostileAct::Requests(0..count)], reads)
     }
 
     fn upgrade(&mut self, reads: Reads) -> HostileConnection {
@@ -177,8 +181,12 @@ impl Draw<'_> {
         requests[0].extra = format!(
             "Connection: upgrade, HTTP2-Settings\r\nUpgrade: {token}\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
         );
-        let pause = Act::Pause(log_uniform(self.random, &(0..=2_000)));
-        self.of(requests, vec![Act::Requests(0..1), pause, Act::Raw(TUNNELLED)], reads)
+        let pause = HostileAct::Pause(log_uniform(self.random, &(0..=2_000)));
+        self.of(
+            requests,
+            vec![HostileAct::Requests(0..1), pause, HostileAct::Raw(TUNNELLED)],
+            reads,
+        )
     }
 
     /// Returns a connection that pipelines requests behind a body that it holds back for a while.
@@ -186,8 +194,13 @@ impl Draw<'_> {
         let mut requests = self.requests(1, "PUT", BodyPlan::Chunked(20_000));
         let held = self.random.u64(0..20_000);
         requests.extend(self.requests(count, "GET", BodyPlan::None));
-        let pause = Act::Pause(log_uniform(self.random, &(0..=5_000)));
-        let acts = vec![Act::Part(0, held), pause, Act::Rest(0, held), Act::Requests(1..count + 1)];
+        let pause = HostileAct::Pause(log_uniform(self.random, &(0..=5_000)));
+        let acts = vec![
+            HostileAct::Part(0, held),
+            pause,
+            HostileAct::Rest(0, held),
+            HostileAct::Requests(1..count + 1),
+        ];
         self.of(requests, acts, reads)
     }
 }

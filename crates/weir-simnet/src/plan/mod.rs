@@ -7,7 +7,7 @@ pub(crate) mod request;
 
 use fastrand::Rng;
 
-use crate::message::http::Pace;
+use crate::message::http::PeerPace;
 use crate::message::malformed;
 use crate::network::faults::{Faults, LinkFaults, Tamper, happens, log_uniform};
 use crate::plan::hostile::HostileClient;
@@ -156,7 +156,7 @@ fn shape(random: &mut Rng) -> LinkFaults {
 
 /// A whole run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RunPlan {
     /// The seed.
     pub seed: u64,
     /// The kinds of faults.
@@ -179,14 +179,14 @@ pub(crate) struct ConnectionPlan {
     pub(crate) requests: Vec<RequestPlan>,
     /// Set if requests are sent without waiting for responses.
     pub(crate) pipelines: bool,
-    pub(crate) write_pace: Pace,
-    pub(crate) read_pace: Pace,
+    pub(crate) write_pace: PeerPace,
+    pub(crate) read_pace: PeerPace,
     /// The time after which the client drops the connection.
     pub(crate) leaves_after_ms: Option<u64>,
     pub(crate) half_closes: bool,
 }
 
-impl Plan {
+impl RunPlan {
     /// Draws the plan of a seed.
     pub fn draw(seed: u64, scale: Scale) -> Self {
         Self::draw_with(seed, scale, |profile| profile)
@@ -257,9 +257,9 @@ fn connection(
     let slow = |random: &mut Rng| {
         if happens(random, profile.client_slow) {
             let least = if profile.bulk { 4_000 } else { 200 };
-            Pace { bytes: random.usize(least..8_000), pause_ms: random.u64(1..=80) }
+            PeerPace { bytes: random.usize(least..8_000), pause_ms: random.u64(1..=80) }
         } else {
-            Pace::FULL
+            PeerPace::FULL
         }
     };
     let old = random.u32(0..12) == 0;

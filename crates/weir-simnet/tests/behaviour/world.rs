@@ -26,7 +26,7 @@ use weir_proxy::process::{Process, Stage};
 use weir_proxy::snapshot::Snapshot;
 use weir_proxy::upstream::UpstreamPool;
 use weir_proxy::worker_loop::{self, WorkerParts};
-use weir_simnet::{Faults, Side, SimListener, SimNet, SimStream, Ticket};
+use weir_simnet::{Faults, LinkSide, PendingConnection, SimListener, SimNet, SimStream};
 use weir_stats::{LogReceiver, LogSink, Message as LogMessage, log_channel};
 
 use crate::access_log::Line;
@@ -61,22 +61,22 @@ pub(crate) struct ScriptedNet {
 
 impl Net for ScriptedNet {
     type Stream = SimStream;
-    type Accepted = Ticket;
+    type Accepted = PendingConnection;
     type Listener = SimListener;
 
-    async fn accept(&self, listener: &SimListener) -> io::Result<(Ticket, PeerAddress)> {
+    async fn accept(&self, listener: &SimListener) -> io::Result<(PendingConnection, PeerAddress)> {
         self.inner.accept(listener).await
     }
 
-    fn adopt(&self, accepted: Ticket) -> io::Result<SimStream> {
+    fn adopt(&self, accepted: PendingConnection) -> io::Result<SimStream> {
         self.inner.adopt(accepted)
     }
 
-    fn close(&self, accepted: Ticket) {
+    fn close(&self, accepted: PendingConnection) {
         self.inner.close(accepted);
     }
 
-    fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
+    fn detach(&self, stream: SimStream) -> io::Result<PendingConnection> {
         self.inner.detach(stream)
     }
 
@@ -234,7 +234,8 @@ impl World {
                     doors.push(door);
                     continue;
                 }
-                let socket = self.net.inner.bind(PeerAddress::Socket(*address), Side::Downstream);
+                let socket =
+                    self.net.inner.bind(PeerAddress::Socket(*address), LinkSide::Downstream);
                 let (sender, orders) = watch::channel(gate);
                 let (net, process) = (self.net.clone(), self.process.clone());
                 let (mailboxes, stage) = (self.mailboxes.clone(), self.stage.subscribe());
@@ -272,7 +273,7 @@ impl World {
     /// Starts the origin at 10.0.1.`number`:80.
     pub(crate) fn origin(&self, number: u8) -> Origin {
         let address = PeerAddress::Socket(endpoint(number));
-        Origin::new(self.net.inner.clone(), self.net.inner.bind(address, Side::Upstream))
+        Origin::new(self.net.inner.clone(), self.net.inner.bind(address, LinkSide::Upstream))
     }
 
     /// Sets the outcome of connects to 10.0.1.`number`:80; `None` is success at once.

@@ -29,7 +29,7 @@ use weir_proxy::process::{Process, Stage};
 use weir_proxy::snapshot::Snapshot;
 use weir_proxy::worker_loop::{self, WorkerParts};
 use weir_simnet::memory::simulated;
-use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
+use weir_simnet::{Limits, LogLine, RunPlan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
 #[allow(unused_imports, reason = "only the scenario asks for it")]
@@ -304,7 +304,8 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
         tunnel: Duration::from_mins(1),
         ..UpstreamTimeouts::default()
     };
-    pool.buffer_request = (random.u32(0..4) == 0 && !Plan::is_bulk(site.seed)).then_some(1 << 20);
+    pool.buffer_request =
+        (random.u32(0..4) == 0 && !RunPlan::is_bulk(site.seed)).then_some(1 << 20);
     limit(&mut pool, random);
     let template = Template::parse(LINE).expect("a sound template");
     let log = AccessLog {
