@@ -12,7 +12,7 @@ use weir_control::logs::program_log::tell;
 use weir_stats::exposition::{AdminReport, Report};
 
 use crate::access::caller::{Caller, Right, Visitor};
-use crate::access::seats::{SeatCounts, Standing};
+use crate::access::seats::{CallerStanding, SeatCounts};
 use crate::status::history::History;
 use crate::status::read_model::ReadModel;
 use crate::status::sources::StatusSources;
@@ -24,7 +24,7 @@ pub(crate) const STREAMS: usize = 16;
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);
 
 /// State shared by all admin connections.
-pub(crate) struct Context {
+pub(crate) struct AdminContext {
     /// The sources of the status.
     pub(crate) sources: StatusSources,
     /// The points of the dashboard's charts.
@@ -37,7 +37,7 @@ pub(crate) struct Context {
     turned_away: Mutex<(u64, Option<Instant>)>,
 }
 
-impl Context {
+impl AdminContext {
     pub(crate) fn new(operations: Arc<Operations>) -> Self {
         Self {
             sources: StatusSources::new(operations),
@@ -91,7 +91,7 @@ impl Context {
     /// The message for the caller.
     pub(crate) fn denied(&self, caller: &Caller, request: &str, needed: Right) -> String {
         let needed = needed.as_str();
-        if caller.standing == Standing::Known {
+        if caller.standing == CallerStanding::Known {
             let what = format!("{request} needs the role {needed}");
             self.operations().said("denied", Some(&caller.who), &what);
         }

@@ -32,7 +32,7 @@ use weir_control::admin_port::{AdminAccepting, AdminOpening, AdminPort};
 use weir_control::logs::program_log::tell;
 
 use connection::socket;
-use context::Context;
+use context::AdminContext;
 use status::sampler::SAMPLE;
 
 pub use client_tls::{ClientFiles, client_connection};
@@ -65,7 +65,7 @@ pub fn start(port: AdminPort) -> Result<(), String> {
 /// begins with the first socket.
 async fn serve(port: AdminPort) {
     let AdminPort { operations, mut openings, accepting: mut orders, connected } = port;
-    let context = Arc::new(Context::new(operations));
+    let context = Arc::new(AdminContext::new(operations));
     let mut connected = Some(connected);
     let mut watches = false;
     loop {
@@ -94,7 +94,7 @@ async fn serve(port: AdminPort) {
 
 async fn accept(
     AdminOpening { socket, life }: AdminOpening,
-    context: Arc<Context>,
+    context: Arc<AdminContext>,
     connected: mpsc::Sender<()>,
     mut orders: watch::Receiver<AdminAccepting>,
 ) {
@@ -110,7 +110,7 @@ async fn accept(
 }
 
 /// Takes samples and keeps the state file current, as long as the admin interface exists.
-async fn sample(context: Arc<Context>) {
+async fn sample(context: Arc<AdminContext>) {
     let mut ticks = interval(SAMPLE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

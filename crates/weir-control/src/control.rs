@@ -54,7 +54,7 @@ use crate::process::memory_limit;
 use crate::process::notify::Notifier;
 use crate::process::supervisor_client;
 use crate::process::upgrade::{self, NotUpgraded, ServingSuccessor, Successor};
-use crate::resolver::Resolver;
+use crate::resolver::NameResolver;
 use own_files::{OwnFiles, PreparedFiles};
 
 /// The longest that the caller of an upgrade waits for this process to stop accepting.
@@ -140,7 +140,7 @@ pub(crate) struct Beside {
     pub(crate) listeners: Listeners,
     pub(crate) admin: AdminListeners,
     pub(crate) probes: Probes,
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: NameResolver,
     pub(crate) agents: Agents,
 }
 
@@ -344,7 +344,7 @@ impl Control {
         let mut turn = self.changing().await;
         turn.listeners.leave().await;
         turn.probes = Probes::default();
-        turn.resolver = Resolver::default();
+        turn.resolver = NameResolver::default();
         turn.agents = Agents::default();
     }
 

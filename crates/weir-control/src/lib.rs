@@ -18,7 +18,7 @@ mod server;
 pub use control::{Control, ReloadReport, Source};
 pub use listeners::address::{Listening, Purpose};
 pub use process::inheritance::{is_successor, tell_failed};
-pub use process::supervisor::{Role, SupervisorRights, supervise};
+pub use process::supervisor::{ProcessRole, SupervisorRights, supervise};
 pub use process::upgrade::{NotUpgraded, UPGRADE_PATIENCE};
 pub use server::Server;
 pub use server::dry_run::dry_run;
@@ -34,7 +34,7 @@ pub mod admin_port {
     pub use crate::credits::agent::line as agent_line;
     pub use crate::listeners::admin::{AdminOpening, AdminSocket};
     pub use crate::listeners::keys::{AdminKeys, AdminServerTls, Right, is_owner};
-    pub use crate::listeners::token::Token;
+    pub use crate::listeners::token::TokenDigest;
     pub use crate::process::machine::read as machine_figures;
     pub use crate::process::open_files::limit as open_files_limit;
     pub use crate::process::supervisor_client::{restart_us, restarts};

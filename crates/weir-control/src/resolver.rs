@@ -19,7 +19,7 @@ use weir_config::model::names::{Answers, Question};
 use weir_config::model::resolver::Resolver as Settings;
 
 use self::dns::{Dns, Resolution};
-use self::known::Known;
+use self::known::KnownAddresses;
 use crate::logs::program_log::say;
 
 /// The longest that a configuration waits for the first answers for new names.
@@ -27,7 +27,7 @@ const FIRST_LOOKUPS: Duration = Duration::from_secs(2);
 
 /// The names of the configuration in effect, each kept resolved by a task of its own.
 #[derive(Default)]
-pub(crate) struct Resolver {
+pub(crate) struct NameResolver {
     settings: Settings,
     names: Arc<Names>,
     tasks: HashMap<Question, AbortHandle>,
@@ -36,7 +36,7 @@ pub(crate) struct Resolver {
 /// The current answers for all names.
 #[derive(Default)]
 pub(crate) struct Names {
-    known: Mutex<HashMap<Question, Known>>,
+    known: Mutex<HashMap<Question, KnownAddresses>>,
     changed: Notify,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct PreparedNames {
     first: HashMap<Question, Result<Resolution, String>>,
 }
 
-impl Resolver {
+impl NameResolver {
     /// The shared answers, which also signal changes.
     pub(crate) fn names(&self) -> &Arc<Names> {
         &self.names
@@ -87,7 +87,7 @@ impl Resolver {
             if let Some(known) = known.get(question) {
                 known.tell(question, &mut answers);
             } else if let Some(answer) = prepared.first.get(question) {
-                let mut known = Known::default();
+                let mut known = KnownAddresses::default();
                 known.take(question, answer.clone(), &prepared.settings);
                 known.tell(question, &mut answers);
             }
@@ -166,7 +166,7 @@ impl Names {
         self.known().retain(|question, _| asked.contains(question));
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Question, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Question, KnownAddresses>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

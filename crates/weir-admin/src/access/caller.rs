@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use weir_control::admin_port::{Token, is_owner};
+use weir_control::admin_port::{TokenDigest, is_owner};
 
-use super::seats::Standing;
+use super::seats::CallerStanding;
 pub(crate) use weir_control::admin_port::Right;
 
 /// The other end of a connection, before a request shows credentials.
@@ -17,9 +17,9 @@ pub(crate) struct Visitor {
     /// The right without a token; `None` if there is none.
     pub(crate) right: Option<Right>,
     /// The standing that the connection itself gives: by its user or a certificate.
-    pub(crate) standing: Standing,
+    pub(crate) standing: CallerStanding,
     /// The tokens, with the right that each gives.
-    pub(crate) tokens: Arc<[(Right, Token)]>,
+    pub(crate) tokens: Arc<[(Right, TokenDigest)]>,
     /// The host names that the address answers to.
     pub(crate) names: Arc<[String]>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Caller {
     pub(crate) who: String,
     pub(crate) uid: Option<u32>,
     pub(crate) right: Right,
-    pub(crate) standing: Standing,
+    pub(crate) standing: CallerStanding,
 }
 
 impl Visitor {
@@ -42,14 +42,14 @@ impl Visitor {
         if let Some(right) = brought.map(|(right, _)| *right).max() {
             let right = self.right.map_or(right, |own| own.max(right));
             let who = format!("the token from {}", self.who);
-            return Some(Caller { who, uid, right, standing: Standing::Known });
+            return Some(Caller { who, uid, right, standing: CallerStanding::Known });
         }
         if authorization.is_some() && !self.tokens.is_empty() {
             // A request with a wrong token is refused, even if one without a token is not.
             return None;
         }
         let standing = match self.standing {
-            Standing::Unproven => Standing::Anonymous,
+            CallerStanding::Unproven => CallerStanding::Anonymous,
             shown => shown,
         };
         Some(Caller { who: self.who.clone(), uid, right: self.right?, standing })
@@ -73,12 +73,12 @@ impl Caller {
 mod tests {
     use super::*;
 
-    fn visitor(right: Option<Right>, tokens: Vec<(Right, Token)>) -> Visitor {
+    fn visitor(right: Option<Right>, tokens: Vec<(Right, TokenDigest)>) -> Visitor {
         Visitor {
             who: "127.0.0.1:1".to_owned(),
             uid: None,
             right,
-            standing: Standing::Unproven,
+            standing: CallerStanding::Unproven,
             tokens: tokens.into(),
             names: Arc::new([]),
         }
@@ -88,8 +88,8 @@ mod tests {
     fn the_token_says_what_may_be_done() {
         let tokens = || {
             vec![
-                (Right::Read, Token::of("a-token-to-look")),
-                (Right::Admin, Token::of("a-token-for-all")),
+                (Right::Read, TokenDigest::of("a-token-to-look")),
+                (Right::Admin, TokenDigest::of("a-token-for-all")),
             ]
         };
         let check = |open: Option<Right>, header: Option<&str>, expected: Option<Right>| {

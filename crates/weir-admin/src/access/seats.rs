@@ -30,7 +30,7 @@ pub(crate) const PROOF_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The credentials of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CallerStanding {
     /// No request yet.
     Unproven,
     /// A request, at an address that asks for no credentials.
@@ -39,7 +39,7 @@ pub(crate) enum Standing {
     Known,
 }
 
-impl Standing {
+impl CallerStanding {
     fn most(self) -> usize {
         match self {
             Self::Unproven => UNPROVEN,
@@ -68,7 +68,7 @@ pub(crate) struct Seats {
 
 struct TakenSeat {
     number: u64,
-    standing: Standing,
+    standing: CallerStanding,
     /// Set while a request is being answered.
     is_busy: bool,
     end: Rc<Notify>,
@@ -85,18 +85,18 @@ impl Seats {
 
     /// Takes a seat for a new connection; if there is no room, the oldest unproven connection is
     /// closed.
-    pub(crate) fn enter(self: &Rc<Self>) -> Seat {
-        let _ = self.make_room(Standing::Unproven, None);
+    pub(crate) fn enter(self: &Rc<Self>) -> AdminSeat {
+        let _ = self.make_room(CallerStanding::Unproven, None);
         let mut taken = self.taken.borrow_mut();
         let number = taken.last().map_or(0, |last| last.number + 1);
         let end = Rc::new(Notify::new());
-        let (standing, is_busy) = (Standing::Unproven, false);
+        let (standing, is_busy) = (CallerStanding::Unproven, false);
         taken.push(TakenSeat { number, standing, is_busy, end: end.clone() });
-        Seat { seats: Rc::clone(self), number, end }
+        AdminSeat { seats: Rc::clone(self), number, end }
     }
 
     /// Makes room for one connection of this standing; `own` is the seat it may have already.
-    fn make_room(&self, standing: Standing, own: Option<u64>) -> Result<(), Full> {
+    fn make_room(&self, standing: CallerStanding, own: Option<u64>) -> Result<(), Full> {
         let mut taken = self.taken.borrow_mut();
         let others = |one: &&TakenSeat| one.standing == standing && Some(one.number) != own;
         if taken.iter().filter(others).count() < standing.most() {
@@ -115,19 +115,19 @@ impl Seats {
 }
 
 /// The seat of a connection. Dropping it makes room.
-pub(crate) struct Seat {
+pub(crate) struct AdminSeat {
     seats: Rc<Seats>,
     number: u64,
     end: Rc<Notify>,
 }
 
-impl Seat {
+impl AdminSeat {
     /// Records the connection's standing, which never decreases.
     ///
     /// # Errors
     /// There is no room.
-    pub(crate) fn show(&self, standing: Standing) -> Result<(), Full> {
-        if self.standing().is_none_or(|own| own == standing || own == Standing::Known) {
+    pub(crate) fn show(&self, standing: CallerStanding) -> Result<(), Full> {
+        if self.standing().is_none_or(|own| own == standing || own == CallerStanding::Known) {
             return Ok(());
         }
         self.seats.make_room(standing, Some(self.number))?;
@@ -144,7 +144,7 @@ impl Seat {
     pub(crate) async fn lost(&self) {
         let late = async {
             tokio::time::sleep(PROOF_PATIENCE).await;
-            if self.standing() != Some(Standing::Unproven) {
+            if self.standing() != Some(CallerStanding::Unproven) {
                 std::future::pending::<()>().await;
             }
         };
@@ -155,7 +155,7 @@ impl Seat {
     }
 
     /// The standing; `None` if the seat was given to another connection.
-    fn standing(&self) -> Option<Standing> {
+    fn standing(&self) -> Option<CallerStanding> {
         let taken = self.seats.taken.borrow();
         taken.iter().find(|one| one.number == self.number).map(|own| own.standing)
     }
@@ -168,7 +168,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for AdminSeat {
     fn drop(&mut self) {
         self.seats.taken.borrow_mut().retain(|one| one.number != self.number);
     }
@@ -178,7 +178,7 @@ impl Drop for Seat {
 mod tests {
     use super::*;
 
-    async fn is_lost(seat: &Seat) -> bool {
+    async fn is_lost(seat: &AdminSeat) -> bool {
         tokio::select! {
             biased;
             () = seat.lost() => true,
@@ -190,8 +190,8 @@ mod tests {
     async fn the_oldest_that_has_shown_nothing_gives_way() {
         let seats = Seats::new(Arc::default());
         let known = seats.enter();
-        known.show(Standing::Known).unwrap();
-        let unproven: Vec<Seat> = (0..UNPROVEN).map(|_| seats.enter()).collect();
+        known.show(CallerStanding::Known).unwrap();
+        let unproven: Vec<AdminSeat> = (0..UNPROVEN).map(|_| seats.enter()).collect();
         assert!(!is_lost(&unproven[0]).await);
         let newcomer = seats.enter();
         assert!(is_lost(&unproven[0]).await);
@@ -207,11 +207,11 @@ mod tests {
     async fn whoever_is_known_is_not_closed_for_those_who_are_not() {
         let seats = Seats::new(Arc::default());
         let known = seats.enter();
-        known.show(Standing::Known).unwrap();
-        let anonymous: Vec<Seat> = (0..3 * ANONYMOUS)
+        known.show(CallerStanding::Known).unwrap();
+        let anonymous: Vec<AdminSeat> = (0..3 * ANONYMOUS)
             .map(|_| {
                 let seat = seats.enter();
-                seat.show(Standing::Anonymous).unwrap();
+                seat.show(CallerStanding::Anonymous).unwrap();
                 seat
             })
             .collect();
@@ -223,30 +223,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_is_answered_is_not_closed() {
         let seats = Seats::new(Arc::default());
-        let busy: Vec<Seat> = (0..KNOWN)
+        let busy: Vec<AdminSeat> = (0..KNOWN)
             .map(|_| {
                 let seat = seats.enter();
-                seat.show(Standing::Known).unwrap();
+                seat.show(CallerStanding::Known).unwrap();
                 seat.set_busy(true);
                 seat
             })
             .collect();
         let newcomer = seats.enter();
-        assert_eq!(newcomer.show(Standing::Known), Err(Full));
+        assert_eq!(newcomer.show(CallerStanding::Known), Err(Full));
         assert_eq!(seats.counts.refused.load(Ordering::Relaxed), 1);
         busy[7].set_busy(false);
-        newcomer.show(Standing::Known).unwrap();
+        newcomer.show(CallerStanding::Known).unwrap();
         assert!(is_lost(&busy[7]).await);
         // A standing is kept for the rest of the connection.
-        newcomer.show(Standing::Anonymous).unwrap();
-        assert_eq!(newcomer.standing(), Some(Standing::Known));
+        newcomer.show(CallerStanding::Anonymous).unwrap();
+        assert_eq!(newcomer.standing(), Some(CallerStanding::Known));
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_that_shows_nothing_in_time_is_closed() {
         let seats = Seats::new(Arc::default());
         let (silent, asked) = (seats.enter(), seats.enter());
-        asked.show(Standing::Anonymous).unwrap();
+        asked.show(CallerStanding::Anonymous).unwrap();
         let began = tokio::time::Instant::now();
         silent.lost().await;
         assert_eq!(began.elapsed(), PROOF_PATIENCE);

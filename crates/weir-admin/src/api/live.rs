@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::context::Context;
+use crate::context::AdminContext;
 use crate::http::call::{Call, Later};
 use crate::http::event_stream::begin;
 use crate::status::collect::status;
@@ -21,7 +21,7 @@ pub(crate) fn stream(call: Call) -> Later {
     Box::pin(async move { begin(&call.context, |sender| tell(call.context.clone(), sender)) })
 }
 
-async fn tell(context: Arc<Context>, sender: mpsc::Sender<Bytes>) {
+async fn tell(context: Arc<AdminContext>, sender: mpsc::Sender<Bytes>) {
     let mut seconds = interval(PERIOD);
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -14,14 +14,14 @@ use crate::dashboard::PAGES;
 use crate::http::call::{ApiRoute, Call, Handler, Later};
 use crate::http::error::ApiError;
 use crate::http::query::decoded;
-use crate::http::reply::Reply;
+use crate::http::reply::HttpReply;
 use crate::status::collect::status;
 use crate::status::read_model::ReadModel;
 
 const fn look(
     path: &'static str,
     summary: &'static str,
-    answer: fn(&Call) -> Result<Reply, ApiError>,
+    answer: fn(&Call) -> Result<HttpReply, ApiError>,
 ) -> ApiRoute {
     ApiRoute {
         method: Method::GET,
@@ -62,21 +62,21 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
                 "right": route.right.as_str(),
             })
         });
-        Ok(Reply::json(&json!({"routes": list.collect::<Vec<_>>()})))
+        Ok(HttpReply::json(&json!({"routes": list.collect::<Vec<_>>()})))
     }),
     look("/v1/status", "The whole status in one response, read at one moment", |call| {
-        Ok(Reply::json(&status(&call.context.sources)))
+        Ok(HttpReply::json(&status(&call.context.sources)))
     }),
     look("/v1/info", "The process, with the failures of its workers (`incidents`)", |call| {
-        Ok(Reply::json(&ReadModel::new(&call.context.sources).info()))
+        Ok(HttpReply::json(&ReadModel::new(&call.context.sources).info()))
     }),
     look("/v1/pools", "Every pool with its endpoints", |call| {
-        Ok(Reply::json(&json!({"pools": ReadModel::new(&call.context.sources).pools()})))
+        Ok(HttpReply::json(&json!({"pools": ReadModel::new(&call.context.sources).pools()})))
     }),
     look("/v1/pools/{pool}", "One pool with its endpoints", |call| {
         let name = call.parameter(0);
         let pool = ReadModel::new(&call.context.sources).pool_named(name);
-        pool.map(|pool| Reply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
+        pool.map(|pool| HttpReply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
     }),
     look(
         "/v1/pools/{pool}/queue",
@@ -85,31 +85,35 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
             let name = call.parameter(0);
             let queue = ReadModel::new(&call.context.sources).queue(name);
             let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
-            Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
+            Ok(HttpReply::json(&json!({"pool": name, "waiting": queue})))
         },
     ),
     look("/v1/queues", "The waiting requests of every pool", |call| {
         let model = ReadModel::new(&call.context.sources);
         let queues =
             model.queues().map(|(pool, waiting)| json!({"pool": pool, "waiting": waiting}));
-        Ok(Reply::json(&json!({"queues": queues.collect::<Vec<_>>()})))
+        Ok(HttpReply::json(&json!({"queues": queues.collect::<Vec<_>>()})))
     }),
     look(ENDPOINT, "One endpoint; its `ETag` is for `If-Match`", |call| {
         let endpoint =
             write::endpoint(&call.context.sources, call.parameter(0), call.parameter(1))?;
         let tag = write::tag(&endpoint);
-        Ok(Reply::json(&endpoint).header(header::ETAG, tag))
+        Ok(HttpReply::json(&endpoint).header(header::ETAG, tag))
     }),
     look("/v1/listeners", "Every listener", |call| {
-        Ok(Reply::json(&json!({"listeners": ReadModel::new(&call.context.sources).listeners()})))
+        Ok(HttpReply::json(
+            &json!({"listeners": ReadModel::new(&call.context.sources).listeners()}),
+        ))
     }),
     look(
         "/v1/limits",
         "The effects of limits on clients and keys, and the clients and keys limited most",
-        |call| Ok(Reply::json(&ReadModel::new(&call.context.sources).limits().unwrap_or_default())),
+        |call| {
+            Ok(HttpReply::json(&ReadModel::new(&call.context.sources).limits().unwrap_or_default()))
+        },
     ),
     look("/v1/routes", "Every route that had a request", |call| {
-        Ok(Reply::json(&json!({"routes": ReadModel::new(&call.context.sources).routes()})))
+        Ok(HttpReply::json(&json!({"routes": ReadModel::new(&call.context.sources).routes()})))
     }),
     look(
         "/v1/slow",
@@ -120,10 +124,10 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         let id = call.parameter(0);
         let record = ReadModel::new(&call.context.sources).why(id);
         let record = record.ok_or_else(|| ApiError::unknown("request", id))?;
-        Ok(Reply::json(&json!({"explanation": record.explain(), "request": record})))
+        Ok(HttpReply::json(&json!({"explanation": record.explain(), "request": record})))
     }),
     look("/v1/workers", "Every worker", |call| {
-        Ok(Reply::json(&json!({"workers": ReadModel::new(&call.context.sources).workers()})))
+        Ok(HttpReply::json(&json!({"workers": ReadModel::new(&call.context.sources).workers()})))
     }),
     look("/v1/events", "Events, oldest first; `?after=NUMBER` returns only later ones", events),
     look(
@@ -133,7 +137,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
             let served = call.context.operations().served();
             let file = write::yes(call, "file")?;
             let config = if file { &served.file } else { &served.config };
-            Ok(Reply::new("application/json", weir_config::to_json(&config.without_secrets())))
+            Ok(HttpReply::new("application/json", weir_config::to_json(&config.without_secrets())))
         },
     ),
     look(
@@ -142,7 +146,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         |call| {
             let (served, overrides) =
                 (call.context.operations().served(), call.context.operations().overrides());
-            Ok(Reply::json(&json!({
+            Ok(HttpReply::json(&json!({
                 "overrides": overrides,
                 "differences": overrides.differences(&served.file),
                 "lines": overrides.lines(&served.file),
@@ -180,7 +184,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         |call| Ok(numbers::weight(call)),
     ),
     look("/openapi.json", "This description of the interface (OpenAPI)", |_| {
-        Ok(Reply::new("application/json", openapi::TEXT))
+        Ok(HttpReply::new("application/json", openapi::TEXT))
     }),
     ApiRoute {
         method: Method::GET,
@@ -250,7 +254,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 /// The number of slowest requests listed by default.
 const SLOW_TOLD: usize = 20;
 
-fn slow(call: &Call) -> Result<Reply, ApiError> {
+fn slow(call: &Call) -> Result<HttpReply, ApiError> {
     let limit = match call.query("limit") {
         None => SLOW_TOLD,
         Some(text) => text
@@ -262,10 +266,10 @@ fn slow(call: &Call) -> Result<Reply, ApiError> {
         .iter()
         .map(|record| json!({"explanation": record.explain(), "request": &**record}))
         .collect();
-    Ok(Reply::json(&json!({"slow": slow})))
+    Ok(HttpReply::json(&json!({"slow": slow})))
 }
 
-fn events(call: &Call) -> Result<Reply, ApiError> {
+fn events(call: &Call) -> Result<HttpReply, ApiError> {
     let after = match call.query("after") {
         None => 0,
         Some(text) => text
@@ -274,7 +278,7 @@ fn events(call: &Call) -> Result<Reply, ApiError> {
     };
     let mut events = call.context.operations().events();
     events.retain(|event| event.number > after);
-    Ok(Reply::json(&json!({"events": events})))
+    Ok(HttpReply::json(&json!({"events": events})))
 }
 
 /// The result of a look-up.

@@ -10,7 +10,7 @@ use weir_control::admin_port::{NotUpgraded, Successor, UPGRADE_PATIENCE};
 use super::write::{object, text, unknown_field, yes};
 use crate::http::call::{Call, Later};
 use crate::http::error::ApiError;
-use crate::http::reply::Reply;
+use crate::http::reply::HttpReply;
 
 /// The longest patience that a caller may ask for.
 const LONGEST: Duration = Duration::from_secs(100);
@@ -31,7 +31,7 @@ pub(crate) fn upgrade(call: Call) -> Later {
             return Err(ApiError::field("dry_run", message));
         }
         match call.context.operations().upgrade(&call.caller.who, &successor).await {
-            Ok(process) => Ok(Reply::json(&json!({"process": process}))),
+            Ok(process) => Ok(HttpReply::json(&json!({"process": process}))),
             Err(NotUpgraded::Rejected(why)) => Err(ApiError::field("configuration", why)),
             Err(NotUpgraded::NotNow(why)) => Err(ApiError::new(StatusCode::CONFLICT, why)),
             Err(NotUpgraded::Failed(why)) => Err(ApiError::new(StatusCode::BAD_GATEWAY, why)),

@@ -11,7 +11,7 @@ use weir_control::admin_port::{ChangeOutcome, Served, Trial};
 
 use crate::http::call::{Call, Later};
 use crate::http::error::ApiError;
-use crate::http::reply::Reply;
+use crate::http::reply::HttpReply;
 use crate::status::EndpointStatus;
 use crate::status::read_model::ReadModel;
 use crate::status::sources::StatusSources;
@@ -107,7 +107,7 @@ pub(crate) fn adopt(call: Call) -> Later {
         let (served, overrides) =
             (call.context.operations().served(), call.context.operations().overrides());
         let note = "write these lines into the configuration file and reload: a change that the file contains is no longer a runtime change";
-        Ok(Reply::json(&json!({"lines": overrides.lines(&served.file), "note": note})))
+        Ok(HttpReply::json(&json!({"lines": overrides.lines(&served.file), "note": note})))
     })
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn clear_counters(call: Call) -> Later {
         if !yes(&call, "dry_run")? {
             call.context.clear_counters(&call.caller.who);
         }
-        Ok(Reply::json(&json!({"cleared": true})))
+        Ok(HttpReply::json(&json!({"cleared": true})))
     })
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn reload(call: Call) -> Later {
         }
         let report = call.context.operations().reload(&call.caller.who).await;
         let report = report.map_err(|error| ApiError::field("configuration", error.trim_end()))?;
-        Ok(Reply::json(&json!({
+        Ok(HttpReply::json(&json!({
             "generation": report.generation,
             "changed": report.changes,
             "warnings": report.warnings,
@@ -149,7 +149,7 @@ pub(crate) fn stop(call: Call) -> Later {
                 ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot stop: {error}"))
             })?;
         }
-        Ok(Reply::json(&json!({"stopping": true, "requests_running": running})))
+        Ok(HttpReply::json(&json!({"stopping": true, "requests_running": running})))
     })
 }
 
@@ -210,12 +210,12 @@ fn matches(headers: &HeaderMap, served: &Served, pool: &str, name: &str) -> bool
 }
 
 /// The response to a change: its outcome and further fields.
-fn told(outcome: &ChangeOutcome, more: Value) -> Reply {
+fn told(outcome: &ChangeOutcome, more: Value) -> HttpReply {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
     if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
         value.extend(more);
     }
-    Reply::json(&value)
+    HttpReply::json(&value)
 }
 
 /// A boolean query parameter; if it is absent it is false, and without a value true.

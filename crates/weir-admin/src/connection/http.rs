@@ -17,14 +17,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::access::caller::{Right, Visitor};
-use crate::access::seats::{Seat, Standing};
+use crate::access::seats::{AdminSeat, CallerStanding};
 use crate::api::routes::{RouteMatch, find};
-use crate::context::Context;
+use crate::context::AdminContext;
 use crate::http::call::{Call, Handler};
 use crate::http::csrf::{self, Guarded, OwnNames};
 use crate::http::error::ApiError;
 use crate::http::query::query_of;
-use crate::http::reply::{Reply, ReplyBody};
+use crate::http::reply::{HttpReply, ReplyBody};
 use crate::status::collect::host_name;
 use crate::stream::AdminStream;
 
@@ -48,9 +48,9 @@ const CHALLENGE: &str = "Basic realm=\"Weir (the token is the password)\", chars
 /// Serves requests until the connection ends.
 pub(crate) async fn serve<S>(
     mut stream: AdminStream<S>,
-    context: Arc<Context>,
+    context: Arc<AdminContext>,
     visitor: Rc<Visitor>,
-    seat: Rc<Seat>,
+    seat: Rc<AdminSeat>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -69,13 +69,13 @@ pub(crate) async fn serve<S>(
 
 async fn answer(
     request: Request<Incoming>,
-    context: Arc<Context>,
+    context: Arc<AdminContext>,
     visitor: Rc<Visitor>,
-    seat: Rc<Seat>,
+    seat: Rc<AdminSeat>,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let head = request.method() == Method::HEAD;
     let handled = handle(request, context, &visitor, &seat).await;
-    let mut reply = handled.unwrap_or_else(Reply::from);
+    let mut reply = handled.unwrap_or_else(HttpReply::from);
     // A stream continues after this.
     seat.set_busy(matches!(reply.body, ReplyBody::Stream(_)));
     if head {
@@ -89,10 +89,10 @@ async fn answer(
 
 async fn handle(
     request: Request<Incoming>,
-    context: Arc<Context>,
+    context: Arc<AdminContext>,
     visitor: &Visitor,
-    seat: &Seat,
-) -> Result<Reply, ApiError> {
+    seat: &AdminSeat,
+) -> Result<HttpReply, ApiError> {
     let (parts, body) = request.into_parts();
     let token = parts.headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
     let Some(caller) = visitor.caller(token) else {
@@ -102,14 +102,14 @@ async fn handle(
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));
         }
         let message = "the token is missing or wrong: send `Authorization: Bearer TOKEN`";
-        let refused = Reply::from(ApiError::new(StatusCode::UNAUTHORIZED, message));
+        let refused = HttpReply::from(ApiError::new(StatusCode::UNAUTHORIZED, message));
         return Ok(refused
             .header(header::WWW_AUTHENTICATE, CHALLENGE.to_owned())
             .header(header::WWW_AUTHENTICATE, "Bearer".to_owned()));
     };
     let host_name = host_name();
     let own = OwnNames { host_name: &host_name, names: &visitor.names };
-    if caller.standing == Standing::Anonymous
+    if caller.standing == CallerStanding::Anonymous
         && let Some(message) = csrf::misdirected(&parts.headers, &own)
     {
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, message));
@@ -128,7 +128,7 @@ async fn handle(
         }
         RouteMatch::OtherMethods(methods) => {
             let message = format!("{} is not for {}", parts.uri.path(), parts.method);
-            let refused = Reply::from(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
+            let refused = HttpReply::from(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
             return Ok(refused.header(header::ALLOW, methods.join(", ")));
         }
     };
@@ -140,7 +140,7 @@ async fn handle(
     if route.right > Right::Read {
         // A Unix socket is open only to users of this machine, but a port forwarded to it may be
         // used by a browser.
-        let is_guarded = visitor.uid.is_none() && caller.standing == Standing::Known;
+        let is_guarded = visitor.uid.is_none() && caller.standing == CallerStanding::Known;
         let guarded = if is_guarded { Guarded::ByToken } else { Guarded::ByNothing };
         if let Some(message) = csrf::objection(&parts.headers, guarded, &own) {
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));

@@ -18,8 +18,8 @@ use weir_proxy::tls::certificate_names;
 
 use super::http;
 use crate::access::caller::Visitor;
-use crate::access::seats::{PROOF_PATIENCE, Seats, Standing};
-use crate::context::Context;
+use crate::access::seats::{CallerStanding, PROOF_PATIENCE, Seats};
+use crate::context::AdminContext;
 use crate::haproxy;
 use crate::stream::AdminStream;
 
@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// sender of `life` is dropped.
 pub(crate) async fn accept(
     socket: AdminSocket,
-    context: Arc<Context>,
+    context: Arc<AdminContext>,
     connected: mpsc::Sender<()>,
     life: watch::Receiver<()>,
 ) -> io::Result<()> {
@@ -88,7 +88,7 @@ impl AdminAddress {
             who: format!("{} over {}", peer_of(stream), self.place),
             uid,
             right: self.keys.right_of_user(self.model.access, uid),
-            standing: Standing::Known,
+            standing: CallerStanding::Known,
             tokens: Arc::new([]),
             names: Arc::clone(&self.names),
         }
@@ -100,13 +100,13 @@ impl AdminAddress {
         let (who, standing, right) = match names {
             None => {
                 let right = self.keys.right_of_nobody(&self.model);
-                (format!("{peer} over {place}"), Standing::Unproven, right)
+                (format!("{peer} over {place}"), CallerStanding::Unproven, right)
             }
             Some(names) => {
                 let name = names.first().map_or("without a name", String::as_str);
                 let right = self.keys.right_of_certificate(self.model.access, names);
                 let who = format!("the certificate {name} from {peer} over {place}");
-                (who, Standing::Known, right)
+                (who, CallerStanding::Known, right)
             }
         };
         let (tokens, names) = (Arc::clone(&self.keys.tokens), Arc::clone(&self.names));
@@ -157,7 +157,7 @@ struct AddressRoom {
 /// Serves a connection on a task of its own, once the future `entered` has accepted it.
 fn attend<S>(
     room: &AddressRoom,
-    context: &Arc<Context>,
+    context: &Arc<AdminContext>,
     entered: impl Future<Output = Option<(S, Visitor)>> + 'static,
     speaks: Speaks,
 ) where

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::super::context::Context;
+use super::super::context::AdminContext;
 use super::sight::Sight;
 use super::{endpoint, overview};
 use crate::access::caller::Right;
@@ -42,7 +42,12 @@ pub(super) fn stream(call: Call) -> Later {
     })
 }
 
-async fn tell(context: Arc<Context>, page: LivePage, right: Right, sender: mpsc::Sender<Bytes>) {
+async fn tell(
+    context: Arc<AdminContext>,
+    page: LivePage,
+    right: Right,
+    sender: mpsc::Sender<Bytes>,
+) {
     let mut seconds = context.history.follow();
     let points = context.history.points();
     let first = if matches!(page, LivePage::Overview) { points } else { Vec::new() };
@@ -79,7 +84,7 @@ async fn tell(context: Arc<Context>, page: LivePage, right: Right, sender: mpsc:
 }
 
 /// The contents of the page.
-fn main_of(context: &Context, moment: &Moment, page: &LivePage, right: Right) -> String {
+fn main_of(context: &AdminContext, moment: &Moment, page: &LivePage, right: Right) -> String {
     let sight = Sight::of(context, &moment.status, right);
     let main = match page {
         LivePage::Overview => overview::main(&sight),

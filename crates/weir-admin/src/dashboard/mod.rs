@@ -22,11 +22,11 @@ use hyper::header;
 use hyper::{Method, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::context::Context;
+use super::context::AdminContext;
 use crate::access::caller::Right;
 use crate::http::call::{ApiRoute, Call, Handler};
 use crate::http::error::ApiError;
-use crate::http::reply::Reply;
+use crate::http::reply::HttpReply;
 use crate::status::collect::status;
 
 use response::{POLICY, html_reply, sorry};
@@ -54,7 +54,7 @@ const fn page(path: &'static str, summary: &'static str, answer: Handler) -> Api
 }
 
 /// Adds a point to the charts once a second, as long as the admin interface exists.
-pub(crate) async fn sample(context: Arc<Context>) {
+pub(crate) async fn sample(context: Arc<AdminContext>) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -63,13 +63,13 @@ pub(crate) async fn sample(context: Arc<Context>) {
     }
 }
 
-fn overview(call: &Call) -> Reply {
+fn overview(call: &Call) -> HttpReply {
     let status = status(&call.context.sources);
     let sight = Sight::of(&call.context, &status, call.caller.right);
     html_reply(page::whole(&sight, "/live", &overview::main(&sight)))
 }
 
-fn one_endpoint(call: &Call) -> Reply {
+fn one_endpoint(call: &Call) -> HttpReply {
     let status = status(&call.context.sources);
     let sight = Sight::of(&call.context, &status, call.caller.right);
     let (pool, name) = (call.parameter(0), call.parameter(1));
@@ -83,7 +83,7 @@ fn one_endpoint(call: &Call) -> Reply {
     html_reply(page::whole(&sight, &live, &main))
 }
 
-fn asset(call: &Call) -> Result<Reply, ApiError> {
+fn asset(call: &Call) -> Result<HttpReply, ApiError> {
     let (content_type, body) = match call.parameter(0) {
         "weir.css" => ("text/css; charset=utf-8", include_str!("../../assets/weir.css")),
         "weir.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/weir.js")),
@@ -93,5 +93,6 @@ fn asset(call: &Call) -> Result<Reply, ApiError> {
     };
     // The files are small and belong to this process's version, so a browser fetches them again
     // each time.
-    Ok(Reply::new(content_type, body).header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned()))
+    Ok(HttpReply::new(content_type, body)
+        .header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned()))
 }

@@ -11,7 +11,7 @@ use crate::http::call::{Call, Later};
 use crate::http::csrf;
 use crate::http::error::ApiError;
 use crate::http::query::query_of;
-use crate::http::reply::Reply;
+use crate::http::reply::HttpReply;
 
 /// Changes the order of an endpoint.
 pub(super) fn take(call: Call) -> Later {
@@ -46,9 +46,9 @@ pub(super) fn take(call: Call) -> Later {
             Err(error) => {
                 sorry(error.status, &format!("The change was refused: {}.", error.message))
             }
-            Ok(_) => Reply {
+            Ok(_) => HttpReply {
                 status: StatusCode::SEE_OTHER,
-                ..Reply::new("text/plain; charset=utf-8", "done\n")
+                ..HttpReply::new("text/plain; charset=utf-8", "done\n")
             }
             .header(header::LOCATION, back_to(&call)),
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_stats::ExchangeRecord;
 
 use crate::access::caller::Right;
-use crate::context::Context;
+use crate::context::AdminContext;
 use crate::status::history::Point;
 use crate::status::read_model::ReadModel;
 use crate::status::{Event, PoolStatus, Status, WaitingStatus};
@@ -31,7 +31,7 @@ pub(super) struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    pub(super) fn of(context: &Context, status: &'a Status, right: Right) -> Self {
+    pub(super) fn of(context: &AdminContext, status: &'a Status, right: Right) -> Self {
         let model = ReadModel::new(&context.sources);
         let busy = |pool: &&PoolStatus| pool.queue.is_some_and(|queue| queue.now > 0);
         let queue = |pool: &PoolStatus| {

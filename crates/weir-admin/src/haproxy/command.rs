@@ -14,7 +14,7 @@ use super::sessions::sessions;
 use super::stat::{RowChoice, proxy_number, rows};
 use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
 use crate::access::caller::{Caller, Right};
-use crate::context::Context;
+use crate::context::AdminContext;
 use crate::status::EndpointStatus;
 use crate::status::collect::status;
 use crate::status::read_model::ReadModel;
@@ -68,9 +68,13 @@ const HELP: &[(&str, &str, Right)] = &[
 ];
 
 /// Executes a command.
-pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller) -> CommandReply {
+pub(super) async fn execute(
+    words: &[String],
+    context: &AdminContext,
+    caller: &Caller,
+) -> CommandReply {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let asked = Asked { context, caller };
+    let asked = AskedCommand { context, caller };
     let done = match words.as_slice() {
         ["quit" | "_getsocks", ..] => return CommandReply::Quit,
         ["prompt", ..] => return CommandReply::Prompt,
@@ -116,12 +120,12 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
 /// The text of a reply. An error is a mistake of the caller, sent the same way.
 type Said = Result<String, String>;
 
-struct Asked<'a> {
-    context: &'a Context,
+struct AskedCommand<'a> {
+    context: &'a AdminContext,
     caller: &'a Caller,
 }
 
-impl Asked<'_> {
+impl AskedCommand<'_> {
     fn show(&self, words: &[&str]) -> Said {
         match words {
             ["info", options @ ..] => {

@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use self::command::{CommandReply, execute};
-use super::context::Context;
+use super::context::AdminContext;
 use crate::access::caller::{Caller, Visitor};
-use crate::access::seats::Seat;
+use crate::access::seats::AdminSeat;
 use crate::stream::AdminStream;
 
 /// The most bytes of a command line.
@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Answers commands until the connection ends.
 pub(crate) async fn serve<S>(
     mut stream: AdminStream<S>,
-    context: &Context,
+    context: &AdminContext,
     visitor: &Visitor,
-    seat: &Seat,
+    seat: &AdminSeat,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -55,9 +55,9 @@ enum Mode {
 
 async fn talk<S>(
     stream: &mut AdminStream<S>,
-    context: &Context,
+    context: &AdminContext,
     caller: &Caller,
-    seat: &Seat,
+    seat: &AdminSeat,
 ) -> std::io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -10,13 +10,13 @@ use hyper::body::Bytes;
 use hyper::header::HeaderMap;
 
 use super::error::ApiError;
-use super::reply::Reply;
+use super::reply::HttpReply;
 use crate::access::caller::{Caller, Right};
-use crate::context::Context;
+use crate::context::AdminContext;
 
 /// A request as its handler sees it.
 pub(crate) struct Call {
-    pub(crate) context: Arc<Context>,
+    pub(crate) context: Arc<AdminContext>,
     pub(crate) caller: Rc<Caller>,
     /// The values of the braces in the route's path, in order.
     pub(crate) parameters: Vec<String>,
@@ -38,7 +38,7 @@ impl Call {
 }
 
 /// A response that is computed asynchronously.
-pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
+pub(crate) type Later = Pin<Box<dyn Future<Output = Result<HttpReply, ApiError>>>>;
 
 /// A route of the interface.
 pub(crate) struct ApiRoute {
@@ -55,7 +55,7 @@ pub(crate) struct ApiRoute {
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
     /// A handler that replies at once.
-    Now(fn(&Call) -> Result<Reply, ApiError>),
+    Now(fn(&Call) -> Result<HttpReply, ApiError>),
     /// An asynchronous handler.
     Later(fn(Call) -> Later),
 }

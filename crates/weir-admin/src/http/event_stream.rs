@@ -5,15 +5,15 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
 use super::error::ApiError;
-use super::reply::{Reply, ReplyBody};
-use crate::context::{Context, STREAMS};
+use super::reply::{HttpReply, ReplyBody};
+use crate::context::{AdminContext, STREAMS};
 
 /// A response that continues as long as `tell` sends and the client listens, if there is room for
 /// one more.
 pub(crate) fn begin<T: Future<Output = ()> + 'static>(
-    context: &Context,
+    context: &AdminContext,
     tell: impl FnOnce(mpsc::Sender<Bytes>) -> T,
-) -> Result<Reply, ApiError> {
+) -> Result<HttpReply, ApiError> {
     let Ok(place) = context.streams.clone().try_acquire_owned() else {
         let message = format!("{STREAMS} streams are open already");
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
@@ -25,6 +25,6 @@ pub(crate) fn begin<T: Future<Output = ()> + 'static>(
         telling.await;
         drop(place);
     });
-    let reply = Reply::new("text/event-stream", Bytes::new());
-    Ok(Reply { body: ReplyBody::Stream(pieces), ..reply })
+    let reply = HttpReply::new("text/event-stream", Bytes::new());
+    Ok(HttpReply { body: ReplyBody::Stream(pieces), ..reply })
 }

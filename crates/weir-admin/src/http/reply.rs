@@ -51,13 +51,13 @@ impl Body for ReplyBody {
 }
 
 /// A response.
-pub(crate) struct Reply {
+pub(crate) struct HttpReply {
     pub(crate) status: StatusCode,
     pub(crate) headers: Vec<(HeaderName, String)>,
     pub(crate) body: ReplyBody,
 }
 
-impl Reply {
+impl HttpReply {
     /// A response with a body of this type.
     pub(crate) fn new(content_type: &str, body: impl Into<Bytes>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Reply {
     }
 }
 
-impl From<ApiError> for Reply {
+impl From<ApiError> for HttpReply {
     fn from(error: ApiError) -> Self {
         Self { status: error.status, ..Self::new("application/json", error.body()) }
     }

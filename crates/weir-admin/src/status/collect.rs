@@ -22,7 +22,7 @@ use weir_stats::ExchangeRecord;
 use weir_stats::exposition::LimitsReport;
 use weir_stats::metrics::RouteFigures;
 
-use super::traffic::{Counted, Of, per_second, phase_times};
+use super::traffic::{CountedTraffic, Of, per_second, phase_times};
 use crate::status::live;
 use crate::status::read_model::ReadModel;
 use crate::status::report;
@@ -48,8 +48,8 @@ pub(crate) fn status(sources: &StatusSources) -> Status {
 }
 
 impl ReadModel<'_> {
-    fn counted(&self) -> Counted<'_> {
-        Counted::of(self.look())
+    fn counted(&self) -> CountedTraffic<'_> {
+        CountedTraffic::of(self.look())
     }
 
     pub(crate) fn info(&self) -> Info {
@@ -192,7 +192,7 @@ impl ReadModel<'_> {
         self.served.live.pools.iter().find(|config| config.name == *pool.name)
     }
 
-    fn pool(&self, pool: &UpstreamPool, counted: &Counted<'_>) -> Option<PoolStatus> {
+    fn pool(&self, pool: &UpstreamPool, counted: &CountedTraffic<'_>) -> Option<PoolStatus> {
         let config = self.live(pool)?;
         let counters = pool.balancer.counters();
         let given_up = counted.given_up(&pool.name, None);
@@ -236,7 +236,7 @@ impl ReadModel<'_> {
         index: usize,
         pool: &UpstreamPool,
         config: &model::Pool,
-        counted: &Counted<'_>,
+        counted: &CountedTraffic<'_>,
     ) -> Option<EndpointStatus> {
         let live = pool.endpoints.get(index)?;
         let own = named(&config.endpoints, &live.name, index)?;

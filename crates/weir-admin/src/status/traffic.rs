@@ -127,7 +127,7 @@ impl<'a> TimesBySubject<'a> {
 }
 
 /// The counted figures, indexed for queries about all subjects.
-pub(crate) struct Counted<'a> {
+pub(crate) struct CountedTraffic<'a> {
     look: &'a SampledFigures,
     now: (Cells<'a>, TimesBySubject<'a>),
     /// The figures when an operator last cleared the counters, if one did.
@@ -136,7 +136,7 @@ pub(crate) struct Counted<'a> {
     moment: Cells<'a>,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> CountedTraffic<'a> {
     pub(crate) fn of(look: &'a SampledFigures) -> Self {
         let both = |figures: &'a Figures| (Cells::of(figures), TimesBySubject::of(figures));
         Self {

@@ -38,7 +38,7 @@ const NONE: f64 = 1e-6;
 
 /// The rate at which credits are earned, and their limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Bucket {
+pub(crate) struct CreditBucket {
     /// The earnings, as a number of cores.
     pub(crate) earned_cores: f64,
     /// The most credits.
@@ -71,12 +71,12 @@ pub(crate) enum Trust {
 
 /// Cores used and stolen, averaged over some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rate {
+pub(crate) struct CreditRate {
     pub(crate) used: f64,
     pub(crate) stolen: f64,
 }
 
-impl Rate {
+impl CreditRate {
     /// The cores demanded.
     pub(crate) fn wanted(self) -> f64 {
         self.used + self.stolen
@@ -100,8 +100,8 @@ pub(crate) enum Forecast {
 
 /// The books of one machine's credits.
 #[derive(Clone, Debug)]
-pub(crate) struct Books {
-    bucket: Bucket,
+pub(crate) struct CreditBooks {
+    bucket: CreditBucket,
     balance: f64,
     trust: Trust,
     /// The credits used beyond a balance of zero.
@@ -110,9 +110,9 @@ pub(crate) struct Books {
     readings: VecDeque<Reading>,
 }
 
-impl Books {
+impl CreditBooks {
     /// Creates books with this balance at a first reading.
-    pub(crate) fn new(bucket: Bucket, balance: f64, trust: Trust, first: Reading) -> Self {
+    pub(crate) fn new(bucket: CreditBucket, balance: f64, trust: Trust, first: Reading) -> Self {
         let balance = balance.clamp(0.0, bucket.max);
         Self { bucket, balance, trust, overdraft: 0.0, readings: VecDeque::from([first]) }
     }
@@ -122,7 +122,7 @@ impl Books {
         self.balance
     }
 
-    pub(crate) fn bucket(&self) -> Bucket {
+    pub(crate) fn bucket(&self) -> CreditBucket {
         self.bucket
     }
 
@@ -131,7 +131,7 @@ impl Books {
     }
 
     /// Changes the bucket; the balance stays, up to the new limit.
-    pub(crate) fn change_bucket(&mut self, bucket: Bucket) {
+    pub(crate) fn change_bucket(&mut self, bucket: CreditBucket) {
         self.bucket = bucket;
         self.balance = self.balance.clamp(0.0, bucket.max);
     }
@@ -182,17 +182,17 @@ impl Books {
     }
 
     /// The rate over the last minute, or as much of it as was observed.
-    pub(crate) fn rate(&self) -> Option<Rate> {
+    pub(crate) fn rate(&self) -> Option<CreditRate> {
         self.rate_over(LATELY_US, LEAST_US)
     }
 
     /// The rate over the last ten seconds.
-    pub(crate) fn rate_just_now(&self) -> Option<Rate> {
+    pub(crate) fn rate_just_now(&self) -> Option<CreditRate> {
         self.rate_over(JUST_NOW_US, LEAST_US)
     }
 
     /// The rate over `span_us`; `None` if less than `least_us` was observed.
-    fn rate_over(&self, span_us: u64, least_us: u64) -> Option<Rate> {
+    fn rate_over(&self, span_us: u64, least_us: u64) -> Option<CreditRate> {
         let last = self.readings.back()?;
         let enough = |first: &&Reading| last.at_us.saturating_sub(first.at_us) >= span_us;
         let first = self.readings.iter().rev().find(enough).or(self.readings.front())?;
@@ -201,7 +201,7 @@ impl Books {
             return None;
         }
         let cores = |last: u64, first: u64| last.saturating_sub(first) as f64 / elapsed as f64;
-        Some(Rate {
+        Some(CreditRate {
             used: cores(last.busy_us, first.busy_us),
             stolen: cores(last.steal_us, first.steal_us),
         })
@@ -229,7 +229,7 @@ impl Books {
 /// The estimated savings of a machine that was started `uptime_us` ago with `launch` credits and
 /// has used `busy_us` since. The distribution of its use over that time is unknown: it is taken to
 /// be even, and no more is counted than fills the bucket.
-pub(crate) fn estimate(bucket: Bucket, launch: f64, uptime_us: u64, busy_us: u64) -> f64 {
+pub(crate) fn estimate(bucket: CreditBucket, launch: f64, uptime_us: u64, busy_us: u64) -> f64 {
     if uptime_us == 0 {
         return launch.clamp(0.0, bucket.max);
     }

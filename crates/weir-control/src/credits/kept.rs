@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use weir_config::model::Severity;
 
-use super::books::{Bucket, MINUTE_US, Trust};
+use super::books::{CreditBucket, MINUTE_US, Trust};
 use crate::files::atomic_write::{Outlasts, replace};
 use crate::logs::program_log;
 use crate::process::machine::Used;
@@ -50,7 +50,7 @@ impl KeptBooks {
     }
 
     /// The balance now, with the credits earned and used since.
-    pub(super) fn now(&self, bucket: Bucket, used: Used) -> (f64, Trust) {
+    pub(super) fn now(&self, bucket: CreditBucket, used: Used) -> (f64, Trust) {
         let minutes = used.uptime_us.saturating_sub(self.uptime_us) as f64 / MINUTE_US;
         let spent = used.busy_us.saturating_sub(self.busy_us) as f64 / MINUTE_US;
         let balance = self.balance + minutes * bucket.earned_cores - spent;
@@ -72,15 +72,15 @@ pub(super) fn read(file: &Path) -> Option<KeptBooks> {
 
 /// Writes the file, one write at a time, and reports only the first of a series of failures.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept(Arc<State>);
+pub(super) struct CreditsFile(Arc<FileState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct FileState {
     is_writing: AtomicBool,
     failed: AtomicBool,
 }
 
-impl Kept {
+impl CreditsFile {
     /// Saves the books on a thread that may block. While a write is in progress, further ones are
     /// skipped.
     pub(super) fn write(&self, file: PathBuf, books: KeptBooks) {
@@ -129,7 +129,7 @@ fn boot() -> Option<String> {
 mod tests {
     use super::*;
 
-    const BUCKET: Bucket = Bucket { earned_cores: 0.4, max: 576.0, cores: 2 };
+    const BUCKET: CreditBucket = CreditBucket { earned_cores: 0.4, max: 576.0, cores: 2 };
     const MINUTE: u64 = 60_000_000;
 
     fn used(minutes: u64, core_minutes: u64) -> Used {
@@ -143,7 +143,7 @@ mod tests {
         let file = directory.path().join("credits.json");
         assert_eq!(read(&file), None);
         let books = KeptBooks::new(50.0, Trust::Known, used(1_000, 300));
-        Kept::default().write_now(&file, &books).unwrap();
+        CreditsFile::default().write_now(&file, &books).unwrap();
         assert_eq!(read(&file), Some(books.clone()));
         let (balance, trust) = books.now(BUCKET, used(1_010, 310));
         assert!((balance - 44.0).abs() < 1e-9 && trust == Trust::Known, "{balance}");
@@ -158,7 +158,7 @@ mod tests {
         let file = directory.path().join("credits.json");
         let mut books = KeptBooks::new(50.0, Trust::Known, used(1, 1));
         "another".clone_into(&mut books.boot);
-        Kept::default().write_now(&file, &books).unwrap();
+        CreditsFile::default().write_now(&file, &books).unwrap();
         assert_eq!(read(&file), None);
         fs::write(&file, "{\"balance\": 7").unwrap();
         assert_eq!(read(&file), None);
@@ -169,7 +169,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("missing/credits.json");
         let books = KeptBooks::new(50.0, Trust::Estimated, used(1, 1));
-        let kept = Kept::default();
+        let kept = CreditsFile::default();
         assert!(kept.write_now(&file, &books).unwrap_err().contains("missing/credits.json"));
         assert_eq!(kept.write_now(&file, &books), Ok(()));
         fs::create_dir(directory.path().join("missing")).unwrap();

@@ -26,8 +26,8 @@ use weir_stats::exposition::{CreditsReport, CreditsState};
 
 use crate::logs::program_log;
 use crate::process::machine::{self, Used};
-use books::{Books, Bucket, Forecast, MINUTE_US, Rate, Reading, Trust, estimate};
-use kept::{Kept, KeptBooks};
+use books::{CreditBooks, CreditBucket, CreditRate, Forecast, MINUTE_US, Reading, Trust, estimate};
+use kept::{CreditsFile, KeptBooks};
 use shedding::{CreditsAdmission, LoadShare, Supply};
 use watch::{CreditsWatch, Level};
 
@@ -78,7 +78,7 @@ pub(crate) async fn keep(
 ) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let kept = Kept::default();
+    let kept = CreditsFile::default();
     let mut keeping = Keeping { credits, process, keeper: None, kept, is_blind: false };
     loop {
         ticks.tick().await;
@@ -93,7 +93,7 @@ struct Keeping {
     credits: Arc<Credits>,
     process: Arc<Process>,
     keeper: Option<Keeper>,
-    kept: Kept,
+    kept: CreditsFile,
     /// Set once it was logged that the machine's figures cannot be read.
     is_blind: bool,
 }
@@ -150,7 +150,7 @@ impl Keeping {
 /// The books and everything derived from them. The clock and readings are arguments.
 struct Keeper {
     settings: CpuCredits,
-    books: Books,
+    books: CreditBooks,
     share: LoadShare,
     admission: CreditsAdmission,
     watch: CreditsWatch,
@@ -178,7 +178,7 @@ impl Keeper {
             }
         };
         Self {
-            books: Books::new(bucket, balance, trust, reading(used, at_us)),
+            books: CreditBooks::new(bucket, balance, trust, reading(used, at_us)),
             settings,
             share: LoadShare::default(),
             admission: CreditsAdmission::default(),
@@ -248,7 +248,12 @@ impl Keeper {
         self.admission.follow(self.share, open, seconds)
     }
 
-    fn report(&self, forecast: Forecast, rate: Option<Rate>, cap: Option<usize>) -> CreditsReport {
+    fn report(
+        &self,
+        forecast: Forecast,
+        rate: Option<CreditRate>,
+        cap: Option<usize>,
+    ) -> CreditsReport {
         let seconds = match forecast {
             Forecast::Exhausted { in_us } => Some((in_us / 1e6) as u64),
             Forecast::Empty => Some(0),
@@ -278,10 +283,10 @@ impl Keeper {
     }
 
     /// The message to the operator, with the possible remedies.
-    fn words(&self, level: Level, forecast: Forecast, rate: Option<Rate>) -> String {
+    fn words(&self, level: Level, forecast: Forecast, rate: Option<CreditRate>) -> String {
         let (left, earned) = (self.books.balance(), self.books.bucket().earned_cores);
         let used = rate.map_or(0.0, |rate| rate.used);
-        let wanted = rate.map_or(0.0, Rate::wanted);
+        let wanted = rate.map_or(0.0, CreditRate::wanted);
         let what_to_do = match self.settings.shed[..] {
             [] => "reduce the load of this machine, or use a larger one",
             _ => {
@@ -310,8 +315,8 @@ impl Keeper {
     }
 }
 
-fn bucket(settings: &CpuCredits, cores: u64) -> Bucket {
-    Bucket { earned_cores: settings.earn / 60.0, max: settings.max, cores }
+fn bucket(settings: &CpuCredits, cores: u64) -> CreditBucket {
+    CreditBucket { earned_cores: settings.earn / 60.0, max: settings.max, cores }
 }
 
 fn reading(used: Used, at_us: u64) -> Reading {

@@ -104,15 +104,15 @@ impl CreditsAdmission {
 mod tests {
     use std::collections::VecDeque;
 
-    use super::super::books::{Books, Bucket, Forecast, Reading, Trust};
+    use super::super::books::{CreditBooks, CreditBucket, Forecast, Reading, Trust};
     use super::*;
 
-    const BUCKET: Bucket = Bucket { earned_cores: 0.4, max: 576.0, cores: 2 };
+    const BUCKET: CreditBucket = CreditBucket { earned_cores: 0.4, max: 576.0, cores: 2 };
 
     /// A machine, second by second, with its load at full weight and the delay in seconds with
     /// which balancers in front follow its share.
     struct Machine {
-        books: Books,
+        books: CreditBooks,
         share: LoadShare,
         shares: VecDeque<f64>,
         now: Reading,
@@ -121,7 +121,7 @@ mod tests {
     impl Machine {
         fn new(balance: f64, delay: usize) -> Self {
             Self {
-                books: Books::new(BUCKET, balance, Trust::Known, Reading::default()),
+                books: CreditBooks::new(BUCKET, balance, Trust::Known, Reading::default()),
                 share: LoadShare::default(),
                 shares: VecDeque::from(vec![1.0; delay + 1]),
                 now: Reading::default(),

@@ -70,7 +70,7 @@ fn refused(why: &impl fmt::Display) -> io::Error {
 
 /// The users that may change a directory's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum DirectoryStanding {
     /// Root and this process's user.
     Ours,
     /// All users may add entries and remove only their own, as in `/tmp`.
@@ -79,7 +79,7 @@ enum Standing {
     Others { owner: u32 },
 }
 
-impl Standing {
+impl DirectoryStanding {
     fn of(directory: &Stat) -> Self {
         let mode = directory.st_mode;
         let group_is_ours = directory.st_gid == 0 || directory.st_gid == own_group();
@@ -153,7 +153,7 @@ fn own_group() -> u32 {
 struct Walk {
     directory: OwnedFd,
     name: OsString,
-    standing: Standing,
+    standing: DirectoryStanding,
     /// `None` if the name does not exist.
     kind: Option<FileType>,
     /// Set if the kernel is to follow the name: a link to an open file, below `/proc`.
@@ -200,7 +200,7 @@ impl Walk {
                 let target = link_target(&directory, &step)?;
                 if target.is_absolute() {
                     directory = open("/", searched(), Mode::empty())?;
-                    standing = Standing::Ours;
+                    standing = DirectoryStanding::Ours;
                 }
                 push(&mut rest, &target);
                 continue;
@@ -222,8 +222,12 @@ impl Walk {
 
 /// An absolute path starts at the root directory, which counts as root's even where a user
 /// namespace shows another owner.
-fn standing_of_start(path: &Path, directory: &OwnedFd) -> io::Result<Standing> {
-    Ok(if path.is_absolute() { Standing::Ours } else { Standing::of(&fstat(directory)?) })
+fn standing_of_start(path: &Path, directory: &OwnedFd) -> io::Result<DirectoryStanding> {
+    Ok(if path.is_absolute() {
+        DirectoryStanding::Ours
+    } else {
+        DirectoryStanding::of(&fstat(directory)?)
+    })
 }
 
 fn searched() -> OFlags {
@@ -252,7 +256,7 @@ fn is_proc(directory: &OwnedFd) -> io::Result<bool> {
 /// A link that is not followed, shown as the reason.
 struct Untrusted<'a> {
     link: &'a OsStr,
-    standing: Standing,
+    standing: DirectoryStanding,
 }
 
 impl fmt::Display for Untrusted<'_> {
@@ -260,7 +264,9 @@ impl fmt::Display for Untrusted<'_> {
         let link = self.link.display();
         write!(formatter, "`{link}` is a symbolic link in a directory that ")?;
         match self.standing {
-            Standing::Others { owner } if !is_ours(owner) => write!(formatter, "uid {owner}")?,
+            DirectoryStanding::Others { owner } if !is_ours(owner) => {
+                write!(formatter, "uid {owner}")?;
+            }
             _ => formatter.write_str("other users")?,
         }
         formatter.write_str(

@@ -13,7 +13,7 @@ use weir_proxy::tls::{
     CertificateMaterial, ClientCertificates, Demand, PemFile, ProtocolSettings, ServerTls, Tickets,
 };
 
-use super::token::Token;
+use super::token::TokenDigest;
 use crate::logs::program_log::warn;
 use crate::privileges::{group_called, user_called};
 
@@ -63,7 +63,7 @@ impl Right {
 #[derive(Clone, PartialEq)]
 pub struct AdminKeys {
     /// The right that each token gives.
-    pub tokens: Arc<[(Right, Token)]>,
+    pub tokens: Arc<[(Right, TokenDigest)]>,
     /// The rights of users at a Unix socket.
     users: Vec<(Right, u32)>,
     /// The rights that names in client certificates give.
@@ -139,13 +139,13 @@ impl AdminKeys {
         let most = Right::most(listener.access);
         let mut tokens = Vec::new();
         if let Some(path) = &listener.token_file {
-            tokens.push((most, Token::read(path)?));
+            tokens.push((most, TokenDigest::read(path)?));
         }
         let (mut users, mut certificates) = (Vec::new(), Vec::new());
         for RoleGrant { role, user, token_file, certificate } in &listener.roles {
             let right = Right::from(*role).min(most);
             if let Some(path) = token_file {
-                tokens.push((right, Token::read(path)?));
+                tokens.push((right, TokenDigest::read(path)?));
             }
             if let Some(name) = user {
                 let user = user_called(name).map_err(|error| format!("{error} to have a role"))?;

@@ -13,15 +13,15 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 const LEAST_BYTES: usize = 16;
 
 /// The digest of a token.
-pub struct Token(Digest);
+pub struct TokenDigest(Digest);
 
-impl PartialEq for Token {
+impl PartialEq for TokenDigest {
     fn eq(&self, other: &Self) -> bool {
         verify_slices_are_equal(self.0.as_ref(), other.0.as_ref()).is_ok()
     }
 }
 
-impl Token {
+impl TokenDigest {
     /// Reads it from the file's first line.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_will_do() {
-        let token = Token::of("0123456789abcdef");
+        let token = TokenDigest::of("0123456789abcdef");
         let check = |header: &str, expected| {
             assert_eq!(token.is_in(Some(header.as_bytes())), expected, "{header}");
         };
@@ -112,14 +112,14 @@ mod tests {
         let path = directory.path().join("token");
         let check = |text: &str, expected: &str| {
             std::fs::write(&path, text).unwrap();
-            let error = Token::read(&path).err().unwrap();
+            let error = TokenDigest::read(&path).err().unwrap();
             assert!(error.contains(expected), "{error}");
         };
         check("", "has 0 bytes: at least 16");
         check("short\n0123456789abcdef", "has 5 bytes");
         check("0123456789 abcdef\n", "a character that no header can have");
         std::fs::write(&path, "0123456789abcdef\n").unwrap();
-        assert!(Token::read(&path).unwrap().is_in(Some(b"Bearer 0123456789abcdef")));
-        assert!(Token::read(&directory.path().join("none")).is_err());
+        assert!(TokenDigest::read(&path).unwrap().is_in(Some(b"Bearer 0123456789abcdef")));
+        assert!(TokenDigest::read(&directory.path().join("none")).is_err());
     }
 }

@@ -121,11 +121,11 @@ impl LogWriter {
         let (sink, receivers) = log_fan(0, targets.len(), CAPACITY);
         for (target, receiver) in targets.into_iter().zip(receivers) {
             let (finished, ended) = sync_channel(1);
-            let mut writer = Writer {
+            let mut writer = WriterThread {
                 log: log.name.clone(),
                 target,
                 lost: Arc::clone(sink.lost()),
-                state: State::Working,
+                state: WriteState::Working,
                 reopened: self.orders.reopened.load(Ordering::Acquire),
                 receiver,
                 orders: Arc::clone(&self.orders),
@@ -206,11 +206,11 @@ impl Drop for LogWriter {
 }
 
 /// The state of a writer thread.
-struct Writer {
+struct WriterThread {
     log: String,
     target: Target,
     lost: Arc<LostLines>,
-    state: State,
+    state: WriteState,
     /// The value of [`Orders::reopened`] when the file was last opened.
     reopened: u64,
     receiver: LogReceiver,
@@ -219,13 +219,13 @@ struct Writer {
 
 /// The outcome of the last write: a change is worth a line to the operator, a repetition is not.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WriteState {
     Working,
     /// With the number of lines lost since the first failure.
     Failing(u64),
 }
 
-impl Writer {
+impl WriterThread {
     fn run(&mut self) {
         while let Ok(message) = self.receiver.receive() {
             self.take(&message);
@@ -262,22 +262,24 @@ impl Writer {
         self.orders.errors.fetch_add(errors, Ordering::Relaxed);
         let (log, place) = (&self.log, self.target.name());
         match (last, self.state) {
-            (Some(error), State::Working) => {
+            (Some(error), WriteState::Working) => {
                 say(
                     Severity::Error,
                     &format!("cannot write the log {log} to {place}: {error}; lines are dropped"),
                 );
-                self.state = State::Failing(lost);
+                self.state = WriteState::Failing(lost);
             }
-            (Some(_), State::Failing(before)) => self.state = State::Failing(before + lost),
-            (None, State::Failing(before)) => {
+            (Some(_), WriteState::Failing(before)) => {
+                self.state = WriteState::Failing(before + lost);
+            }
+            (None, WriteState::Failing(before)) => {
                 say(
                     Severity::Notice,
                     &format!("the log {log} is written to {place} again; {before} lines are lost"),
                 );
-                self.state = State::Working;
+                self.state = WriteState::Working;
             }
-            (None, State::Working) => {}
+            (None, WriteState::Working) => {}
         }
     }
 }

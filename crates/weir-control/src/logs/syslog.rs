@@ -18,23 +18,23 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 /// The longest `MSGID` of RFC 5424.
 const MESSAGE_ID_BYTES: usize = 32;
 
-pub(crate) struct Syslog {
+pub(crate) struct SyslogSender {
     settings: model::Syslog,
     /// `None` while the receiver is absent.
-    socket: Option<Socket>,
+    socket: Option<SyslogSocket>,
     /// The text between the time and the message: ` weir[4711]: ` or ` host weir 4711 access - `.
     tag: String,
     clock: Clock,
     message: Vec<u8>,
 }
 
-enum Socket {
+enum SyslogSocket {
     Datagrams(UnixDatagram),
     Stream(UnixStream),
     Udp(UdpSocket),
 }
 
-impl Socket {
+impl SyslogSocket {
     fn open(receiver: &SyslogReceiver) -> io::Result<Self> {
         match receiver {
             SyslogReceiver::Unix(path) => Self::unix(path),
@@ -90,7 +90,7 @@ impl Socket {
     }
 }
 
-impl Syslog {
+impl SyslogSender {
     /// Creates a sender for the messages of the log named `log`.
     pub(crate) fn new(settings: &model::Syslog, log: &str) -> Self {
         Self {
@@ -175,7 +175,7 @@ impl Syslog {
                 return Err(error);
             }
         }
-        let sent = Socket::open(&self.settings.to).and_then(|mut socket| {
+        let sent = SyslogSocket::open(&self.settings.to).and_then(|mut socket| {
             let sent = socket.send(&mut self.message);
             self.socket = Some(socket);
             sent

@@ -8,13 +8,13 @@ use weir_config::model::LogTarget;
 
 use super::file::{Appender, LogFile};
 use super::outcome::WriteOutcome;
-use super::syslog::Syslog;
+use super::syslog::SyslogSender;
 
 pub(crate) enum Target {
     File(LogFile),
     /// Standard output or error, with its name for messages.
     Stream(Appender, &'static str),
-    Syslog(Syslog),
+    Syslog(SyslogSender),
 }
 
 impl Target {
@@ -24,7 +24,7 @@ impl Target {
             LogTarget::File(path) => Self::File(LogFile::open(path)?),
             LogTarget::Stdout => Self::Stream(stream(io::stdout())?, "standard output"),
             LogTarget::Stderr => Self::Stream(stream(io::stderr())?, "standard error"),
-            LogTarget::Syslog(syslog) => Self::Syslog(Syslog::new(syslog, log)),
+            LogTarget::Syslog(syslog) => Self::Syslog(SyslogSender::new(syslog, log)),
         })
     }
 

@@ -43,12 +43,12 @@ pub(crate) enum MigrationMessage {
     /// Connections to take over. Their sockets are attached in the same order.
     Offer(Vec<Offer>),
     /// The decisions on offered connections.
-    Verdicts(Vec<Verdict>),
+    Verdicts(Vec<PassVerdict>),
 }
 
 /// The decision on one connection.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct PassVerdict {
     /// The connection's number in the offer.
     pub(crate) number: u64,
     /// The reason that it is not taken over; `None` if it is.
@@ -318,7 +318,7 @@ mod tests {
         let mut bytes = (text.len() as u32).to_le_bytes().to_vec();
         bytes.extend_from_slice(text.as_bytes());
         let verdicts = [(3, None), (4, Some("full".to_owned()))];
-        let verdicts = verdicts.map(|(number, refused)| Verdict { number, refused });
+        let verdicts = verdicts.map(|(number, refused)| PassVerdict { number, refused });
         assert_eq!(
             MigrationMessage::decode(&bytes),
             Ok((MigrationMessage::Verdicts(verdicts.into()), &[][..]))

@@ -11,7 +11,7 @@ use weir_proxy::snapshot::{Listener, Snapshot};
 use weir_proxy::start::{Admission, DataPlane};
 
 use super::in_flight::Occupied;
-use super::message::{MigrationMessage, Offer, Verdict};
+use super::message::{MigrationMessage, Offer, PassVerdict};
 use super::packets::{Packets, ReceivedPacket};
 use crate::migration::machine_clock::MachineClock;
 
@@ -23,7 +23,7 @@ pub(crate) struct Receiver {
 }
 
 /// A connection for which there is room.
-struct Taken {
+struct AdmittedConnection {
     socket: OsAccepted,
     moved: Moved,
     admission: Admission,
@@ -58,7 +58,7 @@ impl Receiver {
                 // The predecessor does not wait any longer, so the connections are still its own.
                 return;
             }
-            for Taken { socket, moved, admission } in taken {
+            for AdmittedConnection { socket, moved, admission } in taken {
                 self.plane.enter(admission, socket, moved).await;
             }
         }
@@ -70,7 +70,7 @@ impl Receiver {
         offers: &[Offer],
         mut rest: &[u8],
         sockets: Vec<OwnedFd>,
-    ) -> Result<(Vec<Verdict>, Vec<Taken>), String> {
+    ) -> Result<(Vec<PassVerdict>, Vec<AdmittedConnection>), String> {
         if offers.len() != sockets.len() {
             return Err("not every connection has its socket".to_owned());
         }
@@ -82,12 +82,12 @@ impl Receiver {
             let refused = match judged {
                 Ok(admission) => {
                     let socket = OsAccepted::new(socket, moved.peer.is_none());
-                    taken.push(Taken { socket, moved, admission });
+                    taken.push(AdmittedConnection { socket, moved, admission });
                     None
                 }
                 Err(why) => Some(why.to_owned()),
             };
-            verdicts.push(Verdict { number: offer.number, refused });
+            verdicts.push(PassVerdict { number: offer.number, refused });
         }
         if rest.is_empty() { Ok((verdicts, taken)) } else { Err("something is left".to_owned()) }
     }

@@ -43,12 +43,12 @@ pub(crate) struct Sender {
     told: ToldLoads,
     /// The time at which they were last sent.
     told_at: Instant,
-    taken: Taken,
+    taken: PassOutcome,
 }
 
 /// The outcome of passing connections on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct PassOutcome {
     /// The number of connections that the successor took.
     pub(crate) connections: usize,
     /// The number of them with a request that waits in a queue.
@@ -72,7 +72,10 @@ impl Sender {
     /// # Returns
     /// The outcome, and the sender that passes on connections that become idle later; `None` if the
     /// successor is gone.
-    pub(crate) async fn begin(packets: Packets, plane: Arc<DataPlane>) -> (Taken, Option<Self>) {
+    pub(crate) async fn begin(
+        packets: Packets,
+        plane: Arc<DataPlane>,
+    ) -> (PassOutcome, Option<Self>) {
         let (sender, mut departures) = unbounded_channel();
         plane.part(Some(sender)).await;
         let mut first = Vec::new();
@@ -94,7 +97,7 @@ impl Sender {
             next_number: 0,
             told: ToldLoads::default(),
             told_at: Instant::now(),
-            taken: Taken::default(),
+            taken: PassOutcome::default(),
         };
         // The counts go before the waiting requests: running exchanges are ahead of them.
         let mut going = sender.tell().await;
@@ -108,7 +111,7 @@ impl Sender {
     }
 
     /// Passes on connections that become idle, until none is left or the successor takes no more.
-    pub(crate) async fn go_on(mut self) -> Taken {
+    pub(crate) async fn go_on(mut self) -> PassOutcome {
         loop {
             if let Err(over) = self.step().await {
                 return self.give_up(over).await;
@@ -253,7 +256,7 @@ impl Sender {
     }
 
     /// Takes back all connections that the successor does not own by now.
-    async fn give_up(&mut self, over: Over) -> Taken {
+    async fn give_up(&mut self, over: Over) -> PassOutcome {
         for packet in self.packets.withdraw() {
             if self.settle(&packet).await.is_err() {
                 // The messages after an invalid one are not trusted either.
@@ -293,7 +296,7 @@ fn names_bytes(name: &str, addresses: &[ListenAddress]) -> usize {
     name.len() + addresses.iter().map(address).sum::<usize>()
 }
 
-impl Taken {
+impl PassOutcome {
     /// The outcome as sentences; none if there was nothing to pass on.
     pub(crate) fn lines(&self, process: u32) -> Vec<String> {
         let mut lines = Vec::new();
@@ -327,7 +330,7 @@ mod tests {
     #[test]
     fn what_became_of_connections_is_said() {
         let refused = BTreeMap::from([("it is gone".to_owned(), 1), ("no room".to_owned(), 3)]);
-        let taken = Taken { connections: 5, waiting: 2, refused };
+        let taken = PassOutcome { connections: 5, waiting: 2, refused };
         let lines = [
             "process 7 takes over 5 connections, 2 of them with a request that waits in a queue",
             "1 connection stays with this process: it is gone",
@@ -335,9 +338,9 @@ mod tests {
         ];
         assert_eq!(taken.lines(7), lines);
         assert_eq!(
-            Taken { connections: 1, ..Taken::default() }.lines(7),
+            PassOutcome { connections: 1, ..PassOutcome::default() }.lines(7),
             ["process 7 takes over 1 connection"]
         );
-        assert!(Taken::default().lines(7).is_empty());
+        assert!(PassOutcome::default().lines(7).is_empty());
     }
 }

@@ -29,10 +29,10 @@ pub(crate) struct Handover {
     left: Notify,
 }
 
-/// An upgrade in progress. If it is dropped before [`Attempt::done`], the upgrade has not taken
+/// An upgrade in progress. If it is dropped before [`UpgradeAttempt::done`], the upgrade has not taken
 /// place.
 #[derive(Debug)]
-pub(crate) struct Attempt<'a>(&'a Handover);
+pub(crate) struct UpgradeAttempt<'a>(&'a Handover);
 
 impl Handover {
     pub(crate) fn new() -> Self {
@@ -43,10 +43,10 @@ impl Handover {
     ///
     /// # Errors
     /// As [`Handover::check`].
-    pub(crate) fn begin(&self) -> Result<Attempt<'_>, String> {
+    pub(crate) fn begin(&self) -> Result<UpgradeAttempt<'_>, String> {
         self.check()?;
         *self.state() = HandoverState::UnderWay;
-        Ok(Attempt(self))
+        Ok(UpgradeAttempt(self))
     }
 
     /// Checks that this process may still be changed.
@@ -114,7 +114,7 @@ impl Handover {
     }
 }
 
-impl Attempt<'_> {
+impl UpgradeAttempt<'_> {
     /// Records that the successor serves.
     pub(crate) fn done(self, successor: u32) {
         *self.0.state() = HandoverState::Done { successor };
@@ -122,7 +122,7 @@ impl Attempt<'_> {
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for UpgradeAttempt<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         if *state == HandoverState::UnderWay {

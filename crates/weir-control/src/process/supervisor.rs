@@ -49,7 +49,7 @@ pub enum SupervisorRights {
 
 /// The role of the process that returns from [`supervise`].
 #[derive(Debug)]
-pub enum Role<T> {
+pub enum ProcessRole<T> {
     /// The process that serves. The first one gets back the value given to [`supervise`].
     Serves(Option<T>),
     /// The supervisor at its end, with its exit code.
@@ -62,7 +62,7 @@ pub enum Role<T> {
 ///
 /// # Errors
 /// One sentence: no process can be started.
-pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String> {
+pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<ProcessRole<T>, String> {
     let failed = |error: io::Error| format!("cannot start the process that serves: {error}");
     let mut watch = Supervision::begin(inheritance::of_systemd()?).map_err(failed)?;
     if rights == SupervisorRights::Needed
@@ -77,16 +77,16 @@ pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String
     let mut kept = Some(kept);
     loop {
         if watch.fork().map_err(failed)? == Forked::Child {
-            return Ok(Role::Serves(kept));
+            return Ok(ProcessRole::Serves(kept));
         }
         drop(kept.take());
         match watch.until_death() {
             AfterDeath::Again(pause) => {
                 if !watch.pause(pause) {
-                    return Ok(Role::Ended(0));
+                    return Ok(ProcessRole::Ended(0));
                 }
             }
-            AfterDeath::End(code) => return Ok(Role::Ended(code)),
+            AfterDeath::End(code) => return Ok(ProcessRole::Ended(code)),
         }
     }
 }

@@ -19,7 +19,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const SHOWN: usize = 5;
 
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownAddresses {
     places: Places,
     failing: Option<Failing>,
     /// The number of addresses for which there were no places.
@@ -32,7 +32,7 @@ struct Failing {
 }
 
 /// The consequences of one answer.
-pub(super) struct Told {
+pub(super) struct AnswerEffect {
     /// Set if the configuration changes with it.
     pub(super) changed: bool,
     /// A message for the operator.
@@ -41,7 +41,7 @@ pub(super) struct Told {
     pub(super) wait: Duration,
 }
 
-impl Known {
+impl KnownAddresses {
     /// Inserts the last good answer, if there is one, into `answers`.
     pub(super) fn tell(&self, question: &Question, answers: &mut Answers) {
         if !self.places.is_empty() {
@@ -54,7 +54,7 @@ impl Known {
         question: &Question,
         answer: Result<Resolution, String>,
         settings: &Settings,
-    ) -> Told {
+    ) -> AnswerEffect {
         match answer {
             Ok(answer) if answer.found.is_empty() => self.failed(question, "it has no address"),
             Ok(answer) => self.resolved(question, answer, settings),
@@ -62,7 +62,12 @@ impl Known {
         }
     }
 
-    fn resolved(&mut self, question: &Question, answer: Resolution, settings: &Settings) -> Told {
+    fn resolved(
+        &mut self,
+        question: &Question,
+        answer: Resolution,
+        settings: &Settings,
+    ) -> AnswerEffect {
         let before = self.places.clone();
         let left_out = self.places.take(answer.found);
         let newly_left_out = left_out > 0 && self.left_out == 0;
@@ -91,10 +96,10 @@ impl Known {
             )),
             None => None,
         };
-        Told { changed, notice, wait: settings.holds(answer.ttl) }
+        AnswerEffect { changed, notice, wait: settings.holds(answer.ttl) }
     }
 
-    fn failed(&mut self, question: &Question, error: &str) -> Told {
+    fn failed(&mut self, question: &Question, error: &str) -> AnswerEffect {
         let first = self.failing.is_none();
         let failing =
             self.failing.get_or_insert_with(|| Failing { since: Instant::now(), times: 0 });
@@ -109,7 +114,7 @@ impl Known {
             let name = question.name();
             (Severity::Warning, format!("endpoint name {name} does not resolve: {error}; {then}"))
         });
-        Told { changed: false, notice, wait }
+        AnswerEffect { changed: false, notice, wait }
     }
 }
 
@@ -142,7 +147,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_operator_hears_of_changes_once_and_the_last_good_answer_stays() {
         let question = Question::Host("app.test".to_owned());
-        let mut known = Known::default();
+        let mut known = KnownAddresses::default();
         let mut take = async |answer: Result<Resolution, String>| {
             let told = known.take(&question, answer, &Settings::default());
             tokio::time::sleep(told.wait).await;

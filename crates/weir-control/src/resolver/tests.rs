@@ -121,7 +121,7 @@ async fn a_name_that_changes_for_ever_leaves_nothing_behind() {
 async fn the_system_knows_localhost_and_what_is_not_answered_is_not_waited_for() {
     let config = "listen :80 -> localhost:80 10.0.0.1:80;";
     let config = weir_config::parse_str("test", config).unwrap().config;
-    let resolver = Resolver::default();
+    let resolver = NameResolver::default();
     let prepared = resolver.prepare(&config).await;
     let live = resolver.answers(&prepared).over(&config, &Overrides::default());
     let first = &live.pools[0].endpoints[0];
@@ -135,7 +135,7 @@ async fn the_system_knows_localhost_and_what_is_not_answered_is_not_waited_for()
 #[tokio::test]
 async fn another_configuration_keeps_what_is_known_and_forgets_the_rest() {
     let config = |text: &str| weir_config::parse_str("test", text).unwrap().config;
-    let mut resolver = Resolver::default();
+    let mut resolver = NameResolver::default();
     let both = config("listen :80 -> localhost:80; listen :81 -> ip6-nowhere.invalid:80;");
     let prepared = resolver.prepare(&both).await;
     assert_eq!(prepared.first.len(), 2);

@@ -24,7 +24,7 @@ use crate::process::inheritance;
 use crate::process::notify::Notifier;
 use crate::process::pid_file::PidFile;
 use crate::process::signals::Signals;
-use crate::resolver::{self, Resolver};
+use crate::resolver::{self, NameResolver};
 
 /// The parts of a server, opened by a process that has since given up the privileges it no longer
 /// needs.
@@ -41,7 +41,7 @@ pub(crate) struct OpenedServer {
     pub(crate) log_writer: LogWriter,
     /// Signals and the resolver run here, on the main thread.
     pub(crate) runtime: Runtime,
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: NameResolver,
     pub(crate) names: resolver::PreparedNames,
     pub(crate) compiled: Compiled,
     pub(crate) sockets: PreparedListeners,
@@ -72,7 +72,7 @@ impl OpenedServer {
         let failed = |error: std::io::Error| format!("cannot start: {error}");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         // A client that connects as soon as listening is announced finds the servers resolved.
-        let resolver = Resolver::default();
+        let resolver = NameResolver::default();
         let names = runtime.block_on(resolver.prepare(&config));
         let live = resolver.answers(&names).over(&config, &overrides);
         let files_read = FilesRead::default();

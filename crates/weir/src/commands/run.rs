@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weir_config::Config;
-use weir_control::{Role, Source, SupervisorRights};
+use weir_control::{ProcessRole, Source, SupervisorRights};
 
 use crate::config_file::{self, CONFIGURATION_FILE};
 use crate::failure::CommandFailure;
@@ -28,11 +28,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), CommandFailure> {
     let mut config = if is_supervised(arguments, &config) {
         let rights = if config.sandbox { SupervisorRights::Needed } else { SupervisorRights::All };
         match weir_control::supervise(config, rights).map_err(CommandFailure::RunTime)? {
-            Role::Ended(0) => return Ok(()),
-            Role::Ended(code) => return Err(CommandFailure::Exit(code)),
-            Role::Serves(Some(config)) => config,
+            ProcessRole::Ended(0) => return Ok(()),
+            ProcessRole::Ended(code) => return Err(CommandFailure::Exit(code)),
+            ProcessRole::Serves(Some(config)) => config,
             // The file may have changed since the first process was started.
-            Role::Serves(None) => config_file::load(&arguments.config)?,
+            ProcessRole::Serves(None) => config_file::load(&arguments.config)?,
         }
     } else {
         config

@@ -8,17 +8,17 @@ use super::*;
 const SECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60 * SECOND;
 /// A `t2.medium`.
-const MEDIUM: Bucket = Bucket { earned_cores: 0.4, max: 576.0, cores: 2 };
+const MEDIUM: CreditBucket = CreditBucket { earned_cores: 0.4, max: 576.0, cores: 2 };
 
 /// A machine that is read once a second.
 struct Machine {
-    books: Books,
+    books: CreditBooks,
     now: Reading,
 }
 
 impl Machine {
     fn new(balance: f64) -> Self {
-        let books = Books::new(MEDIUM, balance, Trust::Estimated, Reading::default());
+        let books = CreditBooks::new(MEDIUM, balance, Trust::Estimated, Reading::default());
         Self { books, now: Reading::default() }
     }
 
@@ -194,7 +194,7 @@ fn too_little_seen_tells_nothing() {
 #[test]
 fn other_buckets_keep_what_was_saved_up() {
     let mut machine = Machine::new(500.0);
-    machine.books.change_bucket(Bucket { max: 288.0, ..MEDIUM });
+    machine.books.change_bucket(CreditBucket { max: 288.0, ..MEDIUM });
     near(machine.books.balance(), 288.0);
     machine.books.set_balance(1e9);
     near(machine.books.balance(), 288.0);
@@ -235,9 +235,9 @@ proptest! {
         start in -10.0..10_000.0_f64,
         steps in prop::collection::vec((0_u64..600 * SECOND, 0_u64..1_200 * SECOND, 0_u64..600 * SECOND), 0..80),
     ) {
-        let bucket = Bucket { earned_cores, max, cores: 2 };
+        let bucket = CreditBucket { earned_cores, max, cores: 2 };
         let mut now = Reading::default();
-        let mut books = Books::new(bucket, start, Trust::Known, now);
+        let mut books = CreditBooks::new(bucket, start, Trust::Known, now);
         for (elapsed, busy, steal) in steps {
             now.at_us += elapsed;
             now.busy_us += busy;

@@ -24,7 +24,7 @@ pub(super) type ProbeStream = Box<dyn ProbeTransport>;
 
 /// The TLS parameters for one endpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Tls {
+pub(super) struct ProbeTls {
     /// The pool's settings.
     pub(super) config: Arc<ClientConfig>,
     /// The name that is requested (SNI) and verified.
@@ -34,7 +34,7 @@ pub(super) struct Tls {
 /// Connects, and does the TLS handshake if `tls` is given.
 pub(super) async fn connect(
     address: &PeerAddress,
-    tls: Option<&Tls>,
+    tls: Option<&ProbeTls>,
     heard: &mut Heard,
 ) -> Result<ProbeStream, ProbeFailure> {
     let stream = open(address).await.map_err(|error| {
@@ -42,7 +42,7 @@ pub(super) async fn connect(
         let blame = if is_own_shortage(&error, address) { Blame::Shortage } else { failure.blame };
         ProbeFailure { blame, ..failure }
     })?;
-    let Some(Tls { config, name }) = tls else { return Ok(stream) };
+    let Some(ProbeTls { config, name }) = tls else { return Ok(stream) };
     heard.phase = ReplyPhase::Handshake;
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
     let stream = handshake.await.map_err(|error| heard.broken(&error))?;

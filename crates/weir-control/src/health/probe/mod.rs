@@ -25,7 +25,7 @@ use weir_proxy::process::Process;
 use weir_proxy::tls::ClientTls;
 use weir_proxy::upstream::UpstreamPool;
 
-use self::connect::{Tls, connect};
+use self::connect::{ProbeTls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Blame, Heard, ProbeFailure};
 use crate::health::health_log::{EndpointName, HealthChange, HealthLog, HealthState, Panic};
@@ -77,7 +77,7 @@ impl Probes {
                 settings.endpoints.iter().zip(&pool.endpoints).enumerate()
             {
                 let name = endpoint.server_name.clone();
-                let tls = tls.clone().zip(name).map(|(config, name)| Tls { config, name });
+                let tls = tls.clone().zip(name).map(|(config, name)| ProbeTls { config, name });
                 let asks = settings.check.as_ref().map(|check| Asks {
                     check: check.clone(),
                     own: own.check.clone(),
@@ -127,7 +127,7 @@ struct ProbeTarget {
     place: ProbePlace,
     question: ProbeQuestion,
     /// The TLS parameters, if there is a handshake before the question.
-    tls: Option<Tls>,
+    tls: Option<ProbeTls>,
     timeout: Duration,
     settings: ProbeSettings,
 }
@@ -151,7 +151,7 @@ enum ProbeQuestion {
 }
 
 impl ProbeTarget {
-    fn new(check: &Check, settings: &Pool, own: &Endpoint, tls: Option<Tls>) -> Option<Self> {
+    fn new(check: &Check, settings: &Pool, own: &Endpoint, tls: Option<ProbeTls>) -> Option<Self> {
         let place = match &own.check {
             EndpointCheck::Own => ProbePlace::Own(check.port),
             EndpointCheck::At(EndpointAddress::Socket(address)) => {
