@@ -11,20 +11,20 @@ pub(super) struct Arguments<'tree> {
     pub(super) directive: &'tree Directive,
     pub(super) spec: &'static Spec,
     /// The words that are not options.
-    pub(super) words: Vec<Value<'tree>>,
-    pub(super) options: Vec<(&'static str, Value<'tree>)>,
+    pub(super) words: Vec<ArgumentValue<'tree>>,
+    pub(super) options: Vec<(&'static str, ArgumentValue<'tree>)>,
     /// The arrow and the words after it.
     pub(super) target: Option<(&'tree Word, &'tree [Word])>,
 }
 
 /// A value: a word, or the part of a word after the `=`.
 #[derive(Clone, Copy)]
-pub(super) struct Value<'tree> {
+pub(super) struct ArgumentValue<'tree> {
     pub(super) word: &'tree Word,
     start: usize,
 }
 
-impl<'tree> Value<'tree> {
+impl<'tree> ArgumentValue<'tree> {
     pub(super) fn new(word: &'tree Word) -> Self {
         Self { word, start: 0 }
     }
@@ -53,12 +53,12 @@ impl<'tree> Arguments<'tree> {
     }
 
     /// Returns the word with that index.
-    pub(super) fn word(&self, index: usize) -> Option<Value<'tree>> {
+    pub(super) fn word(&self, index: usize) -> Option<ArgumentValue<'tree>> {
         self.words.get(index).copied()
     }
 
     /// Returns the value of an option. A name that the table does not have is a bug.
-    pub(super) fn option(&self, name: &str) -> Option<Value<'tree>> {
+    pub(super) fn option(&self, name: &str) -> Option<ArgumentValue<'tree>> {
         debug_assert!(self.spec.option(name).is_some(), "{name} is not in the table");
         self.options.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }

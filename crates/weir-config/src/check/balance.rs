@@ -3,7 +3,7 @@
 use weir_balance::{HashSettings, PolicyKind};
 use weir_stats::{Template, Variable};
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
@@ -29,7 +29,11 @@ const FOREIGN: [(&str, &str); 13] = [
 ];
 
 impl<'a> Checker<'a> {
-    pub(super) fn policy(&mut self, line: &Arguments<'a>, word: Value<'a>) -> Option<Policy> {
+    pub(super) fn policy(
+        &mut self,
+        line: &Arguments<'a>,
+        word: ArgumentValue<'a>,
+    ) -> Option<Policy> {
         let kind = self.policy_kind(word)?;
         self.options_of(line, kind);
         let kind = match kind {
@@ -47,7 +51,7 @@ impl<'a> Checker<'a> {
         Some(Policy::new(kind, key))
     }
 
-    fn policy_kind(&mut self, value: Value<'a>) -> Option<PolicyKind> {
+    fn policy_kind(&mut self, value: ArgumentValue<'a>) -> Option<PolicyKind> {
         let text = value.text();
         if LATER_POLICIES.contains(&text) {
             self.later(text, value.span());
@@ -127,7 +131,7 @@ impl<'a> Checker<'a> {
         Some(key)
     }
 
-    pub(super) fn weight(&mut self, value: Value<'a>) -> Option<u32> {
+    pub(super) fn weight(&mut self, value: ArgumentValue<'a>) -> Option<u32> {
         if value.text() == "0" {
             let error =
                 Diagnostic::error(value.span(), "a server of weight 0 would get no requests");
@@ -138,7 +142,7 @@ impl<'a> Checker<'a> {
         self.value(value, |text| values::whole(text, 1, most)).map(|weight| weight as u32)
     }
 
-    pub(super) fn max_conn(&mut self, value: Value<'a>) -> Option<u32> {
+    pub(super) fn max_conn(&mut self, value: ArgumentValue<'a>) -> Option<u32> {
         if value.text() == "0" {
             let error = Diagnostic::error(value.span(), "`max_conn=0` would admit no requests");
             self.report(error.help(OUT_OF_USE));

@@ -2,7 +2,7 @@
 //! target, and reports every error that the table alone can tell. The meaning of values is checked
 //! elsewhere.
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
@@ -149,13 +149,13 @@ impl Checker<'_> {
                 spec.options.iter().find(|option| option.value.is_empty() && word.is(option.name));
             let keyed = word.option().filter(|_| !spec.options.is_empty());
             let (known, value) = match (flag, keyed) {
-                (Some(flag), _) => (flag, Value::new(word)),
+                (Some(flag), _) => (flag, ArgumentValue::new(word)),
                 (None, Some((key, start))) => match self.known_option(spec, key, word) {
-                    Some(option) => (option, Value::new(word).skip(start)),
+                    Some(option) => (option, ArgumentValue::new(word).skip(start)),
                     None => continue,
                 },
                 (None, None) => {
-                    arguments.words.push(Value::new(word));
+                    arguments.words.push(ArgumentValue::new(word));
                     continue;
                 }
             };
@@ -167,7 +167,7 @@ impl Checker<'_> {
         &mut self,
         arguments: &mut Arguments<'tree>,
         known: &'static OptionSpec,
-        value: Value<'tree>,
+        value: ArgumentValue<'tree>,
     ) {
         if let Some((_, first)) = arguments.options.iter().find(|(name, _)| *name == known.name) {
             let error =

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weir_stats::{Template, Variable};
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::model::{AccessLog, ListenAddress, Pool, Rule, values};
 use crate::source::{Sources, Span};
@@ -95,7 +95,7 @@ impl<'a> Checker<'a> {
     /// Parses a value, or reports the error at its place.
     pub(super) fn value<T>(
         &mut self,
-        value: Value<'_>,
+        value: ArgumentValue<'_>,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
         match parse(value.text()) {
@@ -137,23 +137,27 @@ impl<'a> Checker<'a> {
         }
     }
 
-    pub(super) fn count<T: TryFrom<u64>>(&mut self, value: Value<'_>, least: u64) -> Option<T> {
+    pub(super) fn count<T: TryFrom<u64>>(
+        &mut self,
+        value: ArgumentValue<'_>,
+        least: u64,
+    ) -> Option<T> {
         self.value(value, |text| values::whole(text, least, u64::from(u32::MAX)))
             .and_then(|number| T::try_from(number).ok())
     }
 
-    pub(super) fn networks(&mut self, words: &[Value<'_>]) -> Vec<ipnet::IpNet> {
+    pub(super) fn networks(&mut self, words: &[ArgumentValue<'_>]) -> Vec<ipnet::IpNet> {
         words.iter().filter_map(|word| self.value(*word, values::network)).collect()
     }
 
     /// Returns a file's path, resolved against the directory of the file that names it.
-    pub(super) fn path(&self, value: Value<'_>) -> PathBuf {
+    pub(super) fn path(&self, value: ArgumentValue<'_>) -> PathBuf {
         let base = Path::new(&self.sources.file(value.word.span.file).name);
         base.parent().unwrap_or(Path::new("")).join(value.text())
     }
 
     /// Parses a path, which must not be empty.
-    pub(super) fn file(&mut self, value: Value<'a>) -> Option<PathBuf> {
+    pub(super) fn file(&mut self, value: ArgumentValue<'a>) -> Option<PathBuf> {
         let path = self.path(value);
         let filled =
             |text: &str| if text.is_empty() { Err("this path is empty".into()) } else { Ok(()) };
@@ -161,7 +165,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Parses a text with `$variables`.
-    pub(super) fn template(&mut self, value: Value<'_>) -> Option<Template> {
+    pub(super) fn template(&mut self, value: ArgumentValue<'_>) -> Option<Template> {
         match Template::parse(value.text()) {
             Ok(template) => Some(template),
             Err(error) => {

@@ -1,6 +1,6 @@
 //! Parses conditions, the operators between them, and named rules. It matches no request.
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::{Checker, NamedRule, RuleState};
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
@@ -56,7 +56,7 @@ impl<'a> Checker<'a> {
         self.rule_of(name);
     }
 
-    fn rule_of(&mut self, name: Value<'a>) -> Option<Rule> {
+    fn rule_of(&mut self, name: ArgumentValue<'a>) -> Option<Rule> {
         let rule = self.rules.get_mut(name.text())?;
         match rule.state.clone() {
             RuleState::Read(rule) => return Some(rule),
@@ -248,8 +248,8 @@ impl<'a> Parser<'_, 'a, 'a> {
         } else if self.peek().is_some_and(|word| !is_operator(word)) {
             self.at += 1;
         }
-        let values: Vec<Value<'a>> =
-            self.words[start..self.at].iter().map(|word| Value::new(word)).collect();
+        let values: Vec<ArgumentValue<'a>> =
+            self.words[start..self.at].iter().map(|word| ArgumentValue::new(word)).collect();
         if values.is_empty() {
             let spec = directives::find(&keyword.text, Context::Condition)?;
             let error =
@@ -284,7 +284,7 @@ impl<'a> Parser<'_, 'a, 'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn condition(&mut self, keyword: &str, values: &[Value<'a>]) -> Option<Rule> {
+    fn condition(&mut self, keyword: &str, values: &[ArgumentValue<'a>]) -> Option<Rule> {
         let each = values.iter().copied();
         match keyword {
             "path" => {

@@ -1,7 +1,7 @@
 //! Checks `limit client …`, `limit rate …` and `limit bandwidth …`, at the top level, in listeners
 //! and in routes.
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
@@ -158,7 +158,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Parses networks separated by commas.
-    fn networks_of(&mut self, value: Value<'a>) -> Vec<ipnet::IpNet> {
+    fn networks_of(&mut self, value: ArgumentValue<'a>) -> Vec<ipnet::IpNet> {
         let mut list = Vec::new();
         let mut at = 0;
         for text in value.text().split(',') {

@@ -3,10 +3,10 @@
 
 use std::net::SocketAddr;
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use super::pool::size_or_off;
-use super::route::{Lines, RouteList};
+use super::route::{BlockRoutes, CommonLines};
 use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
@@ -24,7 +24,7 @@ impl<'a> Checker<'a> {
         let mut listener = self.empty_listener(arguments);
         let lines = self.block(arguments.block(), Context::Listen);
         self.tls_of(arguments, &lines, &mut listener);
-        let mut edits = Lines::default();
+        let mut edits = CommonLines::default();
         for line in &lines {
             self.line(line, &mut edits);
             self.listener_line(line, &mut listener);
@@ -100,7 +100,7 @@ impl<'a> Checker<'a> {
         list
     }
 
-    fn protocol_word(&mut self, value: Value<'a>) {
+    fn protocol_word(&mut self, value: ArgumentValue<'a>) {
         if value.text() == "ssl" {
             self.report(
                 Diagnostic::error(value.span(), "`ssl` is not an address")
@@ -323,7 +323,7 @@ impl<'a> Checker<'a> {
         lines: &[Arguments<'a>],
         listener: &mut Listener,
     ) {
-        let mut list = RouteList::new(&listener.name, "default");
+        let mut list = BlockRoutes::new(&listener.name, "default");
         let mut catch_all: Option<Span> = None;
         let mut hosts: Vec<(HostPattern, Span)> = Vec::new();
         for line in lines {
@@ -363,7 +363,7 @@ impl<'a> Checker<'a> {
         &mut self,
         arguments: &Arguments<'a>,
         lines: &[&Arguments<'a>],
-        list: &mut RouteList,
+        list: &mut BlockRoutes,
         catch_all: Option<Span>,
     ) {
         let mut first = None;
@@ -421,7 +421,7 @@ impl<'a> Checker<'a> {
             hosts.push(host);
         }
         let first = hosts.first().map_or("", HostPattern::as_str);
-        let mut list = RouteList::new(listener, first);
+        let mut list = BlockRoutes::new(listener, first);
         for route in self.block(line.block(), Context::Host) {
             self.route(&route, &mut list);
         }
@@ -437,7 +437,7 @@ impl<'a> Checker<'a> {
 }
 
 pub(super) fn listened_already(
-    value: Value<'_>,
+    value: ArgumentValue<'_>,
     address: &ListenAddress,
     first: Span,
 ) -> Diagnostic {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
@@ -22,7 +22,7 @@ pub(super) const FORMATS: [(&str, LogFormat); 4] = [
 
 /// The kind of messages that a log target takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TargetKind {
     /// Access log lines; all have the same severity.
     Access,
     /// Weir's own messages; each has its own severity.
@@ -44,7 +44,7 @@ impl<'a> Checker<'a> {
             match (line.name(), line.word(0)) {
                 ("to", Some(value)) => {
                     said = true;
-                    let Some(target) = self.log_target(value, Kind::Access) else { continue };
+                    let Some(target) = self.log_target(value, TargetKind::Access) else { continue };
                     if to.contains(&target) {
                         let error =
                             Diagnostic::error(value.span(), "this log is written there already");
@@ -77,14 +77,14 @@ impl<'a> Checker<'a> {
     pub(super) fn error_log(
         &mut self,
         line: &Arguments<'a>,
-        place: Value<'a>,
+        place: ArgumentValue<'a>,
         config: &mut Config,
     ) {
         let level = match line.word(1) {
             Some(word) => self.value(word, values::severity),
             None => Some(Severity::of_error_log()),
         };
-        let Some(to) = self.log_target(place, Kind::Error) else { return };
+        let Some(to) = self.log_target(place, TargetKind::Error) else { return };
         if config.error_logs.iter().any(|known| known.to == to) {
             self.report(Diagnostic::error(
                 place.span(),
@@ -94,8 +94,8 @@ impl<'a> Checker<'a> {
         config.error_logs.extend(level.map(|level| ErrorLog { to, level }));
     }
 
-    pub(super) fn audit_log(&mut self, place: Value<'a>, config: &mut Config) {
-        let Some(to) = self.log_target(place, Kind::Error) else { return };
+    pub(super) fn audit_log(&mut self, place: ArgumentValue<'a>, config: &mut Config) {
+        let Some(to) = self.log_target(place, TargetKind::Error) else { return };
         if config.audit_logs.contains(&to) {
             self.report(Diagnostic::error(
                 place.span(),
@@ -105,7 +105,7 @@ impl<'a> Checker<'a> {
         config.audit_logs.push(to);
     }
 
-    fn log_target(&mut self, value: Value<'a>, kind: Kind) -> Option<LogTarget> {
+    fn log_target(&mut self, value: ArgumentValue<'a>, kind: TargetKind) -> Option<LogTarget> {
         match value.text() {
             "stdout" => return Some(LogTarget::Stdout),
             "stderr" => return Some(LogTarget::Stderr),
@@ -125,7 +125,7 @@ impl<'a> Checker<'a> {
             };
             match name {
                 "facility" => facility = self.value(value, |_| values::facility(text))?,
-                "severity" if kind == Kind::Access => {
+                "severity" if kind == TargetKind::Access => {
                     severity = self.value(value, |_| values::severity(text))?;
                 }
                 "severity" => {
@@ -154,13 +154,13 @@ impl<'a> Checker<'a> {
         Some(LogTarget::Syslog(Syslog { to: to?, facility, severity, format }))
     }
 
-    fn no_syslog_option(&mut self, value: Value<'a>, part: &str) -> Option<LogTarget> {
+    fn no_syslog_option(&mut self, value: ArgumentValue<'a>, part: &str) -> Option<LogTarget> {
         let error = Diagnostic::error(value.span(), format!("`{part}` is not an option of syslog"));
         self.report(error.help("write `syslog:/dev/log,facility=local0`; the options are `facility=`, `severity=` and `format=`"));
         None
     }
 
-    fn log_format(&mut self, value: Value<'a>) -> Option<LogFormat> {
+    fn log_format(&mut self, value: ArgumentValue<'a>) -> Option<LogFormat> {
         let text = value.text();
         if let Some((_, format)) = FORMATS.iter().find(|(name, _)| *name == text) {
             return Some(format.clone());

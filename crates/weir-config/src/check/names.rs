@@ -1,13 +1,18 @@
 //! Checks of names: duplicates and unknown ones. The names themselves are kept by the checker.
 
-use super::arguments::Value;
+use super::arguments::ArgumentValue;
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 
 impl Checker<'_> {
     /// Reports an error if the name was defined before. Returns true if it is the first definition.
-    pub(super) fn first_of(&mut self, what: &str, value: Value<'_>, first: Option<Span>) -> bool {
+    pub(super) fn first_of(
+        &mut self,
+        what: &str,
+        value: ArgumentValue<'_>,
+        first: Option<Span>,
+    ) -> bool {
         let Some(first) = first else { return true };
         let message = format!("there is a {what} `{}` already", value.text());
         self.report(Diagnostic::error(value.span(), message).related(first, "first here"));
@@ -15,7 +20,7 @@ impl Checker<'_> {
     }
 
     /// Reports that a name is not defined, and proposes the one that was most likely meant.
-    pub(super) fn unknown(&mut self, what: &str, value: Value<'_>, mut names: Vec<&str>) {
+    pub(super) fn unknown(&mut self, what: &str, value: ArgumentValue<'_>, mut names: Vec<&str>) {
         names.sort_unstable();
         let message = format!("there is no {what} `{}`", value.text());
         let mut error = Diagnostic::error(value.span(), message);

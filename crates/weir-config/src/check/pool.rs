@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
@@ -119,7 +119,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns true if the word is `off`, which must stand alone.
-    pub(super) fn is_off(&mut self, line: &Arguments<'a>, word: Option<Value<'a>>) -> bool {
+    pub(super) fn is_off(&mut self, line: &Arguments<'a>, word: Option<ArgumentValue<'a>>) -> bool {
         let Some(word) = word else { return false };
         if word.text() != "off" {
             let error =
@@ -135,7 +135,7 @@ impl<'a> Checker<'a> {
     fn keepalive(
         &mut self,
         line: &Arguments<'a>,
-        off: Option<Value<'a>>,
+        off: Option<ArgumentValue<'a>>,
         keepalive: &mut Keepalive,
     ) {
         if self.is_off(line, off) {
@@ -149,7 +149,12 @@ impl<'a> Checker<'a> {
         self.set(line, "max_age", &mut keepalive.max_age, values::wait);
     }
 
-    fn passive(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>, passive: &mut Passive) {
+    fn passive(
+        &mut self,
+        line: &Arguments<'a>,
+        off: Option<ArgumentValue<'a>>,
+        passive: &mut Passive,
+    ) {
         if self.is_off(line, off) {
             passive.errors = 0;
         }
@@ -160,7 +165,7 @@ impl<'a> Checker<'a> {
         self.set(line, "max_ejected", &mut passive.max_ejected_percent, percent::parse);
     }
 
-    fn stall(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>, stall: &mut Stall) {
+    fn stall(&mut self, line: &Arguments<'a>, off: Option<ArgumentValue<'a>>, stall: &mut Stall) {
         if self.is_off(line, off) {
             stall.factor = 0;
         }

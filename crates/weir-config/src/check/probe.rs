@@ -1,7 +1,7 @@
 //! Checks `check …` of a pool. The checks that the JSON form passes too are in
 //! `model/validate/probe.rs`.
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
@@ -23,7 +23,7 @@ const OWN_OPTIONS: [(&str, &[&str]); 6] = [
 ];
 
 impl<'a> Checker<'a> {
-    pub(super) fn check(&mut self, line: &Arguments<'a>, kind: Value<'a>) -> Option<Check> {
+    pub(super) fn check(&mut self, line: &Arguments<'a>, kind: ArgumentValue<'a>) -> Option<Check> {
         let probe = match kind.text() {
             "http" => Probe::Http(self.http_probe(line)),
             "tcp" => Probe::Tcp(self.tcp_probe(line)),
@@ -92,7 +92,7 @@ impl<'a> Checker<'a> {
 
     fn set_word<T>(
         &mut self,
-        word: Option<Value<'a>>,
+        word: Option<ArgumentValue<'a>>,
         slot: &mut T,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) {

@@ -2,13 +2,17 @@
 
 use weir_balance::WeightMode;
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Fair, Policy, Pool, Queue, values};
 
 impl<'a> Checker<'a> {
-    pub(super) fn queue(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>) -> Option<Queue> {
+    pub(super) fn queue(
+        &mut self,
+        line: &Arguments<'a>,
+        off: Option<ArgumentValue<'a>>,
+    ) -> Option<Queue> {
         let timeout = self.setting(line, "timeout", values::wait);
         let mut queue = Queue { timeout, ..Queue::default() };
         self.set(line, "max", &mut queue.max, places);

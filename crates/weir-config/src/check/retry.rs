@@ -1,6 +1,6 @@
 //! Checks `retry …` of a pool.
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{MOST_RETRIES, Pool, Retry, RetryOn, values};
@@ -9,7 +9,7 @@ impl<'a> Checker<'a> {
     pub(super) fn retry(
         &mut self,
         line: &Arguments<'a>,
-        count: Option<Value<'a>>,
+        count: Option<ArgumentValue<'a>>,
         retry: &mut Retry,
     ) {
         if let Some(attempts) = count.and_then(|value| self.value(value, attempts)) {

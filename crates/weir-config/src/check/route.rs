@@ -1,7 +1,7 @@
 //! Checks `route … -> …`, `default -> …`, and the directives of their blocks and of the listener's:
 //! access rules and header changes.
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
@@ -9,7 +9,7 @@ use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict,
 use crate::source::Span;
 
 /// The routes of one block.
-pub(super) struct RouteList {
+pub(super) struct BlockRoutes {
     pub(super) routes: Vec<Route>,
     /// The prefix of generated route names.
     prefix: String,
@@ -17,7 +17,7 @@ pub(super) struct RouteList {
     catch_all: Option<Span>,
 }
 
-impl RouteList {
+impl BlockRoutes {
     pub(super) fn new(listener: &str, site: &str) -> Self {
         let site = site.replace(values::unfit_for_names, "_");
         Self { routes: Vec::new(), prefix: format!("{listener}/{site}"), catch_all: None }
@@ -26,7 +26,8 @@ impl RouteList {
     /// Adds a route with a generated name and an empty block.
     pub(super) fn push(&mut self, when: Rule, action: crate::model::Action) {
         let name = format!("{}/{}", self.prefix, self.routes.len() + 1);
-        let Lines { upgrade, access, request_headers, response_headers } = Lines::default();
+        let CommonLines { upgrade, access, request_headers, response_headers } =
+            CommonLines::default();
         let request_timeout = RequestTimeout::Inherited;
         self.routes.push(Route {
             name,
@@ -45,7 +46,7 @@ impl RouteList {
 
 impl<'a> Checker<'a> {
     /// Adds a `route` or `default` to a list.
-    pub(super) fn route(&mut self, arguments: &Arguments<'a>, list: &mut RouteList) {
+    pub(super) fn route(&mut self, arguments: &Arguments<'a>, list: &mut BlockRoutes) {
         let words = arguments.words.iter().map(|value| value.word).collect();
         let reported = self.diagnostics.len();
         let when = self.expression(words);
@@ -62,7 +63,7 @@ impl<'a> Checker<'a> {
             return;
         };
         list.push(when, action);
-        let mut lines = Lines::default();
+        let mut lines = CommonLines::default();
         let mut name = None;
         let mut limits = Vec::new();
         let mut timeout = RequestTimeout::Inherited;
@@ -101,7 +102,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Parses a directive that listeners and routes have in common; any other is ignored.
-    pub(super) fn line(&mut self, line: &Arguments<'a>, lines: &mut Lines) {
+    pub(super) fn line(&mut self, line: &Arguments<'a>, lines: &mut CommonLines) {
         match line.name() {
             "upgrade" => lines.upgrade = Some(self.upgrade(line)),
             "allow" | "deny" => lines.access.extend(self.access(line)),
@@ -189,9 +190,9 @@ impl<'a> Checker<'a> {
 
     fn edit_with(
         &mut self,
-        verb: Value<'a>,
+        verb: ArgumentValue<'a>,
         header: Option<String>,
-        value: Value<'a>,
+        value: ArgumentValue<'a>,
     ) -> Option<HeaderEdit> {
         self.value(value, values::line_text)?;
         let template = self.template(value)?;
@@ -206,7 +207,7 @@ impl<'a> Checker<'a> {
 
 /// The directives that listeners and routes have in common.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct CommonLines {
     pub(super) upgrade: Option<Vec<String>>,
     pub(super) access: Vec<AccessRule>,
     pub(super) request_headers: Vec<HeaderEdit>,

@@ -2,7 +2,7 @@
 
 use weir_stats::Template;
 
-use super::arguments::{Arguments, Value};
+use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
@@ -30,7 +30,7 @@ impl<'a> Checker<'a> {
         if is_address(first) {
             return self.anonymous_pool(words).map(Action::Pool);
         }
-        let pool = self.pool_named(Value::new(first));
+        let pool = self.pool_named(ArgumentValue::new(first));
         if let Some(extra) = rest.first() {
             let mut error = Diagnostic::error(
                 extra.span,
@@ -70,7 +70,7 @@ impl<'a> Checker<'a> {
         self.words_of(directive, spec, words)
     }
 
-    fn pool_named(&mut self, value: Value<'a>) -> Option<Action> {
+    fn pool_named(&mut self, value: ArgumentValue<'a>) -> Option<Action> {
         let text = value.text();
         if let Some((index, _)) = self.pool_names.get(text) {
             self.used_pools.insert(*index);
@@ -103,7 +103,7 @@ impl<'a> Checker<'a> {
     fn anonymous_pool(&mut self, words: &'a [Word]) -> Option<usize> {
         let mut endpoints = Vec::new();
         for word in words {
-            if let Some(address) = self.value(Value::new(word), values::endpoint_address) {
+            if let Some(address) = self.value(ArgumentValue::new(word), values::endpoint_address) {
                 endpoints.push(Endpoint::new(word.text.as_str(), address));
             }
         }
@@ -113,7 +113,7 @@ impl<'a> Checker<'a> {
         let name = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",");
         for (at, word) in words.iter().enumerate() {
             if let Some(first) = words[..at].iter().find(|earlier| earlier.text == word.text) {
-                self.first_of("server", Value::new(word), Some(first.span));
+                self.first_of("server", ArgumentValue::new(word), Some(first.span));
             }
         }
         if let Some(index) = self.anonymous.get(&name) {

@@ -7,7 +7,7 @@ use crate::model::validate::validate;
 use crate::source::{FileId, Sources, Span};
 
 use super::checked::{Checked, verdict};
-use super::places::Places;
+use super::places::ValuePlaces;
 
 /// Writes a configuration with every default filled in, indented, with a newline at the end.
 pub fn to_json(config: &Config) -> String {
@@ -28,7 +28,7 @@ pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostic
     let text = sources.file(file).text.clone();
     let text = text.trim_start_matches('\u{feff}');
     let skipped = sources.file(file).text.len() - text.len();
-    let places = Places::of(text);
+    let places = ValuePlaces::of(text);
     let span = |start: usize, end: usize| Span { file, start: start + skipped, end: end + skipped };
     let config: Config = match serde_json::from_str(text) {
         Ok(config) => config,

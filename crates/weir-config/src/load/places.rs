@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// The places of the values of one text.
-pub(crate) struct Places {
+pub(crate) struct ValuePlaces {
     /// Paths and byte ranges; an inner value comes before the value that contains it.
     values: Vec<(String, Range<usize>)>,
     /// Keys, with the path of their object.
@@ -13,7 +13,7 @@ pub(crate) struct Places {
 }
 
 /// An object or array that is not closed yet.
-struct Frame {
+struct OpenValue {
     path: String,
     start: usize,
     /// The key of the next value, in an object.
@@ -22,10 +22,10 @@ struct Frame {
     index: Option<usize>,
 }
 
-impl Places {
+impl ValuePlaces {
     pub(crate) fn of(text: &str) -> Self {
         let mut reader =
-            Reader { text, at: 0, frames: Vec::new(), values: Vec::new(), keys: Vec::new() };
+            PlaceReader { text, at: 0, frames: Vec::new(), values: Vec::new(), keys: Vec::new() };
         reader.run();
         while let Some(frame) = reader.frames.pop() {
             reader.values.push((frame.path, frame.start..text.len()));
@@ -68,15 +68,15 @@ impl Places {
     }
 }
 
-struct Reader<'text> {
+struct PlaceReader<'text> {
     text: &'text str,
     at: usize,
-    frames: Vec<Frame>,
+    frames: Vec<OpenValue>,
     values: Vec<(String, Range<usize>)>,
     keys: Vec<(String, Range<usize>)>,
 }
 
-impl Reader<'_> {
+impl PlaceReader<'_> {
     fn run(&mut self) {
         while let Some(&byte) = self.text.as_bytes().get(self.at) {
             match byte {
@@ -102,8 +102,8 @@ impl Reader<'_> {
     fn path(&self) -> String {
         match self.frames.last() {
             None => String::new(),
-            Some(Frame { path, index: Some(index), .. }) => format!("{path}[{index}]"),
-            Some(Frame { path, key, .. }) => {
+            Some(OpenValue { path, index: Some(index), .. }) => format!("{path}[{index}]"),
+            Some(OpenValue { path, key, .. }) => {
                 let key = key.as_deref().unwrap_or_default();
                 if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
             }
@@ -114,7 +114,7 @@ impl Reader<'_> {
         let index = (byte == b'[').then_some(0);
         // serde_json stops at depth 128, so deeper places are not needed.
         let path = if self.frames.len() < 128 { self.path() } else { String::new() };
-        self.frames.push(Frame { path, start: self.at, key: None, index });
+        self.frames.push(OpenValue { path, start: self.at, key: None, index });
         self.at += 1;
     }
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn finds_values_by_path_and_by_place() {
         let text = r#"{"a": [1, {"b": "x,]"}], "c": null}"#;
-        let places = Places::of(text);
+        let places = ValuePlaces::of(text);
         let at = |path: &str| &text[places.find(path)];
         assert_eq!(at("a[0]"), "1");
         assert_eq!(at("a[1].b"), "\"x,]\"");
@@ -183,7 +183,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read(text in "[\\[\\]{}:,\"\\\\a1 ü\n]{0,80}", at in 0usize..100) {
-            let places = Places::of(&text);
+            let places = ValuePlaces::of(&text);
             prop_assert!(places.around(at).1.end <= text.len());
             prop_assert!(text.get(places.find("a[0].b")).is_some());
         }

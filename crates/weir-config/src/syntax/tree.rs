@@ -63,7 +63,7 @@ pub fn parse(
     let (tokens, errors) = lex(&sources.file(file).text, file, environment);
     let read = errors.len();
     let mut parser =
-        Parser { errors, frames: Vec::new(), directives: Vec::new(), words: Vec::new() };
+        TreeParser { errors, frames: Vec::new(), directives: Vec::new(), words: Vec::new() };
     for token in tokens {
         parser.token(token);
     }
@@ -76,20 +76,20 @@ pub fn parse(
 }
 
 /// A block that is still open. Below the deepest allowed nesting only its brace is kept.
-struct Frame {
+struct OpenBlock {
     before: Vec<Directive>,
     words: Vec<Word>,
     open: Span,
 }
 
-struct Parser {
+struct TreeParser {
     errors: Vec<Diagnostic>,
-    frames: Vec<Frame>,
+    frames: Vec<OpenBlock>,
     directives: Vec<Directive>,
     words: Vec<Word>,
 }
 
-impl Parser {
+impl TreeParser {
     fn token(&mut self, token: Token) {
         match token.kind {
             TokenKind::Word(word) => self.words.push(word),
@@ -122,7 +122,7 @@ impl Parser {
         }
         let words = std::mem::take(&mut self.words);
         let before = std::mem::take(&mut self.directives);
-        self.frames.push(Frame { before, words, open });
+        self.frames.push(OpenBlock { before, words, open });
     }
 
     fn close(&mut self, close: Span) {

@@ -44,7 +44,7 @@ impl Overrides {
         if let Some(own) = self.max_connections {
             let file = number(file.max_connections);
             list.push(difference(
-                Subject::default(),
+                DifferenceSubject::default(),
                 "max_connections",
                 file,
                 Some(own.to_string()),
@@ -52,7 +52,7 @@ impl Overrides {
         }
         for listener in &file.listeners {
             let Some(own) = self.listeners.get(&listener.name) else { continue };
-            let subject = Subject { pool: None, name: Some(&listener.name) };
+            let subject = DifferenceSubject { pool: None, name: Some(&listener.name) };
             let now = Some(own.max_connections.to_string());
             list.push(difference(
                 subject,
@@ -94,7 +94,7 @@ impl Overrides {
 impl PoolOverrides {
     fn differences(&self, pool: &Pool, list: &mut Vec<Difference>) {
         for endpoint in &pool.endpoints {
-            let subject = Subject { pool: Some(&pool.name), name: Some(&endpoint.name) };
+            let subject = DifferenceSubject { pool: Some(&pool.name), name: Some(&endpoint.name) };
             if self.removed.contains(&endpoint.name) {
                 list.push(difference(subject, "server", Some(server_line(endpoint)), None));
             } else if let Some(own) = self.endpoints.get(&endpoint.name) {
@@ -102,14 +102,14 @@ impl PoolOverrides {
             }
         }
         for endpoint in &self.added {
-            let subject = Subject { pool: Some(&pool.name), name: Some(&endpoint.name) };
+            let subject = DifferenceSubject { pool: Some(&pool.name), name: Some(&endpoint.name) };
             list.push(difference(subject, "server", None, Some(server_line(endpoint))));
         }
         for (of, own) in self.each_address() {
             let mut endpoints = pool.endpoints.iter().chain(&self.added);
             let Some(endpoint) = endpoints.find(|own| own.name == of.endpoint) else { continue };
             let name = of.to_string();
-            let subject = Subject { pool: Some(&pool.name), name: Some(&name) };
+            let subject = DifferenceSubject { pool: Some(&pool.name), name: Some(&name) };
             own.differences(subject, endpoint, list);
         }
     }
@@ -157,7 +157,12 @@ impl PoolOverrides {
 }
 
 impl EndpointOverride {
-    fn differences(&self, subject: Subject<'_>, file: &Endpoint, list: &mut Vec<Difference>) {
+    fn differences(
+        &self,
+        subject: DifferenceSubject<'_>,
+        file: &Endpoint,
+        list: &mut Vec<Difference>,
+    ) {
         let mut note = |field: &str, before: String, now: Option<String>| {
             if now.is_some() {
                 list.push(difference(subject, field, Some(before), now));
@@ -172,13 +177,13 @@ impl EndpointOverride {
 /// The subject of a difference: an endpoint of a pool, a listener (without a pool), or the process
 /// (without a name).
 #[derive(Clone, Copy, Default)]
-struct Subject<'a> {
+struct DifferenceSubject<'a> {
     pool: Option<&'a str>,
     name: Option<&'a str>,
 }
 
 fn difference(
-    subject: Subject<'_>,
+    subject: DifferenceSubject<'_>,
     field: &str,
     file: Option<String>,
     now: Option<String>,
