@@ -25,12 +25,12 @@ pub enum ServiceTime {
     /// These times in order, in nanoseconds, repeated from the start. Never empty.
     List(Vec<u64>),
     /// One of several distributions, chosen at random.
-    Mix(Vec<Share>),
+    Mix(Vec<MixShare>),
 }
 
 /// A part of a mix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Share {
+pub struct MixShare {
     /// The share of requests that belong to this part or to an earlier one of the mix, up to 1.
     pub cumulative: f64,
     /// The distribution of this part: anything but a list or another mix.
@@ -152,7 +152,7 @@ impl ServiceTime {
     }
 }
 
-fn weighted(shares: &[Share], value: impl Fn(&ServiceTime) -> f64) -> f64 {
+fn weighted(shares: &[MixShare], value: impl Fn(&ServiceTime) -> f64) -> f64 {
     let mut before = 0.0;
     let mut sum = 0.0;
     for share in shares {

@@ -97,8 +97,8 @@ impl Timer {
     }
 
     /// A future that ends when the monotonic clock reaches this time.
-    pub fn until(&self, at_ns: u64) -> Until {
-        Until { timer: self.0.clone(), at_ns, bed: None }
+    pub fn until(&self, at_ns: u64) -> UntilDue {
+        UntilDue { timer: self.0.clone(), at_ns, bed: None }
     }
 }
 
@@ -149,13 +149,13 @@ impl Inner {
 }
 
 /// A sleep. If it is dropped early, its queue entry remains until its time.
-pub struct Until {
+pub struct UntilDue {
     timer: Rc<Inner>,
     at_ns: u64,
     bed: Option<Rc<Bed>>,
 }
 
-impl Future for Until {
+impl Future for UntilDue {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -180,7 +180,7 @@ impl Future for Until {
     }
 }
 
-impl Drop for Until {
+impl Drop for UntilDue {
     fn drop(&mut self) {
         if let Some(bed) = &self.bed {
             bed.waker.borrow_mut().take();

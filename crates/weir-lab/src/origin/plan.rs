@@ -265,7 +265,7 @@ mod tests {
     fn what_is_not_there_is_404_and_what_makes_no_sense_400() {
         let check = |target: &str, lines, expected| match plan(target, lines).page {
             RequestedPage::Refused(status, sentence) => {
-                assert_eq!(status, expected, "{target}: {sentence}")
+                assert_eq!(status, expected, "{target}: {sentence}");
             }
             page => panic!("{target}: {page:?}"),
         };

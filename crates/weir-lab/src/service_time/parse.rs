@@ -1,6 +1,6 @@
 //! Parses service times as written on the command line. It reads no file.
 
-use super::{ServiceTime, Share};
+use super::{MixShare, ServiceTime};
 use crate::units::time_ns;
 
 const FORMS: &str =
@@ -70,7 +70,7 @@ fn mix(text: &str) -> Result<ServiceTime, String> {
             ));
         };
         percent_sum += percent;
-        shares.push(Share { cumulative: percent_sum / 100.0, time: simple(time)? });
+        shares.push(MixShare { cumulative: percent_sum / 100.0, time: simple(time)? });
     }
     // Tolerates the rounding of shares such as thirds written with a few digits.
     if (percent_sum - 100.0).abs() > 0.001 {

@@ -15,7 +15,7 @@ use super::agenda::{Agenda, AttemptToken, SimEvent};
 use super::arrivals::Arrivals;
 use super::calendar::Calendar;
 use super::draw::{Draws, RandomPurpose};
-use super::exchange::{Exchange, Holds, TakenSlot, WakeOne, WokenTickets, stand};
+use super::exchange::{Holds, SimExchange, TakenSlot, WakeOne, WokenTickets, stand};
 use super::outcome::{RequestEnd, RequestOutcome, RunOutcomes};
 use super::plan::{OutageKind, Scenario, SimCandidate, SimPlan};
 use super::server::{ServerReaction, SimServer};
@@ -40,7 +40,7 @@ struct Engine<'a> {
     agenda: Agenda,
     arrivals: Arrivals<'a>,
     next_arrival: Option<u64>,
-    present: Vec<Option<Exchange>>,
+    present: Vec<Option<SimExchange>>,
     vacant: Vec<u32>,
     /// Deadlines of first waits. All have the same timeout, so they are in order.
     deadlines: VecDeque<(u64, AttemptToken)>,
@@ -225,7 +225,7 @@ impl<'a> Engine<'a> {
         });
         let sticks = self.plan.sticky > 0.0 && self.sticky.unit(number) < self.plan.sticky;
         let connection = client.map_or_else(|| self.key(number), u64::from);
-        let exchange = Exchange {
+        let exchange = SimExchange {
             request: number as usize,
             attempt: 0,
             seq: 0,
@@ -300,7 +300,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn exchange(&mut self, token: AttemptToken) -> Option<&mut Exchange> {
+    fn exchange(&mut self, token: AttemptToken) -> Option<&mut SimExchange> {
         let exchange = self.present.get_mut(token.place as usize)?.as_mut();
         exchange.filter(|exchange| exchange.attempt == token.attempt)
     }
@@ -416,7 +416,7 @@ impl<'a> Engine<'a> {
             self.after_latency(SimEvent::Refuse(token));
             return;
         }
-        if let Some(Exchange { holds: Holds::Slot(slot), .. }) = self.exchange(token) {
+        if let Some(SimExchange { holds: Holds::Slot(slot), .. }) = self.exchange(token) {
             slot.sent(micros(now));
         }
         self.pools.of(worker).endpoint_succeeded(index);
@@ -511,7 +511,7 @@ impl<'a> Engine<'a> {
     fn fail(&mut self, outage: usize) {
         let index = self.plan.outages[outage].endpoint;
         self.servers[index].fail();
-        let at_server = |(place, exchange): (usize, &Option<Exchange>)| {
+        let at_server = |(place, exchange): (usize, &Option<SimExchange>)| {
             let exchange = exchange.as_ref()?;
             let Holds::Slot(slot) = &exchange.holds else { return None };
             let token = AttemptToken { place: place as u32, attempt: exchange.attempt };

@@ -10,7 +10,7 @@ use super::watch::Stand;
 
 /// A request in the system.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct SimExchange {
     /// Index among the outcomes.
     pub(crate) request: usize,
     pub(crate) attempt: u64,
@@ -68,7 +68,7 @@ pub(crate) struct TakenSlot {
 
 /// The state of a queued request, with regard to `place` if one is given.
 pub(crate) fn stand(
-    present: &[Option<Exchange>],
+    present: &[Option<SimExchange>],
     token: AttemptToken,
     place: Option<TakenSlot>,
 ) -> Stand {

@@ -19,7 +19,7 @@ pub(super) enum Style {
 
 /// The size of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct ScreenSize {
     pub(super) columns: usize,
     pub(super) rows: usize,
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use nix::sys::signal::Signal;
 
-use self::frame::Size;
+use self::frame::ScreenSize;
 use self::message::TopMessage;
 use self::screen::{AfterKey, Screen};
 use self::signals::EndSignals;
@@ -98,7 +98,7 @@ fn watch(
     loop {
         // The screen is drawn at least once a second, so a resized window is noticed.
         if drawn.elapsed() >= PERIOD || screen.take_changed() {
-            let size = terminal::size().unwrap_or(Size { columns: 80, rows: 24 });
+            let size = terminal::size().unwrap_or(ScreenSize { columns: 80, rows: 24 });
             terminal::draw(&screen.frame(size))
                 .map_err(|error| CommandFailure::RunTime(format!("cannot draw: {error}")))?;
             drawn = Instant::now();

@@ -10,7 +10,7 @@ use std::time::Instant;
 use weir_admin::humanize::{age_ms, count, credits, rate, span_us};
 use weir_admin::status::{EndpointStatus, State};
 
-use super::frame::{ScreenFrame, Size, Style, StyledLine};
+use super::frame::{ScreenFrame, ScreenSize, Style, StyledLine};
 use super::keys::PressedKey;
 use super::seen::{EndpointOrder, TopStatus};
 use super::table::{Sort, endpoint_line, header, pool_line, why_line};
@@ -135,8 +135,8 @@ impl Screen {
     }
 
     /// Returns the contents that fit on a screen.
-    pub(super) fn frame(&self, size: Size) -> ScreenFrame {
-        let Size { columns, rows } = size;
+    pub(super) fn frame(&self, size: ScreenSize) -> ScreenFrame {
+        let ScreenSize { columns, rows } = size;
         let mut lines = self.top(columns);
         let bottom = self.bottom();
         let room = rows.saturating_sub(lines.len() + 1);

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use super::frame::{Colours, ScreenFrame, Size};
+use super::frame::{Colours, ScreenFrame, ScreenSize};
 
 /// Escape sequences for the alternate screen without a cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -53,14 +53,14 @@ impl Drop for RawTerminal {
 }
 
 /// Returns the size of the terminal at standard output; `None` if it is no terminal.
-pub(super) fn size() -> Option<Size> {
+pub(super) fn size() -> Option<ScreenSize> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
     // Some terminals do not know their size.
     Some(if columns == 0 || rows == 0 {
-        Size { columns: 80, rows: 24 }
+        ScreenSize { columns: 80, rows: 24 }
     } else {
-        Size { columns, rows }
+        ScreenSize { columns, rows }
     })
 }
 
