@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use pool::pick;
 use weir_balance::{
-    About, Arrival, Balancer, Basis, FairSettings, HashSettings, Member, PolicyKind, QueueSettings,
-    Request, RunnerUp, Settings, Slot, Ticket, Tried, WaitsFor, hash_key,
+    Arrival, Balancer, Basis, ExchangeInfo, FairSettings, HashSettings, Member, PolicyKind,
+    QueueSettings, Request, RunnerUp, Settings, Slot, Ticket, Tried, WaitsFor, hash_key,
 };
 
 fn member(index: u64, weight: u32, max_conn: Option<u32>) -> Member {
@@ -134,8 +134,12 @@ impl Crowd {
 
     fn arrive(&self, number: u32, bound: Option<usize>) -> Arrival {
         let name = number.to_string();
-        let about =
-            About { name: name.as_bytes(), client: &[192, 0, 2, 7], method: b"GET", target: b"/a" };
+        let about = ExchangeInfo {
+            name: name.as_bytes(),
+            client: &[192, 0, 2, 7],
+            method: b"GET",
+            target: b"/a",
+        };
         let tried = Tried::new();
         self.0.arrive(&Request { bound, about, ..Request::new(0, 0, &tried) })
     }

@@ -1,7 +1,7 @@
 //! Measures the bytes that the device holds (law 12), apart from those of the simulation itself.
-//! Origins, clients and the network run in a [`SimulationScope`], whose allocations count for the simulation;
-//! all other allocations of the thread count for the device. The peak is updated each time the
-//! device calls into the network, which it does at every step of every connection.
+//! Origins, clients and the network run in a [`SimulationScope`], whose allocations count for the
+//! simulation; all other allocations of the thread count for the device. The peak is updated each
+//! time the device calls into the network, which it does at every step of every connection.
 //!
 //! The counts are those of `weir-memory`'s allocator; a test program that does not install it sees
 //! 0 and checks nothing.

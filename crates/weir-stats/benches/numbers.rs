@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_stats::metrics::{Asked, Done, Histogram, Numbers, Outcome, PageBudget, id_number};
+use weir_stats::metrics::{
+    Asked, Done, Histogram, MetricsRegistry, Outcome, PageBudget, id_number,
+};
 use weir_stats::{Cause, Micros, Times};
 
 /// Times as on a busy proxy, generated in advance so that generating them is not measured.
@@ -50,7 +52,7 @@ fn exchanges(criterion: &mut Criterion) {
         line_bytes: 55,
     };
     for (name, routes) in [("one route, one endpoint", 1), ("10 routes, 30 endpoints", 10)] {
-        let numbers = Numbers::new(1);
+        let numbers = MetricsRegistry::new(1);
         let route = |number| numbers.route("web", &format!("route{number}"), "app");
         let routes: Vec<_> = (0..routes).map(route).collect();
         let endpoint = |number| numbers.endpoint("app", &format!("app{number}"));

@@ -11,13 +11,13 @@ use weir_stats::exposition::{
     IncidentReport, ListenerReport, LogReport, MachineFigures, MemoryReport, PoolReport,
     ProcessReport, QueueReport, Report, WorkerReport, expose,
 };
-use weir_stats::metrics::{Asked, Done, Handshake, Numbers, Outcome};
+use weir_stats::metrics::{Asked, Done, Handshake, MetricsRegistry, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 const AWKWARD: &str = "a \"quoted\" \\ route\nof two lines";
 
-fn counted() -> (Arc<Numbers>, Vec<Arc<ExchangeRecord>>) {
-    let numbers = Numbers::new(2);
+fn counted() -> (Arc<MetricsRegistry>, Vec<Arc<ExchangeRecord>>) {
+    let numbers = MetricsRegistry::new(2);
     let route = numbers.route("web", AWKWARD, "app");
     let endpoint = numbers.endpoint("app", "app1");
     let listener = numbers.listener("web");

@@ -7,12 +7,12 @@ use weir_stats::interchange::{
     Interval, Log, Series, from_hdr, log_of, read_log, spectrum, to_hdr, write_log,
 };
 use weir_stats::metrics::{
-    Asked, Distribution, Done, HIGHEST_US, Numbers, Outcome, Phase, Subject,
+    Asked, Distribution, Done, HIGHEST_US, MetricsRegistry, Outcome, Phase, Subject,
 };
 use weir_stats::{Micros, Times};
 
 fn counted(seed: u64) -> BTreeMap<Subject, weir_stats::metrics::PhaseDistributions> {
-    let numbers = Numbers::new(2);
+    let numbers = MetricsRegistry::new(2);
     let route = numbers.route("web", "a route, with a comma", "app");
     let endpoint = numbers.endpoint("app", "app1");
     for turn in 0..5_000_u64 {

@@ -1,7 +1,7 @@
 //! Recording and reading: every exchange is counted once, under its names, and found again by its
 //! request id.
 
-use weir_stats::metrics::{Asked, Done, Handshake, Keep, Numbers, Outcome, Phase};
+use weir_stats::metrics::{Asked, Done, Handshake, Keep, MetricsRegistry, Outcome, Phase};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 fn times(response_us: i64) -> Times {
@@ -31,7 +31,7 @@ fn outcome(status: u16, cause: Cause) -> Outcome {
 
 #[test]
 fn every_exchange_counts_once_at_every_level() {
-    let numbers = Numbers::new(2);
+    let numbers = MetricsRegistry::new(2);
     let shop = numbers.route("web", "shop", "app");
     let static_files = numbers.route("web", "static", "");
     let (one, two) = (numbers.endpoint("app", "app1"), numbers.endpoint("app", "app2"));
@@ -88,7 +88,7 @@ fn every_exchange_counts_once_at_every_level() {
 
 #[test]
 fn names_find_their_counts_again_and_removed_ones_are_bounded() {
-    let numbers = Numbers::new(1);
+    let numbers = MetricsRegistry::new(1);
     let record = |route: &str| {
         let (route, endpoint) =
             (numbers.route("web", route, "app"), numbers.endpoint("app", route));
@@ -102,7 +102,7 @@ fn names_find_their_counts_again_and_removed_ones_are_bounded() {
     record("kept");
     assert_eq!(numbers.read().tally_of_pool("app").requests(), 2);
     let held = numbers.route("web", "kept", "app");
-    let bytes = |numbers: &Numbers| numbers.read().histogram_bytes;
+    let bytes = |numbers: &MetricsRegistry| numbers.read().histogram_bytes;
     let mut most = 0;
     for turn in 0..2_000 {
         record(&format!("route{turn}"));
@@ -124,7 +124,7 @@ fn names_find_their_counts_again_and_removed_ones_are_bounded() {
 
 #[test]
 fn a_slow_exchange_is_asked_for_whole_and_found_by_its_id() {
-    let numbers = Numbers::new(2);
+    let numbers = MetricsRegistry::new(2);
     let (route, endpoint) = (numbers.route("web", "shop", "app"), numbers.endpoint("app", "app1"));
     let record = |id: &str, response_us: i64, worker: usize| {
         let times = times(response_us);
@@ -169,7 +169,7 @@ fn a_slow_exchange_is_asked_for_whole_and_found_by_its_id() {
 
 #[test]
 fn tunnels_count_and_their_length_is_no_latency() {
-    let numbers = Numbers::new(1);
+    let numbers = MetricsRegistry::new(1);
     let route = numbers.route("web", "chat", "app");
     let times = times(3_000_000_000);
     let outcome = outcome(101, Cause::TunnelClosed);
@@ -184,7 +184,7 @@ fn tunnels_count_and_their_length_is_no_latency() {
 
 #[test]
 fn connections_and_handshakes_count_for_their_listener() {
-    let numbers = Numbers::new(2);
+    let numbers = MetricsRegistry::new(2);
     let listener = numbers.listener("web");
     listener.accepted(0);
     listener.accepted(1);
@@ -199,7 +199,7 @@ fn connections_and_handshakes_count_for_their_listener() {
 
 #[test]
 fn what_came_between_two_readings_is_told_by_name() {
-    let numbers = Numbers::new(1);
+    let numbers = MetricsRegistry::new(1);
     let record = |route: &str, times_many: usize| {
         let route = numbers.route("web", route, "app");
         let endpoint = numbers.endpoint("app", "app1");

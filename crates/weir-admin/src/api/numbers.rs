@@ -13,14 +13,14 @@ use weir_stats::metrics::{Distribution, Figures, Phase, PhaseDistributions};
 use super::write::yes;
 use crate::http::call::Call;
 use crate::http::error::ApiError;
-use crate::http::reply::Reply;
+use crate::http::reply::HttpReply;
 use crate::status::collect::host_name;
 
 /// The most lines of metrics with separate workers; some 40 MB.
 const MAX_LINES_BY_WORKER: usize = 250_000;
 
 /// All metrics for Prometheus; on request with separate counts for each worker.
-pub(crate) fn metrics(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) fn metrics(call: &Call) -> Result<HttpReply, ApiError> {
     let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
     let mut report = call.context.report();
@@ -28,7 +28,7 @@ pub(crate) fn metrics(call: &Call) -> Result<Reply, ApiError> {
         let figures = call.context.operations().served().process.numbers.read_by_worker();
         report.by_worker = bounded(figures, MAX_LINES_BY_WORKER)?;
     }
-    Ok(Reply::new(format.content_type(), expose(&report, format)))
+    Ok(HttpReply::new(format.content_type(), expose(&report, format)))
 }
 
 fn bounded(by_worker: Vec<Figures>, most: usize) -> Result<Vec<Figures>, ApiError> {
@@ -88,16 +88,16 @@ impl FiguresWindow {
 }
 
 /// Histograms as a HdrHistogram log, so that those of several instances can be added up.
-pub(crate) fn hlog(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) fn hlog(call: &Call) -> Result<HttpReply, ApiError> {
     let window = FiguresWindow::of(call)?;
     let report = call.context.report();
     let log = interchange::log_of(&window.figures(&report).by_subject());
     let text = interchange::write_log(&log, window.interval(&report), &host_name());
-    Ok(Reply::new("text/plain; charset=utf-8", text))
+    Ok(HttpReply::new("text/plain; charset=utf-8", text))
 }
 
 /// One distribution in the format of HdrHistogram's plotter.
-pub(crate) fn hgrm(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) fn hgrm(call: &Call) -> Result<HttpReply, ApiError> {
     let window = FiguresWindow::of(call)?;
     let phase = call.query("phase").unwrap_or(Phase::Total.as_str());
     let phase = Phase::named(phase).ok_or_else(|| {
@@ -125,7 +125,7 @@ pub(crate) fn hgrm(call: &Call) -> Result<Reply, ApiError> {
         ApiError::unknown("name", &name)
     })?;
     let text = interchange::spectrum(&interchange::to_hdr(&times), 1e3);
-    Ok(Reply::new("text/plain; charset=utf-8", text))
+    Ok(HttpReply::new("text/plain; charset=utf-8", text))
 }
 
 /// Returns true if the configuration has the subject, or no subject is asked for.
@@ -146,7 +146,7 @@ fn is_there(wanted: &Wanted, report: &Report) -> bool {
 }
 
 /// Percentiles by listener, route, pool and endpoint.
-pub(crate) fn distributions(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) fn distributions(call: &Call) -> Result<HttpReply, ApiError> {
     let window = FiguresWindow::of(call)?;
     let report = call.context.report();
     let figures = window.figures(&report);
@@ -172,7 +172,7 @@ pub(crate) fn distributions(call: &Call) -> Result<Reply, ApiError> {
         .endpoints
         .iter()
         .map(|one| named(&[("pool", &one.pool), ("endpoint", &one.endpoint)], &one.phases));
-    Ok(Reply::json(&json!({
+    Ok(HttpReply::json(&json!({
         "window": window.as_str(),
         "window_s": window.interval(&report).length.as_secs_f64(),
         "listeners": listeners.collect::<Vec<_>>(),
@@ -216,7 +216,7 @@ fn times_json(times: &Distribution, detail: Detail) -> Value {
 }
 
 /// The process's use of the machine, and the time that the machine withholds from it.
-pub(crate) fn machine(call: &Call) -> Reply {
+pub(crate) fn machine(call: &Call) -> HttpReply {
     let report = call.context.report();
     let workers = report.figures.workers.iter().zip(&report.machine.workers).zip(&report.workers);
     let workers = workers.map(|((counted, cpu), load)| {
@@ -238,23 +238,23 @@ pub(crate) fn machine(call: &Call) -> Reply {
     if let Some(credits) = &report.credits {
         told["credits"] = json!(credits);
     }
-    Reply::json(&told)
+    HttpReply::json(&told)
 }
 
 /// The share of its weight that this instance asks for, as `agent` sends it.
-pub(crate) fn weight(call: &Call) -> Reply {
+pub(crate) fn weight(call: &Call) -> HttpReply {
     let process = call.context.operations().served().process;
-    Reply::new("text/plain", agent_line(call.context.operations().credits(), &process))
+    HttpReply::new("text/plain", agent_line(call.context.operations().credits(), &process))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_stats::metrics::Numbers;
+    use weir_stats::metrics::MetricsRegistry;
 
     #[test]
     fn metrics_of_each_worker_are_bounded() {
-        let numbers = Numbers::new(4);
+        let numbers = MetricsRegistry::new(4);
         let listener = numbers.listener("web");
         for worker in 0..4 {
             listener.accepted(worker);

@@ -1,7 +1,7 @@
 //! The parameters of one exchange's request for a slot.
 
 use crate::policy::query::{Query, Stalls};
-use crate::queue::waiter_info::About;
+use crate::queue::waiter_info::ExchangeInfo;
 use crate::state::held::Holder;
 use crate::state::member::Tried;
 
@@ -23,7 +23,7 @@ pub struct Request<'a> {
     pub tag: u64,
     /// The description of the exchange, for [`crate::Balancer::waiting`] and for the exchanges
     /// behind it.
-    pub about: About<'a>,
+    pub about: ExchangeInfo<'a>,
     /// The exchange's former place in the order of arrival, if it waited before. It is queued again
     /// even if the queue is full.
     pub seniority: Option<Seniority>,
@@ -45,7 +45,7 @@ pub struct Seniority {
 impl<'a> Request<'a> {
     /// Creates a request that arrives at `now_us`, without affinity, key and tag.
     pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
-        let about = About::default();
+        let about = ExchangeInfo::default();
         let (key, bound, tag, seniority, holder) = (0, None, 0, None, None);
         Self { now_us, random, key, bound, tried, tag, about, seniority, holder }
     }

@@ -17,7 +17,7 @@ pub type Ahead = SmallVec<[Name; AHEAD]>;
 /// The caller's description of an exchange, borrowed: it is copied only if the exchange has to
 /// wait.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct About<'a> {
+pub struct ExchangeInfo<'a> {
     /// The exchange's name.
     pub name: &'a [u8],
     /// The client.
@@ -28,7 +28,7 @@ pub struct About<'a> {
     pub target: &'a [u8],
 }
 
-/// An owned copy of an [`About`].
+/// An owned copy of an [`ExchangeInfo`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaiterInfo {
     /// The exchange's name.
@@ -42,7 +42,7 @@ pub struct WaiterInfo {
 }
 
 impl WaiterInfo {
-    pub(crate) fn of(about: &About<'_>) -> Self {
+    pub(crate) fn of(about: &ExchangeInfo<'_>) -> Self {
         let mut wish = SmallVec::new();
         let mut add = |bytes: &[u8]| {
             let room = WISH_BYTES - wish.len();
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn a_long_wish_is_cut_and_says_so() {
         let target = vec![b'a'; 200];
-        let about = About { name: b"id", client: &[1], method: b"GET", target: &target };
+        let about = ExchangeInfo { name: b"id", client: &[1], method: b"GET", target: &target };
         let kept = WaiterInfo::of(&about);
         assert_eq!((kept.wish.len(), kept.wish.spilled(), kept.cut), (WISH_BYTES, false, true));
-        let kept = WaiterInfo::of(&About { target: b"/a", ..about });
+        let kept = WaiterInfo::of(&ExchangeInfo { target: b"/a", ..about });
         assert_eq!((&kept.wish[..], kept.cut), (&b"GET /a"[..], false));
     }
 }

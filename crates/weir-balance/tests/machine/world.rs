@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_balance::{
-    About, AdminState, AfterFailure, Arrival, Availability, Balancer, Fault, Health, Member,
+    AdminState, AfterFailure, Arrival, Availability, Balancer, ExchangeInfo, Fault, Health, Member,
     PassiveSettings, PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
 };
 
@@ -287,7 +287,7 @@ impl World {
             bound: bound.and_then(there),
             tried: &set,
             tag,
-            about: About::default(),
+            about: ExchangeInfo::default(),
             seniority: None,
             holder: None,
         };

@@ -29,8 +29,8 @@ pub(crate) struct Handover {
     left: Notify,
 }
 
-/// An upgrade in progress. If it is dropped before [`UpgradeAttempt::done`], the upgrade has not taken
-/// place.
+/// An upgrade in progress. If it is dropped before [`UpgradeAttempt::done`], the upgrade has not
+/// taken place.
 #[derive(Debug)]
 pub(crate) struct UpgradeAttempt<'a>(&'a Handover);
 

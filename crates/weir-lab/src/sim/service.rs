@@ -22,8 +22,8 @@ pub enum ServiceSource {
 }
 
 impl ServiceSource {
-    /// The service time of request `number`, ns. [`ServiceSource::Trace`] without a trace gives 0; the
-    /// plan check excludes that.
+    /// The service time of request `number`, ns. [`ServiceSource::Trace`] without a trace gives 0;
+    /// the plan check excludes that.
     pub(crate) fn time(&self, seed: u64, number: u64, trace: Option<&RequestTrace>) -> u64 {
         match self {
             Self::Drawn { time, .. } => time.draw_ns(seed, number),

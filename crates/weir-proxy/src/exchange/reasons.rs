@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use weir_balance::{About, Basis};
+use weir_balance::{Basis, ExchangeInfo};
 use weir_stats::{ChosenBy, Reasons, RunnerUp, WaitedFor};
 
 use crate::exchange::state::Exchange;
@@ -31,10 +31,13 @@ pub(crate) fn octets(address: Option<IpAddr>) -> SmallVec<[u8; 16]> {
 }
 
 /// The description of an exchange that has to wait, for the balancer.
-pub(crate) fn about<'a, N: Net>(exchange: &'a Exchange<'_, N>, client: &'a [u8]) -> About<'a> {
+pub(crate) fn about<'a, N: Net>(
+    exchange: &'a Exchange<'_, N>,
+    client: &'a [u8],
+) -> ExchangeInfo<'a> {
     let Exchange { work, arrival, .. } = exchange;
     let bytes = work.input.bytes();
-    About {
+    ExchangeInfo {
         name: arrival.request_id.as_bytes(),
         client,
         method: work.request.method_span.of(bytes),

@@ -102,10 +102,11 @@ impl Bandwidth {
         let way = self.way(toward)?.clone();
         let bucket = match &self.key {
             Some(_) if text.is_empty() => return None,
-            Some(_) => {
-                Bucket::Shared(Arc::clone(&self.limiter), self.limiter.table.key(way.number, text))
-            }
-            None => Bucket::Own(0),
+            Some(_) => BandwidthBucket::Shared(
+                Arc::clone(&self.limiter),
+                self.limiter.table.key(way.number, text),
+            ),
+            None => BandwidthBucket::Own(0),
         };
         Some(Box::new(Throttle {
             bucket,
@@ -121,7 +122,7 @@ impl Bandwidth {
 
 /// Keeps a body at its rate.
 pub(crate) struct Throttle {
-    bucket: Bucket,
+    bucket: BandwidthBucket,
     way: Way,
     /// The start of the table's clock.
     epoch: Instant,
@@ -135,7 +136,7 @@ pub(crate) struct Throttle {
 }
 
 /// The state that shows how far a body is ahead of the rate.
-enum Bucket {
+enum BandwidthBucket {
     /// This body alone: the time up to which the bytes sent have used up the rate, ns.
     Own(u64),
     /// All bodies with one key together.
@@ -178,12 +179,12 @@ impl Throttle {
         let now = Instant::now();
         let now_ns = now.nanos_since(self.epoch);
         let ahead_ns = match &mut self.bucket {
-            Bucket::Own(until_ns) => {
+            BandwidthBucket::Own(until_ns) => {
                 let from = (*until_ns).max(now_ns);
                 *until_ns = from.saturating_add(cost_ns);
                 from - now_ns
             }
-            Bucket::Shared(limiter, key) => limiter.table.spend(*key, cost_ns, now_ns),
+            BandwidthBucket::Shared(limiter, key) => limiter.table.spend(*key, cost_ns, now_ns),
         };
         let Some(wait_ns) = ahead_ns.checked_sub(AHEAD_NS).filter(|wait_ns| *wait_ns > 0) else {
             self.allowed = piece;

@@ -17,8 +17,8 @@ use super::{Limiter, Refused, Told, seconds};
 #[derive(Debug)]
 pub struct ClientLimit {
     limiter: Arc<Limiter>,
-    connections: Option<Open>,
-    in_flight: Option<Open>,
+    connections: Option<OpenLimit>,
+    in_flight: Option<OpenLimit>,
     rate: Option<Events>,
     new_connections: Option<Events>,
     handshakes: Option<Events>,
@@ -31,7 +31,7 @@ pub struct ClientLimit {
 
 /// A limit on the number of items open at once.
 #[derive(Debug)]
-struct Open {
+struct OpenLimit {
     number: u64,
     most: u32,
     counts: Arc<LimitCounts>,
@@ -95,7 +95,7 @@ impl ClientLimit {
         let number = |bound| limiter.table.limit_number(&format!("{name}\0{bound}"));
         let open = |most: Option<u32>, bound| {
             let most = most?;
-            Some(Open { number: number(bound), most, counts: counts(bound) })
+            Some(OpenLimit { number: number(bound), most, counts: counts(bound) })
         };
         let events = |rate: Option<EventRate>, burst: Option<u32>, bound| {
             let rate = rate?;
@@ -213,7 +213,7 @@ impl ClientLimit {
 
     fn open(
         &self,
-        bound: Option<&Open>,
+        bound: Option<&OpenLimit>,
         client: IpAddr,
         now_ns: u64,
         worker: Option<usize>,

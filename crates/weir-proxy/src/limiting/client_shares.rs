@@ -47,20 +47,20 @@ impl ClientHasher {
 #[derive(Debug)]
 pub(crate) struct ClientShares {
     counts: Box<[AtomicU32]>,
-    /// The two most recent newcomers that were not heavy, each a packed [`Seen`]; 0 if none came
-    /// yet.
+    /// The two most recent newcomers that were not heavy, each a packed [`Newcomer`]; 0 if none
+    /// came yet.
     seen: [AtomicU64; 2],
 }
 
 /// A newcomer and its time of arrival, in microseconds of the balancers' clock.
 #[derive(Clone, Copy)]
-struct Seen {
+struct Newcomer {
     /// [`BUCKETS`] for clients that are not counted.
     bucket: u16,
     at_us: u64,
 }
 
-impl Seen {
+impl Newcomer {
     fn pack(self) -> u64 {
         (self.at_us + 1) << 16 | u64::from(self.bucket)
     }
@@ -110,7 +110,7 @@ impl ClientShares {
     /// Tells whether another client connected recently.
     fn has_others(&self, client: ClientBucket, now_us: u64) -> bool {
         self.seen.iter().any(|seen| {
-            let seen = Seen::unpack(seen.load(Ordering::Relaxed));
+            let seen = Newcomer::unpack(seen.load(Ordering::Relaxed));
             seen.is_some_and(|seen| {
                 seen.bucket != client.0 && now_us < seen.at_us + OTHERS_REMEMBERED_US
             })
@@ -156,10 +156,10 @@ impl ClientShares {
         let bucket = newcomer.map_or(BUCKETS as u16, |client| client.0);
         let [latest, before] = &self.seen;
         let other = latest.load(Ordering::Relaxed);
-        if Seen::unpack(other).is_some_and(|seen| seen.bucket != bucket) {
+        if Newcomer::unpack(other).is_some_and(|seen| seen.bucket != bucket) {
             before.store(other, Ordering::Relaxed);
         }
-        latest.store(Seen { bucket, at_us: now_us }.pack(), Ordering::Relaxed);
+        latest.store(Newcomer { bucket, at_us: now_us }.pack(), Ordering::Relaxed);
     }
 }
 

@@ -14,8 +14,8 @@ use super::table::{Entered, OpenPlace, TableKey};
 /// The limits of a pool.
 pub struct PoolLimits {
     limiter: Arc<Limiter>,
-    in_flight: Option<Bound>,
-    retries: Option<Bound>,
+    in_flight: Option<PoolBound>,
+    retries: Option<PoolBound>,
     /// The limit on waiting requests of each client.
     waiting: Option<WaitingBound>,
 }
@@ -26,7 +26,7 @@ struct WaitingBound {
     counts: Arc<LimitCounts>,
 }
 
-struct Bound {
+struct PoolBound {
     key: TableKey,
     most: u32,
     counts: Arc<LimitCounts>,
@@ -44,7 +44,7 @@ impl PoolLimits {
             let most = most?;
             let number = limiter.table.limit_number(&format!("{pool}\0{bound}"));
             let key = limiter.table.key(number, b"");
-            Some(Bound { key, most, counts: limiter.counts(pool, bound) })
+            Some(PoolBound { key, most, counts: limiter.counts(pool, bound) })
         };
         let in_flight = bound(limits.max_in_flight, "pool_in_flight");
         let retries = bound(limits.max_retries, "pool_retries");
@@ -100,7 +100,7 @@ impl PoolLimits {
 
     fn open(
         &self,
-        bound: Option<&Bound>,
+        bound: Option<&PoolBound>,
         worker: usize,
         now_ns: u64,
     ) -> Result<Option<OpenPlace>, BreakerOpen> {

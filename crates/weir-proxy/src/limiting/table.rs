@@ -100,13 +100,13 @@ struct Slots {
     /// The size of `all`, which is allocated when the first slot is needed.
     wanted: usize,
     /// The slots; their number is a multiple of [`WAYS`].
-    all: Vec<Slot>,
+    all: Vec<TableSlot>,
     /// The number of open items by key and worker.
     held: HashMap<(u64, u16), u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct TableSlot {
     /// 0 if the slot was never used.
     key: u64,
     /// The time at which the allowance is full again, ns.
@@ -115,7 +115,7 @@ struct Slot {
     open: u32,
 }
 
-impl Slot {
+impl TableSlot {
     fn says_nothing(&self, now_ns: u64) -> bool {
         self.key == 0 || (self.open == 0 && self.whole_at_ns <= now_ns)
     }
@@ -162,7 +162,7 @@ impl LimitTable {
 
     /// Changes the size. Slots in use are kept as far as there is room.
     pub fn resize(&self, bytes: usize) {
-        let wanted = (bytes / SHARDS / size_of::<Slot>() / WAYS).max(1) * WAYS;
+        let wanted = (bytes / SHARDS / size_of::<TableSlot>() / WAYS).max(1) * WAYS;
         for shard in &self.shards {
             let mut slots = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
             if slots.wanted == wanted {
@@ -313,7 +313,7 @@ impl LimitTable {
             let slots = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
             used += slots.all.iter().filter(|slot| !slot.says_nothing(now_ns)).count();
             all += slots.wanted;
-            bytes += slots.all.len() * size_of::<Slot>();
+            bytes += slots.all.len() * size_of::<TableSlot>();
         }
         (used, all, bytes)
     }
@@ -323,7 +323,12 @@ impl LimitTable {
         Some(shard.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn with<R>(&self, key: TableKey, now_ns: u64, then: impl FnOnce(Option<&mut Slot>) -> R) -> R {
+    fn with<R>(
+        &self,
+        key: TableKey,
+        now_ns: u64,
+        then: impl FnOnce(Option<&mut TableSlot>) -> R,
+    ) -> R {
         let Some(mut slots) = self.slots(key) else { return then(None) };
         then(self.place_in(&mut slots, key, now_ns))
     }
@@ -334,7 +339,7 @@ impl LimitTable {
         slots: &'a mut Slots,
         key: TableKey,
         now_ns: u64,
-    ) -> Option<&'a mut Slot> {
+    ) -> Option<&'a mut TableSlot> {
         let (slot, evicted) = slots.place(key.0, now_ns);
         if evicted {
             self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -366,9 +371,9 @@ impl Slots {
 
     /// The key's slot, taken over from another key if necessary; the flag is set if that key still
     /// had debts.
-    fn place(&mut self, key: u64, now_ns: u64) -> (Option<&mut Slot>, bool) {
+    fn place(&mut self, key: u64, now_ns: u64) -> (Option<&mut TableSlot>, bool) {
         if self.all.is_empty() {
-            self.all = vec![Slot::default(); self.wanted];
+            self.all = vec![TableSlot::default(); self.wanted];
         }
         let bucket = self.bucket(key);
         let bucket = self.all.get_mut(bucket).unwrap_or_default();
@@ -379,7 +384,7 @@ impl Slots {
         // An unused slot has time 0.
         let Some(victim) = victim.min_by_key(|slot| slot.whole_at_ns) else { return (None, false) };
         let evicted = !victim.says_nothing(now_ns);
-        *victim = Slot { key, whole_at_ns: 0, open: 0 };
+        *victim = TableSlot { key, whole_at_ns: 0, open: 0 };
         (Some(victim), evicted)
     }
 }

@@ -26,12 +26,12 @@ pub(crate) struct Site {
     /// The listener's name.
     pub(crate) name: Arc<str>,
     pub(crate) unix: bool,
-    state: Mutex<State>,
+    state: Mutex<DoorState>,
 }
 
 type Orders = watch::Sender<Option<Arc<Gate>>>;
 
-struct State {
+struct DoorState {
     /// `None` once no more connections are to be accepted from it.
     socket: Option<Arc<OwnedFd>>,
     gate: Arc<Gate>,
@@ -46,7 +46,7 @@ struct State {
 impl Site {
     pub(crate) fn new(socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Self {
         let unix = socket.is_unix();
-        let state = State {
+        let state = DoorState {
             socket: Some(socket.socket),
             gate: Arc::clone(gate),
             worker: 0,
@@ -56,7 +56,7 @@ impl Site {
         Self { name: Arc::clone(name), unix, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DoorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -236,7 +236,7 @@ impl DataPlane {
 
     /// Sends mail to every worker and collects the answers. A worker that does not answer in time
     /// is left out; a worker that is known to be late is not waited for.
-    async fn ask<T>(&self, letter: impl Fn(oneshot::Sender<T>) -> Mail<OsNet>) -> Asked<T> {
+    async fn ask<T>(&self, letter: impl Fn(oneshot::Sender<T>) -> Mail<OsNet>) -> WorkerAnswers<T> {
         let mut receivers = Vec::new();
         for mailbox in self.mailboxes.iter() {
             let (sender, receiver) = oneshot::channel();
@@ -244,7 +244,7 @@ impl DataPlane {
             receivers.push(receiver);
         }
         let deadline = Instant::now() + ANSWER_PATIENCE;
-        let mut asked = Asked { answers: Vec::new(), silent: Vec::new() };
+        let mut asked = WorkerAnswers { answers: Vec::new(), silent: Vec::new() };
         for (number, receiver) in receivers.into_iter().enumerate() {
             let is_late = self.process.loads.get(number).is_some_and(|load| load.is_late());
             let until = if is_late { Instant::now() } else { deadline };
@@ -357,7 +357,7 @@ pub enum Fault {
 }
 
 /// The answers of the workers to one question.
-struct Asked<T> {
+struct WorkerAnswers<T> {
     answers: Vec<T>,
     /// The numbers of the workers that did not answer.
     silent: Vec<usize>,

@@ -89,7 +89,8 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     load.thread.store(this_thread(), Ordering::Relaxed);
     let _batching = weir_memory::batch_here();
     // Dropped before the runtime, so that its exchanges are counted while they still exist.
-    let _ended = Ended { process: parts.process.clone(), load: load.clone(), number: parts.number };
+    let _ended =
+        EndedWork { process: parts.process.clone(), load: load.clone(), number: parts.number };
     runtime.block_on(async {
         tokio::task::spawn_local(beat(Arc::downgrade(&load)));
         worker_loop::run(parts).await;
@@ -97,13 +98,13 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
 }
 
 /// Counts and records the exchanges and connections that end with a worker that panics.
-struct Ended {
+struct EndedWork {
     process: Arc<crate::worker::process::Process>,
     load: Arc<WorkerLoad>,
     number: usize,
 }
 
-impl Drop for Ended {
+impl Drop for EndedWork {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let load = &self.load;

@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use rustls::ClientConfig;
 use tokio::time::sleep;
 use weir_stats::LogBatch;
-use weir_stats::metrics::{EndpointSeries, Numbers};
+use weir_stats::metrics::{EndpointSeries, MetricsRegistry};
 
 use crate::limiting::admission::Gate;
 use crate::limits::LOG_FLUSH;
@@ -52,7 +52,11 @@ impl Annex {
 
 impl Generation {
     /// Creates a generation, with what this worker had for the same pools in the previous one.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, numbers: &Numbers, before: Option<&Self>) -> Self {
+    pub(crate) fn new(
+        snapshot: Arc<Snapshot>,
+        numbers: &MetricsRegistry,
+        before: Option<&Self>,
+    ) -> Self {
         let tls = |pool: &Arc<UpstreamPool>| {
             let tls = pool.tls.as_ref()?;
             let known = before.and_then(|before| before.tls_of(pool));
@@ -79,7 +83,7 @@ impl Generation {
     }
 
     /// Returns the number, in this generation, of a pool of a later one.
-    pub(crate) fn annex(&self, pool: Arc<UpstreamPool>, numbers: &Numbers) -> usize {
+    pub(crate) fn annex(&self, pool: Arc<UpstreamPool>, numbers: &MetricsRegistry) -> usize {
         let mut number = self.snapshot.pools.len();
         let mut place = &self.annex;
         while let Some(known) = place.0.get() {

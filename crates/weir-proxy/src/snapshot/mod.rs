@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use rustls::ServerConfig;
 use weir_config::{Config, model};
 use weir_files::Root;
-use weir_stats::metrics::Numbers;
+use weir_stats::metrics::MetricsRegistry;
 use weir_stats::{Line, LogSink, Variable};
 
 use crate::limiting::Limiter;
@@ -53,7 +53,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The counters of its exchanges.
-    pub(crate) fn series(&self, numbers: &Numbers) -> &Arc<SnapshotSeries> {
+    pub(crate) fn series(&self, numbers: &MetricsRegistry) -> &Arc<SnapshotSeries> {
         self.series.get_or_init(|| Arc::new(SnapshotSeries::of(self, numbers)))
     }
 

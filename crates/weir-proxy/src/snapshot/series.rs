@@ -1,10 +1,10 @@
 //! The counters of a snapshot's listeners, routes and endpoints, found by position. The counts
-//! themselves are stored by name in the process's `Numbers`, so that the next snapshot continues
-//! them.
+//! themselves are stored by name in the process's `MetricsRegistry`, so that the next snapshot
+//! continues them.
 
 use std::sync::Arc;
 
-use weir_stats::metrics::{EndpointSeries, ListenerSeries, Numbers, RouteSeries};
+use weir_stats::metrics::{EndpointSeries, ListenerSeries, MetricsRegistry, RouteSeries};
 
 use crate::routing::route::{CompiledAction, CompiledRoute};
 use crate::snapshot::{Listener, Snapshot};
@@ -36,7 +36,7 @@ impl ListenerCounts {
 
 impl SnapshotSeries {
     /// Looks up all series that a snapshot needs.
-    pub(crate) fn of(snapshot: &Snapshot, numbers: &Numbers) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, numbers: &MetricsRegistry) -> Self {
         let route = |listener: &Listener, route: &CompiledRoute| {
             let pool = match &route.action {
                 CompiledAction::Pool(pool) => snapshot.pools.get(*pool),

@@ -12,14 +12,14 @@ use crate::time::instant::Instant;
 
 /// A lazily re-armed timer, polled by only one task.
 #[derive(Default)]
-pub(crate) struct DeadlineTimer(Option<Timer>);
+pub(crate) struct DeadlineTimer(Option<SleepTimer>);
 
-struct Timer {
+struct SleepTimer {
     sleep: Pin<Box<Sleep>>,
     deadline: Instant,
 }
 
-impl Timer {
+impl SleepTimer {
     fn new(deadline: Instant) -> Self {
         Self { sleep: Box::pin(sleep_until(deadline.into())), deadline }
     }
@@ -42,7 +42,7 @@ impl DeadlineTimer {
             // The latest poll has found it pending, so that it wakes the task.
             Some(timer) if !timer.sleep.is_elapsed() => return Poll::Pending,
             Some(timer) => timer,
-            none => none.insert(Timer::new(deadline)),
+            none => none.insert(SleepTimer::new(deadline)),
         };
         loop {
             if timer.sleep.as_mut().poll(context).is_pending() {

@@ -19,19 +19,19 @@ use weir_stats::Micros;
 pub struct Instant(u64);
 
 /// The point that [`ORIGIN_NS`] stands for: the first time that was asked for.
-static ORIGIN: LazyLock<Origin> = LazyLock::new(Origin::now);
+static ORIGIN: LazyLock<ClockOrigin> = LazyLock::new(ClockOrigin::now);
 
 /// Set if the current time is asked of tokio.
 static FOLLOWS_TOKIO: AtomicBool = AtomicBool::new(cfg!(test));
 
 /// One point in time on both clocks.
-struct Origin {
+struct ClockOrigin {
     at: StdInstant,
     /// The same on the monotonic clock.
     monotonic_ns: u64,
 }
 
-impl Origin {
+impl ClockOrigin {
     /// The current time. The two readings are a microsecond apart at most, unless the thread is
     /// interrupted every time.
     fn now() -> Self {
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn both_clocks_agree() {
         for _ in 0..1_000 {
-            let origin = Origin::now();
+            let origin = ClockOrigin::now();
             let later = monotonic_ns().saturating_sub(origin.monotonic_ns);
             assert!(origin.at.elapsed() + Duration::from_micros(1) >= Duration::from_nanos(later));
         }

@@ -34,12 +34,12 @@ pub struct Affinity {
     /// The endpoint of each cookie value.
     endpoints: HashMap<Value, usize>,
     /// Indexed by endpoint.
-    lines: Box<[Lines]>,
+    lines: Box<[SetCookieLines]>,
     secure: Secure,
 }
 
 /// The complete `Set-Cookie` lines of an endpoint, including line ends.
-struct Lines {
+struct SetCookieLines {
     plain: Box<[u8]>,
     over_tls: Box<[u8]>,
 }
@@ -93,9 +93,9 @@ impl Affinity {
         let lines = values.iter().map(|value| {
             let line = |secure| line(sticky, value, secure);
             match sticky.secure {
-                Secure::Off => Lines { plain: line(false), over_tls: line(false) },
-                Secure::Auto => Lines { plain: line(false), over_tls: line(true) },
-                Secure::On => Lines { plain: line(true), over_tls: line(true) },
+                Secure::Off => SetCookieLines { plain: line(false), over_tls: line(false) },
+                Secure::Auto => SetCookieLines { plain: line(false), over_tls: line(true) },
+                Secure::On => SetCookieLines { plain: line(true), over_tls: line(true) },
             }
         });
         Self {

@@ -78,10 +78,10 @@ pub fn is_own_shortage(error: &io::Error, address: &PeerAddress) -> bool {
 ///  quiet ──note: announced──▶ loud ──take, take, …──▶ is_over ──nothing new──▶ quiet
 /// ```
 #[derive(Debug, Default)]
-pub struct ConnectTrouble(Mutex<State>);
+pub struct ConnectTrouble(Mutex<TroubleState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TroubleState {
     first: Option<ConnectFailure>,
     count: u64,
     /// Set if the reporter was notified to collect these failures.
@@ -129,7 +129,7 @@ impl ConnectTrouble {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TroubleState> {
         // A panic under the lock leaves only a count that is slightly wrong.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,12 +20,12 @@ pub(crate) struct Source<M> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     path: PathBuf,
-    what: What,
+    what: SourceMark,
 }
 
 /// The property by which a change is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum SourceMark {
     /// A hash of the contents. It needs no protection against deliberate collisions: the author of
     /// the file decides its contents anyway.
     Contents(u64),
@@ -50,10 +50,10 @@ impl<M: PartialEq> Source<M> {
     /// Returns true if the model equals this one and no file has changed.
     pub(crate) fn is_still(&self, model: &M, read: ReadFile<'_>) -> bool {
         let unchanged = |seen: &Seen| match seen.what {
-            What::Contents(hash) => {
+            SourceMark::Contents(hash) => {
                 read(&seen.path).is_ok_and(|bytes| hash_of(&Zeroizing::new(bytes)) == hash)
             }
-            What::Directory(..) => directory(&seen.path).as_ref() == Some(seen),
+            SourceMark::Directory(..) => directory(&seen.path).as_ref() == Some(seen),
         };
         self.model == *model && self.files.iter().all(unchanged)
     }
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let bytes = (self.read)(path)?;
-        let what = What::Contents(hash_of(&bytes));
+        let what = SourceMark::Contents(hash_of(&bytes));
         self.seen.borrow_mut().push(Seen { path: path.to_owned(), what });
         Ok(bytes)
     }
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
 
 fn directory(path: &Path) -> Option<Seen> {
     let metadata = std::fs::metadata(path).ok()?;
-    let what = What::Directory(metadata.dev(), metadata.ino());
+    let what = SourceMark::Directory(metadata.dev(), metadata.ino());
     Some(Seen { path: path.to_owned(), what })
 }
 

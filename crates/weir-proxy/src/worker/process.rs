@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
-use weir_stats::metrics::Numbers;
+use weir_stats::metrics::MetricsRegistry;
 
 use crate::limiting::client_shares::ClientHasher;
 use crate::limiting::idle_board::IdleSignals;
@@ -69,7 +69,7 @@ pub struct Process {
     /// The workers' notices about pools and endpoints for the operator.
     pub notices: Notices,
     /// The counters of all exchanges.
-    pub numbers: Arc<Numbers>,
+    pub numbers: Arc<MetricsRegistry>,
     /// The latest malformed messages.
     pub captures: Captures,
     /// The start of the balancers' clock.
@@ -96,7 +96,7 @@ impl Process {
         connection_cap: usize,
     ) -> (Arc<Self>, mpsc::Receiver<Notice>) {
         let (notices, heard) = Notices::new();
-        let numbers = Numbers::new(workers);
+        let numbers = MetricsRegistry::new(workers);
         snapshot.series(&numbers);
         let process = Self {
             numbers,

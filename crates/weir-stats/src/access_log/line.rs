@@ -16,10 +16,10 @@ const MAIN: &str = concat!(
 
 /// An access-log format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line(Format);
+pub struct Line(LineFormat);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Format {
+enum LineFormat {
     Text(Template),
     Haproxy,
     Json,
@@ -38,17 +38,17 @@ impl Line {
 
     /// HAProxy's `option httplog`.
     pub fn haproxy() -> Self {
-        Self(Format::Haproxy)
+        Self(LineFormat::Haproxy)
     }
 
     /// One JSON object per line with the fields of [`Entry`], times in microseconds.
     pub fn json() -> Self {
-        Self(Format::Json)
+        Self(LineFormat::Json)
     }
 
     /// Custom text; values are escaped as in nginx.
     pub fn text(template: Template) -> Self {
-        Self(Format::Text(template))
+        Self(LineFormat::Text(template))
     }
 
     fn built_in(source: &str) -> Self {
@@ -58,16 +58,16 @@ impl Line {
     /// Returns true if response headers are needed, so that they must be kept until the exchange
     /// ends.
     pub fn needs_response_headers(&self) -> bool {
-        matches!(&self.0, Format::Text(template) if template.needs_response_headers())
+        matches!(&self.0, LineFormat::Text(template) if template.needs_response_headers())
     }
 
     /// Appends the line of one exchange, with its line end. Allocates nothing once `out` is large
     /// enough.
     pub fn write_line(&self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
         match &self.0 {
-            Format::Text(template) => template.append_at(entry, clock, Escape::Log, out),
-            Format::Haproxy => haproxy::append(entry, clock, out),
-            Format::Json => json::append(entry, clock, out),
+            LineFormat::Text(template) => template.append_at(entry, clock, Escape::Log, out),
+            LineFormat::Haproxy => haproxy::append(entry, clock, out),
+            LineFormat::Json => json::append(entry, clock, out),
         }
         out.push(b'\n');
     }

@@ -10,12 +10,12 @@ use crate::{Clock, Entry, Escape, Variable};
 #[derive(Clone)]
 pub struct Template {
     source: Box<str>,
-    parts: Box<[Part]>,
+    parts: Box<[TemplatePart]>,
 }
 
 /// Literal text, and the variable after it.
 #[derive(Clone)]
-struct Part {
+struct TemplatePart {
     text: Literal,
     /// `None` only in the last part.
     variable: Option<Variable>,
@@ -101,11 +101,11 @@ impl Template {
             }
             let variable = Variable::named(name).ok_or_else(|| unknown(name, offset))?;
             let text = Literal::new(std::mem::take(&mut text));
-            parts.push(Part { text, variable: Some(variable) });
+            parts.push(TemplatePart { text, variable: Some(variable) });
         }
         text.push_str(rest);
         if !text.is_empty() {
-            parts.push(Part { text: Literal::new(text), variable: None });
+            parts.push(TemplatePart { text: Literal::new(text), variable: None });
         }
         Ok(Self { source: source.into(), parts: parts.into() })
     }
@@ -124,7 +124,7 @@ impl Template {
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(b""),
-            [Part { text, variable: None }] => Some(text.as_bytes()),
+            [TemplatePart { text, variable: None }] => Some(text.as_bytes()),
             _ => None,
         }
     }

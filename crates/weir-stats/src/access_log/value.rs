@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::access_log::variable::{Kind, Plain};
+use crate::access_log::variable::{Plain, VariableKind};
 use crate::access_log::{escape, format, why};
 use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Setback, Variable};
 
 /// A value before it is formatted.
-pub(crate) enum Value<'a> {
+pub(crate) enum VariableValue<'a> {
     /// No value: `-` in logs, nothing elsewhere.
     Absent,
     /// A phase never reached: `-` everywhere.
@@ -34,7 +34,7 @@ pub(crate) enum Value<'a> {
     Why(&'a Entry<'a>),
 }
 
-impl Value<'_> {
+impl VariableValue<'_> {
     pub(crate) fn append(&self, clock: &mut Clock, how: Escape, out: &mut Vec<u8>) {
         match *self {
             Self::Absent if how == Escape::Log => out.push(b'-'),
@@ -77,52 +77,55 @@ pub(crate) fn append_failed(attempt: &FailedAttempt<'_>, how: Escape, out: &mut 
     }
 }
 
-fn text(text: &str) -> Value<'_> {
-    if text.is_empty() { Value::Absent } else { Value::Bytes(text.as_bytes()) }
+fn text(text: &str) -> VariableValue<'_> {
+    if text.is_empty() { VariableValue::Absent } else { VariableValue::Bytes(text.as_bytes()) }
 }
 
-fn filled(bytes: &[u8]) -> Value<'_> {
-    if bytes.is_empty() { Value::Absent } else { Value::Bytes(bytes) }
+fn filled(bytes: &[u8]) -> VariableValue<'_> {
+    if bytes.is_empty() { VariableValue::Absent } else { VariableValue::Bytes(bytes) }
 }
 
-fn found(bytes: Option<&[u8]>) -> Value<'_> {
-    bytes.map_or(Value::Absent, Value::Bytes)
+fn found(bytes: Option<&[u8]>) -> VariableValue<'_> {
+    bytes.map_or(VariableValue::Absent, VariableValue::Bytes)
 }
 
-fn micros(span: Micros) -> Value<'static> {
-    span.reached().map_or(Value::Never, Value::Number)
+fn micros(span: Micros) -> VariableValue<'static> {
+    span.reached().map_or(VariableValue::Never, VariableValue::Number)
 }
 
-fn seconds(spans: &[Micros]) -> Value<'static> {
+fn seconds(spans: &[Micros]) -> VariableValue<'static> {
     let sum = spans.iter().map(|span| span.reached()).sum::<Option<u64>>();
-    sum.map_or(Value::Absent, |microseconds| Value::Seconds(microseconds / 1000))
+    sum.map_or(VariableValue::Absent, |microseconds| VariableValue::Seconds(microseconds / 1000))
 }
 
-pub(crate) fn of<'a>(variable: &Variable, entry: &'a Entry<'a>) -> Value<'a> {
+pub(crate) fn of<'a>(variable: &Variable, entry: &'a Entry<'a>) -> VariableValue<'a> {
     match &variable.0 {
-        Kind::Plain(plain) => of_plain(*plain, entry),
-        Kind::Argument(name) => found(argument(query(entry.target).unwrap_or_default(), name)),
-        Kind::RequestHeader(name) => found(entry.request_headers.value(name)),
-        Kind::ResponseHeader(name) => found(entry.response_headers.value(name)),
-        Kind::Cookie(name) => {
+        VariableKind::Plain(plain) => of_plain(*plain, entry),
+        VariableKind::Argument(name) => {
+            found(argument(query(entry.target).unwrap_or_default(), name))
+        }
+        VariableKind::RequestHeader(name) => found(entry.request_headers.value(name)),
+        VariableKind::ResponseHeader(name) => found(entry.response_headers.value(name)),
+        VariableKind::Cookie(name) => {
             found(entry.request_headers.value("cookie").and_then(|line| cookie(line, name)))
         }
-        Kind::Capture(index) => found(entry.captures.get(*index).copied()),
+        VariableKind::Capture(index) => found(entry.captures.get(*index).copied()),
     }
 }
 
-fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
+fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
     match plain {
         Plain::RemoteAddr => remote_address(entry),
-        Plain::RemotePort => {
-            remote_port(entry).map_or(Value::Absent, |port| Value::Number(u64::from(port)))
+        Plain::RemotePort => remote_port(entry)
+            .map_or(VariableValue::Absent, |port| VariableValue::Number(u64::from(port))),
+        Plain::RemoteUser => {
+            basic_credentials(entry).map_or(VariableValue::Absent, VariableValue::BasicUser)
         }
-        Plain::RemoteUser => basic_credentials(entry).map_or(Value::Absent, Value::BasicUser),
-        Plain::TimeLocal => Value::TimeLocal(written_at(entry)),
-        Plain::TimeIso8601 => Value::TimeIso(written_at(entry)),
+        Plain::TimeLocal => VariableValue::TimeLocal(written_at(entry)),
+        Plain::TimeIso8601 => VariableValue::TimeIso(written_at(entry)),
         Plain::Msec => {
             let since = written_at(entry).duration_since(UNIX_EPOCH).unwrap_or_default();
-            Value::Seconds(since.as_millis() as u64)
+            VariableValue::Seconds(since.as_millis() as u64)
         }
         Plain::Request => filled(entry.request_line),
         Plain::RequestMethod => filled(entry.method),
@@ -131,41 +134,43 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
         Plain::Uri => filled(entry.path),
         // nginx treats the empty query of `/?` as none.
         Plain::Args => filled(query(entry.target).unwrap_or_default()),
-        Plain::Host if entry.host.is_empty() => Value::Absent,
-        Plain::Host => Value::Lower(entry.host),
-        Plain::Status => Value::Status(u64::from(entry.status)),
-        Plain::BodyBytesSent => Value::Number(entry.body_bytes_sent),
-        Plain::BytesSent => Value::Number(entry.bytes_sent),
-        Plain::RequestLength => Value::Number(entry.bytes_received),
-        Plain::RequestTime => Value::Seconds(entry.times.elapsed() / 1000),
-        Plain::Scheme => Value::Bytes(if entry.tls.is_some() { b"https" } else { b"http" }),
+        Plain::Host if entry.host.is_empty() => VariableValue::Absent,
+        Plain::Host => VariableValue::Lower(entry.host),
+        Plain::Status => VariableValue::Status(u64::from(entry.status)),
+        Plain::BodyBytesSent => VariableValue::Number(entry.body_bytes_sent),
+        Plain::BytesSent => VariableValue::Number(entry.bytes_sent),
+        Plain::RequestLength => VariableValue::Number(entry.bytes_received),
+        Plain::RequestTime => VariableValue::Seconds(entry.times.elapsed() / 1000),
+        Plain::Scheme => VariableValue::Bytes(if entry.tls.is_some() { b"https" } else { b"http" }),
         Plain::ServerProtocol => text(entry.protocol),
-        Plain::ServerPort => {
-            entry.local.map_or(Value::Absent, |local| Value::Number(u64::from(local.port())))
+        Plain::ServerPort => entry
+            .local
+            .map_or(VariableValue::Absent, |local| VariableValue::Number(u64::from(local.port()))),
+        Plain::ServerAddr => {
+            entry.local.map_or(VariableValue::Absent, |local| VariableValue::Address(local.ip()))
         }
-        Plain::ServerAddr => entry.local.map_or(Value::Absent, |local| Value::Address(local.ip())),
         Plain::RequestId => filled(entry.request_id),
-        Plain::ConnectionRequests => Value::Number(entry.connection_requests),
-        Plain::Pid => Value::Number(u64::from(std::process::id())),
+        Plain::ConnectionRequests => VariableValue::Number(entry.connection_requests),
+        Plain::Pid => VariableValue::Number(u64::from(std::process::id())),
         Plain::Hostname => text(hostname()),
         Plain::Listener => text(entry.listener),
         Plain::Route => text(entry.route),
-        Plain::Cause => Value::Bytes(entry.cause.as_str().as_bytes()),
-        Plain::QueuePosition => Value::Number(u64::from(entry.queue_position)),
-        Plain::Worker => Value::Number(entry.worker as u64),
+        Plain::Cause => VariableValue::Bytes(entry.cause.as_str().as_bytes()),
+        Plain::QueuePosition => VariableValue::Number(u64::from(entry.queue_position)),
+        Plain::Worker => VariableValue::Number(entry.worker as u64),
         _ => of_upstream(plain, entry),
     }
 }
 
-fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
+fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
     let times = &entry.times;
     match plain {
         Plain::Pool => text(entry.pool),
         Plain::Endpoint => text(entry.endpoint),
-        Plain::Why => Value::Why(entry),
-        Plain::Attempts => Value::Number(u64::from(entry.attempts)),
-        Plain::FailedAttempts if entry.failed_attempts.is_empty() => Value::Absent,
-        Plain::FailedAttempts => Value::FailedAttempts(entry.failed_attempts),
+        Plain::Why => VariableValue::Why(entry),
+        Plain::Attempts => VariableValue::Number(u64::from(entry.attempts)),
+        Plain::FailedAttempts if entry.failed_attempts.is_empty() => VariableValue::Absent,
+        Plain::FailedAttempts => VariableValue::FailedAttempts(entry.failed_attempts),
         Plain::Affinity => text(entry.affinity.as_str()),
         Plain::UpstreamAddr => text(entry.endpoint_address),
         Plain::UpstreamConnectTime => seconds(&[times.connect]),
@@ -185,15 +190,15 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
     }
 }
 
-fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
-    let Some(tls) = entry.tls else { return Value::Absent };
+fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> VariableValue<'a> {
+    let Some(tls) = entry.tls else { return VariableValue::Absent };
     match plain {
         Plain::SslProtocol => text(tls.protocol),
         Plain::SslCipher => text(tls.cipher),
         Plain::SslServerName => text(tls.server_name),
         Plain::SslCurve => text(tls.group),
-        Plain::SslSessionReused => Value::Bytes(if tls.resumed { b"r" } else { b"." }),
-        _ => Value::Absent,
+        Plain::SslSessionReused => VariableValue::Bytes(if tls.resumed { b"r" } else { b"." }),
+        _ => VariableValue::Absent,
     }
 }
 
@@ -203,9 +208,9 @@ fn written_at(entry: &Entry<'_>) -> SystemTime {
     entry.started + Duration::from_micros(entry.times.elapsed())
 }
 
-fn remote_address<'a>(entry: &Entry<'a>) -> Value<'a> {
+fn remote_address<'a>(entry: &Entry<'a>) -> VariableValue<'a> {
     let peer = entry.peer.map(|peer| peer.ip());
-    entry.client.or(peer).map_or(Value::Bytes(b"unix:"), Value::Address)
+    entry.client.or(peer).map_or(VariableValue::Bytes(b"unix:"), VariableValue::Address)
 }
 
 /// The peer's port, unless a trusted proxy spoke for another client.

@@ -203,10 +203,10 @@ const PREFIXED: &[(&str, &str, &str)] = &[
 
 /// The meaning of one `$…` in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variable(pub(crate) Kind);
+pub struct Variable(pub(crate) VariableKind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum VariableKind {
     Plain(Plain),
     Argument(Box<str>),
     RequestHeader(Box<str>),
@@ -220,10 +220,10 @@ impl Variable {
     /// The variable with this name, without its dollar; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         if let [digit @ b'1'..=b'9'] = name.as_bytes() {
-            return Some(Self(Kind::Capture(usize::from(digit - b'1'))));
+            return Some(Self(VariableKind::Capture(usize::from(digit - b'1'))));
         }
         if let Some((_, plain, _)) = PLAIN.iter().find(|(word, ..)| *word == name) {
-            return Some(Self(Kind::Plain(*plain)));
+            return Some(Self(VariableKind::Plain(*plain)));
         }
         let (prefix, rest) =
             PREFIXED.iter().find_map(|(prefix, ..)| Some((*prefix, name.strip_prefix(prefix)?)))?;
@@ -232,10 +232,10 @@ impl Variable {
         }
         let header = || rest.replace('_', "-").into_boxed_str();
         Some(Self(match prefix {
-            "arg_" => Kind::Argument(rest.into()),
-            "http_" => Kind::RequestHeader(header()),
-            "sent_http_" => Kind::ResponseHeader(header()),
-            _ => Kind::Cookie(rest.into()),
+            "arg_" => VariableKind::Argument(rest.into()),
+            "http_" => VariableKind::RequestHeader(header()),
+            "sent_http_" => VariableKind::ResponseHeader(header()),
+            _ => VariableKind::Cookie(rest.into()),
         }))
     }
 
@@ -259,9 +259,12 @@ impl Variable {
     /// choice may depend on it.
     pub fn is_known_before_pick(&self) -> bool {
         match &self.0 {
-            Kind::Plain(plain) => !AFTER_PICK.contains(plain),
-            Kind::ResponseHeader(_) => false,
-            Kind::Argument(_) | Kind::RequestHeader(_) | Kind::Cookie(_) | Kind::Capture(_) => true,
+            VariableKind::Plain(plain) => !AFTER_PICK.contains(plain),
+            VariableKind::ResponseHeader(_) => false,
+            VariableKind::Argument(_)
+            | VariableKind::RequestHeader(_)
+            | VariableKind::Cookie(_)
+            | VariableKind::Capture(_) => true,
         }
     }
 
@@ -269,51 +272,55 @@ impl Variable {
     pub fn may_be_secret(&self) -> bool {
         matches!(
             self.0,
-            Kind::RequestHeader(_)
-                | Kind::Cookie(_)
-                | Kind::Argument(_)
-                | Kind::Plain(Plain::Args | Plain::Request | Plain::RequestUri | Plain::RemoteUser)
+            VariableKind::RequestHeader(_)
+                | VariableKind::Cookie(_)
+                | VariableKind::Argument(_)
+                | VariableKind::Plain(
+                    Plain::Args | Plain::Request | Plain::RequestUri | Plain::RemoteUser
+                )
         )
     }
 
     /// Returns true if the variable is part of the local address of the client connection.
     pub fn is_local_address(&self) -> bool {
-        matches!(self.0, Kind::Plain(Plain::ServerAddr | Plain::ServerPort))
+        matches!(self.0, VariableKind::Plain(Plain::ServerAddr | Plain::ServerPort))
     }
 
     /// Returns true if the variable reads [`crate::Entry::reasons`].
     pub(crate) fn is_why(&self) -> bool {
-        matches!(self.0, Kind::Plain(Plain::Why))
+        matches!(self.0, VariableKind::Plain(Plain::Why))
     }
 
     /// Returns true if the variable reads a response header.
     pub(crate) fn is_response_header(&self) -> bool {
-        matches!(self.0, Kind::ResponseHeader(_))
+        matches!(self.0, VariableKind::ResponseHeader(_))
     }
 
     /// Returns true if a clock is needed to write the variable.
     pub(crate) fn is_time(&self) -> bool {
-        matches!(self.0, Kind::Plain(Plain::TimeLocal | Plain::TimeIso8601))
+        matches!(self.0, VariableKind::Plain(Plain::TimeLocal | Plain::TimeIso8601))
     }
 }
 
 impl fmt::Display for Variable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Plain(plain) => {
+            VariableKind::Plain(plain) => {
                 let name = PLAIN
                     .iter()
                     .find(|(_, known, _)| known == plain)
                     .map_or("", |(name, ..)| *name);
                 write!(formatter, "${name}")
             }
-            Kind::Argument(name) => write!(formatter, "$arg_{name}"),
-            Kind::RequestHeader(name) => write!(formatter, "$http_{}", name.replace('-', "_")),
-            Kind::ResponseHeader(name) => {
+            VariableKind::Argument(name) => write!(formatter, "$arg_{name}"),
+            VariableKind::RequestHeader(name) => {
+                write!(formatter, "$http_{}", name.replace('-', "_"))
+            }
+            VariableKind::ResponseHeader(name) => {
                 write!(formatter, "$sent_http_{}", name.replace('-', "_"))
             }
-            Kind::Cookie(name) => write!(formatter, "$cookie_{name}"),
-            Kind::Capture(index) => write!(formatter, "${}", index + 1),
+            VariableKind::Cookie(name) => write!(formatter, "$cookie_{name}"),
+            VariableKind::Capture(index) => write!(formatter, "${}", index + 1),
         }
     }
 }

@@ -55,23 +55,24 @@ pub fn lines_by_worker(by_worker: &[Figures]) -> usize {
 }
 
 /// The counts of one worker, or of all.
-struct Part<'a> {
+struct WorkerCounts<'a> {
     /// The worker's number, if there is a part for each worker.
     worker: Option<(usize, String)>,
     figures: &'a Figures,
 }
 
 /// One part with all counts, or a part for each worker.
-fn parts(report: &Report) -> Vec<Part<'_>> {
+fn parts(report: &Report) -> Vec<WorkerCounts<'_>> {
     if report.by_worker.is_empty() {
-        return vec![Part { worker: None, figures: &report.figures }];
+        return vec![WorkerCounts { worker: None, figures: &report.figures }];
     }
     let workers = report.by_worker.iter().enumerate();
-    let part = |(number, figures)| Part { worker: Some((number, number.to_string())), figures };
+    let part =
+        |(number, figures)| WorkerCounts { worker: Some((number, number.to_string())), figures };
     workers.map(part).collect()
 }
 
-impl Part<'_> {
+impl WorkerCounts<'_> {
     /// The given labels, and the worker's label if there is one.
     fn labels<'a>(&'a self, labels: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         let own = self.worker.iter().map(|(_, name)| ("worker", name.as_str()));
@@ -86,7 +87,7 @@ impl Part<'_> {
 /// A metric of pairs of route and endpoint: name, help and value.
 type Column = (&'static str, &'static str, fn(&CellFigures) -> u64);
 
-fn write_requests(parts: &[Part<'_>], text: &mut Exposition) {
+fn write_requests(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     let help = "Requests that ended, by the status of the response.";
     text.family(Family { name: "weir_requests", kind: Kind::Counter, help });
     each_cell(parts, |part, cell| {
@@ -129,7 +130,7 @@ fn write_requests(parts: &[Part<'_>], text: &mut Exposition) {
     }
 }
 
-fn each_cell(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &CellFigures)) {
+fn each_cell(parts: &[WorkerCounts<'_>], mut show: impl FnMut(&WorkerCounts<'_>, &CellFigures)) {
     for part in parts {
         for cell in &part.figures.cells {
             show(part, cell);
@@ -137,7 +138,7 @@ fn each_cell(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &CellFigures)) 
     }
 }
 
-fn each_route(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &RouteFigures)) {
+fn each_route(parts: &[WorkerCounts<'_>], mut show: impl FnMut(&WorkerCounts<'_>, &RouteFigures)) {
     for part in parts {
         for route in &part.figures.routes {
             show(part, route);
@@ -145,7 +146,10 @@ fn each_route(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &RouteFigures)
     }
 }
 
-fn each_endpoint(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &EndpointFigures)) {
+fn each_endpoint(
+    parts: &[WorkerCounts<'_>],
+    mut show: impl FnMut(&WorkerCounts<'_>, &EndpointFigures),
+) {
     for part in parts {
         for endpoint in &part.figures.endpoints {
             show(part, endpoint);
@@ -153,7 +157,10 @@ fn each_endpoint(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &EndpointFi
     }
 }
 
-fn each_listener(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &ListenerFigures)) {
+fn each_listener(
+    parts: &[WorkerCounts<'_>],
+    mut show: impl FnMut(&WorkerCounts<'_>, &ListenerFigures),
+) {
     for part in parts {
         for listener in &part.figures.listeners {
             show(part, listener);
@@ -183,7 +190,7 @@ fn labels_of_route(route: &RouteFigures) -> [(&str, &str); 3] {
 }
 
 /// Writes the time from the first byte of the request to the end, by route.
-fn write_durations(report: &Report, parts: &[Part<'_>], text: &mut Exposition) {
+fn write_durations(report: &Report, parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     let help = "Time from the first byte of the request to the end of the response.";
     let name = "weir_request_duration_seconds";
     text.family(Family { name, kind: Kind::Histogram, help });
@@ -204,7 +211,7 @@ fn write_durations(report: &Report, parts: &[Part<'_>], text: &mut Exposition) {
     });
 }
 
-fn write_phases(parts: &[Part<'_>], text: &mut Exposition) {
+fn write_phases(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     let help = "Time of a phase: request head, queue, connect, response head, data.";
     let name = "weir_request_phase_seconds";
     text.family(Family { name, kind: Kind::Histogram, help });
@@ -224,9 +231,9 @@ fn write_phases(parts: &[Part<'_>], text: &mut Exposition) {
 }
 
 /// A metric of endpoints: name, help and value.
-type EndpointColumn = (&'static str, &'static str, fn(&EndpointFigures) -> u64);
+type EndpointMetric = (&'static str, &'static str, fn(&EndpointFigures) -> u64);
 
-fn write_endpoints(parts: &[Part<'_>], text: &mut Exposition) {
+fn write_endpoints(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     for (name, help, phase) in [
         (
             "weir_endpoint_duration_seconds",
@@ -246,7 +253,7 @@ fn write_endpoints(parts: &[Part<'_>], text: &mut Exposition) {
             text.histogram(&labels, times(endpoint.phases.of(phase), &BOUNDS_US, &[]));
         });
     }
-    let columns: [EndpointColumn; 3] = [
+    let columns: [EndpointMetric; 3] = [
         ("weir_endpoint_failed_attempts", "Attempts given up for a further one.", |one| {
             one.given_up.attempts
         }),
@@ -273,7 +280,7 @@ fn labels_of_endpoint(endpoint: &EndpointFigures) -> [(&str, &str); 2] {
 }
 
 fn write_quantiles(report: &Report, text: &mut Exposition) {
-    for what in [What::Time, What::Samples] {
+    for what in [QuantileFigure::Time, QuantileFigure::Samples] {
         text.family(what.family("route"));
         for (window, figures) in [("start", &*report.figures), ("recent", &report.recent)] {
             for route in &figures.routes {
@@ -287,7 +294,7 @@ fn write_quantiles(report: &Report, text: &mut Exposition) {
             }
         }
     }
-    for what in [What::Time, What::Samples] {
+    for what in [QuantileFigure::Time, QuantileFigure::Samples] {
         text.family(what.family("endpoint"));
         for endpoint in &report.recent.endpoints {
             let labels = [("pool", &*endpoint.pool), ("endpoint", &*endpoint.endpoint)];
@@ -298,12 +305,12 @@ fn write_quantiles(report: &Report, text: &mut Exposition) {
 
 /// The figure of a quantile that is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum QuantileFigure {
     Time,
     Samples,
 }
 
-impl What {
+impl QuantileFigure {
     fn family(self, of: &str) -> Family {
         let (name, help) = match (self, of) {
             (Self::Time, "route") => (
@@ -326,7 +333,12 @@ impl What {
     }
 }
 
-fn quantiles(text: &mut Exposition, labels: Labels<'_>, phases: &PhaseDistributions, what: What) {
+fn quantiles(
+    text: &mut Exposition,
+    labels: Labels<'_>,
+    phases: &PhaseDistributions,
+    what: QuantileFigure,
+) {
     for phase in SHOWN {
         let times = phases.of(phase);
         if times.count() == 0 {
@@ -338,14 +350,14 @@ fn quantiles(text: &mut Exposition, labels: Labels<'_>, phases: &PhaseDistributi
             let own = [("phase", phase.as_str()), ("quantile", &*number)];
             let labels: Vec<_> = labels.iter().copied().chain(own).collect();
             match what {
-                What::Time => text.sample(&labels, Value::Seconds(found.us)),
-                What::Samples => text.sample(&labels, Value::Count(found.samples)),
+                QuantileFigure::Time => text.sample(&labels, Value::Seconds(found.us)),
+                QuantileFigure::Samples => text.sample(&labels, Value::Count(found.samples)),
             }
         }
     }
 }
 
-fn write_connections(parts: &[Part<'_>], text: &mut Exposition) {
+fn write_connections(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     let help = "Client connections accepted.";
     text.family(Family { name: "weir_connections_accepted", kind: Kind::Counter, help });
     each_listener(parts, |part, listener| {

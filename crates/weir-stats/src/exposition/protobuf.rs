@@ -52,7 +52,7 @@ impl ProtobufWriter {
 
     pub(super) fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
         let Some((_, family)) = &mut self.family else { return };
-        let histogram = Some(Histogram::of(times));
+        let histogram = Some(HistogramMessage::of(times));
         family.metric.push(Metric { label: pairs(labels), histogram, ..Metric::default() });
     }
 
@@ -77,7 +77,7 @@ fn pairs(labels: Labels<'_>) -> Vec<LabelPair> {
     labels.iter().map(pair).collect()
 }
 
-impl Histogram {
+impl HistogramMessage {
     fn of(times: Times<'_>) -> Self {
         let Times { all, bounds_us, exemplars } = times;
         let mut below_us = 0;
@@ -88,7 +88,7 @@ impl Histogram {
         for (bound, cumulative_count) in
             bounds.zip(all.cumulative(bounds_us).into_iter().chain([all.count()]))
         {
-            bucket.push(Bucket {
+            bucket.push(BucketMessage {
                 cumulative_count,
                 upper_bound: bound.map_or(f64::INFINITY, |us| us as f64 / 1e6),
                 exemplar: Exemplar::within(exemplars, below_us, bound).map(ExemplarMessage::of),
@@ -174,7 +174,7 @@ struct Metric {
     #[prost(message, optional, tag = "3")]
     counter: Option<Sample>,
     #[prost(message, optional, tag = "7")]
-    histogram: Option<Histogram>,
+    histogram: Option<HistogramMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -193,13 +193,13 @@ struct Sample {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Histogram {
+struct HistogramMessage {
     #[prost(uint64, required, tag = "1")]
     sample_count: u64,
     #[prost(double, required, tag = "2")]
     sample_sum: f64,
     #[prost(message, repeated, tag = "3")]
-    bucket: Vec<Bucket>,
+    bucket: Vec<BucketMessage>,
     #[prost(sint32, required, tag = "5")]
     schema: i32,
     #[prost(double, required, tag = "6")]
@@ -213,7 +213,7 @@ struct Histogram {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Bucket {
+struct BucketMessage {
     #[prost(uint64, required, tag = "1")]
     cumulative_count: u64,
     #[prost(double, required, tag = "2")]

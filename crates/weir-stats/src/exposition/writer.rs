@@ -6,10 +6,10 @@ use super::text::TextWriter;
 
 /// A writer of metrics.
 #[derive(Debug)]
-pub struct Exposition(Writer);
+pub struct Exposition(ExpositionWriter);
 
 #[derive(Debug)]
-enum Writer {
+enum ExpositionWriter {
     Text(TextWriter),
     Protobuf(ProtobufWriter),
 }
@@ -18,8 +18,10 @@ impl Exposition {
     /// Creates an empty exposition.
     pub fn new(format: Format) -> Self {
         Self(match format {
-            Format::Prometheus | Format::OpenMetrics => Writer::Text(TextWriter::new(format)),
-            Format::Protobuf => Writer::Protobuf(ProtobufWriter::default()),
+            Format::Prometheus | Format::OpenMetrics => {
+                ExpositionWriter::Text(TextWriter::new(format))
+            }
+            Format::Protobuf => ExpositionWriter::Protobuf(ProtobufWriter::default()),
         })
     }
 
@@ -27,16 +29,16 @@ impl Exposition {
     /// out. All samples of a family must follow each other.
     pub fn family(&mut self, family: Family) {
         match &mut self.0 {
-            Writer::Text(text) => text.family(family),
-            Writer::Protobuf(messages) => messages.family(family),
+            ExpositionWriter::Text(text) => text.family(family),
+            ExpositionWriter::Protobuf(messages) => messages.family(family),
         }
     }
 
     /// Writes a sample of a counter or a gauge.
     pub fn sample(&mut self, labels: Labels<'_>, value: Value) {
         match &mut self.0 {
-            Writer::Text(text) => text.sample(labels, value),
-            Writer::Protobuf(messages) => messages.sample(labels, value),
+            ExpositionWriter::Text(text) => text.sample(labels, value),
+            ExpositionWriter::Protobuf(messages) => messages.sample(labels, value),
         }
     }
 
@@ -55,16 +57,16 @@ impl Exposition {
     /// Writes a histogram.
     pub fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
         match &mut self.0 {
-            Writer::Text(text) => text.histogram(labels, times),
-            Writer::Protobuf(messages) => messages.histogram(labels, times),
+            ExpositionWriter::Text(text) => text.histogram(labels, times),
+            ExpositionWriter::Protobuf(messages) => messages.histogram(labels, times),
         }
     }
 
     /// Returns the complete text or messages.
     pub fn finish(self) -> Vec<u8> {
         match self.0 {
-            Writer::Text(text) => text.finish().into_bytes(),
-            Writer::Protobuf(messages) => messages.finish(),
+            ExpositionWriter::Text(text) => text.finish().into_bytes(),
+            ExpositionWriter::Protobuf(messages) => messages.finish(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! All counts as plain values: the result of `Numbers::read`, and sums over it.
+//! All counts as plain values: the result of `MetricsRegistry::read`, and sums over it.
 
 use std::collections::{BTreeMap, HashMap};
 

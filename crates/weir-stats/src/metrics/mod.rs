@@ -6,7 +6,7 @@
 //!  worker ──record──▶ RouteSeries[worker]    7 histograms, the slowest, counters without endpoint
 //!                 ├─▶ EndpointSeries[worker] 7 histograms, counters by route
 //!                 └─▶ WorkerSeries           the last 2,048 exchanges
-//!  reader ──Numbers::read──▶ Figures: sums by listener, route, pool, endpoint
+//!  reader ──MetricsRegistry::read──▶ Figures: sums by listener, route, pool, endpoint
 //! ```
 
 mod counter;
@@ -30,7 +30,7 @@ pub use layout::{HIGHEST_US, INDEXES, highest_us, index_of, lowest_us};
 pub use native::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
 pub use phase::{Phase, PhaseDistributions};
 pub use recent::{Asked, RecentExchange, id_number};
-pub use registry::{Done, Keep, Numbers};
+pub use registry::{Done, Keep, MetricsRegistry};
 pub use series::{
     EndpointSeries, GivenUpIdle, Handshake, ListenerFigures, ListenerSeries, Onward, RouteSeries,
     WorkerFigures, Yield,

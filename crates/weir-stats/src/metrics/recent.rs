@@ -148,29 +148,31 @@ pub struct RecentExchange {
 }
 
 /// A ring with one writer. A reader that collides with the writer at an entry skips that entry.
-pub(crate) struct Recent {
-    entries: Box<[Entry]>,
+pub(crate) struct RecentRing {
+    entries: Box<[RingEntry]>,
     /// The number of exchanges written so far.
     written: AtomicU64,
 }
 
 /// An entry. The version counts up before and after the words change; it is odd in between.
 #[repr(align(64))]
-struct Entry {
+struct RingEntry {
     version: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-impl std::fmt::Debug for Recent {
+impl std::fmt::Debug for RecentRing {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Recent").field("written", &self.written).finish_non_exhaustive()
+        formatter.debug_struct("RecentRing").field("written", &self.written).finish_non_exhaustive()
     }
 }
 
-impl Recent {
+impl RecentRing {
     pub(crate) fn new() -> Self {
-        let entry =
-            || Entry { version: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS] };
+        let entry = || RingEntry {
+            version: AtomicU64::new(0),
+            words: [const { AtomicU64::new(0) }; WORDS],
+        };
         Self { entries: (0..KEPT).map(|_| entry()).collect(), written: AtomicU64::new(0) }
     }
 
@@ -207,7 +209,7 @@ impl Recent {
     }
 }
 
-fn read(entry: &Entry) -> Option<(RecentExchange, AskedText)> {
+fn read(entry: &RingEntry) -> Option<(RecentExchange, AskedText)> {
     let before = entry.version.load(Ordering::Acquire);
     let words: [u64; WORDS] = std::array::from_fn(|at| {
         entry.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
@@ -348,18 +350,18 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_found_as_they_were() {
-        let ring = Recent::new();
+        let ring = RecentRing::new();
         (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id), &asked()));
         assert_eq!(ring.find(10_000).map(|(found, _)| found), Some(exchange(10_000)));
         assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|(one, _)| one.ended_us), Some(7_953));
         assert_eq!(ring.find(10_000 - KEPT as u64), None);
         assert_eq!(ring.find(77), None);
-        assert_eq!(Recent::new().find(0), None);
+        assert_eq!(RecentRing::new().find(0), None);
     }
 
     #[test]
     fn a_reader_never_sees_two_exchanges_in_one() {
-        let ring = Recent::new();
+        let ring = RecentRing::new();
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -11,8 +11,8 @@ use super::histogram::PageBudget;
 use super::phase::Phase;
 use super::recent::{Asked, AskedText, RecentExchange, id_number};
 use super::series::{
-    EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, Workers, Yield,
-    touch,
+    EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, WorkerShards,
+    Yield, touch,
 };
 use super::tally::Outcome;
 use crate::{Cause, ExchangeRecord, Micros, Times};
@@ -28,7 +28,7 @@ const OTHER: &str = "other";
 
 /// All counts of a process.
 #[derive(Debug)]
-pub struct Numbers {
+pub struct MetricsRegistry {
     workers: Box<[WorkerSeries]>,
     budget: Arc<PageBudget>,
     registry: Mutex<Registry>,
@@ -47,7 +47,7 @@ struct Registry {
     turn: u64,
 }
 
-/// The parameters of [`Numbers::record`]: an exchange that has ended.
+/// The parameters of [`MetricsRegistry::record`]: an exchange that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Done<'a> {
     /// The request id; may be empty.
@@ -73,7 +73,7 @@ pub enum Keep {
     Counted,
 }
 
-impl Numbers {
+impl MetricsRegistry {
     /// Creates empty counts for `workers` workers.
     pub fn new(workers: usize) -> Arc<Self> {
         Self::with_budget(workers, HISTOGRAM_BYTES)
@@ -244,20 +244,20 @@ impl Numbers {
 
     /// All counts so far, summed over the workers.
     pub fn read(&self) -> Figures {
-        self.read_of(Workers::All)
+        self.read_of(WorkerShards::All)
     }
 
     /// All counts so far, separately for each worker; series that a worker never used are left out.
     pub fn read_by_worker(&self) -> Vec<Figures> {
         let of_worker = |worker| {
-            let mut figures = self.read_of(Workers::One(worker));
+            let mut figures = self.read_of(WorkerShards::One(worker));
             figures.drop_unused();
             figures
         };
         (0..self.workers.len()).map(of_worker).collect()
     }
 
-    fn read_of(&self, workers: Workers) -> Figures {
+    fn read_of(&self, workers: WorkerShards) -> Figures {
         let (listeners, routes, endpoints) = {
             let registry = self.registry();
             let listeners: Vec<_> = registry.listeners.values().cloned().collect();
@@ -288,8 +288,8 @@ impl Numbers {
             routes: routes.iter().map(of_route).collect(),
             endpoints: endpoints.iter().map(of_endpoint).collect(),
             workers: match workers {
-                Workers::All => self.workers.iter().map(WorkerSeries::read).collect(),
-                Workers::One(one) => {
+                WorkerShards::All => self.workers.iter().map(WorkerSeries::read).collect(),
+                WorkerShards::One(one) => {
                     self.workers.get(one).map(WorkerSeries::read).into_iter().collect()
                 }
             },
@@ -367,7 +367,7 @@ impl Numbers {
 }
 
 /// The counts of a route's exchanges without an endpoint.
-fn cell(route: &RouteSeries, workers: Workers) -> CellFigures {
+fn cell(route: &RouteSeries, workers: WorkerShards) -> CellFigures {
     CellFigures {
         listener: route.listener.to_string(),
         route: route.route.to_string(),
@@ -380,7 +380,7 @@ fn cell(route: &RouteSeries, workers: Workers) -> CellFigures {
 fn cells_of(
     endpoint: &EndpointSeries,
     routes: &[Arc<RouteSeries>],
-    workers: Workers,
+    workers: WorkerShards,
 ) -> Vec<CellFigures> {
     let tallies = endpoint.tallies(workers).into_iter();
     let cell = |(place, tally)| {

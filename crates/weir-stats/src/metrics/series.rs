@@ -9,7 +9,7 @@ use super::counter::Counter;
 use super::distribution::Distribution;
 use super::histogram::{Histogram, PageBudget};
 use super::phase::{PhaseDistributions, PhaseHistograms};
-use super::recent::Recent;
+use super::recent::RecentRing;
 use super::slow::SlowShelf;
 use super::tally::{GivenUp, Tally, TallyFigures};
 use crate::{ExchangeRecord, Micros};
@@ -32,22 +32,22 @@ fn shard<T: Default>(shards: &Shards<T>, worker: usize) -> Option<&T> {
 }
 
 fn made<T>(shards: &Shards<T>) -> impl Iterator<Item = &T> {
-    made_by(shards, Workers::All)
+    made_by(shards, WorkerShards::All)
 }
 
 /// The workers whose shards are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workers {
+pub(crate) enum WorkerShards {
     /// All workers, to be summed up.
     All,
     /// One worker.
     One(usize),
 }
 
-fn made_by<T>(shards: &Shards<T>, workers: Workers) -> impl Iterator<Item = &T> {
+fn made_by<T>(shards: &Shards<T>, workers: WorkerShards) -> impl Iterator<Item = &T> {
     let own = match workers {
-        Workers::All => &**shards,
-        Workers::One(worker) => shards.get(worker..=worker).unwrap_or_default(),
+        WorkerShards::All => &**shards,
+        WorkerShards::One(worker) => shards.get(worker..=worker).unwrap_or_default(),
     };
     own.iter().filter_map(|shard| shard.get().map(|shard| &**shard))
 }
@@ -107,19 +107,20 @@ impl RouteSeries {
         made(&self.shards)
     }
 
-    pub(crate) fn phases(&self, workers: Workers) -> PhaseDistributions {
+    pub(crate) fn phases(&self, workers: WorkerShards) -> PhaseDistributions {
         let mut sum = PhaseDistributions::default();
         made_by(&self.shards, workers).for_each(|shard| shard.phases.read_into(&mut sum));
         sum
     }
 
-    pub(crate) fn tally(&self, workers: Workers) -> TallyFigures {
+    pub(crate) fn tally(&self, workers: WorkerShards) -> TallyFigures {
         let mut sum = TallyFigures::default();
         made_by(&self.shards, workers).for_each(|shard| shard.tally.read_into(&mut sum));
         sum
     }
 
-    /// Keeps the complete record of a slow exchange, after [`super::Numbers::record`] asked for it.
+    /// Keeps the complete record of a slow exchange, after [`super::MetricsRegistry::record`] asked
+    /// for it.
     pub fn keep(&self, worker: usize, record: ExchangeRecord) {
         if let Some(shard) = self.shard(worker) {
             shard.slow.keep(record);
@@ -204,7 +205,7 @@ impl EndpointSeries {
         }
     }
 
-    pub(crate) fn phases(&self, workers: Workers) -> PhaseDistributions {
+    pub(crate) fn phases(&self, workers: WorkerShards) -> PhaseDistributions {
         let mut sum = PhaseDistributions::default();
         made_by(&self.shards, workers).for_each(|shard| shard.phases.read_into(&mut sum));
         sum
@@ -212,7 +213,7 @@ impl EndpointSeries {
 
     /// The attempts at this endpoint that were given up, in total, followed by another one here,
     /// and followed by one elsewhere.
-    pub(crate) fn given_up(&self, workers: Workers) -> GivenUp {
+    pub(crate) fn given_up(&self, workers: WorkerShards) -> GivenUp {
         let mut sum = GivenUp::default();
         for shard in made_by(&self.shards, workers) {
             sum.attempts += shard.failed_attempts.read();
@@ -223,7 +224,7 @@ impl EndpointSeries {
     }
 
     /// Counters by the route's index.
-    pub(crate) fn tallies(&self, workers: Workers) -> Vec<(usize, TallyFigures)> {
+    pub(crate) fn tallies(&self, workers: WorkerShards) -> Vec<(usize, TallyFigures)> {
         let mut all: BTreeMap<usize, TallyFigures> = BTreeMap::new();
         for shard in made_by(&self.shards, workers) {
             for (place, tally) in shard.places() {
@@ -411,7 +412,7 @@ impl ListenerSeries {
         }
     }
 
-    pub(crate) fn read(&self, workers: Workers) -> ListenerFigures {
+    pub(crate) fn read(&self, workers: WorkerShards) -> ListenerFigures {
         let mut sum =
             ListenerFigures { listener: self.name.to_string(), ..ListenerFigures::default() };
         for shard in made_by(&self.shards, workers) {
@@ -442,7 +443,7 @@ pub(crate) struct WorkerSeries {
     pub(crate) exchanges: Counter,
     pub(crate) own_us: Counter,
     pub(crate) lag: Histogram,
-    pub(crate) recent: Recent,
+    pub(crate) recent: RecentRing,
     yields: [Counter; Yield::ALL.len()],
 }
 
@@ -518,7 +519,7 @@ impl WorkerSeries {
             exchanges: Counter::default(),
             own_us: Counter::default(),
             lag: Histogram::default(),
-            recent: Recent::new(),
+            recent: RecentRing::new(),
             yields: std::array::from_fn(|_| Counter::default()),
         }
     }

@@ -22,11 +22,11 @@ pub(crate) struct SlowShelf {
     above_us: AtomicU64,
     /// The end of the current part, µs; a later exchange is always kept and begins another part.
     until_us: AtomicU64,
-    parts: Mutex<VecDeque<Part>>,
+    parts: Mutex<VecDeque<SlowPart>>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct SlowPart {
     until_us: u64,
     /// The records, the slowest first.
     records: Vec<Arc<ExchangeRecord>>,
@@ -46,7 +46,7 @@ impl SlowShelf {
         if parts.back().is_none_or(|part| now_us >= part.until_us) {
             let until_us = (now_us / PART_US + 1) * PART_US;
             parts.retain(|part| part.until_us + SLOW_WINDOW_US > now_us);
-            parts.push_back(Part { until_us, records: Vec::with_capacity(SLOWEST + 1) });
+            parts.push_back(SlowPart { until_us, records: Vec::with_capacity(SLOWEST + 1) });
             self.until_us.store(until_us, Ordering::Relaxed);
         }
         let Some(part) = parts.back_mut() else { return };

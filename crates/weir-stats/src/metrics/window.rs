@@ -77,12 +77,12 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Asked, Done, Numbers, Outcome, Phase};
+    use crate::metrics::{Asked, Done, MetricsRegistry, Outcome, Phase};
     use crate::{Micros, Times};
 
     const SECOND: u64 = 1_000_000;
 
-    fn ask(numbers: &Numbers, route: &str, us: i64) {
+    fn ask(numbers: &MetricsRegistry, route: &str, us: i64) {
         let route = numbers.route("web", route, "app");
         let endpoint = numbers.endpoint("app", "one");
         let times = Times { total: Micros(us), response: Micros(us), ..Times::default() };
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn recent_is_what_came_in_the_last_ten_seconds() {
-        let numbers = Numbers::new(1);
+        let numbers = MetricsRegistry::new(1);
         let mut window = Window::new(Arc::new(numbers.read()), 0);
         for second in 1..=60_u64 {
             ask(&numbers, "often", 1_000 * second as i64);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_of_half_a_second_at_least() {
-        let numbers = Numbers::new(1);
+        let numbers = MetricsRegistry::new(1);
         let mut window = Window::new(Arc::new(numbers.read()), 0);
         ask(&numbers, "a", 5);
         window.step(&Arc::new(numbers.read()), SECOND);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_a_second_did_not_use_costs_nothing() {
-        let numbers = Numbers::new(1);
+        let numbers = MetricsRegistry::new(1);
         (0..500).for_each(|turn| ask(&numbers, &format!("route {turn}"), turn * 977));
         let mut window = Window::new(Arc::new(numbers.read()), 0);
         for second in 1..=20 {

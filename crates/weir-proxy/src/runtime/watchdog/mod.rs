@@ -61,7 +61,7 @@ fn audit(plane: &Weak<DataPlane>) {
 
 /// The watchdog's record of a worker.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct WatchedWorker {
     beats: u64,
     /// The number of consecutive checks without a new heartbeat. Time in which this thread did not
     /// run either is not counted.
@@ -73,7 +73,7 @@ struct Seen {
 fn watch(plane: &Weak<DataPlane>) {
     let mut seen = Vec::new();
     while let Some(plane) = plane.upgrade() {
-        seen.resize(plane.process().loads.len(), Seen::default());
+        seen.resize(plane.process().loads.len(), WatchedWorker::default());
         for (number, seen) in seen.iter_mut().enumerate() {
             look_at(&plane, number, seen);
         }
@@ -86,7 +86,7 @@ fn watch(plane: &Weak<DataPlane>) {
     }
 }
 
-fn look_at(plane: &Arc<DataPlane>, number: usize, seen: &mut Seen) {
+fn look_at(plane: &Arc<DataPlane>, number: usize, seen: &mut WatchedWorker) {
     let process = plane.process();
     let Some(load) = process.loads.get(number) else { return };
     let beats = load.beats.load(Ordering::Relaxed);
@@ -94,7 +94,7 @@ fn look_at(plane: &Arc<DataPlane>, number: usize, seen: &mut Seen) {
         if seen.missed >= STACK_TICKS && beats != seen.beats {
             process.incidents.say(&format!("worker {number} answers again"));
         }
-        *seen = Seen { beats, missed: 0, stuck: false };
+        *seen = WatchedWorker { beats, missed: 0, stuck: false };
         load.late.store(false, Ordering::Relaxed);
         return;
     }
@@ -112,7 +112,7 @@ fn look_at(plane: &Arc<DataPlane>, number: usize, seen: &mut Seen) {
     let late = HEARTBEAT * seen.missed;
     if process.incidents.patience().is_some_and(|patience| late >= patience) && !seen.stuck {
         match replace(plane, number) {
-            Ok(()) => *seen = Seen { beats, ..Seen::default() },
+            Ok(()) => *seen = WatchedWorker { beats, ..WatchedWorker::default() },
             Err(sentence) => {
                 process.incidents.say(&sentence);
                 seen.stuck = true;
@@ -184,8 +184,10 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
     process.incidents.replaced.fetch_add(1, Ordering::Relaxed);
     process.incidents.note_lost(lost.connections, lost.exchanges);
     let told = match lost.told {
-        Told::Logged => "",
-        Told::Unknown => ", which are in no access log: it was stopped inside of its list of them",
+        LossRecord::Logged => "",
+        LossRecord::Unknown => {
+            ", which are in no access log: it was stopped inside of its list of them"
+        }
     };
     process.incidents.say(&format!(
         "worker {number} was replaced: {} connections and {} requests ended with it{told}",
@@ -198,12 +200,12 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
 struct Lost {
     connections: usize,
     exchanges: usize,
-    told: Told,
+    told: LossRecord,
 }
 
 /// The result of recording lost exchanges: counted with their cause and written to the access logs,
 /// or not.
-enum Told {
+enum LossRecord {
     Logged,
     /// The exchanges are not known.
     Unknown,
@@ -222,13 +224,14 @@ fn give_back(process: &Process, number: usize) -> Lost {
     snapshot.limiter.table.abandon(number);
     process.forget_idle_clients_of(number);
     let Some(load) = process.loads.get(number) else {
-        return Lost { connections: 0, exchanges: 0, told: Told::Logged };
+        return Lost { connections: 0, exchanges: 0, told: LossRecord::Logged };
     };
     // SAFETY: `stack::stop` returned that the thread will never run again.
     unsafe { descriptors::close_all_of(load.sockets.swap(0, Ordering::Relaxed)) };
     // SAFETY: as above.
     let told = unsafe { tell_lost(process, number) };
     let busy = load.busy.swap(0, Ordering::Relaxed);
-    let (exchanges, told) = told.map_or((busy, Told::Unknown), |count| (count, Told::Logged));
+    let (exchanges, told) =
+        told.map_or((busy, LossRecord::Unknown), |count| (count, LossRecord::Logged));
     Lost { connections: load.seize_places(), exchanges, told }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Change {
 /// Tells whether the TLS settings towards endpoints are the same as before, so that connections can
 /// be kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tls {
+enum TlsComparison {
     Same,
     Other,
 }
@@ -64,7 +64,7 @@ impl Compiler<'_> {
         let tls_source = Source::new(pool.tls.clone(), files.clone());
         let same =
             before.as_ref().is_some_and(|before| before.tls_source.is_still(&pool.tls, read));
-        let same = if same { Tls::Same } else { Tls::Other };
+        let same = if same { TlsComparison::Same } else { TlsComparison::Other };
         let mut known_by_name: HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> = HashMap::new();
         for known in line.iter().flat_map(|pool| &pool.endpoints) {
             known_by_name.entry(&known.name).or_default().push(known);
@@ -123,7 +123,7 @@ impl Compiler<'_> {
         endpoint: &model::Endpoint,
         tls: Option<&model::TlsClient>,
         known: Option<&Arc<UpstreamEndpoint>>,
-        same: Tls,
+        same: TlsComparison,
     ) -> Result<Arc<UpstreamEndpoint>, String> {
         let (address, text, host) = match &endpoint.address {
             EndpointAddress::Socket(address) => {
@@ -149,8 +149,9 @@ impl Compiler<'_> {
                 Some(name.map_err(|error| error.to_string())?)
             }
         };
-        let as_before =
-            |known: &&Arc<UpstreamEndpoint>| same == Tls::Same && known.server_name == server_name;
+        let as_before = |known: &&Arc<UpstreamEndpoint>| {
+            same == TlsComparison::Same && known.server_name == server_name
+        };
         if let Some(known) = known.filter(as_before) {
             return Ok(Arc::clone(known));
         }
