@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_balance::Fault;
 use weir_control::Server;
 
-use super::{CONSTANT, Experiment, MIX, QUEUED, RequestOutcome, Setup, ideal_longest_wait};
+use super::{CONSTANT, Experiment, MIX, Outcome, QUEUED, Setup, ideal_longest_wait};
 use crate::support::Directory;
 use crate::support::weir::Weir;
 
@@ -44,7 +44,7 @@ const WHOLE: Scale = Scale {
 };
 
 /// A proxy configuration to compare.
-struct SimCandidate {
+struct Candidate {
     name: &'static str,
     balance: &'static str,
     max_conn: Option<u32>,
@@ -56,13 +56,13 @@ const fn candidate(
     balance: &'static str,
     max_conn: Option<u32>,
     queue: &'static str,
-) -> SimCandidate {
-    SimCandidate { name, balance, max_conn, queue }
+) -> Candidate {
+    Candidate { name, balance, max_conn, queue }
 }
 
 const BUGGY: &str = "buggy";
 
-const CANDIDATES: [SimCandidate; 7] = [
+const CANDIDATES: [Candidate; 7] = [
     candidate("round_robin", "round_robin", None, "-"),
     candidate("hash", "hash $arg_number", None, "-"),
     candidate("fair", "fair", None, "-"),
@@ -88,7 +88,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(outcome: &RequestOutcome, clients: usize) -> Self {
+    fn new(outcome: &Outcome, clients: usize) -> Self {
         let seen = outcome.seen();
         let work: f64 = seen.iter().map(|request| request.work).sum();
         let seconds = outcome.wall.as_secs_f64();
@@ -126,7 +126,7 @@ impl Row {
         self.took.iter().sum::<f64>() / self.took.len() as f64
     }
 
-    fn write(&self, candidate: &SimCandidate, out: &mut String) {
+    fn write(&self, candidate: &Candidate, out: &mut String) {
         let limit = candidate.max_conn.map_or("-".to_owned(), |limit| limit.to_string());
         let to_ideal = if self.ideal > 0.0 {
             format!("{:.2}", self.in_all / self.ideal)
@@ -175,7 +175,7 @@ fn compare(scale: &Scale, clients: usize) {
     }
 }
 
-fn run(scale: &Scale, candidate: &SimCandidate, (service, clients): (&'static str, usize)) -> Row {
+fn run(scale: &Scale, candidate: &Candidate, (service, clients): (&'static str, usize)) -> Row {
     let buggy = candidate.queue == BUGGY;
     let setup = Setup {
         service: Some(service),

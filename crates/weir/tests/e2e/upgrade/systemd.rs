@@ -92,9 +92,9 @@ fn the_units_are_what_systemd_understands() {
 }
 
 /// The receiving end of notifications to systemd.
-struct AdminReply(UnixDatagram);
+struct Told(UnixDatagram);
 
-impl AdminReply {
+impl Told {
     fn at(directory: &Directory) -> Self {
         let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -125,9 +125,9 @@ impl AdminReply {
 #[test]
 fn systemd_is_told_of_start_reload_and_stop() {
     let directory = Directory::new();
-    let told = AdminReply::at(&directory);
+    let told = Told::at(&directory);
     let config = "workers 1;\nlisten 127.0.0.1:0 -> respond 204;";
-    let mut process = Process::start(&mut AdminReply::command(&directory, config));
+    let mut process = Process::start(&mut Told::command(&directory, config));
     let ready = told.next("READY=1");
     assert!(ready.contains(&format!("\nMAINPID={}", process.id())), "{ready}");
     assert!(ready.contains("\nSTATUS=serving generation 1"), "{ready}");
@@ -149,9 +149,9 @@ fn systemd_is_told_of_start_reload_and_stop() {
 #[test]
 fn the_watchdog_hears_twice_within_its_time() {
     let directory = Directory::new();
-    let told = AdminReply::at(&directory);
+    let told = Told::at(&directory);
     let config = "workers 2;\nlisten 127.0.0.1:0 -> respond 204;";
-    let mut command = AdminReply::command(&directory, config);
+    let mut command = Told::command(&directory, config);
     let _process = Process::start(command.env("WATCHDOG_USEC", "200000"));
     let mut at = Vec::new();
     for _ in 0..4 {
@@ -164,9 +164,9 @@ fn the_watchdog_hears_twice_within_its_time() {
 #[test]
 fn the_watchdog_hears_nothing_from_one_that_was_not_asked() {
     let directory = Directory::new();
-    let told = AdminReply::at(&directory);
+    let told = Told::at(&directory);
     let config = "workers 1;\nlisten 127.0.0.1:0 -> respond 204;";
-    let mut command = AdminReply::command(&directory, config);
+    let mut command = Told::command(&directory, config);
     command.env("WATCHDOG_USEC", "1000").env("WATCHDOG_PID", "1");
     let process = Process::start(&mut command);
     told.next("READY=1");
@@ -186,7 +186,7 @@ fn the_watchdog_hears_nothing_from_one_that_was_not_asked() {
 #[test]
 fn systemd_is_told_who_has_taken_over_and_hears_of_no_stop() {
     let outside = Directory::new();
-    let told = AdminReply::at(&outside);
+    let told = Told::at(&outside);
     let directory = Directory::new();
     let config = Line::configuration(&directory, "listen 127.0.0.1:0 -> respond 204;");
     let path = directory.file("weir.conf", config);
