@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-scale bench-balance bench-numbers bench-lab fuzz hostile-table
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-instructions bench-scale bench-balance bench-numbers bench-lab fuzz hostile-table
 
 # Real programs that the tests use, and what makes those of them fail that pass without theirs when cargo is called by hand.
 TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client valgrind python3
@@ -79,6 +79,12 @@ deny: ## licences and banned crates, where cargo-deny is installed
 bench-core: ## CPU per request and memory of the binary to hand out against nginx and haproxy; writes benches/core.md
 	@scripts/packages cc nginx haproxy wrk ab openssl python3
 	weir="$$(scripts/profiled-build)" && python3 benches/core.py --weir "$$weir" --build "make release" $(ARGS)
+
+# ARGS="--before BINARY" goes to the script.
+bench-instructions: ## instructions of one plain request by stage, counted by callgrind; writes benches/instructions.md
+	@scripts/packages cc nginx wrk openssl python3 valgrind
+	cargo build --profile bench-release -p weir
+	python3 benches/instructions.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)
 
 # ARGS="--only routes --rounds 3" goes to the script.
 bench-scale: ## CPU per request with 10,000 routes, servers, certificates beside few; writes benches/scale.md
