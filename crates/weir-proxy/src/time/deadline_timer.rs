@@ -3,9 +3,10 @@
 //! now.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::time::instant::Instant;
@@ -22,6 +23,12 @@ struct SleepTimer {
 impl SleepTimer {
     fn new(deadline: Instant) -> Self {
         Self { sleep: Box::pin(sleep_until(deadline.into())), deadline }
+    }
+
+    /// Polls it whatever is left of the task's budget: without a budget tokio would neither fire nor
+    /// set it, and it would never fire, because a timer that is pending is not polled again.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        pin!(unconstrained(self.sleep.as_mut())).poll(context)
     }
 
     fn reset(&mut self, deadline: Instant) {
@@ -45,7 +52,7 @@ impl DeadlineTimer {
             none => none.insert(SleepTimer::new(deadline)),
         };
         loop {
-            if timer.sleep.as_mut().poll(context).is_pending() {
+            if timer.poll(context).is_pending() {
                 return Poll::Pending;
             }
             if timer.deadline >= deadline || Instant::now() >= deadline {
@@ -99,7 +106,28 @@ pub(crate) async fn before<F: Future>(
 mod tests {
     use std::time::Duration;
 
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn fires_though_the_budget_of_the_task_was_used_up_when_it_was_set() {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let mut timer = DeadlineTimer::default();
+        let mut is_first = true;
+        let fired = std::future::poll_fn(|context| {
+            if std::mem::take(&mut is_first) {
+                while has_budget_remaining() {
+                    assert!(pin!(consume_budget()).poll(context).is_ready());
+                }
+                assert!(timer.poll(context, deadline).is_pending());
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            timer.poll(context, deadline)
+        });
+        tokio::time::timeout(Duration::from_mins(1), fired).await.expect("it fires");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn fires_at_the_deadline_of_the_moment_whether_moved_earlier_or_later() {
