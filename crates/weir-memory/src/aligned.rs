@@ -4,7 +4,8 @@
 //!
 //! Blocks of one size lie in slabs. A slab belongs to the part of the pool whose threads made it;
 //! any thread may free its blocks. A slab without blocks is returned to the system, but for one of
-//! each size and part. It serves no other alignment and no larger blocks.
+//! each size and part, so that blocks that come and go at the edge of a slab do not cost a mapping
+//! each. It serves no other alignment and no larger blocks.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -22,7 +23,7 @@ const PARTS: usize = 16;
 const SLAB: usize = 64 * 1024;
 
 static POOL: [[Mutex<Size>; SIZES]; PARTS] =
-    [const { [const { Mutex::new(Size { first: null_mut() }) }; SIZES] }; PARTS];
+    [const { [const { Mutex::new(Size { first: null_mut(), has_empty: false }) }; SIZES] }; PARTS];
 
 /// The number of threads that have used the pool.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -35,6 +36,8 @@ thread_local! {
 /// The slabs of one size that have room.
 struct Size {
     first: *mut Slab,
+    /// Set if one of them has no block.
+    has_empty: bool,
 }
 
 // SAFETY: slabs are only reached through the lock of their size.
@@ -94,6 +97,9 @@ pub(crate) unsafe fn alloc(layout: Layout) -> *mut u8 {
     let first = size.first;
     // SAFETY: slabs on the list exist, and the lock is held.
     let slab = unsafe { &mut *first };
+    if slab.used == 0 {
+        size.has_empty = false;
+    }
     slab.used += 1;
     let block = if slab.free.is_null() {
         let at = slab.fresh;
@@ -135,8 +141,10 @@ pub(crate) unsafe fn dealloc(block: *mut u8, layout: Layout) {
         // SAFETY: a full slab is on no list.
         unsafe { size.add(head) };
     }
-    let is_only = size.first == head && slab.after.is_null();
-    if slab.used == 0 && !is_only {
+    if slab.used == 0 && !std::mem::replace(&mut size.has_empty, true) {
+        return;
+    }
+    if slab.used == 0 {
         // SAFETY: it is on the list; it has no block, so that nothing refers to it afterwards.
         unsafe {
             size.remove(head);
@@ -325,6 +333,22 @@ mod tests {
             // SAFETY: slabs on the list exist, and the lock is held.
             let (used, after) = unsafe { ((*size.first).used, (*size.first).after) };
             assert_eq!((used, after.is_null()), (0, true));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn blocks_at_the_edge_of_a_slab_cost_no_mapping_each() {
+        std::thread::spawn(|| {
+            let mut blocks: Vec<_> = (0..(SLAB - UNIT) / 896).map(|_| Block::new(896, 1)).collect();
+            let over = Block::new(896, 1);
+            blocks.pop();
+            drop(over);
+            let size = lock(part(), 896);
+            // SAFETY: slabs on the list exist, and the lock is held.
+            let on_list = unsafe { [size.first, (*size.first).after] };
+            assert!(!on_list.contains(&null_mut()), "the empty slab was returned");
         })
         .join()
         .unwrap();
