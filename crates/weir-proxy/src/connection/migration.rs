@@ -11,8 +11,6 @@
 //! ```
 //! A TLS connection stays: its keys and sequence numbers are internal to rustls.
 
-use weir_stats::Micros;
-
 use crate::exchange::client_connection::Connection;
 use crate::limits::SMALL_BUFFER;
 use crate::net::Net;
@@ -40,7 +38,6 @@ impl<N: Net> Connection<N> {
             client: Transport::Plain(stream),
             timer: DeadlineTimer::default(),
             peer,
-            handshake: Micros::ZERO,
             since,
             began,
             taken: began,

@@ -201,7 +201,6 @@ async fn open<N: Net>(
         client,
         timer,
         peer,
-        handshake,
         since,
         began,
         taken: began,
@@ -412,7 +411,6 @@ impl<N: Net> Connection<N> {
                 }
             }
             share = worker.turn.end_exchange(self.since);
-            self.handshake = Micros::ZERO;
             self.began = self.since;
             if scope.is_parting() {
                 let begun = (!work.input.is_empty()).then(|| self.begun(work, self.since));

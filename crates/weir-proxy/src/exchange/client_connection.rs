@@ -20,8 +20,6 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) timer: DeadlineTimer,
     /// The address of the peer; `None` on a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
-    /// The duration of the handshake, reported by the first exchange.
-    pub(crate) handshake: Micros,
     /// End of the handshake or of the previous response.
     pub(crate) since: Instant,
     /// The time of accepting, for the first exchange's total; later equal to `since`.
@@ -49,6 +47,12 @@ impl<N: Net> Connection<N> {
     /// The client's address, before any trusted hop is followed.
     pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
         self.peer.map(|peer| peer.ip())
+    }
+
+    /// The duration of the handshake, which the first exchange reports.
+    pub(crate) fn handshake(&self) -> Micros {
+        let is_first = self.served <= 1 && self.agreed.is_some();
+        if is_first { self.since.span_since(self.began) } else { Micros::ZERO }
     }
 
     /// Tells whether another process can continue it, as far as that depends on the connection.

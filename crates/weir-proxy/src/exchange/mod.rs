@@ -64,7 +64,7 @@ pub(crate) async fn run<N: Net>(
     let mut exchange = Exchange::new(scope, connection, work, first_byte);
     let Exchange { connection, arrival, placement, outcome, .. } = &mut exchange;
     (arrival.session, connection.session) = (Some(session.key), Some(session.key));
-    outcome.times.handshake = connection.handshake;
+    outcome.times.handshake = connection.handshake();
     outcome.times.idle = first_byte.span_since(connection.since);
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
     if let Some(waiting) = connection.waiting.take() {
