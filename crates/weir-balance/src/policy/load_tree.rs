@@ -2,10 +2,10 @@
 //! loaded endpoint, and the next one in turn that is loaded as little, without looking at the
 //! others. It decides nothing about eligibility: an endpoint is open or closed as its user says.
 //!
-//! A change of one endpoint's load changes the nodes above it as far as their minimum changes, which
-//! is rarely far. Nodes are changed without a lock. A thread that changes a node looks at what is
-//! below it again afterwards, so the last one to change it has seen all earlier changes, and no
-//! minimum stays wrong.
+//! A change of one endpoint's load changes the nodes above it as far as their minimum changes,
+//! which is rarely far. Nodes are changed without a lock. A thread that changes a node looks at
+//! what is below it again afterwards, so the last one to change it has seen all earlier changes,
+//! and no minimum stays wrong.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -12,16 +12,16 @@ use crate::state::decision::{Basis, Decision};
 use crate::state::member::Member;
 use crate::sync::Ordering;
 
-/// The endpoints with a wanted load that a pick looks at before it looks at all: one may be open and
-/// yet not serve this exchange, because it was tried, does not answer, or filled up meanwhile.
+/// The endpoints with a wanted load that a pick looks at before it looks at all: one may be open
+/// and yet not serve this exchange, because it was tried, does not answer, or filled up meanwhile.
 const LOOKS: usize = 16;
 
 /// The steps through an uneven cycle before an endpoint is drawn.
 const STEPS: usize = 256;
 
 impl Picker {
-    /// Takes note of a change of an endpoint: its exchanges in flight or waiting, its limit, health,
-    /// or admin state.
+    /// Takes note of a change of an endpoint: its exchanges in flight or waiting, its limit,
+    /// health, or admin state.
     #[inline]
     pub(crate) fn note(&self, index: usize) {
         if let Some(crowd) = &self.crowd {
@@ -138,16 +138,7 @@ impl Picker {
             // None of those loads serves this exchange.
             return Err(Undecided);
         }
-        let tied = second.is_some_and(|second| !best.is_less_loaded_than(&second));
-        let wanted = Wanted::AtMost(best.key());
-        let in_turn =
-            || self.in_turn(tier, query, wanted, |other| !best.is_less_loaded_than(other));
-        let turn = if tied { in_turn() } else { None };
-        let index = turn.map_or(best.index, |turn| turn.index);
-        let rival = if index == best.index { second } else { Some(best) };
-        let basis = if tied { Basis::Turn } else { Basis::Better };
-        let decision = Decision::new(basis).over(rival.map(|rival| (rival.index, rival.load)));
-        Ok(Some(Chosen { index, decision, none_idle: best.load > 0 }))
+        Ok(Some(self.less_loaded(tier, query, best, second)))
     }
 
     /// The next endpoint in turn after `position`, whose turn it was and which was not accepted.

@@ -314,14 +314,11 @@ impl Picker {
         let mut candidates = self.candidates(tier, query);
         let mut best = candidates.next()?;
         let mut second: Option<Candidate> = None;
-        let mut tied = false;
         for candidate in candidates {
             if candidate.is_less_loaded_than(&best) {
                 second = Some(std::mem::replace(&mut best, candidate));
-                tied = false;
             } else if !best.is_less_loaded_than(&candidate) {
                 second = Some(candidate);
-                tied = true;
                 if best.load == 0 {
                     // No load is lower than 0.
                     break;
@@ -330,6 +327,19 @@ impl Picker {
                 second = Some(candidate);
             }
         }
+        Some(self.less_loaded(tier, query, best, second))
+    }
+
+    /// The choice of `best` over the next one; if both have the same load, of the one whose turn it
+    /// is among all that have it.
+    pub(crate) fn less_loaded(
+        &self,
+        tier: &Tier,
+        query: Query<'_>,
+        best: Candidate,
+        second: Option<Candidate>,
+    ) -> Chosen {
+        let tied = second.is_some_and(|second| !best.is_less_loaded_than(&second));
         let wanted = Wanted::AtMost(best.key());
         let in_turn =
             || self.in_turn(tier, query, wanted, |other| !best.is_less_loaded_than(other));
@@ -338,7 +348,7 @@ impl Picker {
         let rival = if index == best.index { second } else { Some(best) };
         let basis = if tied { Basis::Turn } else { Basis::Better };
         let decision = Decision::new(basis).over(rival.map(|rival| (rival.index, rival.load)));
-        Some(Chosen { index, decision, none_idle: best.load > 0 })
+        Chosen { index, decision, none_idle: best.load > 0 }
     }
 
     /// Two different endpoints drawn by weight, the less loaded of them; a tie goes to the first
