@@ -42,7 +42,6 @@ impl<N: Net> Connection<N> {
             began,
             taken: began,
             served,
-            session: None,
             resident,
             agreed: None,
             waiting: None,

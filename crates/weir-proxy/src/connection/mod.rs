@@ -205,7 +205,6 @@ async fn open<N: Net>(
         began,
         taken: began,
         served: 0,
-        session: None,
         resident,
         agreed,
         waiting,

@@ -185,7 +185,7 @@ impl<S: Socket> Attempt<'_, S> {
     ) -> Result<(), Failure> {
         let scope = exchange.scope;
         loop {
-            let session = exchange.connection.session;
+            let session = exchange.session;
             let others = exchange.work.held() - exchange.work.input.held();
             let Connection { client, timer, .. } = &mut *exchange.connection;
             let Workspace { input, request, response, .. } = &mut *exchange.work;
@@ -194,7 +194,7 @@ impl<S: Socket> Attempt<'_, S> {
                 let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
                 let turn = &scope.worker.turn;
                 let heard = self.poll_head(context, &mut side, response, method);
-                scope.holds_for(session, side.held() + self.held() + others);
+                scope.holds(session, side.held() + self.held() + others);
                 if heard.is_ready() {
                     self.note_heard(turn);
                     return heard;

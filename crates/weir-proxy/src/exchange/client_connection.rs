@@ -12,7 +12,6 @@ use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::worker::migration::Waiting;
 use crate::worker::residents::ResidentKey;
-use crate::worker::sessions::SessionKey;
 
 /// A client connection between and during exchanges.
 pub(crate) struct Connection<N: Net> {
@@ -28,8 +27,6 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) taken: Instant,
     /// The number of exchanges begun on it.
     pub(crate) served: u64,
-    /// The session of the latest exchange, to which the memory of its buffers is reported.
-    pub(crate) session: Option<SessionKey>,
     /// The connection's entry among the worker's residents.
     pub(crate) resident: ResidentKey,
     /// The result of the handshake, looked up once and shared by connections with the same one;

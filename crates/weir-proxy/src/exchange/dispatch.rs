@@ -242,7 +242,7 @@ impl<'a> Dispatch<'a> {
             .failed
             .extend(exchange.placement.endpoint.map(|index| (index, trouble.setback())));
         exchange.placement.slot = None;
-        exchange.arrival.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
+        scope.worker.sessions.is_at(exchange.session, None);
         self.last = Some(trouble);
         self.fresh = false;
         let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);
@@ -358,9 +358,9 @@ impl<'a> Dispatch<'a> {
         scope.tell_stalls(self.pool, self.now_us);
     }
 
-    /// Takes a slot, at once or after a wait in the queue, and stores it in `placement.slot`. A further
-    /// attempt arrives at the end of the queue: the exchanges in the queue are waiting for their
-    /// first attempt.
+    /// Takes a slot, at once or after a wait in the queue, and stores it in `placement.slot`. A
+    /// further attempt arrives at the end of the queue: the exchanges in the queue are waiting for
+    /// their first attempt.
     async fn take_slot<N: Net>(
         &mut self,
         exchange: &mut Exchange<'a, N>,

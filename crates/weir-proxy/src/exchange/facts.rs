@@ -18,7 +18,6 @@ use crate::time::instant::Instant;
 use crate::upstream::UpstreamPool;
 use crate::upstream::affinity::Claim;
 use crate::worker::migration::Waiting;
-use crate::worker::sessions::SessionKey;
 
 /// The state of the queue at an exchange's arrival.
 pub(crate) struct Wait {
@@ -57,8 +56,6 @@ pub(crate) struct RequestArrival {
     pub(crate) told: Option<Box<Told>>,
     /// The queue position that it had in another process.
     pub(crate) waiting: Option<Box<Waiting>>,
-    /// The session under which the worker lists it as running.
-    pub(crate) session: Option<SessionKey>,
     /// The rules for trailers of the request; `None` if there are none.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
     /// Bytes of `Workspace::input` behind the head that belong to this request's body.
@@ -82,7 +79,6 @@ impl RequestArrival {
             places: Vec::new(),
             told: None,
             waiting: None,
-            session: None,
             trailers: None,
             body_in_input: 0,
             body_read: false,

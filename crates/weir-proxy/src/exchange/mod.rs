@@ -61,9 +61,8 @@ pub(crate) async fn run<N: Net>(
     work.original_line.clear();
     work.input.set_head_limit(scope.listener.limits.head_bytes);
     let session = list_as_running(scope, connection, first_byte);
-    let mut exchange = Exchange::new(scope, connection, work, first_byte);
+    let mut exchange = Exchange::new(scope, session.key, connection, work, first_byte);
     let Exchange { connection, arrival, placement, outcome, .. } = &mut exchange;
-    (arrival.session, connection.session) = (Some(session.key), Some(session.key));
     outcome.times.handshake = connection.handshake();
     outcome.times.idle = first_byte.span_since(connection.since);
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
@@ -290,10 +289,8 @@ async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> 
     exchange.arrival.bytes_received = exchange.work.request.head_bytes as u64;
     exchange.outcome.times.request =
         exchange.arrival.head_end.span_since(exchange.arrival.first_byte);
-    if let Some(session) = exchange.arrival.session {
-        let line = exchange.work.request.request_line.of(exchange.work.input.bytes());
-        scope.worker.sessions.asks(session, exchange.arrival.head_end, line);
-    }
+    let line = exchange.work.request.request_line.of(exchange.work.input.bytes());
+    scope.worker.sessions.asks(exchange.session, exchange.arrival.head_end, line);
     Ok(())
 }
 
@@ -390,9 +387,7 @@ async fn answer<N: Net>(
         // the client that one is open.
         return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
     }
-    if let Some(session) = exchange.arrival.session {
-        scope.worker.sessions.takes(session, route.number, exchange.arrival.client);
-    }
+    scope.worker.sessions.takes(exchange.session, route.number, exchange.arrival.client);
     match &route.action {
         CompiledAction::Pool(pool) => proxy_request::proxy(exchange, route, *pool).await,
         CompiledAction::Respond(respond) => local_reply::respond(exchange, respond).await,

@@ -62,7 +62,7 @@ pub(crate) fn with_captures<N: Net, R>(
     concurrency: Concurrency,
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
-    let Exchange { scope, connection, work, arrival, placement, outcome, route } = exchange;
+    let Exchange { scope, connection, work, arrival, placement, outcome, route, .. } = exchange;
     let bytes = work.input.bytes();
     let head = &work.request;
     let request = exchange.request_view();
@@ -161,7 +161,7 @@ fn write_lines<N: Net>(scope: Scope<'_, N>, entry: &Entry<'_>) {
 
 /// Counts an exchange for its route, its endpoint and its worker.
 fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
-    let Exchange { scope, connection, work, arrival, placement, outcome, route } = exchange;
+    let Exchange { scope, connection, work, arrival, placement, outcome, route, .. } = exchange;
     let worker = &scope.worker;
     let series = |index: usize| scope.generation.endpoint_series(placement.pool?.number, index);
     for (turn, (index, _)) in placement.failed.iter().enumerate() {

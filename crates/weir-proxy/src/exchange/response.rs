@@ -289,7 +289,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         blocked: &mut Duration,
     ) -> Result<(), Cause> {
         let scope = exchange.scope;
-        let session = exchange.connection.session;
+        let session = exchange.session;
         let (mut side, timer) = exchange.client_side();
         let mut progress = (0, self.attempt.heard);
         // The time since which the client takes no bytes.
@@ -302,7 +302,7 @@ impl<S: Socket> Relay<'_, '_, S> {
             }
             let ended = self.poll(context, &mut side);
             let held = side.held() + self.attempt.held() + self.download.held();
-            scope.holds_for(session, held);
+            scope.holds(session, held);
             if ended.is_ready() {
                 return ended;
             }

@@ -71,18 +71,10 @@ impl<'a, N: Net> ScopeParts<'a, N> {
 }
 
 impl<N: Net> Scope<'_, N> {
-    /// Records the bytes that the exchange running on this connection holds in buffers.
+    /// Records the bytes that a running exchange holds in buffers.
     #[inline]
-    pub(crate) fn holds(self, connection: &Connection<N>, bytes: usize) {
-        self.holds_for(connection.session, bytes);
-    }
-
-    /// Does the same as [`Scope::holds`] for an exchange by its session.
-    #[inline]
-    pub(crate) fn holds_for(self, session: Option<SessionKey>, bytes: usize) {
-        if let Some(session) = session {
-            self.worker.sessions.holds(session, bytes);
-        }
+    pub(crate) fn holds(self, session: SessionKey, bytes: usize) {
+        self.worker.sessions.holds(session, bytes);
     }
 
     /// The cause for which the running exchange has to end at once, if there is one.

@@ -10,12 +10,15 @@ use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
+use crate::worker::sessions::SessionKey;
 use crate::worker::workspace::Workspace;
 
 /// A request and its response in progress.
 pub(crate) struct Exchange<'a, N: Net> {
     /// The worker, the configuration and the listener.
     pub(crate) scope: Scope<'a, N>,
+    /// The session under which the worker lists it as running.
+    pub(crate) session: SessionKey,
     /// The client's side.
     pub(crate) connection: &'a mut Connection<N>,
     /// The bytes received, the parsed heads and the buffers.
@@ -33,12 +36,14 @@ impl<'a, N: Net> Exchange<'a, N> {
     #[inline(always)]
     pub(crate) fn new(
         scope: Scope<'a, N>,
+        session: SessionKey,
         connection: &'a mut Connection<N>,
         work: &'a mut Workspace,
         first_byte: Instant,
     ) -> Self {
         Self {
             scope,
+            session,
             connection,
             work,
             route: None,
@@ -51,25 +56,19 @@ impl<'a, N: Net> Exchange<'a, N> {
     /// Assigns the exchange to a pool.
     pub(crate) fn lead_to(&mut self, pool: PoolRef<'a>) {
         self.placement.pool = Some(pool);
-        if let Some(session) = self.arrival.session {
-            self.scope.worker.sessions.leads_to(session, pool.number);
-        }
+        self.scope.worker.sessions.leads_to(self.session, pool.number);
     }
 
     /// Assigns the exchange to an endpoint of its pool.
     pub(crate) fn be_at(&mut self, endpoint: usize) {
         self.placement.endpoint = Some(endpoint);
-        if let Some(session) = self.arrival.session {
-            self.scope.worker.sessions.is_at(session, Some(endpoint));
-        }
+        self.scope.worker.sessions.is_at(self.session, Some(endpoint));
     }
 
     /// Records the status of the response that is sent to the client.
     pub(crate) fn respond_with(&mut self, status: u16) {
         self.outcome.status = status;
-        if let Some(session) = self.arrival.session {
-            self.scope.worker.sessions.responds(session, status);
-        }
+        self.scope.worker.sessions.responds(self.session, status);
     }
 
     /// The client's side, for a stage that watches it, and the timer of its connection.
@@ -90,6 +89,6 @@ impl<'a, N: Net> Exchange<'a, N> {
     /// of the client's connection, and `others`.
     pub(crate) fn holds(&self, others: usize) {
         let own = self.work.held() + self.connection.client.held();
-        self.scope.holds(self.connection, own + others);
+        self.scope.holds(self.session, own + others);
     }
 }

@@ -77,6 +77,7 @@ pub(crate) struct Switched<'a, N: Net> {
 
 /// Transfers bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switched<'_, N>) -> Next {
+    let session = exchange.session;
     let Exchange { scope, connection, work, arrival, outcome, .. } = exchange;
     let Switched { pool, mut upstream, mut download, throttle } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
@@ -90,7 +91,6 @@ pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switch
     scope.set_deadline(None);
     let began = Instant::now();
     let mut progress = (0, began);
-    let session = connection.session;
     let held = work.held();
     let Connection { client, timer, .. } = &mut **connection;
     let buffers = &scope.worker.buffers;
@@ -121,7 +121,7 @@ pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switch
             return Poll::Ready(Cause::TunnelClosed);
         }
         let tls = client.held() + upstream.transport.held();
-        scope.holds_for(session, held + tls + up.pump.held() + down.pump.held());
+        scope.holds(session, held + tls + up.pump.held() + down.pump.held());
         let moved = up.pump.progress() + down.pump.progress();
         if progress.0 != moved {
             progress = (moved, Instant::now());
