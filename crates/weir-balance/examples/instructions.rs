@@ -1,7 +1,7 @@
 //! Prints the number of instructions that an exchange takes from arrival to release, with ten and
-//! with 10,000 endpoints, as `valgrind --tool=callgrind` counts them. The count is the same on every
-//! run of one build, however busy the machine is. The program runs itself under valgrind with few
-//! and with many exchanges; the difference is their cost. It asserts no figure.
+//! with 10,000 endpoints, as `valgrind --tool=callgrind` counts them. The count is the same on
+//! every run of one build, however busy the machine is. The program runs itself under valgrind
+//! with few and with many exchanges; the difference is their cost. It asserts no figure.
 //!
 //! `cargo run --release -p weir-balance --example instructions`
 

@@ -1,5 +1,5 @@
-//! `fair` against decisions of the C module in nginx (`fair_recorded.txt`), against decisions worked
-//! out by hand (`fair.txt`), and against a slow model of the same algorithm.
+//! `fair` against decisions of the C module in nginx (`fair_recorded.txt`), against decisions
+//! worked out by hand (`fair.txt`), and against a slow model of the same algorithm.
 
 use std::sync::Arc;
 

@@ -133,7 +133,7 @@ pub(crate) unsafe fn dealloc(block: *mut u8, layout: Layout) {
     let slab = unsafe { &mut *head };
     let was_full = slab.is_full(bytes);
     let freed = free_entry(block);
-    // SAFETY: the block is large enough and aligned, and nobody uses it any more.
+    // SAFETY: the block is large enough and aligned, and is not used any more.
     unsafe { freed.write(Free { next: slab.free }) };
     slab.free = freed;
     slab.used -= 1;
@@ -221,7 +221,7 @@ fn map() -> Option<NonNull<Slab>> {
     if found.addr() % SLAB == 0 {
         return NonNull::new(found.cast());
     }
-    // SAFETY: nobody uses it.
+    // SAFETY: the mapping is new, and no reference to it exists.
     unsafe { libc::munmap(found, SLAB) };
     let found = map_bytes(2 * SLAB)?;
     let before = found.addr().next_multiple_of(SLAB) - found.addr();

@@ -10,8 +10,8 @@ pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
 /// The memory of a TLS connection without unsent bytes, as measured over idle ones, bytes.
 pub(crate) const TLS_STATE_BYTES: usize = 8 * 1024;
-/// The most bytes of records that a TLS connection keeps for a peer that does not read: those of one
-/// [`LARGE_BUFFER`], the limit that is set or rustls's own, and their overhead.
+/// The most bytes of records that a TLS connection keeps for a peer that does not read: those of
+/// one [`LARGE_BUFFER`], the limit that is set or rustls's own, and their overhead.
 pub(crate) const TLS_UNSENT_BYTES: usize = LARGE_BUFFER + SMALL_BUFFER;
 /// The bytes of a file that one `sendfile` call may send: one system call sends many pages, and
 /// other connections still get their turn soon.

@@ -12,8 +12,8 @@ pub(crate) struct Authority {
     pub(crate) has_port: bool,
 }
 
-/// The latest authority of at most [`REMEMBERED`] bytes that was read: most requests on a worker name
-/// the same host, and a comparison takes a tenth of the instructions.
+/// The latest authority of at most [`REMEMBERED`] bytes that was read: most requests on a worker
+/// name the same host, and a comparison takes a tenth of the instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latest {
     text: [u8; REMEMBERED],

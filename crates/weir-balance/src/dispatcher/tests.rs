@@ -1,5 +1,5 @@
-//! Pools of many endpoints: they pick as pools whose endpoints are looked at one by one, and look at
-//! few of them.
+//! Pools of many endpoints: they pick as pools whose endpoints are looked at one by one, and look
+//! at few of them.
 
 use std::sync::Arc;
 
@@ -254,8 +254,8 @@ fn fill(pool: &Arc<Balancer>, free: usize) -> Vec<Slot> {
     (0..pool.len() - free).filter_map(|index| pool.occupy(index)).collect()
 }
 
-/// An exchange looks at as many endpoints, or nodes above them, whether there are a thousand of them
-/// or ten thousand.
+/// An exchange looks at as many endpoints, or nodes above them, whether there are a thousand of
+/// them or ten thousand.
 #[test]
 fn the_looks_of_a_pick_do_not_grow_with_the_pool() {
     let bounded = HashSettings { balance_factor: BalanceFactor::from_percent(125) };

@@ -25,8 +25,8 @@ impl SleepTimer {
         Self { sleep: Box::pin(sleep_until(deadline.into())), deadline }
     }
 
-    /// Polls it whatever is left of the task's budget: without a budget tokio would neither fire nor
-    /// set it, and it would never fire, because a timer that is pending is not polled again.
+    /// Polls it whatever is left of the task's budget: without a budget tokio would neither fire
+    /// nor set it, and it would never fire, because a timer that is pending is not polled again.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         pin!(unconstrained(self.sleep.as_mut())).poll(context)
     }

@@ -172,8 +172,8 @@ impl Chain {
 }
 
 impl Table {
-    /// Has the connection woken at this millisecond, unless it is woken earlier anyway; returns true
-    /// if that is earlier than all others.
+    /// Has the connection woken at this millisecond, unless it is woken earlier anyway; returns
+    /// true if that is earlier than all others.
     fn wake_at(&mut self, key: ResidentKey, at_ms: u64) -> bool {
         // The lower half of a key is not 0.
         let (at_ms, low) = match NonZeroU32::new(at_ms as u32) {

@@ -23,8 +23,8 @@ pub(super) struct Certificates {
     fallback: Group,
 }
 
-/// Certificates in the order in which they are tried. One that fits only clients that an earlier one
-/// fits too is left out, so that a group is no longer than there are kinds of keys.
+/// Certificates in the order in which they are tried. One that fits only clients that an earlier
+/// one fits too is left out, so that a group is no longer than there are kinds of keys.
 type Group = SmallVec<[Candidate; 2]>;
 
 /// A certificate with the signature schemes that its key supports.
@@ -182,8 +182,8 @@ mod tests {
         load(&material, &default_provider(), 0).unwrap()
     }
 
-    /// A client that sends no name, or an unknown one, is compared with one certificate of each kind
-    /// of key, however many there are.
+    /// A client that sends no name, or an unknown one, is compared with one certificate of each
+    /// kind of key, however many there are.
     #[test]
     fn a_group_is_as_long_as_there_are_kinds_of_keys() {
         let first = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();

@@ -76,8 +76,8 @@ pub(super) fn run(
         write(path, &write_log(&log, interval, &arguments.places(place)?))?;
     }
     let Some(times) = times else {
-        let nobody = wanted == Wanted::default();
-        return Err(CommandFailure::RunTime(if nobody {
+        let is_unfiltered = wanted == Wanted::default();
+        return Err(CommandFailure::RunTime(if is_unfiltered {
             "there has been no request yet".to_owned()
         } else {
             "there is no listener, route, pool or server of that name that has had a request"

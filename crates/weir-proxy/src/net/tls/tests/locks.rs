@@ -1,4 +1,5 @@
-//! Handshakes share no lock: a thread that is stopped in the middle of one delays no other thread's.
+//! Handshakes share no lock: a thread that is stopped in the middle of one delays no other
+//! thread's.
 //!
 //! Four threads run handshakes with one server configuration. A signal stops one of them again and
 //! again, somewhere in a handshake, and the others have to complete further ones meanwhile. If the
