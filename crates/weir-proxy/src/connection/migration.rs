@@ -11,7 +11,7 @@
 //! ```
 //! A TLS connection stays: its keys and sequence numbers are internal to rustls.
 
-use crate::exchange::client_connection::Connection;
+use crate::exchange::client_connection::{Connection, ConnectionFacts};
 use crate::limits::SMALL_BUFFER;
 use crate::net::Net;
 use crate::net::transport::Transport;
@@ -34,19 +34,19 @@ impl<N: Net> Connection<N> {
         resident: ResidentKey,
     ) -> (Self, Option<Box<Begun>>) {
         let Moved { peer, served, since, began, begun, stays } = moved;
-        let connection = Self {
-            client: Transport::Plain(stream),
-            timer: DeadlineTimer::default(),
+        let may_part = !stays;
+        let facts = ConnectionFacts {
             peer,
             since,
             began,
             taken: began,
             served,
             resident,
-            agreed: None,
-            waiting: None,
-            stays,
+            tls: None,
+            may_part,
         };
+        let timer = DeadlineTimer::default();
+        let connection = Self { client: Transport::Plain(stream), timer, facts, waiting: None };
         (connection, begun)
     }
 
@@ -65,7 +65,8 @@ impl<N: Net> Connection<N> {
         place: Place,
         begun: Option<Box<Begun>>,
     ) -> Option<Handoff<N>> {
-        let Self { client, peer, since, began, served, .. } = self;
+        let Self { client, facts, .. } = self;
+        let ConnectionFacts { peer, since, began, served, .. } = facts;
         let Transport::Plain(stream) = client else { return None };
         let listener = worker.seat(&place.gate)?.listener;
         let accepted = worker.net.detach(stream).ok()?;

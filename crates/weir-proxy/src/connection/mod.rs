@@ -26,7 +26,7 @@ use weir_stats::Micros;
 use weir_stats::metrics::{GivenUpIdle, Handshake, Yield};
 
 use crate::exchange;
-use crate::exchange::client_connection::Connection;
+use crate::exchange::client_connection::{Connection, ConnectionFacts};
 use crate::exchange::outcome::Next;
 use crate::exchange::scope::{Scope, ScopeParts};
 use crate::limiting::admission::Gate;
@@ -196,20 +196,17 @@ async fn open<N: Net>(
         let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
         counts.handshake(worker.number, kind, handshake);
     }
-    let (waiting, stays) = (None, false);
-    Some(Connection {
-        client,
-        timer,
+    let facts = ConnectionFacts {
         peer,
         since,
         began,
         taken: began,
         served: 0,
         resident,
-        agreed,
-        waiting,
-        stays,
-    })
+        may_part: agreed.is_none(),
+        tls: agreed,
+    };
+    Some(Connection { client, timer, facts, waiting: None })
 }
 
 /// Tells whether the client's limits permit this peer to begin a handshake now.
@@ -279,7 +276,10 @@ impl<N: Net> Connection<N> {
     fn deadline(&self, worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Instant> {
         let seat = worker.seat(gate)?;
         let timeouts = &seat.listener.timeouts;
-        Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
+        Some(
+            self.facts.since
+                + if self.facts.served == 0 { timeouts.head } else { timeouts.keepalive },
+        )
     }
 
     /// Waits without holding a buffer, a timer or a configuration. While it waits, the connection
@@ -292,12 +292,12 @@ impl<N: Net> Connection<N> {
         deadline: Instant,
     ) -> impl Future<Output = Cold> + use<'a, N> {
         self.timer = DeadlineTimer::default();
-        let since_us = worker.balance_clock(self.since);
-        let excess = worker.excess(gate, self.resident, since_us);
-        let rank = Idle { since_us, served: self.served, excess }.rank();
-        let has_grace = self.served == 0 && excess == 0;
+        let since_us = worker.balance_clock(self.facts.since);
+        let excess = worker.excess(gate, self.facts.resident, since_us);
+        let rank = Idle { since_us, served: self.facts.served, excess }.rank();
+        let has_grace = self.facts.served == 0 && excess == 0;
         let grace = if has_grace { SILENT_GRACE } else { Duration::ZERO };
-        let unlisted_until = deadline.min(self.since + grace);
+        let unlisted_until = deadline.min(self.facts.since + grace);
         let mut idle = None;
         std::future::poll_fn(move |context| {
             if let Some(end) = self.poll_cold(worker, context) {
@@ -308,17 +308,18 @@ impl<N: Net> Connection<N> {
             }
             let now = Instant::now();
             if idle.is_none() && now < unlisted_until {
-                worker.residents.wake_by(self.resident, now, unlisted_until);
+                worker.residents.wake_by(self.facts.resident, now, unlisted_until);
                 return Poll::Pending;
             }
-            let idle = idle.get_or_insert_with(|| worker.list_idle(self.resident, gate, rank));
+            let idle =
+                idle.get_or_insert_with(|| worker.list_idle(self.facts.resident, gate, rank));
             if let Some(why) = idle.given_up() {
                 return Poll::Ready(Cold::GivenUp(why));
             }
             if now >= deadline {
                 return Poll::Ready(Cold::Ended);
             }
-            worker.residents.wake_by(self.resident, now, deadline);
+            worker.residents.wake_by(self.facts.resident, now, deadline);
             Poll::Pending
         })
     }
@@ -338,7 +339,7 @@ impl<N: Net> Connection<N> {
         if read.is_ready() || worker.is_cut() {
             return Some(Cold::Ended);
         }
-        (worker.is_parting() && self.may_part()).then_some(Cold::Parting)
+        (worker.is_parting() && self.facts.may_part).then_some(Cold::Parting)
     }
 
     /// Serves a request that was begun in another process, and those after it.
@@ -389,10 +390,10 @@ impl<N: Net> Connection<N> {
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
-            let parts = ScopeParts::new(worker, &seat, &deadline, self)?;
+            let parts = ScopeParts::new(worker, &seat, &deadline, &self.facts)?;
             let scope = Scope(&parts);
             let work = own.get_or_insert_with(|| worker.workspace());
-            self.served += 1;
+            self.facts.served += 1;
             let busy = Busy::new(&scope.worker.load);
             worker.process.memory.look();
             let next = exchange::run(scope, self, work, first_byte).await;
@@ -405,22 +406,22 @@ impl<N: Net> Connection<N> {
                     return Some(Hot::Ended);
                 }
                 Next::Part => {
-                    self.served -= 1;
+                    self.facts.served -= 1;
                     return Some(Hot::Parting(Some(Box::new(self.begun(work, first_byte)))));
                 }
             }
-            share = worker.turn.end_exchange(self.since);
-            self.began = self.since;
+            share = worker.turn.end_exchange(self.facts.since);
+            self.facts.began = self.facts.since;
             if scope.is_parting() {
-                let begun = (!work.input.is_empty()).then(|| self.begun(work, self.since));
+                let begun = (!work.input.is_empty()).then(|| self.begun(work, self.facts.since));
                 let begun = begun.map(Box::new);
                 return Some(Hot::Parting(begun));
             }
             if !work.input.is_empty() {
-                first_byte = self.since;
+                first_byte = self.facts.since;
                 continue;
             }
-            let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
+            let deadline = self.facts.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
             match self.read_more(scope, gate, own, &mut share, deadline).await {
                 Arrival::Bytes => first_byte = Instant::now(),
                 Arrival::Closed => return Some(Hot::Ended),
@@ -450,7 +451,7 @@ impl<N: Net> Connection<N> {
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
-                Poll::Pending if scope.worker.is_crowded_by(gate, self.resident) => {
+                Poll::Pending if scope.worker.is_crowded_by(gate, self.facts.resident) => {
                     Poll::Ready(Arrival::Elapsed)
                 }
                 Poll::Pending => {
@@ -467,7 +468,7 @@ impl<N: Net> Connection<N> {
     async fn linger(&mut self, scope: Scope<'_, N>, work: &mut Workspace) {
         let now = Instant::now();
         let deadline = now + LINGERING_CLOSE;
-        scope.worker.residents.set_between(self.resident, Some(now));
+        scope.worker.residents.set_between(self.facts.resident, Some(now));
         let mut thrown_away = 0;
         let mut shut = false;
         work.input.clear();

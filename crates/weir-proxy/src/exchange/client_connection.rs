@@ -17,6 +17,14 @@ use crate::worker::residents::ResidentKey;
 pub(crate) struct Connection<N: Net> {
     pub(crate) client: Transport<N::Stream>,
     pub(crate) timer: DeadlineTimer,
+    pub(crate) facts: ConnectionFacts,
+    /// The queue position of a request that moves between processes: set when it arrives from
+    /// another process, or is to leave to one.
+    pub(crate) waiting: Option<Box<Waiting>>,
+}
+
+/// The data of a client connection, as far as they do not depend on its protocol.
+pub(crate) struct ConnectionFacts {
     /// The address of the peer; `None` on a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
     /// End of the handshake or of the previous response.
@@ -31,16 +39,13 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) resident: ResidentKey,
     /// The result of the handshake, looked up once and shared by connections with the same one;
     /// `None` without TLS.
-    pub(crate) agreed: Option<Rc<TlsFacts<'static>>>,
-    /// The queue position of a request that moves between processes: set when it arrives from
-    /// another process, or is to leave to one.
-    pub(crate) waiting: Option<Box<Waiting>>,
-    /// Set if the connection stays in this process, because it was offered to another one and not
-    /// taken.
-    pub(crate) stays: bool,
+    pub(crate) tls: Option<Rc<TlsFacts<'static>>>,
+    /// Tells whether another process can continue the connection: not inside TLS, and not after it
+    /// was offered to another process that did not take it.
+    pub(crate) may_part: bool,
 }
 
-impl<N: Net> Connection<N> {
+impl ConnectionFacts {
     /// The client's address, before any trusted hop is followed.
     pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
         self.peer.map(|peer| peer.ip())
@@ -48,12 +53,7 @@ impl<N: Net> Connection<N> {
 
     /// The duration of the handshake, which the first exchange reports.
     pub(crate) fn handshake(&self) -> Micros {
-        let is_first = self.served <= 1 && self.agreed.is_some();
+        let is_first = self.served <= 1 && self.tls.is_some();
         if is_first { self.since.span_since(self.began) } else { Micros::ZERO }
-    }
-
-    /// Tells whether another process can continue it, as far as that depends on the connection.
-    pub(crate) fn may_part(&self) -> bool {
-        matches!(self.client, Transport::Plain(_)) && !self.stays
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn on_demand<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<(&'a s
 
 fn may_know<N: Net>(explain: &ExplainHeader, exchange: &Exchange<'_, N>) -> bool {
     let Exchange { scope, connection, work, .. } = exchange;
-    let trust = || PeerTrust::of(connection.peer_ip(), &scope.listener.forwarded.trusted);
+    let trust = || PeerTrust::of(connection.facts.peer_ip(), &scope.listener.forwarded.trusted);
     if explain.trusted && trust() != PeerTrust::Trusted {
         return false;
     }

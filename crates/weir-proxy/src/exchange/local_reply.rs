@@ -205,7 +205,7 @@ fn write_reply<N: Net>(
     let limits = arrival.told.as_ref().map_or(&[][..], |told| &told.headers);
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(arrival.head_end);
-    let cause_header = cause_header(scope.listener, connection.peer_ip());
+    let cause_header = cause_header(scope.listener, connection.facts.peer_ip());
     let why = explain::on_demand(exchange);
     record::with_entry(exchange, |entry| {
         let surroundings = ReplySurroundings {
@@ -252,7 +252,7 @@ fn next_after<N: Net>(exchange: &mut Exchange<'_, N>) -> Next {
         }
         _ => return Next::Linger,
     }
-    let stays = work.request.keep_alive && connection.may_stay(*scope, arrival.head_end);
+    let stays = work.request.keep_alive && connection.facts.may_stay(*scope, arrival.head_end);
     match (stays, work.request.keep_alive) {
         (true, _) => Next::KeepAlive,
         (false, false) => Next::Close,

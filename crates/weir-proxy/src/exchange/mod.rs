@@ -63,8 +63,8 @@ pub(crate) async fn run<N: Net>(
     let session = list_as_running(scope, connection, first_byte);
     let mut exchange = Exchange::new(scope, session.key, connection, work, first_byte);
     let Exchange { connection, arrival, placement, outcome, .. } = &mut exchange;
-    outcome.times.handshake = connection.handshake();
-    outcome.times.idle = first_byte.span_since(connection.since);
+    outcome.times.handshake = connection.facts.handshake();
+    outcome.times.idle = first_byte.span_since(connection.facts.since);
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
     if let Some(waiting) = connection.waiting.take() {
         // Work that another process did for the exchange is not counted as ours.
@@ -112,7 +112,7 @@ pub(crate) async fn run<N: Net>(
     exchange.outcome.times.own = own.until(now);
     record::write(&mut exchange, now);
     let Exchange { connection, work, arrival, .. } = exchange;
-    connection.since = now;
+    connection.facts.since = now;
     if arrival.has_head {
         work.input.consume(work.request.head_bytes + arrival.body_in_input);
     }
@@ -127,9 +127,9 @@ fn list_as_running<'a, N: Net>(
 ) -> Session<'a> {
     scope.worker.sessions.begin(&Begun {
         at: first_byte,
-        peer: connection.peer,
-        resident: connection.resident,
-        exchanges: connection.served,
+        peer: connection.facts.peer,
+        resident: connection.facts.resident,
+        exchanges: connection.facts.served,
         generation: scope.generation,
         listener: scope.number,
     })
@@ -251,8 +251,15 @@ async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> 
                 let bytes = exchange.work.input.bytes();
                 exchange.arrival.bytes_received = bytes.len() as u64;
                 let seen_at = scope.worker.wall(exchange.arrival.head_end);
-                keep_malformed(scope, exchange.connection.peer, seen_at, fault.reason(), at, bytes);
-                request_limits::admit_client(exchange, exchange.connection.peer_ip())?;
+                keep_malformed(
+                    scope,
+                    exchange.connection.facts.peer,
+                    seen_at,
+                    fault.reason(),
+                    at,
+                    bytes,
+                );
+                request_limits::admit_client(exchange, exchange.connection.facts.peer_ip())?;
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
                     status: fault.status(),
@@ -302,7 +309,14 @@ fn normalise_path<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Refusal>
     path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
         let seen_at = scope.worker.wall(exchange.arrival.head_end);
         let at = request.request_line.start as usize;
-        keep_malformed(scope, exchange.connection.peer, seen_at, fault.reason(), at, input.bytes());
+        keep_malformed(
+            scope,
+            exchange.connection.facts.peer,
+            seen_at,
+            fault.reason(),
+            at,
+            input.bytes(),
+        );
         Cause::BadRequest.into()
     })
 }
@@ -331,7 +345,7 @@ fn keep_malformed<N: Net>(
 fn find_route<'a, N: Net>(exchange: &mut Exchange<'a, N>) -> Result<&'a CompiledRoute, Ended> {
     let scope = exchange.scope;
     let listener = scope.listener;
-    let peer = exchange.connection.peer_ip();
+    let peer = exchange.connection.facts.peer_ip();
     exchange.arrival.client = peer;
     exchange.arrival.client =
         client_address(peer, &listener.forwarded.trusted, &exchange.request_view());

@@ -189,7 +189,7 @@ fn capture<N: Net>(
     scope.worker.process.captures.keep(&Malformed {
         listener: &scope.listener.name,
         endpoint: endpoint.map(|own| (&pool.name, &own.name)),
-        peer: exchange.connection.peer,
+        peer: exchange.connection.facts.peer,
         at: scope.worker.wall(Instant::now()),
         reason,
         position,
@@ -243,8 +243,8 @@ fn write_head<N: Net>(
         let head = UpstreamHead {
             head: &work.request,
             bytes: work.input.bytes(),
-            peer: connection.peer,
-            tls: connection.agreed.is_some(),
+            peer: connection.facts.peer,
+            tls: connection.facts.tls.is_some(),
             request_id_value: arrival.request_id.as_bytes(),
             endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
             entry,

@@ -82,8 +82,8 @@ pub(crate) fn with_captures<N: Net, R>(
         times: outcome.times,
         cause: outcome.cause,
         status: outcome.status,
-        peer: connection.peer,
-        client: arrival.client.or_else(|| connection.peer_ip()),
+        peer: connection.facts.peer,
+        client: arrival.client.or_else(|| connection.facts.peer_ip()),
         local: local_address(*scope, connection),
         request_line: if arrival.has_head { work.request_line() } else { &[] },
         method: part(head.method_span),
@@ -111,7 +111,7 @@ pub(crate) fn with_captures<N: Net, R>(
         tls: tls_facts(connection),
         concurrency,
         worker: scope.worker.number,
-        connection_requests: connection.served,
+        connection_requests: connection.facts.served,
         captures: &captures,
     };
     then(&entry)
@@ -121,7 +121,7 @@ pub(crate) fn with_captures<N: Net, R>(
 /// is among the slowest.
 pub(crate) fn write<N: Net>(exchange: &mut Exchange<'_, N>, now: Instant) {
     let Exchange { scope, connection, placement, outcome, .. } = exchange;
-    outcome.times.total = now.span_since(connection.began);
+    outcome.times.total = now.span_since(connection.facts.began);
     if placement.pool.is_none() {
         outcome.cause = outcome.cause.of_our_own();
     }
@@ -192,7 +192,7 @@ fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
         original => original,
     };
     let asked = Asked {
-        client: arrival.client.or_else(|| connection.peer_ip()),
+        client: arrival.client.or_else(|| connection.facts.peer_ip()),
         request,
         line_bytes: line.len(),
     };
@@ -229,7 +229,7 @@ fn local_address<N: Net>(
 
 fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
     let Transport::Server(stream) = &connection.client else { return None };
-    let facts = connection.agreed.as_deref()?;
+    let facts = connection.facts.tls.as_deref()?;
     Some(TlsFacts {
         protocol: facts.version.unwrap_or_default(),
         cipher: facts.suite.unwrap_or_default(),

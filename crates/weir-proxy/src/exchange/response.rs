@@ -188,7 +188,7 @@ fn plan<N: Net>(exchange: &Exchange<'_, N>, attempt: &Attempt<'_, N::Stream>) ->
     let modern = work.request.version == Version::Http11;
     let mut keep_alive = work.request.keep_alive
         && attempt.upload.is_finished()
-        && connection.may_stay(*scope, attempt.heard);
+        && connection.facts.may_stay(*scope, attempt.heard);
     let (framing, encoder) = match work.response.framing {
         Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
             (BodyFraming::AsReceived, Encoder::Plain)
@@ -250,7 +250,7 @@ fn response_cookie<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<ResponseCoo
     let Exchange { connection, work, arrival, placement, .. } = exchange;
     let pool = placement.pool()?;
     let over_tls = || {
-        matches!(connection.client, Transport::Server(_))
+        connection.facts.tls.is_some()
             || came_over_tls(arrival.trust, &work.request, work.input.bytes())
     };
     Some(pool.affinity.as_ref()?.response(placement.claim.endpoint(), placement.endpoint, over_tls))

@@ -6,9 +6,8 @@ use std::rc::Rc;
 
 use weir_stats::Cause;
 
-use crate::exchange::client_connection::Connection;
+use crate::exchange::client_connection::ConnectionFacts;
 use crate::net::Net;
-use crate::net::transport::Transport;
 use crate::snapshot::Listener;
 use crate::snapshot::generation::{Generation, Leaving, Seat};
 use crate::snapshot::series::ListenerCounts;
@@ -50,13 +49,13 @@ impl<'a, N: Net> ScopeParts<'a, N> {
         worker: &'a Rc<Worker<N>>,
         seat: &'a Seat,
         deadline: &'a Cell<Option<Instant>>,
-        connection: &Connection<N>,
+        facts: &ConnectionFacts,
     ) -> Option<Self> {
         let Seat { generation, listener, number, .. } = seat;
         // The listener may have gained or lost TLS in a reload since this connection was accepted.
-        let fits = matches!(connection.client, Transport::Server(_)) == listener.tls.is_some();
+        let fits = facts.tls.is_some() == listener.tls.is_some();
         let leaving = if fits { seat.leaving } else { Leaving::Yes };
-        let may_part = leaving == Leaving::No && connection.may_part();
+        let may_part = leaving == Leaving::No && facts.may_part;
         Some(Self {
             worker,
             generation,
@@ -128,10 +127,10 @@ impl<N: Net> Clone for Scope<'_, N> {
 
 impl<N: Net> Copy for Scope<'_, N> {}
 
-impl<N: Net> Connection<N> {
+impl ConnectionFacts {
     /// Tells whether the listener's limits permit another request after one that is answered at
     /// `now`.
-    pub(crate) fn may_stay(&self, scope: Scope<'_, N>, now: Instant) -> bool {
+    pub(crate) fn may_stay<N: Net>(&self, scope: Scope<'_, N>, now: Instant) -> bool {
         if self.served >= scope.listener.limits.requests || scope.is_last() {
             return false;
         }
