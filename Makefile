@@ -29,6 +29,7 @@ test: ## everything that has to pass before a commit
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/structure
 	scripts/status
+	scripts/links
 	$(ALL_THERE) cargo test --workspace
 	@$(MAKE) --no-print-directory schedules
 	@$(MAKE) --no-print-directory deny
@@ -55,11 +56,12 @@ fuzz: ## looks for inputs that break a parser or the whole data plane, for MINUT
 	@scripts/packages cc g++ python3
 	@scripts/fuzz --minutes $(MINUTES) $(TARGETS)
 
-lint: ## formatting, clippy, structure
+lint: ## formatting, clippy, structure, docs/status.md, links between pages
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/structure
 	scripts/status
+	scripts/links
 
 fmt: ## formats the source
 	cargo fmt --all
