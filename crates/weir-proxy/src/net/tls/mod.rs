@@ -12,6 +12,7 @@ mod client;
 mod client_hello;
 mod error;
 mod facts;
+mod hkdf;
 mod material;
 mod server;
 mod server_handshake;

@@ -11,6 +11,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
 use super::error::TlsError;
+use super::hkdf;
 
 /// A TLS version that can be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,7 +116,8 @@ pub(super) fn provider(
         (TlsVersion::Tls13, TlsVersion::Tls12) => return Err(TlsError::NoVersion),
     };
     let mut provider = aws_lc_rs::default_provider();
-    provider.cipher_suites = chosen_suites(settings.ciphers, &versions)?;
+    let chosen = chosen_suites(settings.ciphers, &versions)?;
+    provider.cipher_suites = chosen.into_iter().map(hkdf::with_cached_keys).collect();
     if !settings.curves.is_empty() {
         provider.kx_groups =
             settings.curves.iter().map(|name| curve(name)).collect::<Result<_, _>>()?;
@@ -226,6 +228,16 @@ mod tests {
         let settings = ProtocolSettings { min, max, ciphers: &ciphers, curves: &[] };
         let (provider, _) = provider(&settings).map_err(|error| error.to_string())?;
         Ok(provider.cipher_suites.iter().map(|suite| names_of(suite.suite()).unwrap().0).collect())
+    }
+
+    #[test]
+    fn the_suites_of_tls_1_3_have_the_derivation_that_keeps_hashed_keys() {
+        let (provider, _) = provider(&ProtocolSettings::default()).unwrap();
+        let chosen = provider.cipher_suites.iter().filter_map(SupportedCipherSuite::tls13);
+        let library = aws_lc_rs::ALL_CIPHER_SUITES.iter().filter_map(SupportedCipherSuite::tls13);
+        let library: Vec<_> = library.collect();
+        let own = chosen.filter(|suite| !library.iter().any(|one| std::ptr::eq(*one, *suite)));
+        assert_eq!(own.count(), 3);
     }
 
     fn curves(names: &[&str], min: TlsVersion) -> Result<Vec<String>, String> {
