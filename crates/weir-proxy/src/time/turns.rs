@@ -45,27 +45,20 @@ impl ByteTurn {
 
 /// A worker's TLS handshakes: they take turns in the order of their arrival, and together use no
 /// more than a limited part of each round of the worker's loop.
+///
+/// Rounds are not observed: after every [`HANDSHAKE_STEPS`] steps or [`HANDSHAKE_TIME`], however
+/// many rounds they took, the next step waits for the next round.
 pub(crate) struct HandshakeTurns {
-    /// One permit, held by the running step; between steps no task holds it.
+    /// One permit while a step may run, none until the next round.
     turn: Semaphore,
-    /// Set if the permit is withheld until the next round.
-    closed: Cell<bool>,
-    /// The number of steps in this round, and their total time.
+    /// The number of steps since the last wait for a round, and their total time.
     steps: Cell<u32>,
     spent: Cell<Duration>,
-    /// Set if a task waits for the next round.
-    scheduled: Cell<bool>,
 }
 
 impl Default for HandshakeTurns {
     fn default() -> Self {
-        Self {
-            turn: Semaphore::new(1),
-            closed: Cell::default(),
-            steps: Cell::default(),
-            spent: Cell::default(),
-            scheduled: Cell::default(),
-        }
+        Self { turn: Semaphore::new(1), steps: Cell::default(), spent: Cell::default() }
     }
 }
 
@@ -80,16 +73,23 @@ impl HandshakeTurns {
         loop {
             // The semaphore is never closed. The guard holds the permit, so that a step that panics
             // releases it.
-            let turn = self.turn.acquire().await.ok();
+            let turn = match self.turn.try_acquire() {
+                Ok(turn) => Some(turn),
+                Err(_) => self.turn.acquire().await.ok(),
+            };
             let began = Instant::now();
             let step =
                 |context: &mut Context<'_>| Poll::Ready(Pin::new(&mut handshake).poll(context));
             let polled = poll_fn(step).await;
-            if let Some(turn) = turn {
-                turn.forget();
-            }
-            if self.note(began.elapsed()) == Round::Ended {
-                ended();
+            match self.note(began.elapsed()) {
+                Round::GoesOn => drop(turn),
+                Round::Ended => {
+                    if let Some(turn) = turn {
+                        turn.forget();
+                    }
+                    self.open_next_round();
+                    ended();
+                }
             }
             if let Poll::Ready(output) = polled {
                 return output;
@@ -98,32 +98,25 @@ impl HandshakeTurns {
         }
     }
 
-    /// Counts a step and lets the next one run, in this round or the next.
-    fn note(self: &Rc<Self>, took: Duration) -> Round {
+    /// Counts a step.
+    fn note(&self, took: Duration) -> Round {
         self.spent.set(self.spent.get() + took);
         self.steps.set(self.steps.get() + 1);
-        if !self.scheduled.replace(true) {
-            let turns = Rc::clone(self);
-            spawn_local(async move {
-                yield_now().await;
-                turns.next_round();
-            });
-        }
         if self.spent.get() < HANDSHAKE_TIME && self.steps.get() < HANDSHAKE_STEPS {
-            self.turn.add_permits(1);
             return Round::GoesOn;
         }
-        self.closed.set(true);
+        self.steps.set(0);
+        self.spent.set(Duration::ZERO);
         Round::Ended
     }
 
-    fn next_round(&self) {
-        self.scheduled.set(false);
-        self.steps.set(0);
-        self.spent.set(Duration::ZERO);
-        if self.closed.replace(false) {
-            self.turn.add_permits(1);
-        }
+    /// Lets the next step run in the next round.
+    fn open_next_round(self: &Rc<Self>) {
+        let turns = Rc::clone(self);
+        spawn_local(async move {
+            yield_now().await;
+            turns.turn.add_permits(1);
+        });
     }
 }
 
