@@ -41,7 +41,7 @@ fn attempts(text: &str) -> Result<u32, String> {
     }
     values::whole(text, 0, u64::from(MOST_RETRIES))
         .map(|attempts| attempts as u32)
-        .map_err(|error| format!("{error}; or `off`"))
+        .map_err(|error| format!("{error} (or `off`)"))
 }
 
 /// Parses the conditions of a retry, separated by commas.

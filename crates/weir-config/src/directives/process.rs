@@ -16,7 +16,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         "NUMBER",
         "The largest number of client connections open at once, over all listeners; by default as many as the limit of open files allows. \
          Near the limit, idle connections are closed to admit new ones: first those \
-         of clients (an IPv4 address or an IPv6 /64) that hold more than a sixteenth of the limit, then those that sent nothing for a second, then \
+         of clients (an IPv4 address or an IPv6 /64) that hold more than a sixteenth of the limit, then those that have been open for a second without sending anything, then \
          the one that has been idle longest. If no connection is idle, a client that holds more than a quarter of the limit yields to others: it gets no \
          further connections, and for each new client with less than half as many, its longest-running request ends with 503 and cause `connection_cap`; \
          `weir_connection_cap_losses` counts both. Peers in `trusted_proxies` never yield. If no other client connected within ten minutes, \

@@ -18,13 +18,13 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Host))
         .many()
         .example("host shop.example.com *.shop.example.com { route -> app; }"),
-    directive("route", ROUTES, "[EXPRESSION] -> TARGET", "Sends matching requests to a target. Routes are tried from top to bottom and the first match wins; if none matches, the response is 404. Routes directly in `listen` are for requests that match no host block. The expression combines the conditions below with `and` (which may be left out), `or`, `not` and parentheses, which need spaces around them.")
+    directive("route", ROUTES, "[EXPRESSION]", "Sends matching requests to a target. Routes are tried from top to bottom and the first match wins; if none matches, the response is 404. Routes directly in `listen` are for requests that match no host block. The expression combines the conditions below with `and` (which may be left out), `or`, `not` and parentheses, which need spaces around them.")
         .words(0, MANY)
         .block(BlockRule::Optional(Context::Route))
         .arrow(Arrow::Required)
         .many()
         .example("route path /admin/* not client 192.0.2.0/24 -> respond 403;"),
-    directive("default", LISTEN, "-> TARGET", "The target of requests that match no host block and no route: a last `route` without conditions.")
+    directive("default", LISTEN, "", "The target of requests that match no host block and no route: a last `route` without conditions.")
         .words(0, 0)
         .block(BlockRule::Optional(Context::Route))
         .arrow(Arrow::Required)

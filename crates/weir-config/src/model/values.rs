@@ -54,7 +54,7 @@ pub(crate) fn workers(text: &str) -> Result<Workers, String> {
     }
     whole(text, 1, MAX_WORKERS as u64)
         .map(|count| Workers::Count(count as usize))
-        .map_err(|error| format!("{error}; or `auto`"))
+        .map_err(|error| format!("{error} (or `auto`)"))
 }
 
 /// Parses a duration that is not zero.
