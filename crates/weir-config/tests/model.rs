@@ -103,6 +103,35 @@ fn every_example_of_the_table_is_right() {
 }
 
 #[test]
+fn the_configurations_of_the_documentation_are_right() {
+    // What a reader would put around them.
+    let shells = [
+        ("", ""),
+        ("", "\nlisten :2 -> 10.9.9.9:1;"),
+        ("pool app { server 10.0.0.1:80; }\n", ""),
+        ("listen :1 {\n", "\ndefault -> 10.9.9.9:1; }"),
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|kind| kind == "md"));
+    let pages = pages.filter(|path| !path.ends_with("configuration.md"));
+    let mut count = 0;
+    for path in pages.chain([root.join("README.md")]) {
+        let page = fs::read_to_string(&path).unwrap();
+        for block in page.split("\n```nginx\n").skip(1) {
+            let block = block.split("\n```").next().unwrap();
+            let parse = |(before, after)| parse_str("example", &format!("{before}{block}{after}"));
+            let first = shells.map(parse).into_iter().reduce(Result::or);
+            if let Some(Err(error)) = first {
+                panic!("{}: {block}\n{error}", path.display());
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 5, "{count} configurations found");
+}
+
+#[test]
 fn reference_page_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let page = reference();
