@@ -4,6 +4,7 @@
 pub(crate) mod collect;
 pub(crate) mod history;
 pub(crate) mod live;
+pub(crate) mod pool;
 pub(crate) mod read_model;
 pub(crate) mod report;
 pub(crate) mod sampler;
@@ -17,6 +18,7 @@ use weir_stats::exposition::{CreditsReport, IncidentReport, LimitsReport};
 
 pub use weir_control::admin_port::Event;
 
+pub use pool::{EndpointStatus, PoolStatus, ProbeStatus, QueueStatus, WaitingStatus};
 pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
 /// The whole status at one moment.
@@ -227,181 +229,4 @@ pub struct WorkerStatus {
     pub own_us: u64,
     /// The lateness of its timer.
     pub lag: PhaseTimes,
-}
-
-/// A pool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PoolStatus {
-    /// Its name.
-    pub name: String,
-    /// Its policy for picking endpoints.
-    pub policy: String,
-    /// `up` while at least one endpoint is usable, else `down`.
-    pub state: String,
-    /// Set while probes are ignored because too few endpoints are healthy by them.
-    pub panicking: bool,
-    /// The number of usable endpoints.
-    pub usable: usize,
-    /// The number of requests in flight.
-    pub in_flight: u64,
-    /// The most requests in flight, sampled once a second and at each endpoint.
-    pub most_in_flight: u64,
-    /// Its queue; `null` if there is none.
-    pub queue: Option<QueueStatus>,
-    /// The counters of its balancer.
-    pub counters: PoolCounters,
-    /// The number of attempts after which the same endpoint was tried again.
-    pub repeated: u64,
-    /// The number of attempts after which another endpoint was tried.
-    pub redispatched: u64,
-    /// Its requests.
-    pub traffic: Traffic,
-    /// Its endpoints, in the configuration's order.
-    pub endpoints: Vec<EndpointStatus>,
-}
-
-/// A pool's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueStatus {
-    /// The number of waiting requests.
-    pub now: u64,
-    /// The most requests allowed to wait.
-    pub max: u64,
-    /// The most requests that have waited at once.
-    pub longest: u64,
-    /// The longest wait allowed, milliseconds.
-    pub timeout_ms: u64,
-}
-
-/// An endpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EndpointStatus {
-    /// The pool's name.
-    pub pool: String,
-    /// Its name.
-    pub name: String,
-    /// Its address, as configured.
-    pub address: String,
-    /// The address to which its name resolves, if it has a name that is resolved.
-    pub resolved: Option<String>,
-    /// Its state: `up`, `draining`, `maintenance`, `down`, `ejected`, `stalled` or `unresolved`.
-    pub state: State,
-    /// The time since which it is in its state, milliseconds since 1970.
-    pub since_ms: u64,
-    /// The operator's order: `ready`, `draining` or `maintenance`.
-    pub order: String,
-    /// The result of its probes: `up`, `down`, or `unchecked` if there are none.
-    pub health: String,
-    /// The reason of its state, in one clause; empty if none is known.
-    pub reason: String,
-    /// The beginning of the reply to the probe that changed its health.
-    pub excerpt: String,
-    /// The latest probe, if there was one.
-    pub probe: Option<ProbeStatus>,
-    /// The end of its ejection, milliseconds since 1970.
-    pub ejected_until_ms: Option<u64>,
-    /// The number of requests in flight.
-    pub in_flight: u32,
-    /// The most requests in flight at once, since the start or since counters were cleared.
-    pub most_in_flight: u32,
-    /// The most requests allowed in flight.
-    pub max_conn: Option<u32>,
-    /// The number of requests that wait for this endpoint only.
-    pub queued: u32,
-    /// The most requests that waited for it at once.
-    pub most_queued: u32,
-    /// Its weight.
-    pub weight: u32,
-    /// Its tier; tier 0 is used first.
-    pub tier: u8,
-    /// Set if it is a backup.
-    pub backup: bool,
-    /// The number of idle connections kept to it.
-    pub idle_connections: u32,
-    /// The number of connections opened to it.
-    pub connections_opened: u64,
-    /// The number of requests sent over a reused connection.
-    pub connections_reused: u64,
-    /// The number of times that it was picked.
-    pub picks: u64,
-    /// The number of failures in traffic that count for the pool's `passive`.
-    pub passive_failures: u64,
-    /// The number of its ejections.
-    pub ejections: u64,
-    /// The number of times that it was found stalled.
-    pub stalls: u64,
-    /// The number of its outages: times that it was down, ejected or stalled.
-    pub outages: u64,
-    /// The total duration of its outages, seconds.
-    pub out_s: u64,
-    /// The most idle connections kept to it.
-    pub max_idle: u32,
-    /// The requests whose last attempt was here.
-    pub traffic: Traffic,
-    /// The number of attempts here that were given up for another attempt.
-    pub failed_attempts: u64,
-    /// The number of these after which this endpoint was tried again.
-    pub repeated: u64,
-    /// The number of these after which another endpoint was tried.
-    pub redispatched: u64,
-    /// The settings that differ from the configuration file: `order`, `weight`, `max_conn`,
-    /// `added`.
-    pub overridden: Vec<String>,
-}
-
-/// A probe of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProbeStatus {
-    /// `http`, `tcp` or `tls`.
-    pub kind: String,
-    /// The time at which it ended, milliseconds since 1970.
-    pub at_ms: u64,
-    /// Its duration, microseconds.
-    pub took_us: u64,
-    /// Set if it passed.
-    pub passed: bool,
-    /// The reason of its failure, in one clause; empty if it passed.
-    pub reason: String,
-    /// The beginning of the reply, if it failed.
-    pub excerpt: String,
-    /// The number of probes so far.
-    pub probes: u64,
-    /// The number of failed probes so far.
-    pub failures: u64,
-    /// The successes in a row that make the endpoint up.
-    pub rise: u32,
-    /// The failures in a row that make the endpoint down.
-    pub fall: u32,
-}
-
-/// A request that waits in a pool's queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WaitingStatus {
-    /// The number of requests ahead of it.
-    pub position: u32,
-    /// The time since which it waits, milliseconds since 1970.
-    pub since_ms: u64,
-    /// The time it has waited, microseconds.
-    pub waited_us: u64,
-    /// The longest time that it will still wait, microseconds.
-    pub left_us: u64,
-    /// The request's id, as in logs and in the request id header.
-    pub request_id: String,
-    /// The client's address; empty on a Unix socket without a trusted proxy.
-    pub client: String,
-    /// The request's method.
-    pub method: String,
-    /// The request's target, cut to about 120 bytes; a longer one ends with `…`.
-    pub target: String,
-    /// The pool it waits for.
-    pub pool: String,
-    /// The endpoint it waits for, if no other will do.
-    pub endpoint: Option<String>,
-}
-
-impl WaitingStatus {
-    /// The pool and endpoint it waits for; `any` stands for any endpoint.
-    pub fn waits_for(&self) -> String {
-        format!("{}/{}", self.pool, self.endpoint.as_deref().unwrap_or("any"))
-    }
 }
