@@ -1,7 +1,6 @@
 //! The state that all admin connections share: the operations on the running server, its status,
 //! the room for connections and streams, and the counts of refused requests.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,12 +8,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use weir_control::admin_port::Operations;
 use weir_control::logs::program_log::tell;
-use weir_stats::exposition::{AdminReport, Report};
 
 use crate::access::caller::{Caller, Right, Visitor};
-use crate::access::seats::{CallerStanding, SeatCounts};
+use crate::access::seats::CallerStanding;
 use crate::status::history::History;
-use crate::status::read_model::ReadModel;
 use crate::status::sources::StatusSources;
 
 /// The most streams at once.
@@ -31,8 +28,6 @@ pub(crate) struct AdminContext {
     pub(crate) history: History,
     /// The permits of clients that listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
-    /// The counts of admin connections that were closed or refused for lack of room.
-    pub(crate) seats: Arc<SeatCounts>,
     /// The number of refused requests since they were last logged, and the time of that.
     turned_away: Mutex<(u64, Option<Instant>)>,
 }
@@ -43,7 +38,6 @@ impl AdminContext {
             sources: StatusSources::new(operations),
             history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
-            seats: Arc::default(),
             turned_away: Mutex::default(),
         }
     }
@@ -51,15 +45,6 @@ impl AdminContext {
     /// The operations on the running server.
     pub(crate) fn operations(&self) -> &Operations {
         &self.sources.operations
-    }
-
-    /// A report about the process at this moment.
-    pub(crate) fn report(&self) -> Report {
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let SeatCounts { closed, late, refused } = &*self.seats;
-        let admin =
-            AdminReport { closed: count(closed), late: count(late), refused: count(refused) };
-        Report { admin, ..ReadModel::new(&self.sources).report() }
     }
 
     /// Restarts the displayed counters at 0; those of `/metrics` never decrease.

@@ -3,10 +3,10 @@
 
 pub(crate) mod collect;
 pub(crate) mod history;
+pub(crate) mod limits;
 pub(crate) mod live;
 pub(crate) mod pool;
 pub(crate) mod read_model;
-pub(crate) mod report;
 pub(crate) mod sampler;
 pub(crate) mod sources;
 pub(crate) mod traffic;
@@ -14,12 +14,15 @@ pub(crate) mod traffic;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_stats::exposition::{CreditsReport, IncidentReport, LimitsReport};
+use weir_stats::exposition::CreditsReport;
 
 pub use weir_control::admin_port::Event;
 
-pub use pool::{EndpointStatus, PoolStatus, ProbeStatus, QueueStatus, WaitingStatus};
-pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
+pub use limits::{LimitStatus, LimitedKeyStatus, LimitsStatus};
+pub use pool::{
+    EndpointStatus, OperationalState, PoolCounters, PoolStatus, ProbeStatus, QueueStatus,
+    WaitingStatus,
+};
 
 /// The whole status at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +42,13 @@ pub struct Status {
     pub credits: Option<CreditsReport>,
     /// The limits on clients and keys, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limits: Option<LimitsReport>,
+    pub limits: Option<LimitsStatus>,
+    /// The access logs, in the configuration's order; shown by the metrics only.
+    #[serde(skip)]
+    pub logs: Vec<LogStatus>,
+    /// The admin interface; shown by the metrics only.
+    #[serde(skip)]
+    pub admin: AdminStatus,
 }
 
 /// The process.
@@ -82,7 +91,41 @@ pub struct Info {
     pub memory: MemoryStatus,
     /// Incidents of its workers and of earlier serving processes.
     #[serde(default)]
-    pub incidents: IncidentReport,
+    pub incidents: IncidentStatus,
+    /// The start of the process, microseconds since 1970; this and the rest are shown by the
+    /// metrics only.
+    #[serde(skip)]
+    pub started_us: u64,
+    /// Connects to endpoints that failed for lack of descriptors, ports or memory.
+    #[serde(skip)]
+    pub shortages: u64,
+    /// Connections closed at once because their clients held a large part of the cap.
+    #[serde(skip)]
+    pub refused_at_cap: u64,
+    /// Requests and handshakes of such clients that were aborted in favour of others.
+    #[serde(skip)]
+    pub given_up_at_cap: u64,
+}
+
+/// Incidents of workers, and of the processes before this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncidentStatus {
+    /// The number of restarts of the serving process after it had died.
+    pub restarts: u64,
+    /// The duration of the latest restart, from the death to the time at which the next process
+    /// served, µs.
+    #[serde(default)]
+    pub restart_us: Option<u64>,
+    /// The number of times that a worker did not respond for a second.
+    pub hangs: u64,
+    /// Workers that were replaced because they hung.
+    pub replaced: u64,
+    /// Workers that panicked and were restarted.
+    pub panics: u64,
+    /// Client connections that ended with a worker.
+    pub lost_connections: u64,
+    /// Requests that ended with a worker.
+    pub lost_requests: u64,
 }
 
 /// The memory budget.
@@ -229,4 +272,24 @@ pub struct WorkerStatus {
     pub own_us: u64,
     /// The lateness of its timer.
     pub lag: PhaseTimes,
+}
+
+/// An access log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogStatus {
+    /// Its name.
+    pub name: String,
+    /// Lines that were not written because the writer could not keep up.
+    pub dropped: u64,
+}
+
+/// Connections to the admin interface that were closed early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdminStatus {
+    /// Connections closed to make room for others.
+    pub closed: u64,
+    /// Connections closed because no request arrived in time.
+    pub late: u64,
+    /// Connections refused for lack of room.
+    pub refused: u64,
 }

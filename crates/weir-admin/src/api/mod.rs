@@ -1,6 +1,7 @@
 //! The HTTP API: the table of its routes and their handlers.
 
 pub(crate) mod live;
+pub(crate) mod metrics;
 pub(crate) mod numbers;
 pub(crate) mod openapi;
 pub(crate) mod routes;

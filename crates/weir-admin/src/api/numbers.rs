@@ -1,12 +1,10 @@
-//! Counted figures for programs: metrics for Prometheus, histograms that can be merged, and the
-//! process's use of the machine. It counts nothing itself.
+//! Counted figures for programs: histograms that can be merged, and the process's use of the
+//! machine. It counts nothing itself.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use hyper::header;
 use serde_json::{Map, Value, json};
 use weir_control::admin_port::agent_line;
-use weir_stats::exposition::{Format, Report, expose, lines_by_worker};
 use weir_stats::interchange::{self, Interval, Wanted};
 use weir_stats::metrics::{Distribution, Figures, Phase, PhaseDistributions};
 
@@ -15,34 +13,8 @@ use crate::http::call::Call;
 use crate::http::error::ApiError;
 use crate::http::reply::HttpReply;
 use crate::status::collect::host_name;
-
-/// The most lines of metrics with separate workers; some 40 MB.
-const MAX_LINES_BY_WORKER: usize = 250_000;
-
-/// All metrics for Prometheus; on request with separate counts for each worker.
-pub(crate) fn metrics(call: &Call) -> Result<HttpReply, ApiError> {
-    let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
-    let mut report = call.context.report();
-    if yes(call, "per_worker")? {
-        let figures = call.context.operations().served().process.numbers.read_by_worker();
-        report.by_worker = bounded(figures, MAX_LINES_BY_WORKER)?;
-    }
-    Ok(HttpReply::new(format.content_type(), expose(&report, format)))
-}
-
-fn bounded(by_worker: Vec<Figures>, most: usize) -> Result<Vec<Figures>, ApiError> {
-    let lines = lines_by_worker(&by_worker);
-    if lines <= most {
-        return Ok(by_worker);
-    }
-    let message = format!(
-        "{} workers with what each counted are some {lines} lines, and at most {most} are told: leave it out, sums over all workers \
-        and `weir_worker_…` are there without it",
-        by_worker.len()
-    );
-    Err(ApiError::field("per_worker", message))
-}
+use crate::status::read_model::ReadModel;
+use crate::status::sampler::SampledFigures;
 
 /// The span of time that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,18 +42,18 @@ impl FiguresWindow {
         }
     }
 
-    fn figures(self, report: &Report) -> &Figures {
+    fn figures(self, look: &SampledFigures) -> &Figures {
         match self {
-            Self::Start => &report.figures,
-            Self::Recent => &report.recent,
+            Self::Start => &look.now,
+            Self::Recent => &look.recent.figures,
         }
     }
 
-    fn interval(self, report: &Report) -> Interval {
+    fn interval(self, call: &Call, look: &SampledFigures) -> Interval {
         let now = SystemTime::now();
         let from = match self {
-            Self::Start => UNIX_EPOCH + Duration::from_micros(report.process.started_unix_us),
-            Self::Recent => now - Duration::from_micros(report.recent_us),
+            Self::Start => call.context.operations().started(),
+            Self::Recent => now - Duration::from_micros(look.recent.length_us),
         };
         Interval { from, length: now.duration_since(from).unwrap_or_default() }
     }
@@ -90,9 +62,9 @@ impl FiguresWindow {
 /// Histograms as a HdrHistogram log, so that those of several instances can be added up.
 pub(crate) fn hlog(call: &Call) -> Result<HttpReply, ApiError> {
     let window = FiguresWindow::of(call)?;
-    let report = call.context.report();
-    let log = interchange::log_of(&window.figures(&report).by_subject());
-    let text = interchange::write_log(&log, window.interval(&report), &host_name());
+    let look = call.context.sources.sampler.look();
+    let log = interchange::log_of(&window.figures(&look).by_subject());
+    let text = interchange::write_log(&log, window.interval(call, &look), &host_name());
     Ok(HttpReply::new("text/plain; charset=utf-8", text))
 }
 
@@ -114,11 +86,11 @@ pub(crate) fn hgrm(call: &Call) -> Result<HttpReply, ApiError> {
     if wanted.endpoint.is_some() && wanted.pool.is_none() {
         return Err(ApiError::field("pool", "an endpoint is named with its pool"));
     }
-    let report = call.context.report();
-    let log = interchange::log_of(&window.figures(&report).by_subject());
+    let model = ReadModel::new(&call.context.sources);
+    let log = interchange::log_of(&window.figures(model.look()).by_subject());
     let times = wanted.of(&log, phase);
     // A subject without requests is not in the log.
-    let times = times.or_else(|| is_there(&wanted, &report).then(Distribution::default));
+    let times = times.or_else(|| is_there(&wanted, &model).then(Distribution::default));
     let times = times.ok_or_else(|| {
         let names = [&wanted.endpoint, &wanted.route, &wanted.pool, &wanted.listener];
         let name = names.into_iter().flatten().next().cloned().unwrap_or_default();
@@ -129,27 +101,25 @@ pub(crate) fn hgrm(call: &Call) -> Result<HttpReply, ApiError> {
 }
 
 /// Returns true if the configuration has the subject, or no subject is asked for.
-fn is_there(wanted: &Wanted, report: &Report) -> bool {
+fn is_there(wanted: &Wanted, model: &ReadModel<'_>) -> bool {
     let Wanted { listener, route, pool, endpoint } = wanted;
-    let has_pool = |name: &String| {
-        let pool = report.pools.iter().find(|pool| pool.name == *name);
-        pool.is_some_and(|pool| {
-            let own = |name: &String| pool.endpoints.iter().any(|one| one.name == *name);
-            endpoint.as_ref().is_none_or(own)
-        })
+    let snapshot = model.snapshot();
+    let has_pool = |name: &String| match endpoint {
+        None => snapshot.pool(name).is_some(),
+        Some(endpoint) => snapshot.endpoint(name, endpoint).is_some(),
     };
-    let has_listener = |name: &String| report.listeners.iter().any(|one| one.name == *name);
-    let has_route = |name: &String| report.figures.routes.iter().any(|one| one.route == *name);
+    let has_route = |name: &String| model.look().now.routes.iter().any(|one| one.route == *name);
     pool.as_ref().is_none_or(has_pool)
-        && listener.as_ref().is_none_or(has_listener)
+        && listener.as_ref().is_none_or(|name| snapshot.listener(name).is_some())
         && route.as_ref().is_none_or(has_route)
 }
 
 /// Percentiles by listener, route, pool and endpoint.
 pub(crate) fn distributions(call: &Call) -> Result<HttpReply, ApiError> {
     let window = FiguresWindow::of(call)?;
-    let report = call.context.report();
-    let figures = window.figures(&report);
+    let model = ReadModel::new(&call.context.sources);
+    let (snapshot, look) = (model.snapshot(), model.look());
+    let figures = window.figures(look);
     let detail = if yes(call, "counts")? { Detail::Counts } else { Detail::Figures };
     let named = |names: &[(&str, &str)], phases: &PhaseDistributions| {
         let mut value = phases_json(phases, detail);
@@ -158,11 +128,11 @@ pub(crate) fn distributions(call: &Call) -> Result<HttpReply, ApiError> {
         }
         value
     };
-    let listeners = report
+    let listeners = snapshot
         .listeners
         .iter()
         .map(|one| named(&[("listener", &one.name)], &figures.phases_of_listener(&one.name)));
-    let pools = report.pools.iter();
+    let pools = snapshot.pools.iter();
     let pools = pools.map(|one| named(&[("pool", &one.name)], &figures.phases_of_pool(&one.name)));
     let routes = figures.routes.iter().map(|one| {
         let names = [("listener", &*one.listener), ("route", &one.route), ("pool", &one.pool)];
@@ -174,7 +144,7 @@ pub(crate) fn distributions(call: &Call) -> Result<HttpReply, ApiError> {
         .map(|one| named(&[("pool", &one.pool), ("endpoint", &one.endpoint)], &one.phases));
     Ok(HttpReply::json(&json!({
         "window": window.as_str(),
-        "window_s": window.interval(&report).length.as_secs_f64(),
+        "window_s": window.interval(call, look).length.as_secs_f64(),
         "listeners": listeners.collect::<Vec<_>>(),
         "routes": routes.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
@@ -217,25 +187,26 @@ fn times_json(times: &Distribution, detail: Detail) -> Value {
 
 /// The process's use of the machine, and the time that the machine withholds from it.
 pub(crate) fn machine(call: &Call) -> HttpReply {
-    let report = call.context.report();
-    let workers = report.figures.workers.iter().zip(&report.machine.workers).zip(&report.workers);
-    let workers = workers.map(|((counted, cpu), load)| {
+    let model = ReadModel::new(&call.context.sources);
+    let (look, machine) = (model.look(), model.machine());
+    let workers = look.now.workers.iter().zip(&machine.figures.workers).zip(model.workers());
+    let workers = workers.map(|((counted, cpu), worker)| {
         json!({
-            "connections": load.connections,
-            "requests_running": load.requests_running,
-            "requests": counted.exchanges,
-            "busy_us": counted.own_us,
+            "connections": worker.connections,
+            "requests_running": worker.requests_running,
+            "requests": worker.requests,
+            "busy_us": worker.own_us,
             "cpu": cpu,
             "lag": times_json(&counted.lag, Detail::Figures),
         })
     });
     let mut told = json!({
-        "machine": report.machine,
-        "recent": report.usage,
-        "histogram_bytes": report.figures.histogram_bytes,
+        "machine": machine.figures,
+        "recent": machine.recent,
+        "histogram_bytes": look.now.histogram_bytes,
         "workers": workers.collect::<Vec<_>>(),
     });
-    if let Some(credits) = &report.credits {
+    if let Some(credits) = call.context.operations().credits().report() {
         told["credits"] = json!(credits);
     }
     HttpReply::json(&told)
@@ -245,26 +216,4 @@ pub(crate) fn machine(call: &Call) -> HttpReply {
 pub(crate) fn weight(call: &Call) -> HttpReply {
     let process = call.context.operations().served().process;
     HttpReply::new("text/plain", agent_line(call.context.operations().credits(), &process))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use weir_stats::metrics::MetricsRegistry;
-
-    #[test]
-    fn metrics_of_each_worker_are_bounded() {
-        let numbers = MetricsRegistry::new(4);
-        let listener = numbers.listener("web");
-        for worker in 0..4 {
-            listener.accepted(worker);
-        }
-        let figures = numbers.read_by_worker();
-        let lines = lines_by_worker(&figures);
-        assert!(lines >= 4, "{lines}");
-        assert_eq!(bounded(figures.clone(), lines).unwrap().len(), 4);
-        let refused = bounded(figures, lines - 1).unwrap_err();
-        assert_eq!(refused.field.as_deref(), Some("per_worker"));
-        assert!(refused.message.contains("4 workers"), "{}", refused.message);
-    }
 }

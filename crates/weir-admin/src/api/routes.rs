@@ -5,6 +5,7 @@ use hyper::{Method, header};
 use serde_json::json;
 
 use super::live;
+use super::metrics;
 use super::numbers;
 use super::openapi;
 use super::upgrade;
@@ -156,7 +157,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     look(
         "/metrics",
         "All metrics, for Prometheus: as text, as OpenMetrics, or as protocol buffers with native histograms; sums over all workers, or with `?per_worker=true` each worker apart, with a label `worker`",
-        numbers::metrics,
+        metrics::metrics,
     ),
     look(
         "/v1/distributions",

@@ -35,7 +35,7 @@ pub(crate) async fn accept(
     life: watch::Receiver<()>,
 ) -> io::Result<()> {
     let place: Rc<str> = socket.listening().place().into();
-    let room = AddressRoom { seats: Seats::new(context.seats.clone()), connected, life };
+    let room = AddressRoom { seats: Seats::new(context.sources.seats.clone()), connected, life };
     let own = socket.socket.socket.try_clone()?;
     let is_unix = socket.socket.is_unix();
     let names = socket.model.names.iter().chain(socket.keys.tls.iter().flat_map(|tls| &tls.names));

@@ -2,9 +2,10 @@
 //! endpoints are in `endpoint.rs`.
 
 use crate::humanize::{age_ms, bytes, count, credits, rate, span_us};
-use weir_stats::exposition::IncidentReport;
 
-use super::super::status::{EndpointStatus, MemoryStatus, PoolStatus, Status, WaitingStatus};
+use super::super::status::{
+    EndpointStatus, IncidentStatus, MemoryStatus, PoolStatus, Status, WaitingStatus,
+};
 use super::html::Html;
 use super::page;
 use super::parts::{figure, is_trouble, link_to, of_limit, percentiles};
@@ -84,7 +85,7 @@ fn summary(html: &mut Html, status: &Status) {
 }
 
 /// The kinds of Weir's own failures, with their numbers; `None` if there was none.
-fn incidents(own: &IncidentReport) -> Option<(String, String)> {
+fn incidents(own: &IncidentStatus) -> Option<(String, String)> {
     let parts = [
         (own.restarts, "restart", "restarts"),
         (own.replaced, "worker replaced", "workers replaced"),
@@ -478,7 +479,7 @@ pub(super) fn events(html: &mut Html, sight: &Sight<'_>, of: Option<(&str, &str)
 mod tests {
     use weir_stats::exposition::{CreditsReport, CreditsState};
 
-    use super::super::super::status::State;
+    use super::super::super::status::OperationalState;
     use super::super::sample::{sight, status};
     use super::*;
     use crate::access::caller::Right;
@@ -598,7 +599,7 @@ mod tests {
     fn a_pool_that_is_out_is_told_first() {
         let mut status = status();
         status.pools[0].usable = 0;
-        status.pools[0].endpoints[0].state = State::Maintenance;
+        status.pools[0].endpoints[0].state = OperationalState::Maintenance;
         let html = drawn(&status, Right::Read);
         assert!(html.contains("no server is available"), "{html}");
         assert!(html.find("class=\"trouble\"").unwrap() < html.find("<section").unwrap());

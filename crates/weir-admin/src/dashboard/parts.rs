@@ -3,32 +3,35 @@
 
 use std::fmt::{Display, Write as _};
 
-use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
+use super::super::status::{EndpointStatus, OperationalState, PoolStatus, Traffic};
 use super::html::Html;
 use super::sight::Sight;
 use crate::humanize::{age_ms, count, span_us};
 
 /// Returns true if an endpoint in this state needs attention.
-pub(super) fn is_trouble(state: State) -> bool {
+pub(super) fn is_trouble(state: OperationalState) -> bool {
     match state {
-        State::Down | State::Ejected | State::Stalled | State::Unresolved => true,
-        State::Up | State::Draining | State::Maintenance => false,
+        OperationalState::Down
+        | OperationalState::Ejected
+        | OperationalState::Stalled
+        | OperationalState::Unresolved => true,
+        OperationalState::Up | OperationalState::Draining | OperationalState::Maintenance => false,
     }
 }
 
 /// A state's name after a mark of a distinct shape, so that it is readable without colours.
-pub(super) fn state(html: &mut Html, state: State) {
+pub(super) fn state(html: &mut Html, state: OperationalState) {
     html.markup("<span class=\"state ")
         .text(state.as_str())
         .markup("\"><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\">");
     html.markup(match state {
-        State::Up => "<circle cx=\"5\" cy=\"5\" r=\"4\"/>",
-        State::Draining => "<circle cx=\"5\" cy=\"5\" r=\"3.3\" class=\"hollow\"/><path d=\"M5 1.7a3.3 3.3 0 0 1 0 6.6z\"/>",
-        State::Maintenance => "<rect x=\"1.5\" y=\"1.5\" width=\"7\" height=\"7\"/>",
-        State::Down => "<path d=\"M1.5 1.5 8.5 8.5M8.5 1.5 1.5 8.5\" class=\"hollow\"/>",
-        State::Ejected => "<path d=\"M5 1 9.2 8.5H.8z\"/>",
-        State::Stalled => "<path d=\"M2.2 1.5h2v7h-2zM5.8 1.5h2v7h-2z\"/>",
-        State::Unresolved => "<circle cx=\"5\" cy=\"5\" r=\"3.5\" class=\"hollow\"/>",
+        OperationalState::Up => "<circle cx=\"5\" cy=\"5\" r=\"4\"/>",
+        OperationalState::Draining => "<circle cx=\"5\" cy=\"5\" r=\"3.3\" class=\"hollow\"/><path d=\"M5 1.7a3.3 3.3 0 0 1 0 6.6z\"/>",
+        OperationalState::Maintenance => "<rect x=\"1.5\" y=\"1.5\" width=\"7\" height=\"7\"/>",
+        OperationalState::Down => "<path d=\"M1.5 1.5 8.5 8.5M8.5 1.5 1.5 8.5\" class=\"hollow\"/>",
+        OperationalState::Ejected => "<path d=\"M5 1 9.2 8.5H.8z\"/>",
+        OperationalState::Stalled => "<path d=\"M2.2 1.5h2v7h-2zM5.8 1.5h2v7h-2z\"/>",
+        OperationalState::Unresolved => "<circle cx=\"5\" cy=\"5\" r=\"3.5\" class=\"hollow\"/>",
     });
     html.markup("</svg>").text(state.as_str()).markup("</span>");
 }
@@ -89,19 +92,23 @@ pub(super) fn percentiles(html: &mut Html, traffic: &Traffic) {
 pub(super) fn why(endpoint: &EndpointStatus, sight: &Sight<'_>) -> String {
     let since = age_ms(sight.ago_ms(endpoint.since_ms));
     let mut text = match endpoint.state {
-        State::Up => return String::new(),
-        State::Down => format!("Down for {since}: {}", or_unknown(&endpoint.reason)),
-        State::Ejected => format!("Out for {since}: {}", or_unknown(&endpoint.reason)),
-        State::Stalled => format!("Stalled for {since}: {}", or_unknown(&endpoint.reason)),
-        State::Draining => {
+        OperationalState::Up => return String::new(),
+        OperationalState::Down => format!("Down for {since}: {}", or_unknown(&endpoint.reason)),
+        OperationalState::Ejected => format!("Out for {since}: {}", or_unknown(&endpoint.reason)),
+        OperationalState::Stalled => {
+            format!("Stalled for {since}: {}", or_unknown(&endpoint.reason))
+        }
+        OperationalState::Draining => {
             format!("Draining for {since} by order: {} in flight", endpoint.in_flight)
         }
-        State::Maintenance => {
+        OperationalState::Maintenance => {
             format!("In maintenance for {since} by order: {} in flight", endpoint.in_flight)
         }
-        State::Unresolved => "Its name cannot be resolved".to_owned(),
+        OperationalState::Unresolved => "Its name cannot be resolved".to_owned(),
     };
-    if let Some(until) = endpoint.ejected_until_ms.filter(|_| endpoint.state == State::Ejected) {
+    if let Some(until) =
+        endpoint.ejected_until_ms.filter(|_| endpoint.state == OperationalState::Ejected)
+    {
         let left = age_ms(until.saturating_sub(sight.status.at_ms));
         let _ = write!(text, ", for another {left}");
     }
@@ -127,7 +134,7 @@ pub(super) fn orders(
     if !sight.may_write() {
         return;
     }
-    let last = pool.usable == 1 && endpoint.state == State::Up;
+    let last = pool.usable == 1 && endpoint.state == OperationalState::Up;
     html.markup("<form method=\"post\" class=\"orders\" action=\"");
     link_to(html, &endpoint.pool, &endpoint.name);
     html.markup("\" data-api=\"/v1/pools/").path_part(&endpoint.pool).markup("/endpoints/");

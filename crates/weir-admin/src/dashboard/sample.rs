@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_stats::exposition::IncidentReport;
 use weir_stats::{ExchangeRecord, Micros, Times};
 
 use super::super::status::{
-    EndpointStatus, Event, Info, ListenerStatus, PhaseTimes, PoolCounters, PoolStatus, ProbeStatus,
-    QueueStatus, State, Status, Traffic, WaitingStatus, WorkerStatus,
+    AdminStatus, EndpointStatus, Event, IncidentStatus, Info, ListenerStatus, OperationalState,
+    PhaseTimes, PoolCounters, PoolStatus, ProbeStatus, QueueStatus, Status, Traffic, WaitingStatus,
+    WorkerStatus,
 };
 use super::sight::Sight;
 use crate::access::caller::Right;
@@ -52,7 +52,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         name: name.to_owned(),
         address: address.to_owned(),
         resolved: None,
-        state: State::Up,
+        state: OperationalState::Up,
         since_ms: NOW_MS - 3_600_000,
         order: "ready".to_owned(),
         health: "up".to_owned(),
@@ -71,9 +71,11 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         idle_connections: 3,
         connections_opened: 10,
         connections_reused: 90,
+        idle_elsewhere: 0,
         picks: 100,
         passive_failures: 0,
         ejections: 0,
+        ejections_refused: 0,
         stalls: 0,
         outages: 0,
         out_s: 0,
@@ -90,7 +92,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
 fn endpoint_down() -> EndpointStatus {
     let reply = "HTTP/1.1 503 Service Unavailable | no database";
     EndpointStatus {
-        state: State::Down,
+        state: OperationalState::Down,
         since_ms: NOW_MS - 192_000,
         health: "down".to_owned(),
         reason: "status 503, expected 200-399".to_owned(),
@@ -111,14 +113,14 @@ fn endpoint_down() -> EndpointStatus {
     }
 }
 
-fn incidents() -> IncidentReport {
-    IncidentReport {
+fn incidents() -> IncidentStatus {
+    IncidentStatus {
         restarts: 1,
         restart_us: Some(41_500),
         replaced: 2,
         hangs: 3,
         lost_requests: 9,
-        ..IncidentReport::default()
+        ..IncidentStatus::default()
     }
 }
 
@@ -162,6 +164,10 @@ pub(crate) fn status() -> Status {
             state_file: None,
             overrides: 0,
             open_files_limit: 1_024,
+            started_us: (NOW_MS - 3_600_000) * 1_000,
+            shortages: 0,
+            refused_at_cap: 0,
+            given_up_at_cap: 0,
         },
         listeners: vec![ListenerStatus {
             name: "front".to_owned(),
@@ -195,6 +201,8 @@ pub(crate) fn status() -> Status {
         workers: (0..2).map(worker).collect(),
         credits: None,
         limits: None,
+        logs: Vec::new(),
+        admin: AdminStatus::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The table of a pool: a row for each endpoint, and one for all of them. Tables of listeners and
 //! workers are in `overview.rs`.
 
-use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
+use super::super::status::{EndpointStatus, OperationalState, PoolStatus, Traffic};
 use super::html::Html;
 use super::parts::{figure, is_trouble, link_to, of_limit, orders, percentiles, state, why};
 use super::sight::Sight;
@@ -61,7 +61,7 @@ fn line(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus, endpoint: &Endpoi
     html.markup("<tr class=\"line ").text(word).markup("\" data-key=\"line ").text(&endpoint.name);
     html.markup("\" data-find=\"").text(&endpoint.name).markup(" ");
     html.text(&endpoint.address).markup(" ").text(word).markup("\"");
-    html.markup(if endpoint.state == State::Up { ">" } else { " data-out>" });
+    html.markup(if endpoint.state == OperationalState::Up { ">" } else { " data-out>" });
     html.markup("<th scope=\"row\"><a href=\"");
     link_to(html, &endpoint.pool, &endpoint.name);
     html.markup("\">").text(&endpoint.name).markup("</a>");
@@ -167,7 +167,7 @@ fn sum(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus) {
     let limit = pool
         .endpoints
         .iter()
-        .filter(|one| one.state == State::Up)
+        .filter(|one| one.state == OperationalState::Up)
         .map(|one| one.max_conn.map(u64::from));
     of_limit(
         html,

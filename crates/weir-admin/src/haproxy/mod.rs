@@ -133,6 +133,12 @@ where
     }
 }
 
+/// `show stat`, for the tests of other views.
+#[cfg(test)]
+pub(crate) fn stat_csv(status: &crate::status::Status) -> String {
+    table::csv(&stat::rows(status, &stat::RowChoice::ALL))
+}
+
 /// Splits a line into commands at `;` and into words at blanks; a backslash escapes the next
 /// character.
 pub(crate) fn commands(line: &str) -> Vec<Vec<String>> {

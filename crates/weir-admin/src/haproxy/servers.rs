@@ -7,7 +7,7 @@ use weir_config::model::names::is_place_of;
 use weir_config::model::{EndpointAddress, EndpointCheck, Order};
 
 use super::stat::{FIRST_PROXY, age, check_health, check_number};
-use crate::status::{EndpointStatus, PoolStatus, State, Status};
+use crate::status::{EndpointStatus, OperationalState, PoolStatus, Status};
 
 /// The header of `show servers state`.
 const STATE_HEADER: &str = "# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \
@@ -40,9 +40,12 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
             let own = configured(file, pool, endpoint);
             // 0 stopped, 1 starting, 2 running, 3 stopping.
             let operating = match endpoint.state {
-                State::Up | State::Stalled => 2,
-                State::Draining => 3,
-                State::Maintenance | State::Down | State::Ejected | State::Unresolved => 0,
+                OperationalState::Up | OperationalState::Stalled => 2,
+                OperationalState::Draining => 3,
+                OperationalState::Maintenance
+                | OperationalState::Down
+                | OperationalState::Ejected
+                | OperationalState::Unresolved => 0,
             };
             // Bits: 1 forced maintenance, 4 maintenance by the configuration, 8 forced drain, 32 no
             // address.
@@ -51,7 +54,7 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
                 "maintenance" if in_file => 5,
                 "maintenance" => 1,
                 "draining" => 8,
-                _ if endpoint.state == State::Unresolved => 32,
+                _ if endpoint.state == OperationalState::Unresolved => 32,
                 _ => 0,
             };
             // The latest check and its result (2 failed, 3 passed); 6 means configured and running.

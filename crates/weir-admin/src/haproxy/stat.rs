@@ -4,7 +4,8 @@
 
 use super::table::{Cell, RowKind, StatRow};
 use crate::status::{
-    EndpointStatus, ListenerStatus, PhaseTimes, PoolStatus, ProbeStatus, State, Status, Traffic,
+    EndpointStatus, ListenerStatus, OperationalState, PhaseTimes, PoolStatus, ProbeStatus, Status,
+    Traffic,
 };
 
 /// The number of the first proxy, as HAProxy counts them.
@@ -284,7 +285,9 @@ fn backend(status: &Status, pool: &PoolStatus, number: u64) -> StatRow {
         row.set(name, count);
     }
     row.set("status", if pool.usable > 0 { "UP" } else { "DOWN" });
-    let takes = |endpoint: &&EndpointStatus| matches!(endpoint.state, State::Up | State::Stalled);
+    let takes = |endpoint: &&EndpointStatus| {
+        matches!(endpoint.state, OperationalState::Up | OperationalState::Stalled)
+    };
     let is_active = |endpoint: &&EndpointStatus| !endpoint.backup && endpoint.tier == 0;
     let up = || pool.endpoints.iter().filter(takes);
     row.set("act", up().filter(is_active).count() as u64);
@@ -306,13 +309,13 @@ pub(super) fn age(status: &Status, endpoint: &EndpointStatus) -> u64 {
 /// An endpoint's state in HAProxy's terms.
 fn status_word(endpoint: &EndpointStatus) -> &'static str {
     match endpoint.state {
-        State::Maintenance => "MAINT",
-        State::Unresolved => "MAINT (resolution)",
-        State::Down | State::Ejected => "DOWN",
-        State::Draining => "DRAIN",
-        State::Stalled => "NOLB",
-        State::Up if endpoint.health == "unchecked" => "no check",
-        State::Up => "UP",
+        OperationalState::Maintenance => "MAINT",
+        OperationalState::Unresolved => "MAINT (resolution)",
+        OperationalState::Down | OperationalState::Ejected => "DOWN",
+        OperationalState::Draining => "DRAIN",
+        OperationalState::Stalled => "NOLB",
+        OperationalState::Up if endpoint.health == "unchecked" => "no check",
+        OperationalState::Up => "UP",
     }
 }
 

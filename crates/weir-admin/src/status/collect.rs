@@ -3,51 +3,59 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use weir_balance::{AdminState, EndpointState, Health, Waiting};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe};
-use weir_control::admin_port::{milliseconds, open_files_limit};
+use weir_control::admin_port::{milliseconds, open_files_limit, restart_us, restarts};
 use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
+use weir_proxy::incidents::Incidents;
 use weir_proxy::net::PeerAddress;
 use weir_proxy::process::Process;
-use weir_proxy::snapshot::Listener;
+use weir_proxy::snapshot::{AccessLog, Listener};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;
-use weir_stats::exposition::LimitsReport;
 use weir_stats::metrics::RouteFigures;
 
 use super::traffic::{CountedTraffic, Of, per_second, phase_times};
+use crate::access::seats::SeatCounts;
+use crate::status::limits;
 use crate::status::live;
 use crate::status::read_model::ReadModel;
-use crate::status::report;
 use crate::status::sampler::Marked;
 use crate::status::sources::StatusSources;
 use crate::status::{
-    EndpointStatus, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus, QueueStatus,
-    RouteStatus, State, Status, WaitingStatus, WorkerStatus,
+    AdminStatus, EndpointStatus, IncidentStatus, Info, LimitsStatus, ListenerStatus, LogStatus,
+    MemoryStatus, OperationalState, PoolStatus, ProbeStatus, QueueStatus, RouteStatus, Status,
+    WaitingStatus, WorkerStatus,
 };
 
 /// The whole status at this moment.
 pub(crate) fn status(sources: &StatusSources) -> Status {
-    let model = ReadModel::new(sources);
-    Status {
-        at_ms: milliseconds(SystemTime::now()),
-        info: model.info(),
-        listeners: model.listeners(),
-        pools: model.pools(),
-        workers: model.workers(),
-        credits: sources.operations.credits().report(),
-        limits: model.limits(),
-    }
+    ReadModel::new(sources).status()
 }
 
 impl ReadModel<'_> {
+    /// The whole status.
+    pub(crate) fn status(&self) -> Status {
+        Status {
+            at_ms: milliseconds(self.wall),
+            info: self.info(),
+            listeners: self.listeners(),
+            pools: self.pools(),
+            workers: self.workers(),
+            credits: self.sources.operations.credits().report(),
+            limits: self.limits(),
+            logs: self.logs(),
+            admin: self.admin(),
+        }
+    }
+
     fn counted(&self) -> CountedTraffic<'_> {
         CountedTraffic::of(self.look())
     }
@@ -57,17 +65,14 @@ impl ReadModel<'_> {
         let stopping = process.stopping.load(Ordering::Relaxed);
         let path = |path: &std::path::Path| path.display().to_string();
         let busy = process.loads.iter().map(|load| load.busy.load(Ordering::Relaxed));
+        let started = self.sources.operations.started();
         Info {
             name: "Weir".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             host: host_name(),
-            started_ms: milliseconds(self.sources.operations.started()),
-            uptime_s: self
-                .wall
-                .duration_since(self.sources.operations.started())
-                .unwrap_or_default()
-                .as_secs(),
+            started_ms: milliseconds(started),
+            uptime_s: self.wall.duration_since(started).unwrap_or_default().as_secs(),
             generation: self.snapshot().generation,
             state: if stopping { "stopping" } else { "running" }.to_owned(),
             workers: process.loads.len(),
@@ -79,13 +84,32 @@ impl ReadModel<'_> {
             overrides: self.overrides.differences(&self.served.file).len(),
             open_files_limit: open_files_limit(),
             memory: memory(process),
-            incidents: report::incidents(&process.incidents),
+            incidents: incidents(&process.incidents),
+            started_us: started.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64,
+            shortages: process.shortages.load(Ordering::Relaxed),
+            refused_at_cap: process.refused_at_cap.load(Ordering::Relaxed),
+            given_up_at_cap: process.given_up_at_cap.load(Ordering::Relaxed),
         }
     }
 
     /// The limits on clients and keys; `None` if there are none.
-    pub(crate) fn limits(&self) -> Option<LimitsReport> {
-        live::limits(self.snapshot(), self.process().limit_clock(self.now))
+    pub(crate) fn limits(&self) -> Option<LimitsStatus> {
+        limits::limits(self.snapshot(), self.process().limit_clock(self.now))
+    }
+
+    fn admin(&self) -> AdminStatus {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let SeatCounts { closed, late, refused } = &*self.sources.seats;
+        AdminStatus { closed: read(closed), late: read(late), refused: read(refused) }
+    }
+
+    fn logs(&self) -> Vec<LogStatus> {
+        let logs = self.served.live.logs.iter().zip(&self.snapshot().logs);
+        let one = |(log, own): (&model::AccessLog, &AccessLog)| LogStatus {
+            name: log.name.clone(),
+            dropped: own.sink.dropped(),
+        };
+        logs.map(one).collect()
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
@@ -284,9 +308,11 @@ impl ReadModel<'_> {
             idle_connections: live.idle.now(),
             connections_opened: live.opened.load(Ordering::Relaxed),
             connections_reused: live.reused.load(Ordering::Relaxed),
+            idle_elsewhere: live.idle_elsewhere.load(Ordering::Relaxed),
             picks: counts.picks(),
             passive_failures: counts.failures(),
             ejections: counts.ejections(),
+            ejections_refused: counts.ejections_refused(),
             stalls: counts.stalls(),
             outages: outages.count,
             out_s: outages.lasted.as_secs(),
@@ -342,24 +368,24 @@ impl ReadModel<'_> {
         pool: &UpstreamPool,
         endpoint: &UpstreamEndpoint,
         names: &[String],
-        state: State,
+        state: OperationalState,
     ) -> (SystemTime, Option<HealthEvent>) {
         let of = EndpointName { pool: pool.name.clone(), endpoint: endpoint.name.clone() };
         let (noted, lasted) = self.sources.operations.health().standing(&of);
         let observed = match state {
-            State::Draining | State::Maintenance => {
+            OperationalState::Draining | OperationalState::Maintenance => {
                 return (self.sources.operations.ordered_at(&pool.name, names), None);
             }
-            State::Unresolved => return (self.sources.operations.started(), None),
-            State::Up => HealthState::Up,
-            State::Down => HealthState::Down,
-            State::Ejected => HealthState::Ejected,
-            State::Stalled => HealthState::Stalled,
+            OperationalState::Unresolved => return (self.sources.operations.started(), None),
+            OperationalState::Up => HealthState::Up,
+            OperationalState::Down => HealthState::Down,
+            OperationalState::Ejected => HealthState::Ejected,
+            OperationalState::Stalled => HealthState::Stalled,
         };
         // A change is recorded a moment after it takes effect.
         let since = if noted == observed { self.wall - lasted } else { self.wall };
         let ordered = self.sources.operations.ordered_at(&pool.name, names);
-        let since = if state == State::Up { since.max(ordered) } else { since };
+        let since = if state == OperationalState::Up { since.max(ordered) } else { since };
         (since, self.sources.operations.health().latest_of(&pool.name, &endpoint.name))
     }
 
@@ -496,6 +522,20 @@ pub(crate) fn address_text(address: &ListenAddress) -> String {
 /// The machine's name.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The incidents of workers and of earlier serving processes.
+fn incidents(incidents: &Incidents) -> IncidentStatus {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    IncidentStatus {
+        restarts: restarts(),
+        restart_us: restart_us(),
+        hangs: read(&incidents.hangs),
+        replaced: read(&incidents.replaced),
+        panics: read(&incidents.panics),
+        lost_connections: read(&incidents.lost_connections),
+        lost_requests: read(&incidents.lost_exchanges),
+    }
 }
 
 /// The state of the memory budget.

@@ -1,7 +1,6 @@
 //! The values of a pool, its queue and its endpoints.
 
 use serde::{Deserialize, Serialize};
-use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
 use super::Traffic;
 
@@ -36,6 +35,35 @@ pub struct PoolStatus {
     pub endpoints: Vec<EndpointStatus>,
 }
 
+/// The counters of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolCounters {
+    /// Requests that got an endpoint.
+    pub dispatched: u64,
+    /// Requests that had to wait.
+    pub queued: u64,
+    /// Requests rejected because the queue was full.
+    pub queue_full: u64,
+    /// Requests rejected because all endpoints were full and there is no queue.
+    pub full: u64,
+    /// Requests rejected because no endpoint could be picked.
+    pub unavailable: u64,
+    /// Requests rejected for that reason after they had waited.
+    pub gave_up: u64,
+    /// Requests that left the queue of their own accord.
+    pub cancelled: u64,
+    /// Requests that waited too long.
+    pub timed_out: u64,
+    /// Requests sent to a busy endpoint while an idle one could be picked.
+    pub inversions: u64,
+    /// The time that those requests lost, µs.
+    pub regret_us: u64,
+    /// Retries that the budget refused.
+    pub retries_refused: u64,
+    /// Violations of the queue's invariants that the watchdog found; must be 0.
+    pub violations: u64,
+}
+
 /// A pool's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
@@ -61,7 +89,7 @@ pub struct EndpointStatus {
     /// The address to which its name resolves, if it has a name that is resolved.
     pub resolved: Option<String>,
     /// Its state: `up`, `draining`, `maintenance`, `down`, `ejected`, `stalled` or `unresolved`.
-    pub state: State,
+    pub state: OperationalState,
     /// The time since which it is in its state, milliseconds since 1970.
     pub since_ms: u64,
     /// The operator's order: `ready`, `draining` or `maintenance`.
@@ -98,12 +126,20 @@ pub struct EndpointStatus {
     pub connections_opened: u64,
     /// The number of requests sent over a reused connection.
     pub connections_reused: u64,
+    /// The number of requests whose worker had no idle connection while another worker had one;
+    /// shown by the metrics only.
+    #[serde(skip)]
+    pub idle_elsewhere: u64,
     /// The number of times that it was picked.
     pub picks: u64,
     /// The number of failures in traffic that count for the pool's `passive`.
     pub passive_failures: u64,
     /// The number of its ejections.
     pub ejections: u64,
+    /// The number of ejections that were refused because too many other endpoints were ejected;
+    /// shown by the metrics only.
+    #[serde(skip)]
+    pub ejections_refused: u64,
     /// The number of times that it was found stalled.
     pub stalls: u64,
     /// The number of its outages: times that it was down, ejected or stalled.
@@ -123,6 +159,54 @@ pub struct EndpointStatus {
     /// The settings that differ from the configuration file: `order`, `weight`, `max_conn`,
     /// `added`.
     pub overridden: Vec<String>,
+}
+
+/// An endpoint's state: the reason that keeps it from taking requests. The operator's orders take
+/// precedence over all other reasons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationalState {
+    /// The endpoint takes requests.
+    #[default]
+    Up,
+    /// The operator is draining the endpoint; it takes only requests that are bound to it.
+    Draining,
+    /// The operator put the endpoint into maintenance; it takes no requests.
+    Maintenance,
+    /// The endpoint's probes fail.
+    Down,
+    /// The endpoint is ejected for failures seen in traffic.
+    Ejected,
+    /// The endpoint does not answer while others do.
+    Stalled,
+    /// The endpoint's name does not resolve.
+    Unresolved,
+}
+
+impl OperationalState {
+    /// Every state, in order of declaration.
+    pub const ALL: [Self; 7] = [
+        Self::Up,
+        Self::Draining,
+        Self::Maintenance,
+        Self::Down,
+        Self::Ejected,
+        Self::Stalled,
+        Self::Unresolved,
+    ];
+
+    /// The state as one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Maintenance => "maintenance",
+            Self::Down => "down",
+            Self::Ejected => "ejected",
+            Self::Stalled => "stalled",
+            Self::Unresolved => "unresolved",
+        }
+    }
 }
 
 /// A probe of an endpoint.

@@ -1,6 +1,5 @@
 //! The read model of the running process: its configuration, live state and counted figures at one
-//! moment. The status (`collect.rs`) and the metrics (`report.rs`) are made from it; it renders
-//! nothing.
+//! moment, of which `collect.rs` makes the status. It renders nothing.
 
 use std::cell::OnceCell;
 use std::time::SystemTime;
@@ -11,7 +10,7 @@ use weir_control::admin_port::Served;
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
 
-use super::sampler::SampledFigures;
+use super::sampler::{MachineUse, SampledFigures};
 use super::sources::StatusSources;
 
 /// One configuration with its live state and counted figures, taken once so that all belong to the
@@ -38,20 +37,20 @@ impl<'a> ReadModel<'a> {
     }
 
     /// The counted figures, read once when they are first needed.
-    pub(super) fn look(&self) -> &SampledFigures {
+    pub(crate) fn look(&self) -> &SampledFigures {
         self.look.get_or_init(|| self.sources.sampler.look())
     }
 
-    /// The counted figures, without another copy of them.
-    pub(super) fn into_look(self) -> SampledFigures {
-        self.look.into_inner().unwrap_or_else(|| self.sources.sampler.look())
+    /// The process's use of the machine.
+    pub(crate) fn machine(&self) -> MachineUse {
+        self.sources.sampler.machine(self.look().recent.figures.requests())
     }
 
-    pub(super) fn process(&self) -> &Process {
+    pub(crate) fn process(&self) -> &Process {
         &self.served.process
     }
 
-    pub(super) fn snapshot(&self) -> &Snapshot {
+    pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.served.snapshot
     }
 }

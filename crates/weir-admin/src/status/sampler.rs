@@ -12,7 +12,7 @@ use weir_balance::EndpointState;
 use weir_control::admin_port::machine_figures;
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
-use weir_stats::exposition::MachineFigures;
+use weir_stats::exposition::{MachineFigures, Usage};
 use weir_stats::metrics::{Figures, Recent, WINDOW_STEPS, Window};
 
 /// The interval between readings.
@@ -121,6 +121,15 @@ pub(crate) struct SampledFigures {
     pub(crate) marks: Arc<Marks>,
 }
 
+/// The process's use of the machine.
+#[derive(Default)]
+pub(crate) struct MachineUse {
+    /// Until now.
+    pub(crate) figures: MachineFigures,
+    /// In the last ten seconds.
+    pub(crate) recent: Usage,
+}
+
 impl Sampler {
     pub(crate) fn new(process: Arc<Process>) -> Self {
         let now_us = process.balance_clock(Instant::now());
@@ -159,10 +168,11 @@ impl Sampler {
         SampledFigures { now, cleared, recent, moment, marks }
     }
 
-    /// The process's use of the machine until now, and until the beginning of the window.
-    pub(crate) fn machine(&self) -> (MachineFigures, MachineFigures) {
+    /// The process's use of the machine until now; `requests` ended in the window.
+    pub(crate) fn machine(&self, requests: u64) -> MachineUse {
         let earlier = locked(&self.machine).front().cloned().unwrap_or_default();
-        (machine_figures(self.process.loads.len()), earlier)
+        let figures = machine_figures(self.process.loads.len());
+        MachineUse { recent: figures.since(&earlier, requests), figures }
     }
 
     /// Clears the counters: from now on they are shown relative to their current values.

@@ -2,8 +2,9 @@
 //! Durations are histograms with a fixed set of buckets, to be aggregated elsewhere, and quantiles
 //! to three digits with their number of samples.
 
+use std::sync::Arc;
+
 use super::family::{Exemplar, Family, Kind, Labels, Times, Value};
-use super::report::Report;
 use super::writer::Exposition;
 use crate::ExchangeRecord;
 use crate::metrics::{
@@ -24,15 +25,44 @@ const FINE_US: [u64; 14] =
 /// of the endpoints.
 const SHOWN: [Phase; 5] = [Phase::Total, Phase::Queue, Phase::Connect, Phase::Response, Phase::Own];
 
-pub(super) fn write(report: &Report, text: &mut Exposition) {
-    let parts = parts(report);
-    write_requests(&parts, text);
-    write_durations(report, &parts, text);
-    write_phases(&parts, text);
-    write_endpoints(&parts, text);
-    write_quantiles(report, text);
-    write_connections(&parts, text);
-    write_workers(&report.figures, text);
+/// The counts of a process, to be written as metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedMetrics<'a> {
+    /// All counts since the start.
+    pub figures: &'a Figures,
+    /// The counts of each worker, by number, if they were requested; counters and histograms then
+    /// have a label `worker`.
+    pub by_worker: &'a [Figures],
+    /// The counts of the last ten seconds.
+    pub recent: &'a Figures,
+    /// The slowest exchanges of the last 15 minutes, for exemplars.
+    pub slowest: &'a [Arc<ExchangeRecord>],
+}
+
+impl<'a> CountedMetrics<'a> {
+    /// Writes them.
+    pub fn write(&self, text: &mut Exposition) {
+        let parts = self.parts();
+        write_requests(&parts, text);
+        write_durations(self.slowest, &parts, text);
+        write_phases(&parts, text);
+        write_endpoints(&parts, text);
+        write_quantiles(self, text);
+        write_connections(&parts, text);
+        write_workers(self.figures, text);
+    }
+
+    /// One part with all counts, or a part for each worker.
+    fn parts(&self) -> Vec<WorkerCounts<'a>> {
+        if self.by_worker.is_empty() {
+            return vec![WorkerCounts { worker: None, figures: self.figures }];
+        }
+        let part = |(number, figures): (usize, &'a Figures)| WorkerCounts {
+            worker: Some((number, number.to_string())),
+            figures,
+        };
+        self.by_worker.iter().enumerate().map(part).collect()
+    }
 }
 
 /// The approximate number of text lines for the counts of each worker: one for a counter, one per
@@ -59,17 +89,6 @@ struct WorkerCounts<'a> {
     /// The worker's number, if there is a part for each worker.
     worker: Option<(usize, String)>,
     figures: &'a Figures,
-}
-
-/// One part with all counts, or a part for each worker.
-fn parts(report: &Report) -> Vec<WorkerCounts<'_>> {
-    if report.by_worker.is_empty() {
-        return vec![WorkerCounts { worker: None, figures: &report.figures }];
-    }
-    let workers = report.by_worker.iter().enumerate();
-    let part =
-        |(number, figures)| WorkerCounts { worker: Some((number, number.to_string())), figures };
-    workers.map(part).collect()
 }
 
 impl WorkerCounts<'_> {
@@ -190,12 +209,16 @@ fn labels_of_route(route: &RouteFigures) -> [(&str, &str); 3] {
 }
 
 /// Writes the time from the first byte of the request to the end, by route.
-fn write_durations(report: &Report, parts: &[WorkerCounts<'_>], text: &mut Exposition) {
+fn write_durations(
+    slowest: &[Arc<ExchangeRecord>],
+    parts: &[WorkerCounts<'_>],
+    text: &mut Exposition,
+) {
     let help = "Time from the first byte of the request to the end of the response.";
     let name = "weir_request_duration_seconds";
     text.family(Family { name, kind: Kind::Histogram, help });
     each_route(parts, |part, route| {
-        let of_route = report.slowest.iter().filter(|record| {
+        let of_route = slowest.iter().filter(|record| {
             let own = record.listener == route.listener && record.route == route.route;
             own && part.has(record)
         });
@@ -279,10 +302,10 @@ fn labels_of_endpoint(endpoint: &EndpointFigures) -> [(&str, &str); 2] {
     [("pool", &endpoint.pool), ("endpoint", &endpoint.endpoint)]
 }
 
-fn write_quantiles(report: &Report, text: &mut Exposition) {
+fn write_quantiles(counted: &CountedMetrics<'_>, text: &mut Exposition) {
     for what in [QuantileFigure::Time, QuantileFigure::Samples] {
         text.family(what.family("route"));
-        for (window, figures) in [("start", &*report.figures), ("recent", &report.recent)] {
+        for (window, figures) in [("start", counted.figures), ("recent", counted.recent)] {
             for route in &figures.routes {
                 let labels = [
                     ("listener", &*route.listener),
@@ -296,7 +319,7 @@ fn write_quantiles(report: &Report, text: &mut Exposition) {
     }
     for what in [QuantileFigure::Time, QuantileFigure::Samples] {
         text.family(what.family("endpoint"));
-        for endpoint in &report.recent.endpoints {
+        for endpoint in &counted.recent.endpoints {
             let labels = [("pool", &*endpoint.pool), ("endpoint", &*endpoint.endpoint)];
             quantiles(text, &labels, &endpoint.phases, what);
         }

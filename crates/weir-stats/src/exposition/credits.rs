@@ -69,7 +69,8 @@ impl CreditsState {
     }
 }
 
-pub(super) fn write(credits: &CreditsReport, text: &mut Exposition) {
+/// Writes the metrics of the processor credits.
+pub fn write_credits(credits: &CreditsReport, text: &mut Exposition) {
     let mut gauge = |name, help, value| text.gauge(name, help, Value::Number(value));
     let help = "Processor credits as Weir estimates them, in minutes of one core.";
     gauge("weir_cpu_credits_balance", help, credits.balance);

@@ -132,7 +132,8 @@ fn imbalance(workers_us: &[u64]) -> Option<f64> {
     enough.then(|| *most as f64 * count as f64 / sum as f64)
 }
 
-pub(super) fn write(machine: &MachineFigures, usage: &Usage, text: &mut Exposition) {
+/// Writes the metrics of the process's use of the machine.
+pub fn write_machine(machine: &MachineFigures, usage: &Usage, text: &mut Exposition) {
     if let Some(cpu) = machine.cpu {
         // Standard names that Prometheus expects of every process.
         let help = "Processor time of the process.";

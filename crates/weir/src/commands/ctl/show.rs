@@ -5,8 +5,7 @@ use std::fmt::Write;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weir_admin::humanize::age_ms;
-use weir_admin::status::{EndpointStatus, PoolStatus, Status, Traffic};
-use weir_stats::exposition::LimitsReport;
+use weir_admin::status::{EndpointStatus, LimitsStatus, PoolStatus, Status, Traffic};
 
 use crate::failure::CommandFailure;
 
@@ -85,7 +84,7 @@ pub(super) fn status(body: &str) -> Result<String, CommandFailure> {
             pressure => writeln!(text, ", short: {}", pressure.replace('_', " ")),
         };
     }
-    let limited = |limits: &LimitsReport| {
+    let limited = |limits: &LimitsStatus| {
         let all = limits.limits.iter();
         all.fold((0, 0), |(refused, delayed), own| (refused + own.refused, delayed + own.delayed))
     };
@@ -132,7 +131,7 @@ pub(super) fn status(body: &str) -> Result<String, CommandFailure> {
 
 /// Formats the report of limits.
 pub(super) fn limits(body: &str) -> Result<String, CommandFailure> {
-    let report: LimitsReport = read(body)?;
+    let report: LimitsStatus = read(body)?;
     let mut text = format!(
         "{} of {} clients and keys tracked, {} evicted, {} untracked\n\n",
         report.tracked, report.tracked_max, report.evicted, report.untracked

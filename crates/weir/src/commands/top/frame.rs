@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
-use weir_admin::status::State;
+use weir_admin::status::OperationalState;
 
 /// The style of a piece of text. Colours only repeat information that is also in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum Style {
     Strong,
     Chosen,
     Trouble,
-    Of(State),
+    Of(OperationalState),
 }
 
 /// The size of a screen.
@@ -108,7 +108,7 @@ pub(super) enum Colours {
 fn code(style: Style, colours: Colours) -> &'static str {
     if colours == Colours::None {
         return match style {
-            Style::Plain | Style::Of(State::Up) => "0",
+            Style::Plain | Style::Of(OperationalState::Up) => "0",
             Style::Faint => "2",
             Style::Chosen => "7",
             Style::Strong | Style::Trouble | Style::Of(_) => "1",
@@ -119,11 +119,14 @@ fn code(style: Style, colours: Colours) -> &'static str {
         Style::Faint => "2",
         Style::Strong => "1",
         Style::Chosen => "7",
-        Style::Trouble | Style::Of(State::Down | State::Ejected | State::Unresolved) => "1;31",
-        Style::Of(State::Up) => "32",
-        Style::Of(State::Draining) => "36",
-        Style::Of(State::Maintenance) => "33",
-        Style::Of(State::Stalled) => "35",
+        Style::Trouble
+        | Style::Of(
+            OperationalState::Down | OperationalState::Ejected | OperationalState::Unresolved,
+        ) => "1;31",
+        Style::Of(OperationalState::Up) => "32",
+        Style::Of(OperationalState::Draining) => "36",
+        Style::Of(OperationalState::Maintenance) => "33",
+        Style::Of(OperationalState::Stalled) => "35",
     }
 }
 
@@ -186,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_frame_without_colours_has_none() {
-        let line = StyledLine::of(Style::Of(State::Down), "down").with(Style::Plain, " app1");
+        let line =
+            StyledLine::of(Style::Of(OperationalState::Down), "down").with(Style::Plain, " app1");
         let frame = ScreenFrame { lines: vec![line], columns: 7 };
         assert_eq!(frame.plain(), "down a…\n");
         assert!(frame.ansi(Colours::Some).contains("\x1b[1;31mdown"));

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use weir_admin::humanize::{age_ms, count, credits, rate, span_us};
-use weir_admin::status::{EndpointStatus, State};
+use weir_admin::status::{EndpointStatus, OperationalState};
 
 use super::frame::{ScreenFrame, ScreenSize, Style, StyledLine};
 use super::keys::PressedKey;
@@ -335,7 +335,9 @@ impl Screen {
     fn is_last(&self, pool: &str, endpoint: &str) -> bool {
         let pool = self.seen.status.pools.iter().find(|own| own.name == pool);
         let own = |pool: &&weir_admin::status::PoolStatus| {
-            pool.endpoints.iter().any(|one| one.name == endpoint && one.state == State::Up)
+            pool.endpoints
+                .iter()
+                .any(|one| one.name == endpoint && one.state == OperationalState::Up)
         };
         pool.filter(own).is_some_and(|pool| pool.usable == 1)
     }

@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use weir_admin::humanize::{age_ms, count, rate, span_us};
-use weir_admin::status::{EndpointStatus, PoolStatus, State};
+use weir_admin::status::{EndpointStatus, OperationalState, PoolStatus};
 
 use super::frame::{Style, StyledLine, left, right};
 
@@ -50,7 +50,7 @@ impl Sort {
         let high = std::cmp::Reverse::<u64>;
         match self {
             Self::File => {}
-            Self::State => endpoints.sort_by_key(|one| one.state == State::Up),
+            Self::State => endpoints.sort_by_key(|one| one.state == OperationalState::Up),
             Self::Load => endpoints.sort_by_key(|one| high(u64::from(one.in_flight + one.queued))),
             Self::Rate => endpoints.sort_by_key(|one| high((one.traffic.per_second * 10.0) as u64)),
             Self::Slow => endpoints.sort_by_key(|one| {
@@ -176,7 +176,10 @@ pub(super) fn endpoint_line(one: &EndpointStatus, now: Now, columns: usize) -> S
 
 /// Returns the reason why an endpoint is not up; `None` when it is up or the reason is unknown.
 pub(super) fn why_line(one: &EndpointStatus) -> Option<StyledLine> {
-    let observed = matches!(one.state, State::Down | State::Ejected | State::Stalled);
+    let observed = matches!(
+        one.state,
+        OperationalState::Down | OperationalState::Ejected | OperationalState::Stalled
+    );
     if !observed || one.reason.is_empty() {
         return None;
     }

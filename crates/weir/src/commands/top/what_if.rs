@@ -2,7 +2,7 @@
 //! formula. It assumes random arrivals and the present service times, and the display names it an
 //! estimate.
 
-use weir_admin::status::{PoolStatus, State};
+use weir_admin::status::{OperationalState, PoolStatus};
 
 /// The mean wait of a pool's requests by the formula, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub(super) struct WhatIf {
 /// Returns the estimate for a pool whose servers all have a limit and that has had enough recent
 /// requests.
 pub(super) fn what_if(pool: &PoolStatus) -> Option<WhatIf> {
-    let up = pool.endpoints.iter().filter(|endpoint| endpoint.state == State::Up);
+    let up = pool.endpoints.iter().filter(|endpoint| endpoint.state == OperationalState::Up);
     let (mut places, mut servers) = (0, 0);
     for endpoint in up {
         places += endpoint.max_conn?;

@@ -1,18 +1,20 @@
-//! The text formats for Prometheus, checked by a strict parser that follows the specification and
-//! shares no code with the writer.
+//! The metrics as a whole: the text formats checked by a strict parser that follows the
+//! specification and shares no code with the writer, the protocol buffers by a decoder.
 
 mod strict;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strict::{Text, parse};
-use weir_stats::exposition::{
-    AdminReport, Cpu, CpuGroup, CreditsReport, CreditsState, EndpointReport, EndpointState, Format,
-    IncidentReport, ListenerReport, LogReport, MachineFigures, MemoryReport, PoolReport,
-    ProcessReport, QueueReport, Report, WorkerReport, expose,
-};
+use weir_stats::exposition::{Cpu, CpuGroup, CreditsReport, CreditsState, MachineFigures};
 use weir_stats::metrics::{Asked, Done, Handshake, MetricsRegistry, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
+
+use super::*;
+use crate::dashboard::sample::status as sample_status;
+use crate::haproxy::stat_csv;
+use crate::status::{AdminStatus, LimitStatus, LimitsStatus, LogStatus, OperationalState};
 
 const AWKWARD: &str = "a \"quoted\" \\ route\nof two lines";
 
@@ -64,71 +66,77 @@ fn counted() -> (Arc<MetricsRegistry>, Vec<Arc<ExchangeRecord>>) {
     (numbers, slowest)
 }
 
-fn report() -> Report {
+/// The values of a process, of which the metrics are written.
+struct Sample {
+    status: Status,
+    machine: MachineUse,
+    figures: Figures,
+    by_worker: Vec<Figures>,
+    slowest: Vec<Arc<ExchangeRecord>>,
+}
+
+impl Sample {
+    fn expose(&self, format: Format) -> Vec<u8> {
+        let counted = CountedMetrics {
+            figures: &self.figures,
+            by_worker: &self.by_worker,
+            recent: &self.figures,
+            slowest: &self.slowest,
+        };
+        expose(&self.status, &self.machine, &counted, format)
+    }
+}
+
+fn sample() -> Sample {
     let (numbers, slowest) = counted();
-    let figures = numbers.read();
-    let endpoint = |name: &str, state| EndpointReport {
-        name: name.to_owned(),
-        state,
-        max_conn: Some(4),
-        in_flight: 3,
-        ..EndpointReport::default()
-    };
-    Report {
-        process: ProcessReport {
-            version: "0.1.0".to_owned(),
-            started_unix_us: 1_700_000_000_250_000,
-            generation: 7,
-            connections: 12,
-            max_connections: 1_000,
-            shortages: 0,
-            refused_at_cap: 0,
-            given_up_at_cap: 0,
-            incidents: IncidentReport::default(),
-            memory: MemoryReport { used: 5 << 20, max: Some(64 << 20), ..MemoryReport::default() },
-        },
-        admin: AdminReport { closed: 1, late: 2, refused: 3 },
-        listeners: vec![ListenerReport { name: "web".to_owned(), connections: 12 }],
-        pools: vec![PoolReport {
-            name: "app".to_owned(),
-            queue: Some(QueueReport { now: 5, max: 100, longest: 9 }),
-            endpoints: vec![
-                endpoint("app1", EndpointState::Up),
-                endpoint("app2", EndpointState::Stalled),
-            ],
-            ..PoolReport::default()
+    let mut status = sample_status();
+    status.info.started_us = 1_700_000_000_250_000;
+    status.info.generation = 7;
+    status.admin = AdminStatus { closed: 1, late: 2, refused: 3 };
+    status.logs = vec![LogStatus { name: "access".to_owned(), dropped: 3 }];
+    status.limits = Some(LimitsStatus {
+        limits: vec![LimitStatus {
+            limit: "web".to_owned(),
+            bound: "client_rate".to_owned(),
+            refused: 4,
+            ..LimitStatus::default()
         }],
-        workers: vec![WorkerReport::default(); 2],
-        logs: vec![LogReport { name: "access".to_owned(), dropped: 3 }],
-        machine: MachineFigures {
-            cpu: Some(Cpu { user_us: 1_500_000, system_us: 250_000 }),
-            steal_us: Some(10),
-            open_files: Some(33),
-            group: CpuGroup {
-                limit_cores: Some(1.5),
-                burst_us: Some(50_000),
-                periods: Some(90),
-                bursts: Some(7),
-                bursts_us: Some(210),
-            },
-            ..MachineFigures::default()
+        ..LimitsStatus::default()
+    });
+    status.credits = Some(CreditsReport {
+        state: CreditsState::Lasting,
+        balance: 12.5,
+        max: 576.0,
+        weight_percent: 40,
+        ..CreditsReport::default()
+    });
+    status.pools[0].endpoints[1].state = OperationalState::Stalled;
+    let endpoint = &mut status.pools[0].endpoints[0];
+    (endpoint.queued, endpoint.passive_failures, endpoint.ejections) = (6, 9, 2);
+    let figures = MachineFigures {
+        cpu: Some(Cpu { user_us: 1_500_000, system_us: 250_000 }),
+        steal_us: Some(10),
+        open_files: Some(33),
+        group: CpuGroup {
+            limit_cores: Some(1.5),
+            burst_us: Some(50_000),
+            periods: Some(90),
+            bursts: Some(7),
+            bursts_us: Some(210),
         },
-        credits: Some(CreditsReport {
-            state: CreditsState::Lasting,
-            balance: 12.5,
-            max: 576.0,
-            weight_percent: 40,
-            ..CreditsReport::default()
-        }),
-        recent: figures.clone(),
-        figures: Arc::new(figures),
+        ..MachineFigures::default()
+    };
+    Sample {
+        status,
+        machine: MachineUse { figures, ..MachineUse::default() },
+        figures: numbers.read(),
+        by_worker: Vec::new(),
         slowest,
-        ..Report::default()
     }
 }
 
 fn text_of(format: Format) -> String {
-    String::from_utf8(expose(&report(), format)).unwrap()
+    String::from_utf8(sample().expose(format)).unwrap()
 }
 
 fn read(format: Format) -> Text {
@@ -174,8 +182,9 @@ fn credits_and_bursts_are_told_where_there_are_any() {
     assert!((value("weir_cpu_limit_cores") - 1.5).abs() < 1e-9);
     assert!((value("weir_burst_seconds_total") - 0.000_21).abs() < 1e-9);
     assert_eq!(text.count("weir_burst_periods_total", &[]), 7);
-    let without = Report { credits: None, machine: MachineFigures::default(), ..report() };
-    let without = String::from_utf8(expose(&without, Format::Prometheus)).unwrap();
+    let mut without = sample();
+    (without.status.credits, without.machine) = (None, MachineUse::default());
+    let without = String::from_utf8(without.expose(Format::Prometheus)).unwrap();
     assert!(
         !["credits", "advertised", "burst", "weir_cpu_limit"]
             .iter()
@@ -219,10 +228,10 @@ fn slow_requests_are_exemplars_of_their_buckets() {
 #[test]
 fn on_demand_what_was_counted_has_its_worker_and_sums_up_to_the_same() {
     let (numbers, _) = counted();
-    let by_worker = Report { by_worker: numbers.read_by_worker(), ..report() };
+    let by_worker = Sample { by_worker: numbers.read_by_worker(), ..sample() };
     let plain = read(Format::Prometheus);
     for format in [Format::Prometheus, Format::OpenMetrics] {
-        let text = String::from_utf8(expose(&by_worker, format)).unwrap();
+        let text = String::from_utf8(by_worker.expose(format)).unwrap();
         let text = parse(&text, format == Format::OpenMetrics)
             .unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
         let names = |text: &Text| {
@@ -244,9 +253,9 @@ fn on_demand_what_was_counted_has_its_worker_and_sums_up_to_the_same() {
         assert_eq!(duration("0") + duration("1"), 1_000);
         let accepted = [("listener", "web"), ("worker", "0")];
         assert_eq!(text.count("weir_connections_accepted_total", &accepted), 1);
-        assert_eq!(text.count("weir_pool_queue", &[("pool", "app")]), 5, "one queue for all");
+        assert_eq!(text.count("weir_pool_queue", &[("pool", "app")]), 3, "one queue for all");
     }
-    let text = String::from_utf8(expose(&by_worker, Format::OpenMetrics)).unwrap();
+    let text = String::from_utf8(by_worker.expose(Format::OpenMetrics)).unwrap();
     let slow = text.lines().find(|line| line.contains("request_id=\"id-999\"")).unwrap();
     assert!(slow.contains("worker=\"1\""), "{slow}");
 }
@@ -255,7 +264,7 @@ fn on_demand_what_was_counted_has_its_worker_and_sums_up_to_the_same() {
 fn one_state_of_an_endpoint_is_1() {
     let text = read(Format::Prometheus);
     for (endpoint, state) in [("app1", "up"), ("app2", "stalled")] {
-        for one in EndpointState::ALL {
+        for one in OperationalState::ALL {
             let labels = [("pool", "app"), ("endpoint", endpoint), ("state", one.as_str())];
             let expected = u64::from(one.as_str() == state);
             assert_eq!(text.count("weir_endpoint_state", &labels), expected);
@@ -356,9 +365,9 @@ fn native(histogram: &[(u64, Field<'_>)]) -> Vec<(i64, i64)> {
 
 #[test]
 fn protocol_buffers_say_the_same_and_have_native_histograms() {
-    let out = expose(&report(), Format::Protobuf);
+    let out = sample().expose(Format::Protobuf);
     let mut rest = out.as_slice();
-    let mut families = std::collections::BTreeMap::new();
+    let mut families = BTreeMap::new();
     while !rest.is_empty() {
         let length = varint(&mut rest);
         let family = fields(taken(&mut rest, length));
@@ -397,4 +406,70 @@ fn protocol_buffers_say_the_same_and_have_native_histograms() {
     let (first, last) = (native[0].0, native.last().unwrap().0);
     assert!(upper(first - 1) < 0.000_2 && 0.000_2 <= upper(first));
     assert!(upper(last - 1) < 0.050_15 * 1.001 && 0.050_15 <= upper(last));
+}
+
+#[test]
+fn metrics_of_each_worker_are_bounded() {
+    let numbers = MetricsRegistry::new(4);
+    let listener = numbers.listener("web");
+    for worker in 0..4 {
+        listener.accepted(worker);
+    }
+    let figures = numbers.read_by_worker();
+    let lines = lines_by_worker(&figures);
+    assert!(lines >= 4, "{lines}");
+    assert_eq!(bounded(figures.clone(), lines).unwrap().len(), 4);
+    let refused = bounded(figures, lines - 1).unwrap_err();
+    assert_eq!(refused.field.as_deref(), Some("per_worker"));
+    assert!(refused.message.contains("4 workers"), "{}", refused.message);
+}
+
+/// The row of `show stat` with these names, by column.
+fn stat_row<'a>(csv: &'a str, names: (&str, &str)) -> BTreeMap<&'a str, &'a str> {
+    let mut lines = csv.lines();
+    let columns: Vec<&str> = lines.next().unwrap().trim_start_matches("# ").split(',').collect();
+    let rows = lines.map(|line| columns.iter().copied().zip(line.split(',')));
+    let mut rows = rows.map(BTreeMap::from_iter);
+    rows.find(|row: &BTreeMap<_, _>| (row["pxname"], row["svname"]) == names).unwrap()
+}
+
+#[test]
+fn a_value_is_the_same_in_json_prometheus_and_haproxy_csv() {
+    let Sample { status, .. } = sample();
+    let json = serde_json::to_value(&status).unwrap();
+    let text = read(Format::Prometheus);
+    let csv = stat_csv(&status);
+    let endpoint = &json["pools"][0]["endpoints"][0];
+    let labels = [("pool", "app"), ("endpoint", "app1")];
+    let row = stat_row(&csv, ("app", "app1"));
+    for (field, metric, column) in [
+        ("in_flight", "weir_endpoint_in_flight", "scur"),
+        ("max_conn", "weir_endpoint_max_conn", "slim"),
+        ("queued", "weir_endpoint_queued", "qcur"),
+        ("picks", "weir_endpoint_picks_total", "lbtot"),
+        ("passive_failures", "weir_endpoint_passive_failures_total", "econ"),
+        ("ejections", "weir_endpoint_ejections_total", "hanafail"),
+        ("connections_opened", "weir_endpoint_connections_opened_total", "connect"),
+        ("idle_connections", "weir_endpoint_idle_connections", "srv_icur"),
+    ] {
+        let value = endpoint[field].as_u64().unwrap();
+        assert_eq!(text.count(metric, &labels), value, "{field}");
+        assert_eq!(row[column], value.to_string(), "{field}");
+    }
+    let pool = &json["pools"][0];
+    let row = stat_row(&csv, ("app", "BACKEND"));
+    for (value, metric, column) in [
+        (&pool["in_flight"], "weir_pool_in_flight", "scur"),
+        (&pool["queue"]["now"], "weir_pool_queue", "qcur"),
+        (&pool["queue"]["max"], "weir_pool_queue_max", "qlimit"),
+        (&pool["queue"]["longest"], "weir_pool_queue_longest", "qmax"),
+        (&pool["counters"]["dispatched"], "weir_pool_dispatched_total", "stot"),
+    ] {
+        assert_eq!(text.count(metric, &[("pool", "app")]), value.as_u64().unwrap(), "{metric}");
+        assert_eq!(row[column], value.to_string(), "{metric}");
+    }
+    let connections = json["listeners"][0]["connections"].as_u64().unwrap();
+    let metric = text.count("weir_listener_connections", &[("listener", "front")]);
+    let row = stat_row(&csv, ("front", "FRONTEND"));
+    assert_eq!((metric, row["scur"]), (connections, &*connections.to_string()));
 }
