@@ -26,8 +26,8 @@ pub enum Permit {
 #[derive(Debug)]
 pub struct RetryBudget {
     percent: u64,
-    requests: Tally,
-    retries: Tally,
+    requests: SecondCounts,
+    retries: SecondCounts,
     refused: AtomicU64,
 }
 
@@ -36,8 +36,8 @@ impl RetryBudget {
     pub fn new(percent: u8) -> Self {
         Self {
             percent: u64::from(percent),
-            requests: Tally::default(),
-            retries: Tally::default(),
+            requests: SecondCounts::default(),
+            retries: SecondCounts::default(),
             refused: AtomicU64::new(0),
         }
     }
@@ -78,15 +78,15 @@ fn second(now_us: u64) -> u64 {
 
 /// Counts by second over the window.
 #[derive(Debug)]
-struct Tally([AtomicU64; SECONDS]);
+struct SecondCounts([AtomicU64; SECONDS]);
 
-impl Default for Tally {
+impl Default for SecondCounts {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Tally {
+impl SecondCounts {
     /// Counts one, and returns the second in which it was counted: a worker whose clock is behind
     /// counts in the second that another worker already began.
     fn add(&self, now: u64) -> u64 {

@@ -19,7 +19,7 @@ pub use budget::{Permit, RetryBudget};
 pub use dispatcher::WaitsFor;
 pub use dispatcher::abandon::Abandoned;
 pub use dispatcher::arrival::Arrival;
-pub use dispatcher::audit::Waiting;
+pub use dispatcher::audit::QueuedExchange;
 pub use dispatcher::balancer::Balancer;
 pub use dispatcher::request::{Request, Seniority};
 #[doc(hidden)]
@@ -33,7 +33,7 @@ pub use policy::hashing::xxh64::hash_key;
 pub use policy::stall::Stall;
 pub use policy::{HashSettings, PolicyKind, UnknownPolicy};
 pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeTurn, ProbeVerdict};
-pub use queue::waiter_info::{AHEAD, Ahead, ExchangeInfo, Name, WISH_BYTES, WaiterInfo};
+pub use queue::waiter_info::{AHEAD, Ahead, ExchangeInfo, ExchangeName, WISH_BYTES, WaiterInfo};
 pub use state::counters::Counters;
 pub use state::decision::{Basis, Decision, Rejection, RunnerUp};
 pub use state::endpoint::{AdminState, Availability, EndpointState, Health};

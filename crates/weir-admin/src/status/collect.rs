@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
-use weir_balance::{AdminState, EndpointState, Health, Waiting};
+use weir_balance::{AdminState, EndpointState, Health, QueuedExchange};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe};
@@ -445,7 +445,7 @@ impl ReadModel<'_> {
     fn waiting(
         &self,
         pool: &UpstreamPool,
-        waiting: Waiting,
+        waiting: QueuedExchange,
         now_us: u64,
         patience_us: u64,
     ) -> WaitingStatus {

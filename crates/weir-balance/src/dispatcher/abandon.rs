@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::dispatcher::balancer::Balancer;
-use crate::queue::{Ended, Standing};
+use crate::queue::{EndedWaiter, Standing};
 use crate::state::decision::{Choice, Decision, Taken};
 
 /// The numbers of slots and tickets that were given back for a holder.
@@ -26,14 +26,14 @@ impl Balancer {
             let mut left = |id: &u32| dispatcher.leave_line(*id, Standing::Vacant).is_some();
             let waiting = ids.iter().filter(|id| left(id)).count();
             let queue = &mut dispatcher.books.queue;
-            let ended: Vec<Ended<Arc<Self>>> =
+            let ended: Vec<EndedWaiter<Arc<Self>>> =
                 ids.into_iter().filter_map(|id| queue.vacate(id)).collect();
             (waiting, ended)
         });
         lost.waiting = waiting as u64;
         let mut line: Vec<Arc<Self>> = self.former_alive();
         line.push(Arc::clone(self));
-        for Ended { standing, made_by, .. } in ended {
+        for EndedWaiter { standing, made_by, .. } in ended {
             // A slot that was handed over and that no [`Slot`](crate::Slot) was made of.
             let maker = line.iter().find(|one| one.identity() == made_by);
             if let (Standing::Handed(taken), Some(maker)) = (standing, maker) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::dispatcher::Answer;
+use crate::dispatcher::DispatchAnswer;
 use crate::dispatcher::balancer::Balancer;
 use crate::dispatcher::request::Request;
 use crate::dispatcher::slot::Slot;
@@ -45,14 +45,14 @@ impl Balancer {
             Err(successor) => return self.arrive_at(&successor, request),
         };
         match answer {
-            Answer::Dispatched(taken) => {
+            DispatchAnswer::Dispatched(taken) => {
                 Arrival::Dispatched(Slot::new(self, taken, request.holder))
             }
-            Answer::Queued(place) => {
+            DispatchAnswer::Queued(place) => {
                 self.common.figures.queued.add();
                 Arrival::Queued(Ticket::new(self, place, request.holder))
             }
-            Answer::Rejected(rejection) => self.rejected(rejection),
+            DispatchAnswer::Rejected(rejection) => self.rejected(rejection),
         }
     }
 

@@ -11,7 +11,7 @@ const GRACE_US: u64 = 100_000;
 
 /// A waiting exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueuedExchange {
     /// The number in the order of arrival; below 0 for an exchange that waited in another process
     /// before.
     pub seq: i64,
@@ -29,8 +29,8 @@ pub struct Waiting {
 
 impl Balancer {
     /// The waiting exchanges, the oldest first.
-    pub fn waiting(&self) -> Vec<Waiting> {
-        let one = |waiter: &PoolWaiter| Waiting {
+    pub fn waiting(&self) -> Vec<QueuedExchange> {
+        let one = |waiter: &PoolWaiter| QueuedExchange {
             seq: waiter.seq,
             tag: waiter.wish.tag,
             since_us: waiter.wish.since_us,
@@ -40,7 +40,7 @@ impl Balancer {
         };
         // Copied under the lock, sorted after it: the list may be long, and exchanges queue up
         // meanwhile.
-        let mut list: Vec<Waiting> = self.common.lock().queue.all().map(one).collect();
+        let mut list: Vec<QueuedExchange> = self.common.lock().queue.all().map(one).collect();
         list.sort_unstable_by_key(|waiting| waiting.seq);
         for (position, waiting) in (0..).zip(&mut list) {
             waiting.position = position;

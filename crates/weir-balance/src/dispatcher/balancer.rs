@@ -8,8 +8,8 @@ use crate::dispatcher::settings::{Fault, QueueSettings, Settings};
 use crate::policy::PolicyKind;
 use crate::policy::picker::Picker;
 use crate::policy::stall::Stall;
-use crate::queue::{Queue, Waiter};
-use crate::state::counters::{Counters, Figures};
+use crate::queue::{Waiter, WaiterQueue};
+use crate::state::counters::{Counters, PoolFigures};
 use crate::state::endpoint::EndpointState;
 use crate::state::held::Held;
 use crate::state::member::{Member, Tried};
@@ -192,13 +192,13 @@ impl Balancer {
 #[derive(Debug)]
 pub(crate) struct Common {
     books: Mutex<Books>,
-    pub(crate) figures: Figures,
+    pub(crate) figures: PoolFigures,
 }
 
 impl Common {
     pub(crate) fn new(members: &[Member]) -> Self {
         let books = Mutex::new(Books::new(members));
-        Self { books, figures: Figures::new() }
+        Self { books, figures: PoolFigures::new() }
     }
 
     /// Locks the books.
@@ -243,7 +243,7 @@ impl Succession {
 
 /// The queue of a pool. A waiting exchange may be served by a successor of the balancer at which it
 /// arrived.
-pub(crate) type PoolQueue = Queue<Arc<Balancer>>;
+pub(crate) type PoolQueue = WaiterQueue<Arc<Balancer>>;
 /// A waiting exchange of a pool.
 pub(crate) type PoolWaiter = Waiter<Arc<Balancer>>;
 
@@ -264,7 +264,7 @@ pub(crate) struct Books {
 
 impl Books {
     pub(crate) fn new(members: &[Member]) -> Self {
-        let queue = Queue::new(members.len());
+        let queue = WaiterQueue::new(members.len());
         Self { queue, clock_us: 0, due_us: u64::MAX, slots: 0, ceilings: ceilings(members) }
     }
 

@@ -66,7 +66,7 @@ pub enum WaitsFor {
 
 /// A place in the queue.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct QueuePlace {
     pub(crate) id: Id,
     pub(crate) seq: i64,
     /// The time at which the exchange was queued, µs.
@@ -86,9 +86,9 @@ pub(crate) struct Released {
 }
 
 /// The outcome of an arrival.
-pub(crate) enum Answer {
+pub(crate) enum DispatchAnswer {
     Dispatched(Taken),
-    Queued(Place),
+    Queued(QueuePlace),
     Rejected(Rejection),
 }
 
@@ -106,15 +106,15 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Takes in an arriving exchange, at the time in its request.
-    pub(crate) fn receive(&mut self, request: &Request<'_>) -> Answer {
+    pub(crate) fn receive(&mut self, request: &Request<'_>) -> DispatchAnswer {
         self.advance(request.now_us);
         let answer = match self.pool.queue {
             Some(queue) => self.arrive(request, queue),
             // Without a queue nothing is enqueued. The exchanges that still wait came before the
             // queue was removed.
             None => match self.pool.pick_without_waiting(request) {
-                Ok(taken) => Answer::Dispatched(self.book(taken)),
-                Err(rejection) => Answer::Rejected(rejection),
+                Ok(taken) => DispatchAnswer::Dispatched(self.book(taken)),
+                Err(rejection) => DispatchAnswer::Rejected(rejection),
             },
         };
         self.settle_stalls();
@@ -122,7 +122,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Dispatches, queues or rejects an arriving exchange.
-    fn arrive(&mut self, request: &Request<'_>, settings: QueueSettings) -> Answer {
+    fn arrive(&mut self, request: &Request<'_>, settings: QueueSettings) -> DispatchAnswer {
         let picker = &self.pool.picker;
         let query = request.query(self.books.clock_us, picker.is_panicking(), Stalls::Heeded);
         let mut query = picker.minding_stalls(query);
@@ -139,12 +139,12 @@ impl<'a> Dispatcher<'a> {
         let taken =
             taken.or_else(|| if home.is_none() { picker.pick_in_active_tier(query) } else { None });
         if let Some(taken) = taken {
-            return Answer::Dispatched(self.book(taken));
+            return DispatchAnswer::Dispatched(self.book(taken));
         }
         if home.is_none() && picker.active_tier(query).is_none() {
             // The exchange could only wait in its endpoint's line, and that was full.
             let overflowed = query.overflowed;
-            return Answer::Rejected(if overflowed {
+            return DispatchAnswer::Rejected(if overflowed {
                 Rejection::QueueFull
             } else {
                 Rejection::Unavailable
@@ -152,7 +152,7 @@ impl<'a> Dispatcher<'a> {
         }
         // An exchange with seniority was let into the queue before.
         if self.books.queue.waiting() >= settings.max && request.seniority.is_none() {
-            return Answer::Rejected(Rejection::QueueFull);
+            return DispatchAnswer::Rejected(Rejection::QueueFull);
         }
         self.enqueue(request, home, query.overflowed)
     }
@@ -303,7 +303,12 @@ impl<'a> Dispatcher<'a> {
         line.find(|(_, waiter)| fits(waiter)).map(|(id, waiter)| (id, waiter.seq))
     }
 
-    fn enqueue(&mut self, request: &Request<'_>, home: Option<usize>, overflowed: bool) -> Answer {
+    fn enqueue(
+        &mut self,
+        request: &Request<'_>,
+        home: Option<usize>,
+        overflowed: bool,
+    ) -> DispatchAnswer {
         let queue = &mut self.books.queue;
         let position = match home {
             Some(_) => queue.len(home) + queue.len(None),
@@ -337,7 +342,7 @@ impl<'a> Dispatcher<'a> {
             self.pool.picker.note(index);
         }
         let since_us = self.books.clock_us;
-        Answer::Queued(Place { id, seq, since_us, position, waits_for })
+        DispatchAnswer::Queued(QueuePlace { id, seq, since_us, position, waits_for })
     }
 
     /// Moves every waiting exchange into the line where it belongs now.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::dispatcher::balancer::Balancer;
 use crate::state::decision::{Choice, Decision, Taken};
 use crate::state::endpoint::EndpointState;
-use crate::state::held::{Change, Holder};
+use crate::state::held::{CountChange, Holder};
 
 /// Permission to have one exchange in flight at an endpoint; dropping it hands the slot to the next
 /// exchange in line.
@@ -26,7 +26,7 @@ pub struct Slot {
 
 impl Slot {
     pub(crate) fn new(pool: &Arc<Balancer>, taken: Taken, holder: Option<Holder>) -> Self {
-        pool.held.note_slot(holder, &taken, Change::Up);
+        pool.held.note_slot(holder, &taken, CountChange::Up);
         Self { pool: Arc::clone(pool), taken, sent_us: None, holder }
     }
 
@@ -47,9 +47,9 @@ impl Slot {
             // the other.
             let decision = self.taken.decision;
             let decision = decision.renumbered(|rival| pool.index_from(&self.pool, rival));
-            self.pool.held.note_slot(self.holder, &self.taken, Change::Down);
+            self.pool.held.note_slot(self.holder, &self.taken, CountChange::Down);
             self.taken = Taken { index, booked: false, decision, ..self.taken };
-            pool.held.note_slot(self.holder, &self.taken, Change::Up);
+            pool.held.note_slot(self.holder, &self.taken, CountChange::Up);
             self.pool = Arc::clone(pool);
         }
         Ok(self)
@@ -77,7 +77,7 @@ impl Slot {
             return;
         }
         self.sent_us = Some(now_us);
-        self.pool.held.note_sent(self.holder, self.taken.index, Change::Up);
+        self.pool.held.note_sent(self.holder, self.taken.index, CountChange::Up);
         if let Some(state) = self.endpoint() {
             state.pulse().sent(now_us, state.in_flight() <= 1);
         }
@@ -88,7 +88,7 @@ impl Slot {
         if self.sent_us.take().is_none() {
             return;
         }
-        self.pool.held.note_sent(self.holder, self.taken.index, Change::Down);
+        self.pool.held.note_sent(self.holder, self.taken.index, CountChange::Down);
         if let Some(state) = self.endpoint() {
             state.pulse().gave_up();
         }
@@ -100,7 +100,7 @@ impl Slot {
         self.pool.picker.stall?;
         let sent_us = self.sent_us.take();
         if sent_us.is_some() {
-            self.pool.held.note_sent(self.holder, self.taken.index, Change::Down);
+            self.pool.held.note_sent(self.holder, self.taken.index, CountChange::Down);
         }
         let state = self.endpoint()?;
         state.pulse().answered(now_us, sent_us);
@@ -118,12 +118,12 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.sent_us.is_some() {
-            self.pool.held.note_sent(self.holder, self.taken.index, Change::Down);
+            self.pool.held.note_sent(self.holder, self.taken.index, CountChange::Down);
             if let Some(state) = self.endpoint() {
                 state.pulse().gave_up();
             }
         }
-        self.pool.held.note_slot(self.holder, &self.taken, Change::Down);
+        self.pool.held.note_slot(self.holder, &self.taken, CountChange::Down);
         self.pool.release(self.taken);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::dispatcher::balancer::Balancer;
-use crate::policy::load_tree::{LoadKey, Wanted};
+use crate::policy::load_tree::{LoadKey, WantedLoad};
 use crate::policy::looks;
 use crate::{
     AdminState, Arrival, Availability, BalanceFactor, FairSettings, HashSettings, Health, Member,
@@ -224,7 +224,7 @@ fn what_is_kept_of_many_endpoints_is_right_after_a_race() {
         });
         assert_eq!((pool.in_flight(), pool.picker.in_flight()), (0, 0));
         let loads = pool.picker.tiers[0].loads.as_ref().unwrap();
-        let idle = Wanted::AtMost(LoadKey::new(0, 1));
+        let idle = WantedLoad::AtMost(LoadKey::new(0, 1));
         assert!((0..100).all(|index| loads.next(index, idle) == Some(index)));
     }
 }

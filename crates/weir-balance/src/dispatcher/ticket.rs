@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::dispatcher::balancer::Balancer;
 use crate::dispatcher::slot::Slot;
-use crate::dispatcher::{Place, WaitsFor};
+use crate::dispatcher::{QueuePlace, WaitsFor};
 use crate::queue::waiter_info::Ahead;
-use crate::queue::{Ended, Id, Standing};
+use crate::queue::{EndedWaiter, Id, Standing};
 use crate::state::decision::Rejection;
 use crate::state::held::Holder;
 
@@ -32,7 +32,7 @@ pub struct Ticket {
 
 /// The reason why a ticket stopped waiting.
 #[derive(Clone, Copy)]
-enum Leaving {
+enum TicketEnd {
     /// The exchange was abandoned.
     Cancelled,
     /// The deadline passed.
@@ -42,8 +42,8 @@ enum Leaving {
 }
 
 impl Ticket {
-    pub(crate) fn new(pool: &Arc<Balancer>, place: Place, holder: Option<Holder>) -> Self {
-        let Place { id, seq, since_us, position, waits_for } = place;
+    pub(crate) fn new(pool: &Arc<Balancer>, place: QueuePlace, holder: Option<Holder>) -> Self {
+        let QueuePlace { id, seq, since_us, position, waits_for } = place;
         let pool = Arc::clone(pool);
         Self { pool, id, seq, since_us, position, waits_for, holder, open: true }
     }
@@ -81,17 +81,17 @@ impl Ticket {
     /// Leaves the queue because the deadline passed. A slot that was handed over at the same moment
     /// is returned, so that an exchange that was just served is not rejected.
     pub fn time_out(mut self) -> Option<Slot> {
-        self.close(Leaving::TimedOut)
+        self.close(TicketEnd::TimedOut)
     }
 
     /// Leaves the queue to wait elsewhere. A slot that was handed over at the same moment is
     /// returned: the wait is over.
     pub fn withdraw(mut self) -> Option<Slot> {
-        self.close(Leaving::Moved)
+        self.close(TicketEnd::Moved)
     }
 
     /// Frees the place in the queue; returns a slot that was handed over and not taken.
-    fn close(&mut self, leaving: Leaving) -> Option<Slot> {
+    fn close(&mut self, leaving: TicketEnd) -> Option<Slot> {
         self.open = false;
         let id = self.id;
         // Dropping a waker may drop tickets of this pool, so it must not happen under the lock.
@@ -101,15 +101,15 @@ impl Ticket {
         });
         let figures = &self.pool.common.figures;
         match (left, leaving) {
-            (None, _) | (Some(_), Leaving::Moved) => {}
-            (Some(_), Leaving::Cancelled) => figures.cancelled.add(),
-            (Some(_), Leaving::TimedOut) => figures.timed_out.add(),
+            (None, _) | (Some(_), TicketEnd::Moved) => {}
+            (Some(_), TicketEnd::Cancelled) => figures.cancelled.add(),
+            (Some(_), TicketEnd::TimedOut) => figures.timed_out.add(),
         }
         ended.and_then(|ended| self.outcome(&ended)?.ok())
     }
 
     /// The outcome of the wait; `None` if there is none.
-    fn outcome(&self, ended: &Ended<Arc<Balancer>>) -> Option<Result<Slot, Rejection>> {
+    fn outcome(&self, ended: &EndedWaiter<Arc<Balancer>>) -> Option<Result<Slot, Rejection>> {
         match ended.standing {
             Standing::Waiting | Standing::Vacant => None,
             Standing::Handed(taken) => {
@@ -153,7 +153,7 @@ impl Future for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.open
-            && let Some(slot) = self.close(Leaving::Cancelled)
+            && let Some(slot) = self.close(TicketEnd::Cancelled)
         {
             self.pool.common.figures.cancelled.add();
             // Dropping the slot gives it to the next exchange in line.

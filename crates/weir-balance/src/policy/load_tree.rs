@@ -45,14 +45,14 @@ impl LoadKey {
 
 /// The loads that a search looks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedLoad {
     /// Any open endpoint.
     Open,
     /// Open endpoints loaded no more than this.
     AtMost(LoadKey),
 }
 
-impl Wanted {
+impl WantedLoad {
     pub(crate) fn has(self, key: LoadKey) -> bool {
         match self {
             _ if key.is_closed() => false,
@@ -125,7 +125,7 @@ impl LoadTree {
     }
 
     /// The first endpoint from `index` on that has a wanted load.
-    pub(crate) fn next(&self, index: usize, wanted: Wanted) -> Option<usize> {
+    pub(crate) fn next(&self, index: usize, wanted: WantedLoad) -> Option<usize> {
         if index >= self.leaves {
             return None;
         }
@@ -214,8 +214,8 @@ mod tests {
             let scan = |fits: &dyn Fn(u64) -> bool| {
                 (from..loads.len()).find(|index| loads[*index].is_some_and(fits))
             };
-            prop_assert_eq!(tree.next(from, Wanted::Open), scan(&|_| true));
-            let wanted = Wanted::AtMost(LoadKey::new(most, 1));
+            prop_assert_eq!(tree.next(from, WantedLoad::Open), scan(&|_| true));
+            let wanted = WantedLoad::AtMost(LoadKey::new(most, 1));
             prop_assert_eq!(tree.next(from, wanted), scan(&|load| load <= most));
             let others = (0..loads.len()).filter(|index| *index != from);
             let other = others.filter_map(|index| loads[index]).min();

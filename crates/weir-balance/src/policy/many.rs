@@ -3,7 +3,7 @@
 //! less; the picks are the same.
 
 use crate::policy::crowd::Crowd;
-use crate::policy::load_tree::{LoadKey, LoadTree, Wanted};
+use crate::policy::load_tree::{LoadKey, LoadTree, WantedLoad};
 use crate::policy::pick::Chosen;
 use crate::policy::picker::{Candidate, Picker};
 use crate::policy::query::Query;
@@ -96,7 +96,7 @@ impl Picker {
         loads: &LoadTree,
         query: Query<'_>,
         start: usize,
-        wanted: Wanted,
+        wanted: WantedLoad,
     ) -> Result<Option<Candidate>, Undecided> {
         let (mut from, mut wrapped) = (start, false);
         for _ in 0..LOOKS {
@@ -127,12 +127,13 @@ impl Picker {
         if least.is_closed() {
             return Ok(None);
         }
-        let best = self.next_of_many(loads, query, 0, Wanted::AtMost(least))?.ok_or(Undecided)?;
+        let best =
+            self.next_of_many(loads, query, 0, WantedLoad::AtMost(least))?.ok_or(Undecided)?;
         let least = loads.least_but(best.index);
         let second = if least.is_closed() {
             None
         } else {
-            self.next_of_many(loads, query, best.index + 1, Wanted::AtMost(least))?
+            self.next_of_many(loads, query, best.index + 1, WantedLoad::AtMost(least))?
         };
         if second.is_some_and(|second| second.index == best.index) {
             // None of those loads serves this exchange.
@@ -148,7 +149,7 @@ impl Picker {
         loads: &LoadTree,
         query: Query<'_>,
         position: usize,
-        wanted: Wanted,
+        wanted: WantedLoad,
     ) -> Result<Option<Chosen>, Undecided> {
         let chosen = |index, next: Option<usize>| {
             let next = next.filter(|next| *next != index);

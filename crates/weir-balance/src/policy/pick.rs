@@ -5,7 +5,7 @@ use crate::policy::PolicyKind;
 use crate::policy::crowd::MANY;
 use crate::policy::fair::{Fair, Look};
 use crate::policy::hashing::xxh64::mix;
-use crate::policy::load_tree::{LoadKey, Wanted};
+use crate::policy::load_tree::{LoadKey, WantedLoad};
 use crate::policy::many::Undecided;
 use crate::policy::picker::{Candidate, Picker};
 use crate::policy::query::{Query, Stalls};
@@ -147,7 +147,7 @@ impl Picker {
 
     fn has_idle(&self, tier: &Tier, query: Query<'_>) -> bool {
         if let Some(loads) = &tier.loads {
-            let wanted = Wanted::AtMost(LoadKey::new(0, 1));
+            let wanted = WantedLoad::AtMost(LoadKey::new(0, 1));
             return matches!(self.next_of_many(loads, query, 0, wanted), Ok(Some(_)));
         }
         tier.indexes().iter().any(|&index| {
@@ -180,7 +180,7 @@ impl Picker {
         match self.policy {
             PolicyKind::LeastConn => self.least_loaded(tier, query),
             PolicyKind::Fair(_) => self.fairest(tier, query),
-            PolicyKind::RoundRobin => self.in_turn(tier, query, Wanted::Open, |_| true),
+            PolicyKind::RoundRobin => self.in_turn(tier, query, WantedLoad::Open, |_| true),
             PolicyKind::Random => {
                 let drawn = self.draw(tier, query, |_| true)?;
                 Some(chosen(drawn.index, Basis::Drawn))
@@ -200,7 +200,7 @@ impl Picker {
 
     fn first(&self, tier: &Tier, query: Query<'_>) -> Option<Candidate> {
         let loads = tier.loads.as_ref();
-        let first = loads.map(|loads| self.next_of_many(loads, query, 0, Wanted::Open));
+        let first = loads.map(|loads| self.next_of_many(loads, query, 0, WantedLoad::Open));
         match first {
             Some(Ok(first)) => first,
             None | Some(Err(Undecided)) => self.candidates(tier, query).next(),
@@ -237,7 +237,7 @@ impl Picker {
     ) -> Option<Chosen> {
         let (loads, fair) = (tier.loads.as_ref()?, tier.fair.as_ref()?);
         let start = tier.index(fair.start(after)?)?;
-        let wanted = Wanted::AtMost(LoadKey::new(0, 1));
+        let wanted = WantedLoad::AtMost(LoadKey::new(0, 1));
         let idle = self.next_of_many(loads, query, start, wanted).ok()??;
         let (fails, _) = self.recent_failures(idle.index, query.now_us);
         (fails == 0).then(|| Chosen::unseen(idle.index, Decision::new(Basis::Turn)))
@@ -277,7 +277,7 @@ impl Picker {
         &self,
         tier: &Tier,
         query: Query<'_>,
-        wanted: Wanted,
+        wanted: WantedLoad,
         accept: impl Fn(&Candidate) -> bool,
     ) -> Option<Chosen> {
         for skips in 0..tier.max_skips() {
@@ -340,7 +340,7 @@ impl Picker {
         second: Option<Candidate>,
     ) -> Chosen {
         let tied = second.is_some_and(|second| !best.is_less_loaded_than(&second));
-        let wanted = Wanted::AtMost(best.key());
+        let wanted = WantedLoad::AtMost(best.key());
         let in_turn =
             || self.in_turn(tier, query, wanted, |other| !best.is_less_loaded_than(other));
         let turn = if tied { in_turn() } else { None };

@@ -13,7 +13,7 @@ use crate::policy::query::Query;
 use crate::policy::tier::Tier;
 use crate::state::endpoint::{AdminState, EndpointState, Health};
 use crate::state::member::Member;
-use crate::state::passive::{PassiveSettings, Window};
+use crate::state::passive::{FailureWindow, PassiveSettings};
 use crate::state::pulse::StallSettings;
 use crate::state::regret::Regret;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
@@ -31,7 +31,7 @@ pub(crate) struct Picker {
     pub(crate) stall_news: AtomicBool,
     /// Set if stalls changed in a way that may leave waiting exchanges in the wrong line.
     pub(crate) stall_unsettled: AtomicBool,
-    pub(crate) windows: Box<[Arc<Window>]>,
+    pub(crate) windows: Box<[Arc<FailureWindow>]>,
     pub(crate) passive: PassiveSettings,
     /// The meter of bad choices, shared with the balancers before and after this one.
     pub(crate) regret: Arc<Regret>,
@@ -92,7 +92,7 @@ impl Picker {
         let window = |member: &Member| {
             let kept = before.filter(|before| before.passive.errors == passive.errors);
             let kept = kept.and_then(|before| before.windows.get(before.position(&member.state)?));
-            kept.cloned().unwrap_or_else(|| Arc::new(Window::new(passive.errors)))
+            kept.cloned().unwrap_or_else(|| Arc::new(FailureWindow::new(passive.errors)))
         };
         let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
         Self {

@@ -86,7 +86,7 @@ fn greatest_common_divisor(left: u32, right: u32) -> u32 {
 /// the sum is bounded, there are few different weights.
 fn smooth(weights: &[u64]) -> Box<[u32]> {
     let sum: u64 = weights.iter().sum();
-    let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<u64, WeightGroup> = BTreeMap::new();
     for (index, weight) in (0..).zip(weights) {
         groups.entry(*weight).or_default().indexes.push(index);
     }
@@ -111,7 +111,7 @@ fn smooth(weights: &[u64]) -> Box<[u32]> {
 
 /// The endpoints of one weight.
 #[derive(Default)]
-struct Group {
+struct WeightGroup {
     /// In file order.
     indexes: Vec<u32>,
     /// The place of the next to be picked in `indexes`. Those before it were picked once more.

@@ -83,7 +83,7 @@ pub(crate) struct Left {
 
 /// The final state of a waiter whose place in the slab was freed.
 #[derive(Debug)]
-pub(crate) struct Ended<S> {
+pub(crate) struct EndedWaiter<S> {
     pub(crate) standing: Standing,
     /// As in [`Waiter::server`].
     pub(crate) server: Option<S>,
@@ -92,26 +92,26 @@ pub(crate) struct Ended<S> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct WaitingLine {
     first: Id,
     last: Id,
     len: u32,
 }
 
-const EMPTY: Line = Line { first: NOBODY, last: NOBODY, len: 0 };
+const EMPTY: WaitingLine = WaitingLine { first: NOBODY, last: NOBODY, len: 0 };
 
 /// The lines. A home of `None` is the pool's line, `Some(index)` that of an endpoint. `S` is the
 /// dispatcher's reference to a balancer, of which the queue knows nothing.
 #[derive(Debug)]
-pub(crate) struct Queue<S> {
+pub(crate) struct WaiterQueue<S> {
     waiters: Vec<Waiter<S>>,
     vacant: Vec<Id>,
-    lines: Box<[Line]>,
+    lines: Box<[WaitingLine]>,
     waiting: u32,
     next_seq: i64,
 }
 
-impl<S> Queue<S> {
+impl<S> WaiterQueue<S> {
     pub(crate) fn new(endpoints: usize) -> Self {
         let lines = vec![EMPTY; endpoints + 1].into();
         Self { waiters: Vec::new(), vacant: Vec::new(), lines, waiting: 0, next_seq: 0 }
@@ -209,7 +209,7 @@ impl<S> Queue<S> {
     }
 
     /// Frees a place in the slab; its waiter must be in no line.
-    pub(crate) fn vacate(&mut self, id: Id) -> Option<Ended<S>> {
+    pub(crate) fn vacate(&mut self, id: Id) -> Option<EndedWaiter<S>> {
         debug_assert!(self.waiter(id).is_none(), "somebody was thrown out while he waited");
         let waiter = self.get_mut(id)?;
         let standing = std::mem::replace(&mut waiter.standing, Standing::Vacant);
@@ -217,7 +217,7 @@ impl<S> Queue<S> {
         let made_by = waiter.made_by;
         waiter.wish.tried = Tried::new();
         self.vacant.push(id);
-        Some(Ended { standing, server, made_by })
+        Some(EndedWaiter { standing, server, made_by })
     }
 
     /// The places of the slab that belong to a holder, in a line or with an outcome not yet told.
@@ -266,7 +266,7 @@ impl<S> Queue<S> {
     }
 
     /// Replaces the lines by those of a pool with `endpoints` other endpoints. All waiters stand in
-    /// the pool's line until [`Queue::form`]. `change` is called for each of them.
+    /// the pool's line until [`WaiterQueue::form`]. `change` is called for each of them.
     pub(crate) fn begin_anew(&mut self, endpoints: usize, mut change: impl FnMut(&mut Waiter<S>)) {
         let order = self.order();
         self.lines = vec![EMPTY; endpoints + 1].into();
@@ -385,7 +385,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_lines_are_those_of_sorted_lists(steps in proptest::collection::vec(step(), 1..120)) {
-            let mut queue = Queue::<()>::new(3);
+            let mut queue = WaiterQueue::<()>::new(3);
             let mut model: BTreeMap<i64, (Id, Option<usize>)> = BTreeMap::new();
             let (mut seq, mut turn) = (0, 0);
             for step in steps {

@@ -5,14 +5,14 @@
 use smallvec::SmallVec;
 
 /// An exchange's name. 36 bytes, the length of a UUID, fit without an allocation.
-pub type Name = SmallVec<[u8; 36]>;
+pub type ExchangeName = SmallVec<[u8; 36]>;
 
 /// The most bytes kept of an exchange's method and target.
 pub const WISH_BYTES: usize = 128;
 /// The most names kept of the exchanges ahead in the queue.
 pub const AHEAD: usize = 4;
 /// The names of the first [`AHEAD`] exchanges ahead in the queue.
-pub type Ahead = SmallVec<[Name; AHEAD]>;
+pub type Ahead = SmallVec<[ExchangeName; AHEAD]>;
 
 /// The caller's description of an exchange, borrowed: it is copied only if the exchange has to
 /// wait.
@@ -32,7 +32,7 @@ pub struct ExchangeInfo<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaiterInfo {
     /// The exchange's name.
-    pub name: Name,
+    pub name: ExchangeName,
     /// The client.
     pub client: SmallVec<[u8; 16]>,
     /// Method, a space and the target, together at most [`WISH_BYTES`] bytes.
@@ -50,7 +50,7 @@ impl WaiterInfo {
             bytes.len() > room
         };
         let cut = [about.method, b" ", about.target].map(&mut add).contains(&true);
-        let name = Name::from_slice(about.name);
+        let name = ExchangeName::from_slice(about.name);
         Self { name, client: SmallVec::from_slice(about.client), wish, cut }
     }
 }

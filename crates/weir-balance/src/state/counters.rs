@@ -30,7 +30,7 @@ impl Figure {
 
 /// The counters of a pool. An exchange that is dispatched at once touches none of them.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct PoolFigures {
     pub(crate) queued: Figure,
     pub(crate) longest: Figure,
     pub(crate) queue_full: Figure,
@@ -42,7 +42,7 @@ pub(crate) struct Figures {
     pub(crate) violations: Figure,
 }
 
-impl Figures {
+impl PoolFigures {
     pub(crate) fn new() -> Self {
         Self {
             queued: Figure::new(),

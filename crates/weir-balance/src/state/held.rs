@@ -46,12 +46,12 @@ pub(crate) struct LostSlots {
 
 /// A change of a count.
 #[derive(Clone, Copy)]
-pub(crate) enum Change {
+pub(crate) enum CountChange {
     Up,
     Down,
 }
 
-impl Change {
+impl CountChange {
     fn make(self, count: &AtomicU32) {
         let before = count.load(Ordering::Relaxed);
         let after = match self {
@@ -77,7 +77,7 @@ impl Held {
     }
 
     /// Counts one slot more or one less of a holder.
-    pub(crate) fn note_slot(&self, holder: Option<Holder>, taken: &Taken, change: Change) {
+    pub(crate) fn note_slot(&self, holder: Option<Holder>, taken: &Taken, change: CountChange) {
         let Some(counts) = holder.and_then(|holder| self.counts(holder, taken.index)) else {
             return;
         };
@@ -85,7 +85,7 @@ impl Held {
     }
 
     /// Counts one more or one less of a holder's slots that wait for an answer.
-    pub(crate) fn note_sent(&self, holder: Option<Holder>, index: usize, change: Change) {
+    pub(crate) fn note_sent(&self, holder: Option<Holder>, index: usize, change: CountChange) {
         if let Some(counts) = holder.and_then(|holder| self.counts(holder, index)) {
             change.make(&counts.sent);
         }

@@ -50,13 +50,13 @@ pub enum AfterFailure {
 /// window, the window holds that many failures. A sliding window without a lock; two failures at
 /// the same instant may count late by one.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct FailureWindow {
     /// Times plus one, so that 0 means no failure.
     times: Box<[AtomicU64]>,
     count: AtomicU64,
 }
 
-impl Window {
+impl FailureWindow {
     pub(crate) fn new(errors: u32) -> Self {
         let times = (0..errors.min(MAX_ERRORS)).map(|_| AtomicU64::new(0)).collect();
         Self { times, count: AtomicU64::new(0) }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_window_slides() {
-        let window = Window::new(3);
+        let window = FailureWindow::new(3);
         let noted: Vec<bool> = [0, 50, 101, 140, 160, 500]
             .into_iter()
             .map(|now_us| window.note(now_us, 100))
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn recent_failures_run_out() {
-        let window = Window::new(3);
+        let window = FailureWindow::new(3);
         assert_eq!(window.recent(0, 100), 0);
         window.note(10, 100);
         window.note(60, 100);
@@ -138,11 +138,11 @@ mod tests {
 
     #[test]
     fn one_error_is_enough_when_it_says_so() {
-        assert!(Window::new(1).note(0, 0));
+        assert!(FailureWindow::new(1).note(0, 0));
     }
 
     #[test]
     fn no_errors_never_fill() {
-        assert!(!Window::new(0).note(0, 100));
+        assert!(!FailureWindow::new(0).note(0, 100));
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
-use weir_balance::Waiting;
+use weir_balance::QueuedExchange;
 use weir_proxy::process::Process;
 
 /// The number of pairs of waiting requests whose order was compared, over all runs of this process.
@@ -28,7 +28,7 @@ pub(crate) struct QueueWatch(Rc<RefCell<Seen>>);
 #[derive(Default)]
 struct Seen {
     /// The waiting requests, by tag.
-    waited: BTreeMap<u64, Waiting>,
+    waited: BTreeMap<u64, QueuedExchange>,
     violations: u64,
     /// The times at which connections left their workers and came back, µs. Exchanges that waited
     /// on them were away for that instant, and a slot that became free in it went to the others.

@@ -20,7 +20,7 @@ pub(crate) struct Maglev {
 }
 
 /// An endpoint while the table is filled.
-struct Seat {
+struct MaglevSeat {
     position: u16,
     weight: u64,
     /// The next entry of its own order, and the distance to the one after.
@@ -85,14 +85,14 @@ fn fill(members: &[(u64, u32)]) -> Box<[u16]> {
 
 /// The endpoints in the order of their identities, so that the order of filling does not depend on
 /// the file.
-fn seats(members: &[(u64, u32)]) -> Vec<Seat> {
+fn seats(members: &[(u64, u32)]) -> Vec<MaglevSeat> {
     let mut order: Vec<(u64, u16, u32)> = members
         .iter()
         .zip(0..=u16::MAX)
         .map(|((identity, weight), position)| (*identity, position, *weight))
         .collect();
     order.sort_unstable();
-    let seat = |(identity, position, weight): (u64, u16, u32)| Seat {
+    let seat = |(identity, position, weight): (u64, u16, u32)| MaglevSeat {
         position,
         weight: u64::from(weight.max(1)),
         next: mix(identity) % TABLE,
@@ -104,7 +104,7 @@ fn seats(members: &[(u64, u32)]) -> Vec<Seat> {
 
 /// Gives the seat the first free entry of its order. A free entry is always found: the order visits
 /// all entries, because the table's size is a prime.
-fn take_next(table: &mut [Option<u16>], seat: &mut Seat) {
+fn take_next(table: &mut [Option<u16>], seat: &mut MaglevSeat) {
     for _ in 0..TABLE {
         let entry = table.get_mut(seat.next as usize);
         seat.next = (seat.next + seat.skip) % TABLE;

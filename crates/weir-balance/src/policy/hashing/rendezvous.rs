@@ -30,7 +30,7 @@ const REFUSALS: usize = 4;
 /// The endpoints of one tier by identity.
 #[derive(Debug)]
 pub(crate) struct Rendezvous {
-    seats: Box<[Seat]>,
+    seats: Box<[RendezvousSeat]>,
     /// Set if all weights are the same, so that the draws alone decide.
     even: bool,
     /// The best seats of recent keys, if there are many seats.
@@ -76,13 +76,13 @@ impl Memory {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct RendezvousSeat {
     identity: u64,
     /// 2⁴⁸ divided by the weight.
     inverse: u64,
 }
 
-impl Seat {
+impl RendezvousSeat {
     fn new(&(identity, weight): &(u64, u32)) -> Self {
         Self { identity, inverse: (1 << 48) / u64::from(weight.clamp(1, u32::from(u16::MAX))) }
     }
@@ -105,7 +105,7 @@ impl Rendezvous {
     pub(crate) fn new(members: &[(u64, u32)]) -> Self {
         let even =
             members.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one == other));
-        Self { seats: members.iter().map(Seat::new).collect(), even, memory: None }
+        Self { seats: members.iter().map(RendezvousSeat::new).collect(), even, memory: None }
     }
 
     /// The same seats, with a memory of recent keys if they are many.
@@ -126,7 +126,7 @@ impl Rendezvous {
     fn find_by(
         &self,
         key: u64,
-        rank: impl Fn(&Seat) -> u64,
+        rank: impl Fn(&RendezvousSeat) -> u64,
         accept: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let best = match &self.memory {
@@ -142,7 +142,7 @@ impl Rendezvous {
 
 /// The lowest rank and its position. Of two equal ranks, which occur for one key in 2⁴⁰, the first
 /// wins.
-fn lowest(seats: &[Seat], rank: impl Fn(&Seat) -> u64) -> (u64, usize) {
+fn lowest(seats: &[RendezvousSeat], rank: impl Fn(&RendezvousSeat) -> u64) -> (u64, usize) {
     // Without a branch that the processor could not predict.
     let mut best = (u64::MAX, usize::MAX);
     for (position, seat) in seats.iter().enumerate() {
@@ -155,9 +155,9 @@ fn lowest(seats: &[Seat], rank: impl Fn(&Seat) -> u64) -> (u64, usize) {
 
 /// The position of the lowest rank that `accept` takes, usually that of the lowest of all.
 fn lowest_accepted(
-    seats: &[Seat],
+    seats: &[RendezvousSeat],
     lowest: (u64, usize),
-    rank: impl Fn(&Seat) -> u64,
+    rank: impl Fn(&RendezvousSeat) -> u64,
     accept: impl Fn(usize) -> bool,
 ) -> Option<usize> {
     let mut best = lowest;
