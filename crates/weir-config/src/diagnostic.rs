@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use crate::source::{Sources, Span, floor};
+use crate::source::{SourceSpan, Sources, floor};
 
 /// Diagnostics after this many are counted, not shown.
 const MAX_SHOWN: usize = 100;
 
 /// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     /// The configuration cannot be used.
     Error,
     /// The configuration can be used, but something in it has no effect or a surprising one.
@@ -27,36 +27,36 @@ pub enum Severity {
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     /// The severity.
-    pub severity: Severity,
+    pub severity: DiagnosticSeverity,
     /// The message: one sentence without a full stop.
     pub message: String,
     /// The place that the message is about; `None` when no file could be read.
-    pub span: Option<Span>,
+    pub span: Option<SourceSpan>,
     /// The text at the caret.
     pub label: Option<String>,
     /// A second place and its text, such as "first here".
-    pub related: Option<(Span, String)>,
+    pub related: Option<(SourceSpan, String)>,
     /// Proposals for the correction.
     pub help: Vec<String>,
 }
 
 impl Diagnostic {
     /// Returns an error at a place.
-    pub fn error(span: Span, message: impl Into<String>) -> Self {
-        Self::new(Severity::Error, Some(span), message.into())
+    pub fn error(span: SourceSpan, message: impl Into<String>) -> Self {
+        Self::new(DiagnosticSeverity::Error, Some(span), message.into())
     }
 
     /// Returns a warning at a place.
-    pub fn warning(span: Span, message: impl Into<String>) -> Self {
-        Self::new(Severity::Warning, Some(span), message.into())
+    pub fn warning(span: SourceSpan, message: impl Into<String>) -> Self {
+        Self::new(DiagnosticSeverity::Warning, Some(span), message.into())
     }
 
     /// Returns an error that has no place in a text.
     pub fn general(message: impl Into<String>) -> Self {
-        Self::new(Severity::Error, None, message.into())
+        Self::new(DiagnosticSeverity::Error, None, message.into())
     }
 
-    fn new(severity: Severity, span: Option<Span>, message: String) -> Self {
+    fn new(severity: DiagnosticSeverity, span: Option<SourceSpan>, message: String) -> Self {
         Self { severity, message, span, label: None, related: None, help: Vec::new() }
     }
 
@@ -69,7 +69,7 @@ impl Diagnostic {
 
     /// Adds a second place with its text.
     #[must_use]
-    pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
+    pub fn related(mut self, span: SourceSpan, label: impl Into<String>) -> Self {
         self.related = Some((span, label.into()));
         self
     }
@@ -147,8 +147,8 @@ impl Diagnostics {
 
     fn render_one(&self, diagnostic: &Diagnostic, renderer: &Renderer) -> String {
         let level = match diagnostic.severity {
-            Severity::Error => Level::ERROR,
-            Severity::Warning => Level::WARNING,
+            DiagnosticSeverity::Error => Level::ERROR,
+            DiagnosticSeverity::Warning => Level::WARNING,
         };
         let mut group = Group::with_title(level.primary_title(&diagnostic.message));
         if let Some(span) = diagnostic.span {
@@ -175,9 +175,9 @@ impl Diagnostics {
     /// message.
     fn snippet<'a>(
         &'a self,
-        span: Span,
+        span: SourceSpan,
         label: Option<&'a str>,
-        related: Option<&'a (Span, String)>,
+        related: Option<&'a (SourceSpan, String)>,
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
         let source = self.sources.file(span.file);
         let reach = related.map_or(span.start..span.end, |(other, _)| {
@@ -187,7 +187,7 @@ impl Diagnostics {
         let text = &source.text[range.clone()];
         // The renderer panics if a span splits a character, so the span is widened to whole
         // characters.
-        let inside = |span: Span| {
+        let inside = |span: SourceSpan| {
             let start = floor(text, span.start.saturating_sub(range.start));
             let mut end = span.end.saturating_sub(range.start).clamp(start, text.len());
             while !text.is_char_boundary(end) {

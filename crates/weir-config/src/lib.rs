@@ -18,8 +18,8 @@ pub mod syntax;
 pub mod units;
 mod words;
 
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use directives::reference;
 pub use load::{Checked, from_json, load, parse_str, to_json};
+pub use model::Config;
 pub use model::values::endpoint_address;
-pub use model::{Config, Snapshot};

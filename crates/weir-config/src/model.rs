@@ -33,26 +33,27 @@ pub use access::{AccessRule, Verdict};
 pub use address::{EndpointAddress, ListenAddress};
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
-pub use config::{Config, Snapshot, Workers};
+pub use config::{Config, Workers};
 pub use credits::{CpuCredits, Shed};
 pub use limit::{
     Bandwidth, ClientLimit, ClientPrefix, EventRate, LimitAction, LimitHeaders, RateLimit,
 };
 pub use listener::{
     CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, Listener,
-    MessageLimits, PathRules, RequestId, Treatment,
+    MessageLimits, PathRules, RequestIdSettings, Treatment,
 };
 pub use log::{
     AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,
 };
 pub use memory::{LEAST_MEMORY, MemoryLimit};
 pub use overrides::{
-    Addressed, Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides,
-    Refusal, RefusalKind,
+    Addressed, Change, ChangeRefusal, EndpointOverride, Limit, ListenerOverride, Overrides,
+    PoolOverrides, RefusalKind,
 };
-pub use policy::{Fair, KeyHash, Policy};
+pub use policy::{FairPolicy, KeyHash, Policy};
 pub use pool::{
-    Endpoint, Keepalive, Order, Passive, PassiveCause, Pool, PoolLimits, Stall, UpstreamTimeouts,
+    Endpoint, Keepalive, Order, Passive, PassiveCause, Pool, PoolLimits, StallDetection,
+    UpstreamTimeouts,
 };
 pub use queue::Queue;
 pub use resolver::Resolver;

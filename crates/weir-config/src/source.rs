@@ -9,7 +9,7 @@ pub struct FileId(usize);
 
 /// A range of bytes in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Span {
+pub struct SourceSpan {
     /// The file.
     pub file: FileId,
     /// The first byte.
@@ -18,7 +18,7 @@ pub struct Span {
     pub end: usize,
 }
 
-impl Span {
+impl SourceSpan {
     /// Returns the span from the start of `self` to the end of `other`.
     #[must_use]
     pub fn to(self, other: Self) -> Self {
@@ -37,7 +37,7 @@ pub struct Position {
 
 /// One text and its name in messages.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceText {
     /// The file's path, or a word for a text that is not from a file.
     pub name: String,
     /// The whole text.
@@ -47,33 +47,33 @@ pub struct Source {
 /// The texts read for one configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    files: Vec<Source>,
+    files: Vec<SourceText>,
 }
 
 impl Sources {
     /// Adds a text.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
-        self.files.push(Source { name: name.into(), text: text.into() });
+        self.files.push(SourceText { name: name.into(), text: text.into() });
         FileId(self.files.len() - 1)
     }
 
     /// Returns a file's text and name. A `FileId` of other `Sources` is a bug of the caller.
-    pub fn file(&self, file: FileId) -> &Source {
+    pub fn file(&self, file: FileId) -> &SourceText {
         &self.files[file.0]
     }
 
     /// Returns every file, in the order of reading.
-    pub fn files(&self) -> &[Source] {
+    pub fn files(&self) -> &[SourceText] {
         &self.files
     }
 
     /// Returns the text of a span, or an empty text if the span does not fit the file.
-    pub fn text(&self, span: Span) -> &str {
+    pub fn text(&self, span: SourceSpan) -> &str {
         self.file(span.file).text.get(span.start..span.end).unwrap_or_default()
     }
 
     /// Returns the line and column at which a span starts.
-    pub fn position(&self, span: Span) -> Position {
+    pub fn position(&self, span: SourceSpan) -> Position {
         let text = &self.file(span.file).text;
         let start = floor(text, span.start);
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -122,7 +122,8 @@ mod tests {
         let mut sources = Sources::default();
         let file = sources.add("x", "ab\nçd e\n");
         let at = |start| {
-            let Position { line, column } = sources.position(Span { file, start, end: start });
+            let Position { line, column } =
+                sources.position(SourceSpan { file, start, end: start });
             (line, column)
         };
         assert_eq!(at(0), (1, 1));

@@ -64,7 +64,7 @@ const LEAVING: Duration = Duration::from_secs(5);
 const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The source of a configuration, which a reload reads again.
-pub struct Source {
+pub struct ConfigSource {
     /// The configuration file.
     pub path: PathBuf,
     /// Reads and checks the file. The error lists everything that is wrong with it, ready to print.
@@ -75,7 +75,7 @@ pub struct Source {
 pub struct Control {
     plane: Arc<DataPlane>,
     health: Arc<HealthLog>,
-    source: Option<Source>,
+    source: Option<ConfigSource>,
     held: Mutex<EffectiveConfig>,
     /// The parts that follow the configuration. A change holds this lock from its beginning to its
     /// end.
@@ -177,7 +177,7 @@ pub(crate) type Lent = (ListenAddress, Weak<OwnedFd>);
 pub(crate) struct Parts {
     pub(crate) plane: Arc<DataPlane>,
     pub(crate) health: Arc<HealthLog>,
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<ConfigSource>,
     /// The configuration as the file has it.
     pub(crate) file: Config,
     pub(crate) files_read: FilesRead,

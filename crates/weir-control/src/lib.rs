@@ -15,7 +15,7 @@ mod process;
 pub mod resolver;
 mod server;
 
-pub use control::{Control, ReloadReport, Source};
+pub use control::{ConfigSource, Control, ReloadReport};
 pub use listeners::address::{Listening, Purpose};
 pub use process::inheritance::{is_successor, tell_failed};
 pub use process::supervisor::{ProcessRole, SupervisorRights, supervise};

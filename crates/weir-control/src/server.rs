@@ -27,7 +27,7 @@ use weir_proxy::process::Process;
 use weir_proxy::sandbox;
 use weir_proxy::start::{DataPlane, Running, start};
 
-use crate::control::{Beside, Control, Parts, Source};
+use crate::control::{Beside, ConfigSource, Control, Parts};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
 use crate::listeners::address::Listening;
@@ -89,7 +89,11 @@ impl Server {
     ///
     /// # Errors
     /// One sentence for the operator; nothing runs then.
-    pub fn start(file: &Config, source: Option<Source>, admin: StartAdmin) -> Result<Self, String> {
+    pub fn start(
+        file: &Config,
+        source: Option<ConfigSource>,
+        admin: StartAdmin,
+    ) -> Result<Self, String> {
         let opened = OpenedServer::open(file, source.as_ref())?;
         let OpenedServer { config, live, compiled, mut resolver, runtime, .. } = opened;
         let agent_sockets = opened.agent_sockets;

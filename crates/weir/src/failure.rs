@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use weir_config::diagnostic::{Diagnostics, Severity};
+use weir_config::diagnostic::{DiagnosticSeverity, Diagnostics};
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub(crate) fn colour() -> bool {
 }
 
 fn count_errors(diagnostics: &Diagnostics) -> String {
-    let is_error = |severity| matches!(severity, Severity::Error);
+    let is_error = |severity| matches!(severity, DiagnosticSeverity::Error);
     let number = diagnostics.iter().filter(|entry| is_error(entry.severity)).count();
     format!("{number} error{}", if number == 1 { "" } else { "s" })
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use weir_config::Config;
 use weir_config::model::Workers;
-use weir_control::{Server, Source};
+use weir_control::{ConfigSource, Server};
 
 use crate::failure::CommandFailure;
 
@@ -30,7 +30,7 @@ pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), CommandFailure>
 }
 
 /// Does the same; `source` reads the configuration again for a reload.
-pub(crate) fn serve(config: &Config, source: Option<Source>) -> Result<(), CommandFailure> {
+pub(crate) fn serve(config: &Config, source: Option<ConfigSource>) -> Result<(), CommandFailure> {
     let server =
         Server::start(config, source, weir_admin::start).map_err(CommandFailure::RunTime)?;
     server.announce();

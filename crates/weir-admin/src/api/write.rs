@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderMap};
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
-use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal};
+use weir_config::model::{Change, ChangeRefusal, Endpoint, EndpointOverride, Limit, Order};
 use weir_control::admin_port::{ChangeOutcome, Served, Trial};
 
 use crate::http::call::{Call, Later};
@@ -188,7 +188,7 @@ async fn make(
         moved = place.is_some_and(|(pool, name)| !matches(&call.headers, served, pool, name));
         if moved {
             let message = "it was changed by another request meanwhile: read it again";
-            return Err(Refusal::conflict("If-Match", message));
+            return Err(ChangeRefusal::conflict("If-Match", message));
         }
         Ok(())
     };

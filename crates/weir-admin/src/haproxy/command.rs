@@ -4,7 +4,9 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal, RefusalKind};
+use weir_config::model::{
+    Change, ChangeRefusal, Endpoint, EndpointOverride, Limit, Order, RefusalKind,
+};
 use weir_control::admin_port::Trial;
 
 use super::errors::errors;
@@ -382,7 +384,7 @@ fn no_backend() -> String {
 }
 
 /// A refusal in HAProxy's words, if it has words for it.
-fn refused(refusal: &Refusal) -> String {
+fn refused(refusal: &ChangeRefusal) -> String {
     match (refusal.kind, refusal.field.as_str()) {
         (RefusalKind::Unknown, "pool") => "No such backend.".to_owned(),
         (RefusalKind::Unknown, "endpoint") => "No such server.".to_owned(),

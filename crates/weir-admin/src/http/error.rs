@@ -3,7 +3,7 @@
 
 use hyper::StatusCode;
 use serde_json::json;
-use weir_config::model::{Refusal, RefusalKind};
+use weir_config::model::{ChangeRefusal, RefusalKind};
 
 /// The refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl ApiError {
 
     /// The error for a name that does not exist.
     pub(crate) fn unknown(field: &str, name: &str) -> Self {
-        Refusal::unknown(field, name).into()
+        ChangeRefusal::unknown(field, name).into()
     }
 
     /// The body of the response.
@@ -38,8 +38,8 @@ impl ApiError {
     }
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
+impl From<ChangeRefusal> for ApiError {
+    fn from(refusal: ChangeRefusal) -> Self {
         let status = match refusal.kind {
             RefusalKind::Unknown => StatusCode::NOT_FOUND,
             RefusalKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,

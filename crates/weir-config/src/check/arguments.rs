@@ -2,7 +2,7 @@
 //! separates them.
 
 use crate::directives::Spec;
-use crate::source::Span;
+use crate::source::SourceSpan;
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
 
@@ -38,7 +38,7 @@ impl<'tree> ArgumentValue<'tree> {
         self.word.text.get(self.start..).unwrap_or_default()
     }
 
-    pub(super) fn span(&self) -> Span {
+    pub(super) fn span(&self) -> SourceSpan {
         self.word.part(self.start)
     }
 }
@@ -48,7 +48,7 @@ impl<'tree> Arguments<'tree> {
         self.spec.name
     }
 
-    pub(super) fn span(&self) -> Span {
+    pub(super) fn span(&self) -> SourceSpan {
         self.directive.span()
     }
 

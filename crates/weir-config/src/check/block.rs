@@ -6,7 +6,7 @@ use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
-use crate::source::Span;
+use crate::source::SourceSpan;
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Directive, End, missing_semicolon};
 
@@ -64,7 +64,7 @@ impl Checker<'_> {
     }
 
     /// Reports that a word is reserved for a later version.
-    pub(super) fn later(&mut self, name: &str, span: Span) {
+    pub(super) fn later(&mut self, name: &str, span: SourceSpan) {
         self.report(Diagnostic::error(
             span,
             format!("`{name}` is not supported in this version of Weir"),
@@ -201,7 +201,7 @@ impl Checker<'_> {
         // An option that is also a lone word is in the table twice.
         let mut names: Vec<&str> = spec.options.iter().map(|option| option.name).collect();
         names.dedup();
-        let span = Span { end: word.span.start + key.len(), ..word.span };
+        let span = SourceSpan { end: word.span.start + key.len(), ..word.span };
         let mut error =
             Diagnostic::error(span, format!("unknown option `{key}` of `{}`", spec.name));
         error = error.suggest(key, names.iter().copied());

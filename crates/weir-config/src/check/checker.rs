@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use weir_stats::{Template, Variable};
 
 use super::arguments::{ArgumentValue, Arguments};
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
 use crate::model::{AccessLog, ListenAddress, Pool, Rule, values};
-use crate::source::{Sources, Span};
+use crate::source::{SourceSpan, Sources};
 use crate::syntax::lexer::Word;
 
 /// The state of a check: the diagnostics so far, and the names that the file defines and uses.
@@ -18,30 +18,30 @@ pub(super) struct Checker<'a> {
     pub(super) diagnostics: Vec<Diagnostic>,
     pub(super) pools: Vec<Pool>,
     /// The index and place of every named pool.
-    pub(super) pool_names: HashMap<&'a str, (usize, Span)>,
+    pub(super) pool_names: HashMap<&'a str, (usize, SourceSpan)>,
     /// The pools made for addresses in routes, by their name.
     pub(super) anonymous: HashMap<String, usize>,
     pub(super) used_pools: HashSet<usize>,
     pub(super) logs: Vec<AccessLog>,
-    pub(super) log_names: HashMap<&'a str, Span>,
+    pub(super) log_names: HashMap<&'a str, SourceSpan>,
     pub(super) used_logs: HashSet<&'a str>,
     pub(super) rules: HashMap<&'a str, NamedRule<'a>>,
     /// The depth of rules that are being parsed, each named by the one before.
     pub(super) rule_depth: usize,
     /// The place at which every address is listened on.
-    pub(super) addresses: HashMap<ListenAddress, Span>,
+    pub(super) addresses: HashMap<ListenAddress, SourceSpan>,
     pub(super) trusted: Vec<ipnet::IpNet>,
     /// The limit of client connections and its place.
-    pub(super) max_connections: Option<(u32, Span)>,
+    pub(super) max_connections: Option<(u32, SourceSpan)>,
     /// The headers of edits that are marked `secret`, in lower case.
     pub(super) hidden_headers: BTreeSet<String>,
     /// The places at which rate limits are named.
-    pub(super) limit_names: HashMap<String, Span>,
+    pub(super) limit_names: HashMap<String, SourceSpan>,
 }
 
 /// A named rule: its words, and then its meaning.
 pub(super) struct NamedRule<'a> {
-    pub(super) span: Span,
+    pub(super) span: SourceSpan,
     pub(super) used: bool,
     /// The words of its expressions, all of which have to hold.
     pub(super) expressions: Vec<Vec<&'a Word>>,
@@ -85,7 +85,7 @@ impl<'a> Checker<'a> {
     /// Returns true if an error was reported. Warnings that may be its consequences are then left
     /// out.
     pub(super) fn is_wrong(&self) -> bool {
-        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == DiagnosticSeverity::Error)
     }
 
     pub(super) fn report(&mut self, diagnostic: Diagnostic) {
@@ -175,8 +175,11 @@ impl<'a> Checker<'a> {
                     rest.find(|c: char| !(c.is_ascii_alphanumeric() || "${}_".contains(c)));
                 let end = place.start + length.unwrap_or(rest.len());
                 let narrow = value.word.verbatim.is_some() && end <= place.end;
-                let place =
-                    if narrow { Span { end: end.max(place.start + 1), ..place } } else { place };
+                let place = if narrow {
+                    SourceSpan { end: end.max(place.start + 1), ..place }
+                } else {
+                    place
+                };
                 let mut diagnostic = Diagnostic::error(place, error.message);
                 if let Some(name) = error.unknown {
                     diagnostic = diagnostic.suggest(&name, Variable::names());

@@ -12,11 +12,11 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    ListenAddress, Listener, MessageLimits, PathRules, RequestId, Rule, Site, TcpKeepalive,
+    ListenAddress, Listener, MessageLimits, PathRules, RequestIdSettings, Rule, Site, TcpKeepalive,
     TlsProtocol, TlsServer, values,
 };
 use crate::pattern::HostPattern;
-use crate::source::Span;
+use crate::source::SourceSpan;
 use crate::units::size;
 
 impl<'a> Checker<'a> {
@@ -64,7 +64,7 @@ impl<'a> Checker<'a> {
             bandwidth: None,
             logs: Vec::new(),
             forwarded: Forwarded { trusted: self.trusted.clone(), ..Forwarded::default() },
-            request_id: RequestId::default(),
+            request_id: RequestIdSettings::default(),
             cause_header: None,
             explain_header: None,
             path: PathRules::default(),
@@ -113,7 +113,7 @@ impl<'a> Checker<'a> {
 
     /// Returns the place at which a conflicting address is used. Port 0 is a new port each time.
     /// Two Unix sockets with the same path conflict whatever their modes.
-    pub(super) fn address_taken(&self, address: &ListenAddress) -> Option<Span> {
+    pub(super) fn address_taken(&self, address: &ListenAddress) -> Option<SourceSpan> {
         let same = |other: &ListenAddress| match (address, other) {
             (ListenAddress::Socket(address), ListenAddress::Socket(other)) => {
                 overlap(*address, *other)
@@ -324,8 +324,8 @@ impl<'a> Checker<'a> {
         listener: &mut Listener,
     ) {
         let mut list = BlockRoutes::new(&listener.name, "default");
-        let mut catch_all: Option<Span> = None;
-        let mut hosts: Vec<(HostPattern, Span)> = Vec::new();
+        let mut catch_all: Option<SourceSpan> = None;
+        let mut hosts: Vec<(HostPattern, SourceSpan)> = Vec::new();
         for line in lines {
             match line.name() {
                 "host" => {
@@ -364,7 +364,7 @@ impl<'a> Checker<'a> {
         arguments: &Arguments<'a>,
         lines: &[&Arguments<'a>],
         list: &mut BlockRoutes,
-        catch_all: Option<Span>,
+        catch_all: Option<SourceSpan>,
     ) {
         let mut first = None;
         if arguments.target.is_some() {
@@ -404,7 +404,7 @@ impl<'a> Checker<'a> {
         &mut self,
         line: &Arguments<'a>,
         listener: &str,
-        earlier: &mut Vec<(HostPattern, Span)>,
+        earlier: &mut Vec<(HostPattern, SourceSpan)>,
     ) -> Site {
         let mut hosts: Vec<HostPattern> = Vec::new();
         for value in &line.words {
@@ -439,7 +439,7 @@ impl<'a> Checker<'a> {
 pub(super) fn listened_already(
     value: ArgumentValue<'_>,
     address: &ListenAddress,
-    first: Span,
+    first: SourceSpan,
 ) -> Diagnostic {
     let error = Diagnostic::error(
         value.span(),

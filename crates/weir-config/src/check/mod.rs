@@ -24,11 +24,11 @@ mod target;
 mod warnings;
 
 use crate::defaults;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
 use crate::directives::Context;
 use crate::model::validate::{Problem, validate};
 use crate::model::{Config, Listener, values};
-use crate::source::{Sources, Span};
+use crate::source::{SourceSpan, Sources};
 use crate::syntax::tree::Directive;
 use crate::units;
 use arguments::Arguments;
@@ -46,7 +46,7 @@ pub(crate) fn check(
     let mut diagnostics = checker.diagnostics;
     // Errors of the model were reported above with their places; this makes sure that none is
     // missed.
-    if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) {
+    if diagnostics.iter().all(|diagnostic| diagnostic.severity == DiagnosticSeverity::Warning) {
         let problems = validate(&config);
         let general = |problem: Problem| {
             Diagnostic::general(format!("{}: {}", problem.path, problem.message))
@@ -150,7 +150,7 @@ impl<'a> Checker<'a> {
         let logs = self.log_names.iter().filter(|(name, _)| !self.used_logs.contains(*name));
         let rules = self.rules.iter().filter(|(_, rule)| !rule.used);
         let mut warnings: Vec<Diagnostic> = Vec::new();
-        let mut unused = |what: &str, name: &str, span: Span| {
+        let mut unused = |what: &str, name: &str, span: SourceSpan| {
             warnings.push(Diagnostic::warning(span, format!("the {what} `{name}` is not used")));
         };
         pools.for_each(|(name, (_, span))| unused("pool", name, *span));

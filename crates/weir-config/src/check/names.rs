@@ -3,7 +3,7 @@
 use super::arguments::ArgumentValue;
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::source::Span;
+use crate::source::SourceSpan;
 
 impl Checker<'_> {
     /// Reports an error if the name was defined before. Returns true if it is the first definition.
@@ -11,7 +11,7 @@ impl Checker<'_> {
         &mut self,
         what: &str,
         value: ArgumentValue<'_>,
-        first: Option<Span>,
+        first: Option<SourceSpan>,
     ) -> bool {
         let Some(first) = first else { return true };
         let message = format!("there is a {what} `{}` already", value.text());

@@ -8,10 +8,10 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    Certificate, Endpoint, EndpointAddress, Keepalive, Passive, PassiveCause, Pool, Stall,
+    Certificate, Endpoint, EndpointAddress, Keepalive, Passive, PassiveCause, Pool, StallDetection,
     TlsClient, TlsProtocol, values,
 };
-use crate::source::Span;
+use crate::source::SourceSpan;
 use crate::units::{percent, size};
 
 /// Words that begin a target, so that no pool can have these names.
@@ -26,7 +26,7 @@ impl<'a> Checker<'a> {
             self.pool_names.insert(name.text(), (self.pools.len(), name.span()));
         }
         let mut pool = Pool::new(name.text(), Vec::new());
-        let mut servers: HashMap<String, Span> = HashMap::new();
+        let mut servers: HashMap<String, SourceSpan> = HashMap::new();
         let lines = self.block(arguments.block(), Context::Pool);
         for line in &lines {
             match line.name() {
@@ -77,7 +77,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn server(&mut self, line: &Arguments<'a>, pool: &mut Pool, names: &mut HashMap<String, Span>) {
+    fn server(
+        &mut self,
+        line: &Arguments<'a>,
+        pool: &mut Pool,
+        names: &mut HashMap<String, SourceSpan>,
+    ) {
         let Some(value) = line.word(0) else { return };
         if let Some(later) = line.words.get(1) {
             self.report(Diagnostic::error(later.span(), "a server has one address"));
@@ -165,7 +170,12 @@ impl<'a> Checker<'a> {
         self.set(line, "max_ejected", &mut passive.max_ejected_percent, percent::parse);
     }
 
-    fn stall(&mut self, line: &Arguments<'a>, off: Option<ArgumentValue<'a>>, stall: &mut Stall) {
+    fn stall(
+        &mut self,
+        line: &Arguments<'a>,
+        off: Option<ArgumentValue<'a>>,
+        stall: &mut StallDetection,
+    ) {
         if self.is_off(line, off) {
             stall.factor = 0;
         }

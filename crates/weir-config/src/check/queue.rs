@@ -5,7 +5,7 @@ use weir_balance::WeightMode;
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Fair, Policy, Pool, Queue, values};
+use crate::model::{FairPolicy, Policy, Pool, Queue, values};
 
 impl<'a> Checker<'a> {
     pub(super) fn queue(
@@ -37,7 +37,10 @@ impl<'a> Checker<'a> {
     pub(super) fn queue_fits(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
         let Some(line) = lines.iter().find(|line| line.name() == "queue") else { return };
         let limited = pool.endpoints.iter().any(|endpoint| endpoint.max_conn.is_some())
-            || matches!(pool.policy, Policy::Fair(Fair { weight_mode: WeightMode::Peak, .. }));
+            || matches!(
+                pool.policy,
+                Policy::Fair(FairPolicy { weight_mode: WeightMode::Peak, .. })
+            );
         if limited
             || pool.queue.as_ref().is_none_or(|queue| *queue == Queue::default())
             || self.is_wrong()

@@ -6,7 +6,7 @@ use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict, values};
-use crate::source::Span;
+use crate::source::SourceSpan;
 
 /// The routes of one block.
 pub(super) struct BlockRoutes {
@@ -14,7 +14,7 @@ pub(super) struct BlockRoutes {
     /// The prefix of generated route names.
     prefix: String,
     /// The route that matches every request, so that later ones are never reached.
-    catch_all: Option<Span>,
+    catch_all: Option<SourceSpan>,
 }
 
 impl BlockRoutes {
@@ -94,7 +94,12 @@ impl<'a> Checker<'a> {
     }
 
     /// Warns of a route or line that comes after one that matches every request.
-    pub(super) fn unreachable(&mut self, place: Span, what: &str, catch_all: Option<Span>) {
+    pub(super) fn unreachable(
+        &mut self,
+        place: SourceSpan,
+        what: &str,
+        catch_all: Option<SourceSpan>,
+    ) {
         if let Some(before) = catch_all {
             let warning = Diagnostic::warning(place, format!("this {what} is never reached"));
             self.report(warning.related(before, "this matches every request before it"));

@@ -10,7 +10,7 @@ use crate::model::validate::sticky as validate;
 use crate::model::{
     Action, Listener, Order, Pool, Route, SameSite, Secret, Secure, Sticky, values,
 };
-use crate::source::Span;
+use crate::source::SourceSpan;
 use crate::units;
 
 /// Words of nginx and HAProxy, with their equivalents.
@@ -111,7 +111,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Compares the orders of the servers with the rest of their pool.
-    pub(super) fn orders_fit(&mut self, name: Span, lines: &[Arguments<'a>], pool: &Pool) {
+    pub(super) fn orders_fit(&mut self, name: SourceSpan, lines: &[Arguments<'a>], pool: &Pool) {
         let ready = pool.endpoints.iter().any(|endpoint| endpoint.order == Order::Ready);
         if !ready && !pool.endpoints.is_empty() {
             let message = "every server of this pool is `down` or draining: new clients get 503";
@@ -134,7 +134,7 @@ impl<'a> Checker<'a> {
     /// Warns of two pools on one host whose cookies are the same cookie to browsers: each would
     /// replace the other's.
     pub(super) fn shared_cookies(&mut self, listeners: &[Listener]) {
-        let spans: HashMap<usize, Span> = self.pool_names.values().copied().collect();
+        let spans: HashMap<usize, SourceSpan> = self.pool_names.values().copied().collect();
         let mut warnings = Vec::new();
         let hosts = listeners.iter().flat_map(|listener| {
             let sites = listener.sites.iter().map(|site| site.routes.as_slice());

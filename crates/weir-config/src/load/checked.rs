@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 use crate::model::Config;
 use crate::source::Sources;
 
@@ -24,7 +24,8 @@ pub(crate) fn verdict(
     sources: Sources,
 ) -> Result<Checked, Diagnostics> {
     let sources = Arc::new(sources);
-    let broken = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    let broken =
+        diagnostics.iter().any(|diagnostic| diagnostic.severity == DiagnosticSeverity::Error);
     let diagnostics = Diagnostics::new(diagnostics, Arc::clone(&sources));
     if broken { Err(diagnostics) } else { Ok(Checked { config, warnings: diagnostics, sources }) }
 }

@@ -4,7 +4,7 @@
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::model::Config;
 use crate::model::validate::validate;
-use crate::source::{FileId, Sources, Span};
+use crate::source::{FileId, SourceSpan, Sources};
 
 use super::checked::{Checked, verdict};
 use super::places::ValuePlaces;
@@ -29,7 +29,8 @@ pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostic
     let text = text.trim_start_matches('\u{feff}');
     let skipped = sources.file(file).text.len() - text.len();
     let places = ValuePlaces::of(text);
-    let span = |start: usize, end: usize| Span { file, start: start + skipped, end: end + skipped };
+    let span =
+        |start: usize, end: usize| SourceSpan { file, start: start + skipped, end: end + skipped };
     let config: Config = match serde_json::from_str(text) {
         Ok(config) => config,
         Err(error) => {

@@ -12,16 +12,6 @@ use super::{
 };
 use crate::units::{duration, size};
 
-/// One checked configuration and its number, immutable once published.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Snapshot {
-    /// The number of this configuration among those that the process has published, from 1.
-    pub generation: u64,
-    /// The configuration.
-    pub config: Config,
-}
-
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

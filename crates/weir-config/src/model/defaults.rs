@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
     ExplainHeader, Forwarded, HttpProbe, Keepalive, MemoryLimit, MessageLimits, Order, Passive,
-    PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue, RequestId, Resolver, Retry,
-    RetryOn, SrvName, Stall, Statuses, TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
-    Treatment, UpstreamTimeouts, Workers,
+    PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue, RequestIdSettings, Resolver,
+    Retry, RetryOn, SrvName, StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient,
+    TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 use crate::defaults;
 
@@ -182,7 +182,7 @@ impl Default for HttpProbe {
     }
 }
 
-impl Default for Stall {
+impl Default for StallDetection {
     fn default() -> Self {
         Self { factor: 3, floor: Duration::from_millis(20) }
     }
@@ -222,7 +222,7 @@ impl Default for Forwarded {
     }
 }
 
-impl Default for RequestId {
+impl Default for RequestIdSettings {
     fn default() -> Self {
         Self { header: Some(defaults::REQUEST_ID_HEADER.to_owned()), respond: false }
     }
@@ -274,7 +274,7 @@ impl Pool {
             keepalive: Keepalive::default(),
             check: None,
             passive: Passive::default(),
-            stall: Stall::default(),
+            stall: StallDetection::default(),
             queue: Self::usual_queue(),
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),

@@ -54,7 +54,7 @@ pub struct Listener {
     pub forwarded: Forwarded,
     /// The request id and its header.
     #[serde(default)]
-    pub request_id: RequestId,
+    pub request_id: RequestIdSettings,
     /// The header that names the cause in error responses of Weir's own; `None` for no header.
     #[serde(default)]
     pub cause_header: Option<CauseHeader>,
@@ -195,7 +195,7 @@ pub struct Forwarded {
 /// The request id: taken from a trusted peer's request, otherwise generated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RequestId {
+pub struct RequestIdSettings {
     /// The header that carries it upstream; `None` for none.
     pub header: Option<String>,
     /// Set to send it in the response too.

@@ -55,9 +55,9 @@ impl Found {
 
 /// The servers of one name, each at its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places(Vec<Option<Found>>);
+pub struct ResolvedServers(Vec<Option<Found>>);
 
-impl Places {
+impl ResolvedServers {
     /// Replaces the servers of the name.
     ///
     /// # Returns
@@ -140,11 +140,11 @@ impl Places {
 
 /// The resolved servers of all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answers(BTreeMap<Question, Places>);
+pub struct Answers(BTreeMap<Question, ResolvedServers>);
 
 impl Answers {
     /// Sets the servers of a question.
-    pub fn insert(&mut self, question: Question, places: Places) {
+    pub fn insert(&mut self, question: Question, places: ResolvedServers) {
         self.0.insert(question, places);
     }
 

@@ -14,7 +14,7 @@ mod address;
 mod difference;
 
 pub use address::{Addressed, MOST_ADDRESSES};
-pub use difference::{Difference, Line, address_text, server_line};
+pub use difference::{ConfigLine, Difference, address_text, server_line};
 
 /// All changes made at run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ pub enum Change {
 
 /// The refusal of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ChangeRefusal {
     /// The kind.
     pub kind: RefusalKind,
     /// The field of the request that is at fault.
@@ -186,7 +186,7 @@ pub enum RefusalKind {
     Conflict,
 }
 
-impl Refusal {
+impl ChangeRefusal {
     /// Returns a refusal because the named object does not exist.
     pub fn unknown(field: &str, name: &str) -> Self {
         let message = format!("there is no {field} `{name}`");
@@ -324,7 +324,7 @@ impl Overrides {
     ///
     /// # Errors
     /// The refusal.
-    pub fn with(&self, file: &Config, change: &Change) -> Result<Self, Refusal> {
+    pub fn with(&self, file: &Config, change: &Change) -> Result<Self, ChangeRefusal> {
         let mut next = self.clone();
         let now = self.over(file);
         match change {
@@ -342,7 +342,7 @@ impl Overrides {
                 let known = known_pool(&now, pool)?;
                 if known.endpoints.iter().any(|other| other.name == endpoint.name) {
                     let name = &endpoint.name;
-                    return Err(Refusal::conflict(
+                    return Err(ChangeRefusal::conflict(
                         "name",
                         format!("there is a server `{name}` in pool `{pool}` already"),
                     ));
@@ -352,7 +352,7 @@ impl Overrides {
             Change::Remove { pool, endpoint } => {
                 known_endpoint(&now, pool, endpoint)?;
                 if known_pool(&now, pool)?.endpoints.len() == 1 {
-                    return Err(Refusal::conflict(
+                    return Err(ChangeRefusal::conflict(
                         "endpoint",
                         format!("`{endpoint}` is the only server of pool `{pool}`"),
                     ));
@@ -361,7 +361,7 @@ impl Overrides {
             }
             Change::Listener { listener, max_connections } => {
                 if !now.listeners.iter().any(|known| known.name == *listener) {
-                    return Err(Refusal::unknown("listener", listener));
+                    return Err(ChangeRefusal::unknown("listener", listener));
                 }
                 let own = ListenerOverride { max_connections: *max_connections };
                 next.listeners.insert(listener.clone(), own);
@@ -377,7 +377,7 @@ impl Overrides {
             None => Ok(next),
             Some(problem) => {
                 let field = problem.path.rsplit('.').next().unwrap_or(&problem.path);
-                Err(Refusal::invalid(field, problem.message))
+                Err(ChangeRefusal::invalid(field, problem.message))
             }
         }
     }
@@ -387,10 +387,13 @@ impl Overrides {
         now: &Config,
         pool: Option<&str>,
         endpoint: Option<&str>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ChangeRefusal> {
         let Some(pool) = pool else {
             if endpoint.is_some() {
-                return Err(Refusal::invalid("pool", "an endpoint needs the name of its pool"));
+                return Err(ChangeRefusal::invalid(
+                    "pool",
+                    "an endpoint needs the name of its pool",
+                ));
             }
             *self = Self::default();
             return Ok(());
@@ -462,21 +465,27 @@ impl PoolOverrides {
     }
 }
 
-fn known_pool<'config>(config: &'config Config, name: &str) -> Result<&'config Pool, Refusal> {
+fn known_pool<'config>(
+    config: &'config Config,
+    name: &str,
+) -> Result<&'config Pool, ChangeRefusal> {
     let found = config.pools.iter().find(|pool| pool.name == *name);
-    found.ok_or_else(|| Refusal::unknown("pool", name))
+    found.ok_or_else(|| ChangeRefusal::unknown("pool", name))
 }
 
-fn known_endpoint(config: &Config, pool: &str, name: &str) -> Result<(), Refusal> {
+fn known_endpoint(config: &Config, pool: &str, name: &str) -> Result<(), ChangeRefusal> {
     let pool = known_pool(config, pool)?;
     let found = pool.endpoints.iter().any(|endpoint| endpoint.name == *name);
-    found.then_some(()).ok_or_else(|| Refusal::unknown("endpoint", name))
+    found.then_some(()).ok_or_else(|| ChangeRefusal::unknown("endpoint", name))
 }
 
 /// Refuses a change that changes nothing.
-fn sound(set: &EndpointOverride) -> Result<(), Refusal> {
+fn sound(set: &EndpointOverride) -> Result<(), ChangeRefusal> {
     if set.is_empty() {
-        return Err(Refusal::invalid("body", "the change is empty: set order, weight or max_conn"));
+        return Err(ChangeRefusal::invalid(
+            "body",
+            "the change is empty: set order, weight or max_conn",
+        ));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ pub enum Policy {
     /// The endpoint with the fewest exchanges in flight and waiting for it, relative to its weight.
     LeastConn,
     /// An idle endpoint, otherwise the one with the lowest score of nginx-upstream-fair.
-    Fair(Fair),
+    Fair(FairPolicy),
     /// A random endpoint, by weight.
     Random,
     /// The better of two random endpoints, drawn by weight.
@@ -34,7 +34,7 @@ pub enum Policy {
 /// The settings of `balance fair`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Fair {
+pub struct FairPolicy {
     /// Set if the search for an idle endpoint begins at the first one each time.
     pub no_rr: bool,
     /// The meaning of weights.
@@ -62,7 +62,7 @@ impl Policy {
             PolicyKind::RoundRobin => Self::RoundRobin,
             PolicyKind::LeastConn => Self::LeastConn,
             PolicyKind::Fair(FairSettings { no_rr, weight_mode }) => {
-                Self::Fair(Fair { no_rr, weight_mode })
+                Self::Fair(FairPolicy { no_rr, weight_mode })
             }
             PolicyKind::Random => Self::Random,
             PolicyKind::Random2 => Self::Random2,
@@ -79,7 +79,7 @@ impl Policy {
         match self {
             Self::RoundRobin => PolicyKind::RoundRobin,
             Self::LeastConn => PolicyKind::LeastConn,
-            Self::Fair(Fair { no_rr, weight_mode }) => {
+            Self::Fair(FairPolicy { no_rr, weight_mode }) => {
                 PolicyKind::Fair(FairSettings { no_rr: *no_rr, weight_mode: *weight_mode })
             }
             Self::Random => PolicyKind::Random,

@@ -33,7 +33,7 @@ pub struct Pool {
     pub passive: Passive,
     /// The detection of endpoints that take exchanges and do not answer.
     #[serde(default)]
-    pub stall: Stall,
+    pub stall: StallDetection,
     /// The queue for exchanges while all endpoints are full; `None` if such exchanges are refused
     /// at once.
     #[serde(default = "Pool::usual_queue")]
@@ -207,7 +207,7 @@ pub enum PassiveCause {
 /// The detection of endpoints that take exchanges and do not answer while others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Stall {
+pub struct StallDetection {
     /// The silence that marks an endpoint as stalled, as a multiple of the 99th percentile of its
     /// response times; 0 for never.
     pub factor: u32,

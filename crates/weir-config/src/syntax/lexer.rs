@@ -9,7 +9,7 @@
 //! expanded.
 
 use crate::diagnostic::Diagnostic;
-use crate::source::{FileId, Span};
+use crate::source::{FileId, SourceSpan};
 
 /// A function that looks up an environment variable.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -23,7 +23,7 @@ pub struct Token {
     /// The kind, with the text of a word.
     pub kind: TokenKind,
     /// The token's place in the source.
-    pub span: Span,
+    pub span: SourceSpan,
 }
 
 /// The kinds of tokens.
@@ -45,7 +45,7 @@ pub struct Word {
     /// The text after quotes, escapes and variables.
     pub text: String,
     /// The place in the source, quotes included.
-    pub span: Span,
+    pub span: SourceSpan,
     /// The number of bytes of `text` before the first quote; only these can be syntax such as `->`
     /// or the `=` of an option.
     pub bare: usize,
@@ -81,11 +81,11 @@ impl Word {
 
     /// Returns the place of `text[start..]`, or of the whole word where the source does not hold it
     /// literally.
-    pub fn part(&self, start: usize) -> Span {
+    pub fn part(&self, start: usize) -> SourceSpan {
         match self.verbatim {
             Some(origin) => {
                 let end = origin + self.text.len();
-                Span { start: (origin + start).min(end), end, ..self.span }
+                SourceSpan { start: (origin + start).min(end), end, ..self.span }
             }
             None => self.span,
         }
@@ -308,8 +308,8 @@ impl Lexer<'_> {
         self.text[self.at..].chars().next()
     }
 
-    fn span(&self, start: usize, end: usize) -> Span {
-        Span { file: self.file, start, end }
+    fn span(&self, start: usize, end: usize) -> SourceSpan {
+        SourceSpan { file: self.file, start, end }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostic;
-use crate::source::{FileId, Sources, Span};
+use crate::source::{FileId, SourceSpan, Sources};
 use crate::syntax::lexer::{Environment, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
 
 /// The deepest nesting of blocks.
@@ -44,12 +44,12 @@ pub struct Block {
     /// The directives of the block.
     pub directives: Vec<Directive>,
     /// The `{`.
-    pub open: Span,
+    pub open: SourceSpan,
 }
 
 impl Directive {
     /// Returns the span of the name and the words.
-    pub fn span(&self) -> Span {
+    pub fn span(&self) -> SourceSpan {
         self.words.last().map_or(self.name.span, |last| self.name.span.to(last.span))
     }
 }
@@ -79,7 +79,7 @@ pub fn parse(
 struct OpenBlock {
     before: Vec<Directive>,
     words: Vec<Word>,
-    open: Span,
+    open: SourceSpan,
 }
 
 struct TreeParser {
@@ -102,7 +102,7 @@ impl TreeParser {
         }
     }
 
-    fn open(&mut self, open: Span) {
+    fn open(&mut self, open: SourceSpan) {
         if self.words.is_empty() {
             self.errors.push(Diagnostic::error(open, "a block needs a name before its `{`"));
         }
@@ -125,7 +125,7 @@ impl TreeParser {
         self.frames.push(OpenBlock { before, words, open });
     }
 
-    fn close(&mut self, close: Span) {
+    fn close(&mut self, close: SourceSpan) {
         self.unterminated();
         let depth = self.frames.len();
         let Some(frame) = self.frames.pop() else {
@@ -310,7 +310,8 @@ fn identity(path: &Path) -> PathBuf {
 
 /// Returns the message for a directive that ends without `;`.
 pub fn missing_semicolon(last: &Word) -> Diagnostic {
-    let end = Span { start: last.span.end.saturating_sub(1).max(last.span.start), ..last.span };
+    let end =
+        SourceSpan { start: last.span.end.saturating_sub(1).max(last.span.start), ..last.span };
     Diagnostic::error(end, format!("a `;` is missing after `{}`", last.text))
 }
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tokio::time::Instant;
 use weir_config::Config;
-use weir_config::model::{Change, Overrides, Refusal};
+use weir_config::model::{Change, ChangeRefusal, Overrides};
 use weir_proxy::process::Process;
 use weir_proxy::sessions::RunningExchange;
 
@@ -234,7 +234,7 @@ impl Operations {
         who: &str,
         change: &Change,
         trial: Trial,
-    ) -> Result<ChangeOutcome, Refusal> {
+    ) -> Result<ChangeOutcome, ChangeRefusal> {
         self.change_if(who, change, trial, |_| Ok(())).await
     }
 
@@ -244,12 +244,12 @@ impl Operations {
         who: &str,
         change: &Change,
         trial: Trial,
-        still: impl FnOnce(&Served) -> Result<(), Refusal>,
-    ) -> Result<ChangeOutcome, Refusal> {
+        still: impl FnOnce(&Served) -> Result<(), ChangeRefusal>,
+    ) -> Result<ChangeOutcome, ChangeRefusal> {
         let ours = || self.control.handover.check();
-        ours().map_err(|why| Refusal::conflict("process", why))?;
+        ours().map_err(|why| ChangeRefusal::conflict("process", why))?;
         let mut turn = self.control.changing().await;
-        ours().map_err(|why| Refusal::conflict("process", why))?;
+        ours().map_err(|why| ChangeRefusal::conflict("process", why))?;
         let served = self.served();
         let before = self.overrides();
         still(&served)?;
@@ -266,7 +266,7 @@ impl Operations {
             self.control.note_applied(&turn, after.clone());
         } else {
             let applied = self.control.apply(&mut turn, after.clone()).await;
-            applied.map_err(|error| Refusal::conflict("configuration", error))?;
+            applied.map_err(|error| ChangeRefusal::conflict("configuration", error))?;
         }
         self.remember(&changed);
         let lasts = self.lasts(self.keep_state().err());

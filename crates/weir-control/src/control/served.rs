@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_config::Config;
-use weir_config::model::{self, Addressed, Change, Refusal};
+use weir_config::model::{self, Addressed, Change, ChangeRefusal};
 use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
 
@@ -45,11 +45,11 @@ impl Served {
 
     /// Resolves the target of a change: a name of a server that was found by DNS stands for that
     /// address.
-    pub(crate) fn meant(&self, change: &Change) -> Result<Change, Refusal> {
+    pub(crate) fn meant(&self, change: &Change) -> Result<Change, ChangeRefusal> {
         Ok(match change {
             Change::Endpoint { pool, endpoint, set } => match self.addressed(pool, endpoint) {
                 Some(_) if self.endpoint(pool, endpoint).is_none() => {
-                    return Err(Refusal::unknown("endpoint", endpoint));
+                    return Err(ChangeRefusal::unknown("endpoint", endpoint));
                 }
                 Some(of) => Change::Address { pool: pool.clone(), of, set: *set },
                 None => change.clone(),
@@ -66,7 +66,7 @@ impl Served {
                         "`{endpoint}` is an address of `{}`, which DNS says: order maintenance for it, or remove `{}`",
                         of.endpoint, of.endpoint
                     );
-                    return Err(Refusal::conflict("endpoint", message));
+                    return Err(ChangeRefusal::conflict("endpoint", message));
                 }
                 None => change.clone(),
             },

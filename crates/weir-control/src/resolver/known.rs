@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_config::model::Severity;
-use weir_config::model::names::{Answers, Found, MOST_PLACES, Places, Question};
+use weir_config::model::names::{Answers, Found, MOST_PLACES, Question, ResolvedServers};
 use weir_config::model::resolver::Resolver as Settings;
 use weir_config::units;
 
@@ -20,7 +20,7 @@ const SHOWN: usize = 5;
 
 #[derive(Default)]
 pub(super) struct KnownAddresses {
-    places: Places,
+    places: ResolvedServers,
     failing: Option<Failing>,
     /// The number of addresses for which there were no places.
     left_out: usize,
@@ -118,7 +118,7 @@ impl KnownAddresses {
     }
 }
 
-fn shown(places: &Places) -> String {
+fn shown(places: &ResolvedServers) -> String {
     let address = |found: &Found| match &found.service {
         None => found.ip.to_string(),
         Some(service) => std::net::SocketAddr::new(found.ip, service.port).to_string(),

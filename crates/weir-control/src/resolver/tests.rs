@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 use tokio::time::Instant;
-use weir_config::model::names::{Found, Places};
+use weir_config::model::names::{Found, ResolvedServers};
 
 use super::*;
 use weir_config::model::Overrides;
@@ -12,7 +12,7 @@ fn found(last: u8) -> Found {
 }
 
 fn places(lasts: &[u8]) -> Answers {
-    let mut places = Places::default();
+    let mut places = ResolvedServers::default();
     places.take(lasts.iter().copied().map(found).collect());
     let mut answers = Answers::default();
     answers.insert(question("app.test"), places);
@@ -86,7 +86,7 @@ async fn the_last_good_answer_stays_when_dns_fails_and_when_the_name_is_gone() {
         play(&[Some((&[1, 2], 10)), None, Some((&[], 10)), Some((&[2, 1], 10)), Some((&[2], 10))])
             .await;
     assert_eq!(seconds, [0, 10, 11, 13, 23]);
-    let mut last = Places::default();
+    let mut last = ResolvedServers::default();
     last.take(vec![found(1), found(2)]);
     last.take(vec![found(2)]);
     let mut alone = Answers::default();

@@ -9,7 +9,7 @@ use weir_config::model::Overrides;
 use weir_proxy::compile::{Compiled, Surroundings, compile};
 use weir_proxy::inherited::Inherited;
 
-use crate::control::Source;
+use crate::control::ConfigSource;
 use crate::control::state_file::{self, StateFile};
 use crate::credits::agent::{self, AgentSocket};
 use crate::files::files_read::FilesRead;
@@ -57,7 +57,7 @@ pub(crate) struct OpenedServer {
 impl OpenedServer {
     /// # Errors
     /// One sentence for the operator; nothing stays open then.
-    pub(crate) fn open(file: &Config, source: Option<&Source>) -> Result<Self, String> {
+    pub(crate) fn open(file: &Config, source: Option<&ConfigSource>) -> Result<Self, String> {
         let inherited = inheritance::take()?;
         let privileges = Privileges::to_give_up(file, warn)?;
         let program_log = ProgramLog::open(&file.error_logs, &file.audit_logs)

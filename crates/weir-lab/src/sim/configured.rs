@@ -2,7 +2,7 @@
 //! no configuration and keep their defaults.
 
 use weir_balance::{PassiveSettings, StallSettings};
-use weir_config::model::{self, Passive, Pool, Retry, RetryOn, Stall, UpstreamTimeouts};
+use weir_config::model::{self, Passive, Pool, Retry, RetryOn, StallDetection, UpstreamTimeouts};
 
 use super::plan::{MaxConn, QueueLimits, SimCandidate, SimEndpoint, SimPlan, SimQueue};
 use super::state::StateSharing;
@@ -43,7 +43,7 @@ pub(super) fn passive(passive: &Passive) -> PassiveSettings {
 }
 
 /// The stall settings in the balancer's units; `None` if off.
-pub(super) fn stall(stall: &Stall) -> Option<StallSettings> {
+pub(super) fn stall(stall: &StallDetection) -> Option<StallSettings> {
     (stall.factor > 0)
         .then_some(StallSettings { factor: stall.factor, floor_us: stall.floor.as_micros() as u64 })
 }

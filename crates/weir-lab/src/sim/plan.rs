@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_balance::{
     AdminState, FairSettings, PassiveSettings, PolicyKind, StallSettings, WeightMode,
 };
-use weir_config::model::{self, Passive, Retry, Stall, UpstreamTimeouts};
+use weir_config::model::{self, Passive, Retry, StallDetection, UpstreamTimeouts};
 
 use super::calendar::PeriodicPause;
 use super::configured::{passive, queue_limits, retries, stall};
@@ -280,7 +280,7 @@ impl Default for SimPlan {
             sticky: 0.0,
             queue: QueueLimits::default(),
             passive: passive(&Passive::default()),
-            stall: stall(&Stall::default()),
+            stall: stall(&StallDetection::default()),
             retries: retries(&Retry::default()),
             workers: 4,
             spread: Spread::default(),

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 
-use weir_config::model::{Forwarded, RequestId};
+use weir_config::model::{Forwarded, RequestIdSettings};
 use weir_stats::Entry;
 use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, encode};
 
@@ -67,7 +67,7 @@ pub struct UpstreamHead<'a> {
     /// The listener's forwarding headers.
     pub forwarded: &'a Forwarded,
     /// The listener's request id header.
-    pub request_id: &'a RequestId,
+    pub request_id: &'a RequestIdSettings,
     /// The route's header edits.
     pub edits: &'a Edits,
     /// Tells whether the peer's forwarding headers are trusted.

@@ -141,7 +141,7 @@ pub(crate) fn listener() -> Listener {
         bandwidth: None,
         logs: Vec::new(),
         forwarded: Forwarded::default(),
-        request_id: model::RequestId::default(),
+        request_id: model::RequestIdSettings::default(),
         cause_header: None,
         explain_header: None,
         path: PathRules::default(),

@@ -159,7 +159,7 @@ pub struct Listener {
     /// Trusted peers and forwarding headers.
     pub forwarded: model::Forwarded,
     /// The request id header.
-    pub request_id: model::RequestId,
+    pub request_id: model::RequestIdSettings,
     /// The header that tells the cause in Weir's own responses.
     pub cause_header: Option<model::CauseHeader>,
     /// The header that explains, on request, how a request was handled.

@@ -394,7 +394,7 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
         bandwidth: None,
         logs: vec!["sim".into()],
         forwarded: weir_config::model::Forwarded::default(),
-        request_id: weir_config::model::RequestId::default(),
+        request_id: weir_config::model::RequestIdSettings::default(),
         cause_header: None,
         explain_header: None,
         path: weir_config::model::PathRules::default(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weir_config::Config;
-use weir_control::{ProcessRole, Source, SupervisorRights};
+use weir_control::{ConfigSource, ProcessRole, SupervisorRights};
 
 use crate::config_file::{self, CONFIGURATION_FILE};
 use crate::failure::CommandFailure;
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), CommandFailure> {
         workers.apply(&mut config);
         Ok(config)
     };
-    let source = Source { path: arguments.config.clone(), read: Box::new(read) };
+    let source = ConfigSource { path: arguments.config.clone(), read: Box::new(read) };
     serve(&config, Some(source))
 }
 

@@ -17,14 +17,14 @@ fn target(last: u8, priority: u16, weight: u16) -> Found {
     Found { service: Some(Service { host, port: 9000, priority, weight }), ..self::host(last) }
 }
 
-fn places(found: &[Found]) -> Places {
-    let mut places = Places::default();
+fn places(found: &[Found]) -> ResolvedServers {
+    let mut places = ResolvedServers::default();
     assert_eq!(places.take(found.to_vec()), 0);
     places
 }
 
 /// Returns name, address, weight and tier of each server of the pool with this answer.
-fn pool(server: &str, question: Question, places: Places) -> Vec<String> {
+fn pool(server: &str, question: Question, places: ResolvedServers) -> Vec<String> {
     let text = format!("listen :80 -> app; pool app {{ {server} }}");
     let config = parse_str("test", &text).unwrap().config;
     let mut answers = Answers::default();
@@ -61,7 +61,7 @@ fn a_name_becomes_a_server_for_each_address_with_what_was_configured() {
         ["app.test:80 app.test? - weight 3 tier 0", "10.1.0.1:80 10.1.0.1:80 - weight 1 tier 0"]
     );
     assert_eq!(
-        pool(one, question(), Places::default())[0],
+        pool(one, question(), ResolvedServers::default())[0],
         "app.test:80 app.test? - weight 3 tier 0"
     );
     let taken = "server app.test:80 name=a; server app.test:81 name=a~2 host=own.test;";
@@ -122,20 +122,20 @@ fn a_server_of_a_service_knows_the_domain_that_the_configuration_names() {
 fn a_server_keeps_its_place_and_a_new_one_takes_the_lowest_that_is_free() {
     let mut places = places(&[host(1), host(2), host(3)]);
     places.take(vec![host(4), host(3), host(1)]);
-    assert_eq!(places, Places(vec![Some(host(1)), Some(host(4)), Some(host(3))]));
+    assert_eq!(places, ResolvedServers(vec![Some(host(1)), Some(host(4)), Some(host(3))]));
     places.take(vec![host(3)]);
-    assert_eq!(places, Places(vec![None, None, Some(host(3))]));
+    assert_eq!(places, ResolvedServers(vec![None, None, Some(host(3))]));
     places.take(vec![host(3), host(9)]);
-    assert_eq!(places, Places(vec![Some(host(9)), None, Some(host(3))]));
+    assert_eq!(places, ResolvedServers(vec![Some(host(9)), None, Some(host(3))]));
     places.take(vec![host(9)]);
-    assert_eq!(places, Places(vec![Some(host(9))]));
+    assert_eq!(places, ResolvedServers(vec![Some(host(9))]));
 }
 
 #[test]
 fn a_record_that_changes_its_weight_keeps_its_place() {
     let mut places = places(&[target(1, 1, 1), target(2, 1, 1)]);
     places.take(vec![target(3, 1, 1), target(2, 7, 9)]);
-    assert_eq!(places, Places(vec![Some(target(3, 1, 1)), Some(target(2, 7, 9))]));
+    assert_eq!(places, ResolvedServers(vec![Some(target(3, 1, 1)), Some(target(2, 7, 9))]));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn very_many_addresses_are_used_as_far_as_there_are_places() {
             |number: u16| Found { ip: Ipv4Addr::from(u32::from(number)).into(), service: None };
         (first..first + 1000).map(found).collect::<Vec<_>>()
     };
-    let mut places = Places::default();
+    let mut places = ResolvedServers::default();
     assert_eq!(places.take(many(1)), 1000 - MOST_PLACES);
     assert_eq!(places.take(many(5001)), 1000 - MOST_PLACES);
     assert_eq!(places.iter().count(), MOST_PLACES);
@@ -171,7 +171,7 @@ proptest! {
     /// present.
     #[test]
     fn every_server_has_one_place_which_it_keeps(answers in vec(vec(0_u8..12, 0..10), 1..20)) {
-        let mut places = Places::default();
+        let mut places = ResolvedServers::default();
         for answer in answers {
             let mut wanted: Vec<Found> = answer.into_iter().map(host).collect();
             wanted.sort_unstable();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-use super::{EndpointOverride, Overrides, PoolOverrides, Refusal, known_endpoint};
+use super::{ChangeRefusal, EndpointOverride, Overrides, PoolOverrides, known_endpoint};
 use crate::model::names::{Question, is_place_of};
 use crate::model::validate::validate;
 use crate::model::{Config, Endpoint, EndpointAddress, Pool};
@@ -77,7 +77,7 @@ impl Overrides {
         pool: &str,
         of: &Addressed,
         set: EndpointOverride,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ChangeRefusal> {
         known_endpoint(now, pool, &of.endpoint)?;
         // A value that is invalid for the endpoint in a file is invalid for each of its addresses.
         let mut tried = now.clone();
@@ -87,28 +87,32 @@ impl Overrides {
             if Question::of(&endpoint.address).is_none() {
                 let message =
                     format!("`{}` is not a host name with several addresses", of.endpoint);
-                return Err(Refusal::conflict("endpoint", message));
+                return Err(ChangeRefusal::conflict("endpoint", message));
             }
             set.apply(endpoint);
         }
         if let Some(problem) = validate(&tried).into_iter().next() {
             let field = problem.path.rsplit('.').next().unwrap_or(&problem.path);
-            return Err(Refusal::invalid(field, problem.message));
+            return Err(ChangeRefusal::invalid(field, problem.message));
         }
         let own = self.pools.entry(pool.to_owned()).or_default();
         let known = own.addresses.values().map(BTreeMap::len).sum::<usize>();
         let addresses = own.addresses.entry(of.endpoint.clone()).or_default();
         if known >= MOST_ADDRESSES && !addresses.contains_key(&of.address) {
             let message = format!("{MOST_ADDRESSES} addresses of this pool have changes already");
-            return Err(Refusal::conflict("endpoint", message));
+            return Err(ChangeRefusal::conflict("endpoint", message));
         }
         let own = addresses.entry(of.address).or_default();
         *own = own.then(set);
         Ok(())
     }
 
-    pub(super) fn revert_address(&mut self, pool: &str, of: &Addressed) -> Result<(), Refusal> {
-        let unknown = || Refusal::unknown("endpoint", &of.to_string());
+    pub(super) fn revert_address(
+        &mut self,
+        pool: &str,
+        of: &Addressed,
+    ) -> Result<(), ChangeRefusal> {
+        let unknown = || ChangeRefusal::unknown("endpoint", &of.to_string());
         let own = self.pools.get_mut(pool).ok_or_else(unknown)?;
         let addresses = own.addresses.get_mut(&of.endpoint).ok_or_else(unknown)?;
         addresses.remove(&of.address).map(drop).ok_or_else(unknown)

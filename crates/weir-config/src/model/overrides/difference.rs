@@ -27,7 +27,7 @@ pub struct Difference {
 
 /// A line to write into the file so that it agrees with the present values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct ConfigLine {
     /// The block: `pool app`, `listen :80`, or empty for the top level.
     pub place: String,
     /// The present line of the file, in canonical form; `None` for a new line.
@@ -70,17 +70,17 @@ impl Overrides {
     }
 
     /// Returns the lines to write into the file to make these changes unnecessary.
-    pub fn lines(&self, file: &Config) -> Vec<Line> {
+    pub fn lines(&self, file: &Config) -> Vec<ConfigLine> {
         let mut list = Vec::new();
         let global = |limit: usize| format!("max_connections {limit};");
         if let Some(own) = self.max_connections {
             let place = String::new();
             let instead_of = file.max_connections.map(global);
-            list.push(Line { place, instead_of, write: Some(global(own)) });
+            list.push(ConfigLine { place, instead_of, write: Some(global(own)) });
         }
         for (name, own) in &self.listeners {
             let write = Some(format!("max_connections={}", own.max_connections));
-            list.push(Line { place: format!("listen {name}"), instead_of: None, write });
+            list.push(ConfigLine { place: format!("listen {name}"), instead_of: None, write });
         }
         for pool in &file.pools {
             if let Some(own) = self.pools.get(&pool.name) {
@@ -123,7 +123,7 @@ impl PoolOverrides {
         })
     }
 
-    fn lines(&self, pool: &Pool, list: &mut Vec<Line>) {
+    fn lines(&self, pool: &Pool, list: &mut Vec<ConfigLine>) {
         let place = || format!("pool {}", pool.name);
         for endpoint in &pool.endpoints {
             let own = self.endpoints.get(&endpoint.name);
@@ -136,11 +136,15 @@ impl PoolOverrides {
                 own.apply(&mut changed);
                 server_line(&changed)
             });
-            list.push(Line { place: place(), instead_of: Some(server_line(endpoint)), write });
+            list.push(ConfigLine {
+                place: place(),
+                instead_of: Some(server_line(endpoint)),
+                write,
+            });
         }
         for endpoint in &self.added {
             let write = Some(server_line(endpoint));
-            list.push(Line { place: place(), instead_of: None, write });
+            list.push(ConfigLine { place: place(), instead_of: None, write });
         }
         for (of, own) in self.each_address() {
             let mut words = Vec::new();
@@ -151,7 +155,7 @@ impl PoolOverrides {
             let write = format!(
                 "# {of} is {words}: a single address of a name cannot be written in the file"
             );
-            list.push(Line { place: place(), instead_of: None, write: Some(write) });
+            list.push(ConfigLine { place: place(), instead_of: None, write: Some(write) });
         }
     }
 }

@@ -98,7 +98,7 @@ fn what_the_file_says_itself_is_no_change() {
 fn a_change_that_makes_no_sense_names_what_is_to_blame() {
     let file = file(FILE);
     let check = |change: &Change, kind, field: &str, message: &str| {
-        let refusal = Refusal { kind, field: field.to_owned(), message: message.to_owned() };
+        let refusal = ChangeRefusal { kind, field: field.to_owned(), message: message.to_owned() };
         assert_eq!(Overrides::default().with(&file, change), Err(refusal));
     };
     let nothing = EndpointOverride::default();
@@ -209,7 +209,7 @@ fn reverting_brings_back_the_file() {
     let (lines, _) = with(revert(Some("app"), Some("app1")));
     assert_eq!(lines, [FIRST, "server 10.0.0.2:80 name=app2 weight=3;"]);
     let refusal = Overrides::default().with(&file(FILE), &revert(Some("app"), Some("zz")));
-    assert_eq!(refusal, Err(Refusal::unknown("endpoint", "zz")));
+    assert_eq!(refusal, Err(ChangeRefusal::unknown("endpoint", "zz")));
 }
 
 #[test]
@@ -238,8 +238,8 @@ fn addressed(endpoint: &str, last: u8) -> Addressed {
 
 /// Returns the lines of the first pool while its name has these addresses.
 fn served(overrides: &Overrides, lasts: &[u8]) -> Vec<String> {
-    use crate::model::names::{Answers, Found, Places, Question};
-    let mut places = Places::default();
+    use crate::model::names::{Answers, Found, Question, ResolvedServers};
+    let mut places = ResolvedServers::default();
     let found = |last: &u8| Found { ip: [10, 0, 0, *last].into(), service: None };
     assert_eq!(places.take(lasts.iter().map(found).collect()), 0);
     let mut answers = Answers::default();
@@ -347,9 +347,9 @@ fn an_order_for_an_address_that_makes_no_sense_is_refused() {
 
 #[test]
 fn what_an_operator_names_is_found() {
-    use crate::model::names::{Answers, Found, Places, Question};
+    use crate::model::names::{Answers, Found, Question, ResolvedServers};
     let written = file(NAMES);
-    let mut places = Places::default();
+    let mut places = ResolvedServers::default();
     let found = |last: u8| Found { ip: [10, 0, 0, last].into(), service: None };
     places.take(vec![found(1), found(2)]);
     let mut answers = Answers::default();

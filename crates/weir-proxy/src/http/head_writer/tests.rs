@@ -13,7 +13,7 @@ use crate::http::sample::{LIMITS, Request, blank_entry, response};
 struct Setting {
     trust: PeerTrust,
     forwarded: Forwarded,
-    request_id: RequestId,
+    request_id: RequestIdSettings,
     edits: Vec<HeaderEdit>,
     framing: BodyFraming,
     upgrade: Option<Protocols>,
@@ -28,7 +28,7 @@ impl Default for Setting {
         Self {
             trust: PeerTrust::Untrusted,
             forwarded: Forwarded { trusted: Vec::new(), x_forwarded: false, forwarded: false },
-            request_id: RequestId { header: None, respond: false },
+            request_id: RequestIdSettings { header: None, respond: false },
             edits: Vec::new(),
             framing: BodyFraming::None,
             upgrade: None,
@@ -202,7 +202,7 @@ fn a_name_with_underscores_is_the_same_name_to_an_application() {
         told(trust, false, false).check_lines(claims, "X_Y: 1\r\n");
         let setting = Setting { edits: vec![set("X-Y", "2")], ..told(trust, false, false) };
         setting.check_lines(claims, "X-Y: 2\r\n");
-        let request_id = RequestId { header: Some("X-Id".into()), respond: false };
+        let request_id = RequestIdSettings { header: Some("X-Id".into()), respond: false };
         let setting = Setting { request_id, ..Setting::default() };
         setting.check_lines("X_Id: 1\r\n", "X-Id: 0123456789abcdef0123456789abcdef\r\n");
     }
@@ -240,7 +240,7 @@ fn forwarding_headers_know_every_kind_of_peer() {
 
 #[test]
 fn edits_win_over_our_own_lines() {
-    let request_id = RequestId { header: Some("X-Request-Id".into()), respond: false };
+    let request_id = RequestIdSettings { header: Some("X-Request-Id".into()), respond: false };
     let check = |edits: Vec<HeaderEdit>, expected: &str| {
         let setting = Setting {
             edits,
