@@ -22,7 +22,7 @@ const AHEAD_NS: u64 = 50_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A compiled `limit bandwidth`.
-pub struct Bandwidth {
+pub struct BandwidthLimiter {
     limiter: Arc<Limiter>,
     key: Option<PoolKey>,
     down: Option<Way>,
@@ -47,13 +47,13 @@ pub(crate) enum Toward {
     Endpoint,
 }
 
-impl std::fmt::Debug for Bandwidth {
+impl std::fmt::Debug for BandwidthLimiter {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Bandwidth")
+        formatter.write_str("BandwidthLimiter")
     }
 }
 
-impl Bandwidth {
+impl BandwidthLimiter {
     /// Compiles a limit.
     pub(crate) fn compile(
         limit: Option<&model::Bandwidth>,

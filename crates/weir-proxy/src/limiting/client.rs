@@ -10,12 +10,12 @@ use weir_config::model::{self, ClientPrefix, EventRate, LimitAction, contains};
 use weir_stats::Cause;
 
 use super::counts::{LimitCounts, Limited};
-use super::table::{Entered, OpenPlace, Rate, TableKey, Taken};
+use super::table::{Entered, LimitVerdict, OpenPlace, Rate, TableKey};
 use super::{Limiter, Refused, Told, seconds};
 
 /// A compiled `limit client`.
 #[derive(Debug)]
-pub struct ClientLimit {
+pub struct ClientLimiter {
     limiter: Arc<Limiter>,
     connections: Option<OpenLimit>,
     in_flight: Option<OpenLimit>,
@@ -88,7 +88,7 @@ impl Network {
     }
 }
 
-impl ClientLimit {
+impl ClientLimiter {
     /// Compiles a limit of this name.
     pub(crate) fn compile(limit: &model::ClientLimit, name: &str, limiter: &Arc<Limiter>) -> Self {
         let counts = |bound| limiter.counts(name, bound);
@@ -203,8 +203,8 @@ impl ClientLimit {
         let Some(bound) = bound else { return Ok(()) };
         let key = self.key(bound.number, client);
         match self.limiter.table.take(key, bound.rate, 1, now_ns) {
-            Taken::Yes { .. } => Ok(()),
-            Taken::No { again_ns } => {
+            LimitVerdict::Yes { .. } => Ok(()),
+            LimitVerdict::No { again_ns } => {
                 self.note(&bound.counts, client, now_ns);
                 if self.dry_run { Ok(()) } else { Err(again_ns) }
             }

@@ -12,7 +12,7 @@ use super::counts::{LimitCounts, Limited};
 use super::table::{Entered, OpenPlace, TableKey};
 
 /// The limits of a pool.
-pub struct PoolLimits {
+pub struct PoolLimiter {
     limiter: Arc<Limiter>,
     in_flight: Option<PoolBound>,
     retries: Option<PoolBound>,
@@ -36,7 +36,7 @@ struct PoolBound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BreakerOpen;
 
-impl PoolLimits {
+impl PoolLimiter {
     /// Compiles the limits of a pool; `None` if it has none.
     pub(crate) fn compile(pool: &model::Pool, limiter: &Arc<Limiter>) -> Option<Box<Self>> {
         let model::Pool { name: pool, limits, queue, .. } = pool;

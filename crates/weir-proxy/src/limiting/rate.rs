@@ -7,7 +7,7 @@ use weir_stats::{Cause, Variable};
 
 use super::client::{rate_of, told};
 use super::counts::{LimitCounts, Limited};
-use super::table::{Rate, Taken};
+use super::table::{LimitVerdict, Rate};
 use super::{Limiter, Refused, Told, seconds};
 use crate::http::pool_key::PoolKey;
 
@@ -16,7 +16,7 @@ use crate::http::pool_key::PoolKey;
 const SHOWN_BYTES: usize = 8;
 
 /// A compiled `limit rate`.
-pub struct RateLimit {
+pub struct RateLimiter {
     limiter: Arc<Limiter>,
     number: u64,
     name: Box<str>,
@@ -34,13 +34,13 @@ pub struct RateLimit {
     counts: Arc<LimitCounts>,
 }
 
-impl std::fmt::Debug for RateLimit {
+impl std::fmt::Debug for RateLimiter {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("RateLimit").field(&self.name).finish()
+        formatter.debug_tuple("RateLimiter").field(&self.name).finish()
     }
 }
 
-impl RateLimit {
+impl RateLimiter {
     /// Compiles a limit.
     fn compile(limit: &model::RateLimit, limiter: &Arc<Limiter>) -> Arc<Self> {
         let rate = rate_of(limit.rate, limit.burst);
@@ -69,7 +69,7 @@ impl RateLimit {
     ) -> Result<u64, Refused> {
         let place = self.limiter.table.key(self.number, key);
         match self.limiter.table.take(place, self.rate, 1, now_ns) {
-            Taken::Yes { ahead_ns, left } => {
+            LimitVerdict::Yes { ahead_ns, left } => {
                 let reset_ns = ahead_ns.saturating_add(self.rate.interval_ns);
                 self.tell(LimitHeaders::All, (left, reset_ns), response);
                 let wait_ns = self.delay_ns.map_or(0, |delay_ns| ahead_ns.saturating_sub(delay_ns));
@@ -79,11 +79,11 @@ impl RateLimit {
                 }
                 Ok(if self.dry_run { 0 } else { wait_ns })
             }
-            Taken::No { .. } if self.dry_run => {
+            LimitVerdict::No { .. } if self.dry_run => {
                 self.note(Limited::DryRun, key, now_ns);
                 Ok(0)
             }
-            Taken::No { again_ns } => {
+            LimitVerdict::No { again_ns } => {
                 self.note(Limited::Refused, key, now_ns);
                 let mut response = None;
                 self.tell(LimitHeaders::Refused, (0, again_ns), &mut response);
@@ -119,6 +119,9 @@ impl RateLimit {
 }
 
 /// Compiles limits, keeping their order.
-pub(crate) fn compile(limits: &[model::RateLimit], limiter: &Arc<Limiter>) -> Vec<Arc<RateLimit>> {
-    limits.iter().map(|limit| RateLimit::compile(limit, limiter)).collect()
+pub(crate) fn compile(
+    limits: &[model::RateLimit],
+    limiter: &Arc<Limiter>,
+) -> Vec<Arc<RateLimiter>> {
+    limits.iter().map(|limit| RateLimiter::compile(limit, limiter)).collect()
 }

@@ -66,7 +66,7 @@ impl Rate {
 
 /// The table's decision about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum LimitVerdict {
     /// It was let through and counted.
     Yes {
         /// The time by which it is ahead of the rate, ns.
@@ -195,19 +195,19 @@ impl LimitTable {
     }
 
     /// Lets an event through if the rate allows it now, and counts it. It costs `cost` intervals.
-    pub fn take(&self, key: TableKey, rate: Rate, cost: u64, now_ns: u64) -> Taken {
-        let free = Taken::Yes { ahead_ns: 0, left: rate.at_once().saturating_sub(cost) };
+    pub fn take(&self, key: TableKey, rate: Rate, cost: u64, now_ns: u64) -> LimitVerdict {
+        let free = LimitVerdict::Yes { ahead_ns: 0, left: rate.at_once().saturating_sub(cost) };
         self.with(key, now_ns, |slot| {
             let Some(slot) = slot else { return free };
             let from = slot.whole_at_ns.max(now_ns);
             let ahead_ns = from - now_ns;
             if ahead_ns > rate.burst_ns {
-                return Taken::No { again_ns: ahead_ns - rate.burst_ns };
+                return LimitVerdict::No { again_ns: ahead_ns - rate.burst_ns };
             }
             slot.whole_at_ns = from.saturating_add(rate.interval_ns.saturating_mul(cost));
             let used_ns = slot.whole_at_ns - now_ns;
             let left = rate.window_ns().saturating_sub(used_ns) / rate.interval_ns;
-            Taken::Yes { ahead_ns, left }
+            LimitVerdict::Yes { ahead_ns, left }
         })
     }
 
@@ -397,7 +397,7 @@ mod tests {
 
     fn through(table: &LimitTable, key: TableKey, rate: Rate, now_ns: u64, events: usize) -> usize {
         let taken = (0..events).map(|_| table.take(key, rate, 1, now_ns));
-        taken.filter(|taken| matches!(taken, Taken::Yes { .. })).count()
+        taken.filter(|taken| matches!(taken, LimitVerdict::Yes { .. })).count()
     }
 
     #[test]
@@ -430,7 +430,7 @@ mod tests {
         let key = table.key(1, b"a");
         let rate = Rate::new(10, SECOND, 4);
         assert_eq!(through(&table, key, rate, 0, 100), 5);
-        assert_eq!(table.take(key, rate, 1, 0), Taken::No { again_ns: SECOND / 10 });
+        assert_eq!(table.take(key, rate, 1, 0), LimitVerdict::No { again_ns: SECOND / 10 });
         assert_eq!(through(&table, key, rate, SECOND / 10 - 1, 100), 0);
         assert_eq!(through(&table, key, rate, SECOND / 10, 100), 1);
         assert_eq!(through(&table, key, rate, SECOND / 2, 100), 4);
@@ -449,11 +449,14 @@ mod tests {
         let rate = Rate::new(1, SECOND, 2);
         for (ahead, left) in [(0, 2), (1, 1), (2, 0)] {
             let ahead_ns = ahead * SECOND;
-            assert_eq!(table.take(key, rate, 1, 7), Taken::Yes { ahead_ns, left });
+            assert_eq!(table.take(key, rate, 1, 7), LimitVerdict::Yes { ahead_ns, left });
         }
-        assert_eq!(table.take(key, rate, 1, 7), Taken::No { again_ns: SECOND });
+        assert_eq!(table.take(key, rate, 1, 7), LimitVerdict::No { again_ns: SECOND });
         // A refused event costs nothing.
-        assert_eq!(table.take(key, rate, 1, SECOND / 2 + 7), Taken::No { again_ns: SECOND / 2 });
+        assert_eq!(
+            table.take(key, rate, 1, SECOND / 2 + 7),
+            LimitVerdict::No { again_ns: SECOND / 2 }
+        );
     }
 
     #[test]

@@ -18,8 +18,8 @@ use crate::http::request_view::RequestView;
 use crate::http::trailers::TrailerRules;
 use crate::http::upgrade::Protocols;
 use crate::limiting::Limiter;
-use crate::limiting::bandwidth::Bandwidth;
-use crate::limiting::rate::{self, RateLimit};
+use crate::limiting::bandwidth::BandwidthLimiter;
+use crate::limiting::rate::{self, RateLimiter};
 pub use crate::routing::condition::Captures;
 use crate::routing::condition::{Condition, Subject};
 use crate::routing::hosts::Hosts;
@@ -39,9 +39,9 @@ pub struct CompiledRoute {
     /// The rules to allow and deny clients; the first match wins.
     pub access: Vec<AccessRule>,
     /// The limits on its requests by key.
-    pub rate_limits: Vec<Arc<RateLimit>>,
+    pub rate_limits: Vec<Arc<RateLimiter>>,
     /// The limit on the rate of bodies.
-    pub bandwidth: Option<Arc<Bandwidth>>,
+    pub bandwidth: Option<Arc<BandwidthLimiter>>,
     /// The edits of the request, the listener's before its own.
     pub request_edits: Edits,
     /// The edits of the response, the listener's before its own.
@@ -232,7 +232,7 @@ impl Router {
         let compiled = compiled.flat_map(|list| &mut list.routes);
         for (route, model) in compiled.zip(models) {
             route.rate_limits = rate::compile(&model.rate_limits, limiter);
-            route.bandwidth = Bandwidth::compile(model.bandwidth.as_ref(), limiter);
+            route.bandwidth = BandwidthLimiter::compile(model.bandwidth.as_ref(), limiter);
         }
     }
 

@@ -16,8 +16,8 @@ use weir_stats::{Line, LogSink, Template, Variable};
 pub(crate) use self::pool::Change;
 use crate::http::edits::uses_captures;
 use crate::limiting::admission::Gate;
-use crate::limiting::bandwidth::Bandwidth;
-use crate::limiting::client::ClientLimit;
+use crate::limiting::bandwidth::BandwidthLimiter;
+use crate::limiting::client::ClientLimiter;
 use crate::limiting::{Limiter, rate};
 use crate::net::tls::{
     CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion,
@@ -215,7 +215,7 @@ impl Compiler<'_> {
             path: listener.path.clone(),
             client_limits: self.client_limits(listener, config),
             rate_limits: rate::compile(&listener.rate_limits, &self.limiter),
-            bandwidth: Bandwidth::compile(listener.bandwidth.as_ref(), &self.limiter),
+            bandwidth: BandwidthLimiter::compile(listener.bandwidth.as_ref(), &self.limiter),
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
             cause_header: listener.cause_header.clone(),
@@ -258,10 +258,14 @@ impl Compiler<'_> {
     }
 
     /// The limits on clients that apply at a listener.
-    fn client_limits(&self, listener: &model::Listener, config: &Config) -> Vec<Arc<ClientLimit>> {
+    fn client_limits(
+        &self,
+        listener: &model::Listener,
+        config: &Config,
+    ) -> Vec<Arc<ClientLimiter>> {
         let all = config.client_limit.iter().map(|limit| (limit, ALL_LISTENERS));
         let own = listener.client_limit.iter().map(|limit| (limit, listener.name.as_str()));
-        let compile = |(limit, name)| ClientLimit::compile(limit, name, &self.limiter);
+        let compile = |(limit, name)| ClientLimiter::compile(limit, name, &self.limiter);
         all.chain(own).map(compile).map(Arc::new).collect()
     }
 

@@ -17,9 +17,9 @@ use weir_stats::{Line, LogSink, Variable};
 
 use crate::limiting::Limiter;
 use crate::limiting::admission::Gate;
-use crate::limiting::bandwidth::Bandwidth;
-use crate::limiting::client::ClientLimit;
-use crate::limiting::rate::RateLimit;
+use crate::limiting::bandwidth::BandwidthLimiter;
+use crate::limiting::client::ClientLimiter;
+use crate::limiting::rate::RateLimiter;
 use crate::net::tls::Tickets;
 use crate::routing::route::Router;
 use crate::snapshot::series::SnapshotSeries;
@@ -151,11 +151,11 @@ pub struct Listener {
     /// The rules of path normalisation.
     pub path: model::PathRules,
     /// The limits on one client: those over all listeners, and those of this listener.
-    pub client_limits: Vec<Arc<ClientLimit>>,
+    pub client_limits: Vec<Arc<ClientLimiter>>,
     /// The limits on requests by key.
-    pub rate_limits: Vec<Arc<RateLimit>>,
+    pub rate_limits: Vec<Arc<RateLimiter>>,
     /// The limit on the rate of bodies, for routes without one of their own.
-    pub bandwidth: Option<Arc<Bandwidth>>,
+    pub bandwidth: Option<Arc<BandwidthLimiter>>,
     /// Trusted peers and forwarding headers.
     pub forwarded: model::Forwarded,
     /// The request id header.

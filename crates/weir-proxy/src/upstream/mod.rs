@@ -26,7 +26,7 @@ use weir_config::model;
 
 use crate::http::local_reply::Page;
 use crate::http::pool_key::PoolKey;
-use crate::limiting::pool::PoolLimits;
+use crate::limiting::pool::PoolLimiter;
 use crate::net::tls::ClientTls;
 use crate::net::transport::Transport;
 use crate::net::{Net, PeerAddress};
@@ -67,7 +67,7 @@ pub struct UpstreamPool {
     /// The size up to which request bodies are buffered whole before picking, bytes.
     pub buffer_request: Option<u64>,
     /// The limits of the pool as a whole, if it has any.
-    pub limits: Option<Box<PoolLimits>>,
+    pub limits: Option<Box<PoolLimiter>>,
     pub(crate) source: Source<model::Pool>,
     pub(crate) tls_source: Source<Option<model::TlsClient>>,
 }

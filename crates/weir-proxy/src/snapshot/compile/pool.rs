@@ -18,7 +18,7 @@ use weir_config::model::{self, EndpointAddress, SrvName};
 use super::Compiler;
 use crate::http::local_reply::Page;
 use crate::http::pool_key::PoolKey;
-use crate::limiting::pool::PoolLimits;
+use crate::limiting::pool::PoolLimiter;
 use crate::net::PeerAddress;
 use crate::net::tls::{ClientSettings, ClientTls, PemFile, server_name};
 use crate::upstream::affinity::Affinity;
@@ -106,7 +106,7 @@ impl Compiler<'_> {
             tls,
             affinity,
             buffer_request: pool.buffer_request,
-            limits: PoolLimits::compile(pool, &self.limiter),
+            limits: PoolLimiter::compile(pool, &self.limiter),
             source: Source::new(pool.clone(), files),
             tls_source,
         });
