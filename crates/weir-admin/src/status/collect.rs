@@ -16,7 +16,7 @@ use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
 use weir_proxy::incidents::Incidents;
 use weir_proxy::net::PeerAddress;
 use weir_proxy::process::Process;
-use weir_proxy::snapshot::{AccessLog, Listener};
+use weir_proxy::snapshot::{CompiledAccessLog, CompiledListener};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;
@@ -105,7 +105,7 @@ impl ReadModel<'_> {
 
     fn logs(&self) -> Vec<LogStatus> {
         let logs = self.served.live.logs.iter().zip(&self.snapshot().logs);
-        let one = |(log, own): (&model::AccessLog, &AccessLog)| LogStatus {
+        let one = |(log, own): (&model::AccessLog, &CompiledAccessLog)| LogStatus {
             name: log.name.clone(),
             dropped: own.sink.dropped(),
         };
@@ -133,7 +133,7 @@ impl ReadModel<'_> {
     pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
         let (look, counted) = (self.look(), self.counted());
         let listeners = self.snapshot().listeners.iter();
-        let one = |listener: &Arc<Listener>| {
+        let one = |listener: &Arc<CompiledListener>| {
             let own = self.served.config.listeners.iter().find(|own| own.name == *listener.name);
             let figures = look.now.listeners.iter().find(|own| own.listener == *listener.name);
             let figures = figures.cloned().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_proxy::migration::Moved;
 use weir_proxy::os_net::OsAccepted;
-use weir_proxy::snapshot::{Listener, Snapshot};
+use weir_proxy::snapshot::{CompiledListener, Snapshot};
 use weir_proxy::start::{Admission, DataPlane};
 
 use super::in_flight::Occupied;
@@ -103,8 +103,8 @@ impl Receiver {
 
 /// The listener through which a connection may have come: one with the same name and address, else
 /// one with the same address, else one with the same name.
-fn listener<'a>(offer: &Offer, snapshot: &'a Snapshot) -> Option<&'a Arc<Listener>> {
-    let is_at = |listener: &&Arc<Listener>| {
+fn listener<'a>(offer: &Offer, snapshot: &'a Snapshot) -> Option<&'a Arc<CompiledListener>> {
+    let is_at = |listener: &&Arc<CompiledListener>| {
         let mut own = listener.addresses.iter();
         own.any(|address| offer.addresses.iter().any(|offered| offered.is_at(address)))
     };

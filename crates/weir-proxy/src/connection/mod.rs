@@ -36,7 +36,7 @@ use crate::net::buffers::poll_read_into;
 use crate::net::input::Input;
 use crate::net::transport::Transport;
 use crate::net::{Net, PeerAddress, tls};
-use crate::snapshot::Listener;
+use crate::snapshot::CompiledListener;
 use crate::time::deadline_timer::{DeadlineTimer, before};
 use crate::time::instant::Instant;
 use crate::time::turns::{ByteTurn, end_turn};
@@ -212,7 +212,7 @@ async fn open<N: Net>(
 /// Tells whether the client's limits permit this peer to begin a handshake now.
 fn may_shake_hands<N: Net>(
     worker: &Worker<N>,
-    listener: &Listener,
+    listener: &CompiledListener,
     peer: Option<IpAddr>,
     now: Instant,
 ) -> bool {

@@ -20,7 +20,7 @@ use crate::http::head_writer::ConnectionLine;
 use crate::http::local_reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::net::Net;
 use crate::routing::route::{CompiledRedirect, CompiledRespond};
-use crate::snapshot::Listener;
+use crate::snapshot::CompiledListener;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
@@ -227,7 +227,7 @@ fn write_reply<N: Net>(
 }
 
 /// The header that tells this peer the cause of a response.
-fn cause_header(listener: &Listener, peer: Option<IpAddr>) -> Option<&str> {
+fn cause_header(listener: &CompiledListener, peer: Option<IpAddr>) -> Option<&str> {
     let CauseHeader { header, trusted } = listener.cause_header.as_ref()?;
     let knows = || PeerTrust::of(peer, &listener.forwarded.trusted) == PeerTrust::Trusted;
     (!trusted || knows()).then_some(header)

@@ -8,7 +8,7 @@ use weir_stats::Cause;
 
 use crate::exchange::client_connection::ConnectionFacts;
 use crate::net::Net;
-use crate::snapshot::Listener;
+use crate::snapshot::CompiledListener;
 use crate::snapshot::generation::{Generation, Leaving, Seat};
 use crate::snapshot::series::ListenerCounts;
 use crate::time::instant::Instant;
@@ -24,7 +24,7 @@ pub(crate) struct Scope<'a, N: Net>(pub(crate) &'a ScopeParts<'a, N>);
 pub(crate) struct ScopeParts<'a, N: Net> {
     pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) generation: &'a Rc<Generation>,
-    pub(crate) listener: &'a Listener,
+    pub(crate) listener: &'a CompiledListener,
     /// The counters of exchanges of this listener.
     pub(crate) counts: &'a ListenerCounts,
     /// The listener's number in the generation.

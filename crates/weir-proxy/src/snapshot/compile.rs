@@ -24,7 +24,8 @@ use crate::net::tls::{
 };
 use crate::routing::route::Router;
 use crate::snapshot::{
-    AccessLog, Listener, ListenerModel, LogCounts, LogReasons, Snapshot, keys_of_local_addresses,
+    CompiledAccessLog, CompiledListener, ListenerModel, LogCounts, LogReasons, Snapshot,
+    keys_of_local_addresses,
 };
 use crate::upstream::endpoint_number::EndpointNumbers;
 use crate::upstream::source::{ReadFile, Reader, Source};
@@ -103,7 +104,7 @@ pub fn compile(
         former: previous.map(|previous| former(previous, &pools)).unwrap_or_default(),
         listeners,
         pools,
-        logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
+        logs: logs.map(|(log, sink)| CompiledAccessLog { line: line(log), sink }).collect(),
         numbers,
         limiter,
         limit_table: config.limit_table,
@@ -152,8 +153,9 @@ fn gate_before(
     config: &Config,
     previous: &Snapshot,
 ) -> Option<Arc<Gate>> {
-    let is_gone = |one: &Listener| config.listeners.iter().all(|other| *other.name != *one.name);
-    let shares = |one: &&Arc<Listener>| {
+    let is_gone =
+        |one: &CompiledListener| config.listeners.iter().all(|other| *other.name != *one.name);
+    let shares = |one: &&Arc<CompiledListener>| {
         is_gone(one) && listener.addresses.iter().any(|address| one.addresses.contains(address))
     };
     let one = previous.listener(&listener.name);
@@ -182,10 +184,10 @@ impl Compiler<'_> {
         listener: &model::Listener,
         config: &Config,
         previous: Option<&Snapshot>,
-    ) -> Result<Arc<Listener>, String> {
+    ) -> Result<Arc<CompiledListener>, String> {
         let model = ListenerModel::new(listener, config);
         let named = previous.and_then(|previous| previous.listener(&listener.name));
-        let still = |one: &&Arc<Listener>| one.source.is_still(&model, self.reader.plain());
+        let still = |one: &&Arc<CompiledListener>| one.source.is_still(&model, self.reader.plain());
         if let Some(same) = named.filter(still) {
             return Ok(Arc::clone(same));
         }
@@ -203,7 +205,7 @@ impl Compiler<'_> {
         let shows = |wanted: fn(&model::LogFormat) -> bool| {
             logs.iter().filter_map(|&index| config.logs.get(index)).any(|log| wanted(&log.format))
         };
-        Ok(Arc::new(Listener {
+        Ok(Arc::new(CompiledListener {
             name: listener.name.as_str().into(),
             addresses: listener.addresses.clone(),
             tls,

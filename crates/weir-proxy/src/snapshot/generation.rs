@@ -16,7 +16,7 @@ use crate::limiting::admission::Gate;
 use crate::limits::LOG_FLUSH;
 use crate::net::tls::ClientTls;
 use crate::snapshot::series::{ListenerCounts, SnapshotSeries};
-use crate::snapshot::{Listener, Snapshot};
+use crate::snapshot::{CompiledListener, Snapshot};
 use crate::upstream::UpstreamPool;
 
 /// The configuration and its state that exchanges of one worker run on.
@@ -160,7 +160,7 @@ impl Generation {
 #[derive(Clone)]
 pub(crate) struct Seat {
     pub(crate) generation: Rc<Generation>,
-    pub(crate) listener: Arc<Listener>,
+    pub(crate) listener: Arc<CompiledListener>,
     /// The listener's number in the generation.
     pub(crate) number: usize,
     /// The worker's generation at the time of the look-up.

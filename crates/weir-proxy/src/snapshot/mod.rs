@@ -33,11 +33,11 @@ pub struct Snapshot {
     /// Its number, from 1.
     pub generation: u64,
     /// Listeners, in configuration order.
-    pub listeners: Vec<Arc<Listener>>,
+    pub listeners: Vec<Arc<CompiledListener>>,
     /// Pools, in configuration order.
     pub pools: Vec<Arc<UpstreamPool>>,
     /// Access logs, in configuration order.
-    pub logs: Vec<AccessLog>,
+    pub logs: Vec<CompiledAccessLog>,
     /// Pools of earlier snapshots that may still have exchanges, the latest first.
     pub(crate) former: Vec<Weak<UpstreamPool>>,
     pub(crate) numbers: Arc<EndpointNumbers>,
@@ -69,7 +69,7 @@ impl Snapshot {
 
     /// The index of the listener with this gate.
     pub(crate) fn position_of(&self, gate: &Arc<Gate>) -> Option<usize> {
-        let is_there = |listener: &Arc<Listener>| Arc::ptr_eq(&listener.gate, gate);
+        let is_there = |listener: &Arc<CompiledListener>| Arc::ptr_eq(&listener.gate, gate);
         let likely = gate.position.load(Ordering::Relaxed);
         if self.listeners.get(likely).is_some_and(is_there) {
             return Some(likely);
@@ -90,7 +90,7 @@ impl Snapshot {
     }
 
     /// The listener of this name.
-    pub fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
+    pub fn listener(&self, name: &str) -> Option<&Arc<CompiledListener>> {
         self.listeners.iter().find(|listener| &*listener.name == name)
     }
 
@@ -103,7 +103,7 @@ impl Snapshot {
 }
 
 /// An access log's format and the sink of its batches.
-pub struct AccessLog {
+pub struct CompiledAccessLog {
     /// The format of a line.
     pub line: Line,
     /// The sink of the lines.
@@ -133,7 +133,7 @@ pub(crate) enum LogReasons {
 }
 
 /// A compiled listener.
-pub struct Listener {
+pub struct CompiledListener {
     /// Its name in logs.
     pub name: Arc<str>,
     /// The addresses it accepts on, as configured.
@@ -185,7 +185,7 @@ pub struct Listener {
     pub(crate) source: Source<ListenerModel>,
 }
 
-impl Listener {
+impl CompiledListener {
     /// Returns true if this peer speaks for other clients, and so has no limits of its own.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         let trusted = &self.forwarded.trusted;

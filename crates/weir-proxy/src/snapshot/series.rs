@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_stats::metrics::{EndpointSeries, ListenerSeries, MetricsRegistry, RouteSeries};
 
 use crate::routing::route::{CompiledAction, CompiledRoute};
-use crate::snapshot::{Listener, Snapshot};
+use crate::snapshot::{CompiledListener, Snapshot};
 
 /// The series of a snapshot.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl ListenerCounts {
 impl SnapshotSeries {
     /// Looks up all series that a snapshot needs.
     pub(crate) fn of(snapshot: &Snapshot, numbers: &MetricsRegistry) -> Self {
-        let route = |listener: &Listener, route: &CompiledRoute| {
+        let route = |listener: &CompiledListener, route: &CompiledRoute| {
             let pool = match &route.action {
                 CompiledAction::Pool(pool) => snapshot.pools.get(*pool),
                 CompiledAction::Respond(_)
@@ -46,7 +46,7 @@ impl SnapshotSeries {
             };
             numbers.route(&listener.name, &route.name, pool.map_or("", |pool| &pool.name))
         };
-        let listener = |listener: &Arc<Listener>| ListenerCounts {
+        let listener = |listener: &Arc<CompiledListener>| ListenerCounts {
             listener: numbers.listener(&listener.name),
             routes: listener.router.routes().map(|one| route(listener, one)).collect(),
         };

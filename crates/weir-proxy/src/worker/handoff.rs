@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::net::{Net, PeerAddress};
-use crate::snapshot::Listener;
+use crate::snapshot::CompiledListener;
 use crate::worker::load::{Place, WorkerLoad};
 use crate::worker::migration::{Moved, Seniority};
 
@@ -33,7 +33,7 @@ pub struct Parting<N: Net> {
     /// Its state besides the socket.
     pub moved: Moved,
     /// The listener that it was accepted at.
-    pub listener: Arc<Listener>,
+    pub listener: Arc<CompiledListener>,
     /// The worker that it left.
     pub(crate) worker: usize,
     pub(crate) place: Place,

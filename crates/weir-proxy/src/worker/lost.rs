@@ -13,7 +13,7 @@ use weir_stats::{
 
 use crate::routing::route::CompiledRoute;
 use crate::snapshot::generation::Generation;
-use crate::snapshot::{AccessLog, Listener, Snapshot};
+use crate::snapshot::{CompiledAccessLog, CompiledListener, Snapshot};
 use crate::time::instant::Instant;
 use crate::worker::process::Process;
 
@@ -74,7 +74,7 @@ impl<'a> Teller<'a> {
     fn write(
         &mut self,
         lost: &LostExchange<'_>,
-        listener: &Listener,
+        listener: &CompiledListener,
         age: Duration,
         times: Times,
         cause: Cause,
@@ -138,7 +138,7 @@ fn batch_of(
     batches: &mut Vec<(Arc<Snapshot>, usize, LogBatch)>,
     snapshot: &Arc<Snapshot>,
     number: usize,
-    log: &AccessLog,
+    log: &CompiledAccessLog,
 ) -> usize {
     let is_its =
         |one: &(Arc<Snapshot>, usize, LogBatch)| one.1 == number && Arc::ptr_eq(&one.0, snapshot);

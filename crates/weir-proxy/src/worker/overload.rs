@@ -24,7 +24,7 @@ use crate::limits::{
     LARGE_BUFFER, RESPONSE_HEAD_BYTES, SMALL_BUFFER, TLS_STATE_BYTES, TLS_UNSENT_BYTES,
 };
 use crate::net::input::Input;
-use crate::snapshot::Listener;
+use crate::snapshot::CompiledListener;
 use crate::upstream::UpstreamPool;
 
 /// The measures against a shortage of memory. Each level includes those before it.
@@ -223,7 +223,7 @@ impl MemoryBudget {
 /// pools, which the simulation checks (law 12). TLS and the lines that header edits add are not
 /// included.
 pub fn connection_limit<'a>(
-    listener: &Listener,
+    listener: &CompiledListener,
     pools: impl Iterator<Item = &'a UpstreamPool>,
 ) -> usize {
     let head = listener.limits.head_bytes;
