@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
-use weir_proxy::migration::{Begun, Moved, Seniority, Waiting};
+use weir_proxy::migration::{Begun, GlobalSeniority, Moved, WaitingRequest};
 use weir_proxy::request_id::RequestId;
 
 use super::in_flight::EndpointLoad;
@@ -135,7 +135,7 @@ impl Offer {
         moved: &Moved,
         clock: &MachineClock,
     ) -> Self {
-        let waiting = |waiting: &Waiting| OfferedWait {
+        let waiting = |waiting: &WaitingRequest| OfferedWait {
             head_end_us: clock.microseconds(waiting.head_end),
             request_id: String::from_utf8_lossy(waiting.request_id.as_bytes()).into_owned(),
             since_us: clock.microseconds(waiting.since),
@@ -175,9 +175,9 @@ impl Offer {
             let head_end = clock.instant(waiting.head_end_us);
             let since = clock.instant(waiting.since_us);
             let arrived = clock.instant(waiting.arrived_us);
-            let seniority = Seniority { arrived, tie: waiting.tie };
+            let seniority = GlobalSeniority { arrived, tie: waiting.tie };
             let position = waiting.queue_position;
-            Some(Box::new(Waiting::new(request_id?, head_end, since, position, seniority)))
+            Some(Box::new(WaitingRequest::new(request_id?, head_end, since, position, seniority)))
         };
         let waiting = match &begun.waiting {
             Some(offered) => Some(waiting(offered).ok_or("a request's id is none")?),
@@ -210,12 +210,12 @@ mod tests {
         moved.begun = Some(Box::new(Begun {
             bytes: b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf\xff".to_vec(),
             first_byte: ago(800),
-            waiting: Some(Box::new(Waiting::new(
+            waiting: Some(Box::new(WaitingRequest::new(
                 RequestId::given(b"abc-123").unwrap(),
                 ago(700),
                 ago(600),
                 4,
-                Seniority { arrived: ago(601), tie: 77 },
+                GlobalSeniority { arrived: ago(601), tie: 77 },
             ))),
         }));
         moved

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
-use weir_proxy::start::{DataPlane, Fault};
+use weir_proxy::start::{DataPlane, WorkerFault};
 
 use crate::logs::program_log::warn;
 
@@ -24,10 +24,10 @@ pub(crate) fn listen(plane: &Arc<DataPlane>) {
             let (what, worker) = line.split_once(' ').unwrap_or((&line, "0"));
             let worker = worker.parse().unwrap_or(0);
             match what {
-                "hang" => plane.inject(worker, Fault::Loop),
-                "lock" => plane.inject(worker, Fault::LockedLoop),
-                "panic" => plane.inject(worker, Fault::Panic),
-                "task" => plane.inject(worker, Fault::TaskPanic),
+                "hang" => plane.inject(worker, WorkerFault::Loop),
+                "lock" => plane.inject(worker, WorkerFault::LockedLoop),
+                "panic" => plane.inject(worker, WorkerFault::Panic),
+                "task" => plane.inject(worker, WorkerFault::TaskPanic),
                 // The standard library's handler takes the first signal, to check for a stack
                 // overflow.
                 "segv" => loop {

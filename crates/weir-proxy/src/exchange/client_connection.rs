@@ -10,7 +10,7 @@ use crate::net::tls::TlsFacts;
 use crate::net::transport::Transport;
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
-use crate::worker::migration::Waiting;
+use crate::worker::migration::WaitingRequest;
 use crate::worker::residents::ResidentKey;
 
 /// A client connection between and during exchanges.
@@ -20,7 +20,7 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) facts: ConnectionFacts,
     /// The queue position of a request that moves between processes: set when it arrives from
     /// another process, or is to leave to one.
-    pub(crate) waiting: Option<Box<Waiting>>,
+    pub(crate) waiting: Option<Box<WaitingRequest>>,
 }
 
 /// The data of a client connection, as far as they do not depend on its protocol.

@@ -31,7 +31,7 @@ use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::Trouble;
 use crate::upstream::{EndpointRef, Opened, UpstreamPool};
-use crate::worker::migration::{Seniority, Waiting};
+use crate::worker::migration::{GlobalSeniority, WaitingRequest};
 
 /// The dispatch of an exchange, over all its attempts.
 pub(crate) struct Dispatch<'a> {
@@ -482,7 +482,7 @@ impl<'a> Dispatch<'a> {
         let epoch = scope.worker.process.epoch;
         let seniority = match &exchange.arrival.waiting {
             Some(waiting) => waiting.seniority,
-            None => Seniority::new(epoch, ticket.since_us(), ticket.seq()),
+            None => GlobalSeniority::new(epoch, ticket.since_us(), ticket.seq()),
         };
         let number = ticket.seq();
         let slot = ticket.withdraw();
@@ -491,7 +491,7 @@ impl<'a> Dispatch<'a> {
             let (id, position) =
                 (exchange.arrival.request_id.clone(), exchange.placement.queue_position);
             let mut waiting =
-                Waiting::new(id, exchange.arrival.head_end, since, position, seniority);
+                WaitingRequest::new(id, exchange.arrival.head_end, since, position, seniority);
             waiting.number = Some(number);
             exchange.connection.waiting = Some(Box::new(waiting));
             put_back(exchange, self.pool, &upload.take_raw());

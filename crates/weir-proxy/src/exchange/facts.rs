@@ -17,7 +17,7 @@ use crate::limiting::table::OpenPlace;
 use crate::time::instant::Instant;
 use crate::upstream::UpstreamPool;
 use crate::upstream::affinity::Claim;
-use crate::worker::migration::Waiting;
+use crate::worker::migration::WaitingRequest;
 
 /// The state of the queue at an exchange's arrival.
 pub(crate) struct Wait {
@@ -55,7 +55,7 @@ pub(crate) struct RequestArrival {
     /// The limit headers of its response.
     pub(crate) told: Option<Box<Told>>,
     /// The queue position that it had in another process.
-    pub(crate) waiting: Option<Box<Waiting>>,
+    pub(crate) waiting: Option<Box<WaitingRequest>>,
     /// The rules for trailers of the request; `None` if there are none.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
     /// Bytes of `Workspace::input` behind the head that belong to this request's body.

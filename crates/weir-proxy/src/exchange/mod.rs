@@ -48,7 +48,7 @@ use crate::time::deadline_timer::{DeadlineTimer, Elapsed, before};
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
 use crate::worker::capture::Malformed;
-use crate::worker::sessions::{Begun, Session};
+use crate::worker::sessions::{BegunExchange, Session};
 use crate::worker::workspace::Workspace;
 
 /// Serves the request whose first bytes are in `work.input`.
@@ -125,7 +125,7 @@ fn list_as_running<'a, N: Net>(
     connection: &Connection<N>,
     first_byte: Instant,
 ) -> Session<'a> {
-    scope.worker.sessions.begin(&Begun {
+    scope.worker.sessions.begin(&BegunExchange {
         at: first_byte,
         peer: connection.facts.peer,
         resident: connection.facts.resident,

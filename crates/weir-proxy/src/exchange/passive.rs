@@ -11,7 +11,7 @@ use crate::exchange::scope::Scope;
 use crate::net::Net;
 use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::{Announce, ConnectFailure};
-use crate::upstream::notice::{Notice, Noticed, Told};
+use crate::upstream::notice::{Notice, NoticeSent, Noticed};
 use crate::upstream::{EndpointRef, UpstreamPool};
 
 /// The passive cause of an attempt without a response; `None` when the endpoint was not, or
@@ -75,13 +75,13 @@ impl<N: Net> Scope<'_, N> {
     pub(crate) fn connect_failed(self, at: EndpointRef<'_>, failure: ConnectFailure) {
         let Some(one) = at.pool.endpoints.get(at.index) else { return };
         if one.trouble.note(failure) == Announce::Yes
-            && self.tell(at.pool, Noticed::ConnectFailed { endpoint: at.index }) == Told::No
+            && self.tell(at.pool, Noticed::ConnectFailed { endpoint: at.index }) == NoticeSent::No
         {
             one.trouble.was_not_announced();
         }
     }
 
-    fn tell(self, pool: &Arc<UpstreamPool>, what: Noticed) -> Told {
+    fn tell(self, pool: &Arc<UpstreamPool>, what: Noticed) -> NoticeSent {
         self.worker.process.notices.tell(Notice { pool: Arc::clone(pool), what })
     }
 

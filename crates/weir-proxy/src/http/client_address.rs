@@ -97,7 +97,7 @@ pub(crate) fn came_over_tls(trust: PeerTrust, head: &RequestHead, bytes: &[u8]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::sample::{Request, networks};
+    use crate::http::sample::{SampleRequest, networks};
 
     #[test]
     fn so_many_hops_are_looked_at() {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn check(peer: &str, trusted: &str, lines: &str, expected: &str) {
-        let request = Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+        let request = SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
         let peer = peer.parse().ok();
         let client = client_address(peer, &networks(trusted), &request.view());
         assert_eq!(client, expected.parse().ok(), "{peer:?} {lines:?}");
@@ -170,7 +170,7 @@ mod tests {
     fn only_a_trusted_proxy_is_believed_about_tls() {
         let says = |proto: &str, trust| {
             let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
-            let request = Request::new(&text);
+            let request = SampleRequest::new(&text);
             came_over_tls(trust, &request.head, &request.bytes)
         };
         assert!(says("https", PeerTrust::Trusted) && says("HTTPS", PeerTrust::Trusted));

@@ -98,11 +98,11 @@ pub struct ResponseCookie<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::sample::Request;
+    use crate::http::sample::SampleRequest;
 
     #[test]
     fn pairs_come_from_every_line_in_order() {
-        let request = Request::new(
+        let request = SampleRequest::new(
             "GET / HTTP/1.1\r\nHost: a\r\nCookie: a=1; b=\"2\" ;c\r\nX: d=4\r\ncookie: a = 5=6;\r\n\r\n",
         );
         let found: Vec<_> = pairs(&request.head, &request.bytes).collect();

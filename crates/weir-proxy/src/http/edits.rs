@@ -10,7 +10,7 @@ use weir_wire::encode;
 
 /// The message whose headers are edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum EditedMessage {
     /// The request towards the endpoint.
     Request,
     /// The response towards the client.
@@ -51,7 +51,7 @@ impl Edits {
     /// A sentence about the first invalid edit: not a header name, or a header that cannot be
     /// edited.
     pub fn compile<'a>(
-        direction: Direction,
+        direction: EditedMessage,
         edits: impl IntoIterator<Item = &'a HeaderEdit>,
     ) -> Result<Self, String> {
         let mut dropped: Vec<Box<[u8]>> = Vec::new();
@@ -204,11 +204,11 @@ fn length_bit(name: &[u8]) -> u64 {
     1 << (name.len() % 64)
 }
 
-fn is_request_host(direction: Direction, name: &str) -> bool {
-    direction == Direction::Request && name.eq_ignore_ascii_case("host")
+fn is_request_host(direction: EditedMessage, name: &str) -> bool {
+    direction == EditedMessage::Request && name.eq_ignore_ascii_case("host")
 }
 
-fn check_edit(direction: Direction, edit: &HeaderEdit, name: &str) -> Result<(), String> {
+fn check_edit(direction: EditedMessage, edit: &HeaderEdit, name: &str) -> Result<(), String> {
     if let Some(reason) = forbidden_edit(name) {
         return Err(format!("header `{name}` {reason}"));
     }
@@ -226,7 +226,7 @@ fn check_edit(direction: Direction, edit: &HeaderEdit, name: &str) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::sample::Request;
+    use crate::http::sample::SampleRequest;
 
     fn set(name: &str, value: &str) -> HeaderEdit {
         HeaderEdit::Set(name.into(), Template::parse(value).unwrap())
@@ -241,8 +241,9 @@ mod tests {
     }
 
     fn check(edits: &[HeaderEdit], expected: &str) {
-        let edits = Edits::compile(Direction::Request, edits).unwrap();
-        let request = Request::new("GET /a?q=%0d%0aX:y HTTP/1.1\r\nHost: shop\r\nX-In: 1\r\n\r\n");
+        let edits = Edits::compile(EditedMessage::Request, edits).unwrap();
+        let request =
+            SampleRequest::new("GET /a?q=%0d%0aX:y HTTP/1.1\r\nHost: shop\r\nX-In: 1\r\n\r\n");
         let (view, mut out) = (request.view(), Vec::new());
         edits.write(Some(&request.entry(&view, &())), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn set_and_remove_drop_what_came() {
         let edits = Edits::compile(
-            Direction::Response,
+            EditedMessage::Response,
             &[set("Server", "x"), remove("X-Powered-By"), add("Via", "y")],
         );
         let edits = edits.unwrap();
@@ -287,24 +288,24 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         };
         for name in ["Content-Length", "transfer-encoding", "TE", "Trailer"] {
-            check(Direction::Response, set(name, "1"), "where a message ends");
+            check(EditedMessage::Response, set(name, "1"), "where a message ends");
         }
         for name in ["Connection", "Keep-Alive", "Upgrade", "Proxy-Connection"] {
-            check(Direction::Request, remove(name), "belongs to a single connection");
+            check(EditedMessage::Request, remove(name), "belongs to a single connection");
         }
-        check(Direction::Request, add("Expect", "x"), "answered by Weir itself");
+        check(EditedMessage::Request, add("Expect", "x"), "answered by Weir itself");
         for name in ["", "A B", "A:", "A\r\nB", "\u{e9}"] {
-            check(Direction::Request, set(name, "1"), "not a header name");
+            check(EditedMessage::Request, set(name, "1"), "not a header name");
         }
-        check(Direction::Request, remove("host"), "needs it");
-        check(Direction::Request, add("Host", "x"), "only one");
-        assert!(Edits::compile(Direction::Response, &[remove("Host")]).is_ok());
+        check(EditedMessage::Request, remove("host"), "needs it");
+        check(EditedMessage::Request, add("Host", "x"), "only one");
+        assert!(Edits::compile(EditedMessage::Response, &[remove("Host")]).is_ok());
     }
 
     #[test]
     fn knows_whether_groups_are_shown() {
         let uses = |value: &str| {
-            Edits::compile(Direction::Request, &[set("X", value)]).unwrap().uses_captures()
+            Edits::compile(EditedMessage::Request, &[set("X", value)]).unwrap().uses_captures()
         };
         assert!(uses("a${1}") && uses("$host$9"));
         assert!(!uses("$$1") && !uses("$host"));

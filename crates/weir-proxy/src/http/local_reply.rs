@@ -333,7 +333,7 @@ mod tests {
     use weir_wire::Method;
 
     use super::*;
-    use crate::http::edits::Direction;
+    use crate::http::edits::EditedMessage;
     use crate::http::sample::{blank_entry, response};
 
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -405,7 +405,7 @@ mod tests {
             set("server", "mine"),
             HeaderEdit::Remove("Date".into()),
         ];
-        let edits = Edits::compile(Direction::Response, &edits).unwrap();
+        let edits = Edits::compile(EditedMessage::Response, &edits).unwrap();
         let (text, _) = write(&Reply::of(204), &ErrorPages::default(), &edits);
         assert_eq!(
             text,

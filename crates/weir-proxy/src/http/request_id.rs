@@ -104,7 +104,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::http::sample::Request;
+    use crate::http::sample::SampleRequest;
 
     #[test]
     fn digits_are_those_that_are_printed() {
@@ -145,8 +145,9 @@ mod tests {
     }
 
     fn check(trust: PeerTrust, name: Option<&str>, sent: &str, taken: bool) {
-        let request =
-            Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-ID: {sent}\r\n\r\n"));
+        let request = SampleRequest::new(&format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Request-ID: {sent}\r\n\r\n"
+        ));
         let id = RequestIdSource::new(1).id_of(trust, name, &request.view());
         assert_eq!(id.as_bytes() == sent.as_bytes(), taken, "{sent}");
         assert!(taken || id.as_bytes().len() == 32);

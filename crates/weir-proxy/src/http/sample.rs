@@ -27,13 +27,13 @@ pub(crate) const LIMITS: HeadLimits =
     HeadLimits { head_bytes: 32 * 1024, request_line_bytes: 8 * 1024, headers: 100 };
 
 /// A parsed request with its bytes.
-pub(crate) struct Request {
+pub(crate) struct SampleRequest {
     pub(crate) head: RequestHead,
     pub(crate) bytes: Vec<u8>,
     pub(crate) client: Option<IpAddr>,
 }
 
-impl Request {
+impl SampleRequest {
     pub(crate) fn new(text: &str) -> Self {
         let mut head = RequestHead::default();
         let parsed = head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS);

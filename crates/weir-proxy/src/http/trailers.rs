@@ -74,7 +74,7 @@ mod tests {
     use weir_stats::Template;
 
     use super::*;
-    use crate::http::edits::Direction;
+    use crate::http::edits::EditedMessage;
 
     #[test]
     fn edited_and_listed_names_are_dropped_in_any_spelling() {
@@ -83,7 +83,7 @@ mod tests {
             HeaderEdit::Set("X-User".into(), Template::parse("me").unwrap()),
             HeaderEdit::Add("X-More".into(), Template::parse("1").unwrap()),
         ];
-        let edits = Edits::compile(Direction::Request, &edits).unwrap();
+        let edits = Edits::compile(EditedMessage::Request, &edits).unwrap();
         let rules = Arc::new(TrailerRules::new(&edits, Some("X-Trace")));
         let lines = b"x-secret: 1\r\nX_User: evil\r\nX-More: 2\r\nX-Trace: forged\r\nX-Hop: 3\r\nX-Sum:\r\n";
         let check = |rules: &TrailerRules, expected: &[u8]| {

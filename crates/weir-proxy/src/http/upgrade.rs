@@ -69,12 +69,12 @@ mod tests {
     use weir_wire::Method;
 
     use super::*;
-    use crate::http::sample::{Request, response};
+    use crate::http::sample::{SampleRequest, response};
 
     /// Checks the protocols that an endpoint is offered, and if it may switch to `taken`.
     fn check(allowed: &[&str], offered: &str, taken: &str, expected: (Option<&str>, bool)) {
         let protocols = Protocols::new(allowed);
-        let request = Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{offered}\r\n"));
+        let request = SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{offered}\r\n"));
         let mut out = Vec::new();
         if protocols.are_offered(&request.head, &request.bytes) {
             protocols.write_offer(&request.head, &request.bytes, &mut out);

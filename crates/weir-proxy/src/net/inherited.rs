@@ -14,9 +14,9 @@ use crate::net::bind::{BoundAddress, BoundSocket};
 
 /// Inherited sockets that no listener has asked for yet.
 #[derive(Default)]
-pub struct Inherited(Vec<Entry>);
+pub struct Inherited(Vec<InheritedSocket>);
 
-struct Entry {
+struct InheritedSocket {
     socket: Arc<OwnedFd>,
     /// The address that the socket was opened for, if it is known: with port 0, the actual port
     /// differs.
@@ -46,7 +46,7 @@ impl Inherited {
             (None, Some(path)) => BoundAddress::Unix(path.to_owned()),
             (None, None) => return Err(io::Error::other("its address has no name in a file")),
         };
-        self.0.push(Entry { socket: Arc::new(socket), asked, address });
+        self.0.push(InheritedSocket { socket: Arc::new(socket), asked, address });
         Ok(())
     }
 
@@ -57,10 +57,11 @@ impl Inherited {
 
     /// Takes the socket of this address, if there is one.
     pub(crate) fn take(&mut self, wanted: &ListenAddress) -> Option<BoundSocket> {
-        let asked = |entry: &Entry| entry.asked.as_ref().is_some_and(|asked| asked.is_at(wanted));
+        let asked =
+            |entry: &InheritedSocket| entry.asked.as_ref().is_some_and(|asked| asked.is_at(wanted));
         let position = self.0.iter().position(asked);
         let position = position.or_else(|| self.0.iter().position(|entry| entry.is(wanted)))?;
-        let Entry { socket, address, .. } = self.0.swap_remove(position);
+        let InheritedSocket { socket, address, .. } = self.0.swap_remove(position);
         Some(BoundSocket { socket, address })
     }
 
@@ -70,7 +71,7 @@ impl Inherited {
     }
 }
 
-impl Entry {
+impl InheritedSocket {
     /// Tells whether the socket is what binding this address would give.
     fn is(&self, wanted: &ListenAddress) -> bool {
         match (&self.address, wanted) {

@@ -26,7 +26,7 @@ pub(crate) enum Condition {
 
 /// A request, with its path in the form that rules are matched against.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct RoutedRequest<'a> {
     pub(crate) view: &'a RequestView<'a>,
     pub(crate) path: &'a [u8],
 }
@@ -91,7 +91,7 @@ impl Condition {
     }
 
     /// Tells whether the rule matches this request.
-    pub(crate) fn holds(&self, subject: Subject<'_>) -> bool {
+    pub(crate) fn holds(&self, subject: RoutedRequest<'_>) -> bool {
         let view = subject.view;
         match self {
             Self::All(conditions) => conditions.iter().all(|condition| condition.holds(subject)),
@@ -115,7 +115,7 @@ impl Condition {
     }
 
     /// The groups of the first path regex that made the rule match.
-    pub(crate) fn groups<'a>(&self, subject: Subject<'a>) -> Option<PathGroups<'a>> {
+    pub(crate) fn groups<'a>(&self, subject: RoutedRequest<'a>) -> Option<PathGroups<'a>> {
         match self {
             Self::Path(patterns) => {
                 let matching = patterns.iter().find(|pattern| pattern.matches(subject.path))?;
@@ -217,17 +217,18 @@ mod tests {
 
     use super::*;
     use crate::http::path::percent::PathForm;
-    use crate::http::sample::{Request, networks};
+    use crate::http::sample::{SampleRequest, networks};
 
-    fn holds(rule: &Rule, request: &Request) -> bool {
+    fn holds(rule: &Rule, request: &SampleRequest) -> bool {
         let mut buffer = PathBuffer::new();
         let view = request.view();
         let path = PathForm::Received.seen(view.head.path_text(view.bytes), &mut buffer);
-        Condition::compile(rule).holds(Subject { view: &view, path })
+        Condition::compile(rule).holds(RoutedRequest { view: &view, path })
     }
 
     fn check(rule: &Rule, target: &str, lines: &str, expected: bool) {
-        let request = Request::new(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+        let request =
+            SampleRequest::new(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
         assert_eq!(holds(rule, &request), expected, "{rule:?} {target} {lines}");
     }
 
@@ -252,9 +253,9 @@ mod tests {
     #[test]
     fn methods_are_case_sensitive() {
         let rule = Rule::Method(vec!["GET".into(), "PURGE".into()]);
-        assert!(holds(&rule, &Request::new("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n")));
-        assert!(!holds(&rule, &Request::new("get / HTTP/1.1\r\nHost: a\r\n\r\n")));
-        assert!(!holds(&rule, &Request::new("POST / HTTP/1.1\r\nHost: a\r\n\r\n")));
+        assert!(holds(&rule, &SampleRequest::new("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n")));
+        assert!(!holds(&rule, &SampleRequest::new("get / HTTP/1.1\r\nHost: a\r\n\r\n")));
+        assert!(!holds(&rule, &SampleRequest::new("POST / HTTP/1.1\r\nHost: a\r\n\r\n")));
     }
 
     #[test]
@@ -301,7 +302,7 @@ mod tests {
 
     #[test]
     fn clients_match_by_network() {
-        let mut request = Request::new("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut request = SampleRequest::new("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         for (client, expected) in
             [("192.0.2.9", true), ("::ffff:192.0.2.9", true), ("192.0.3.1", false), ("unix", false)]
         {

@@ -32,7 +32,7 @@ struct Routes {
 
 /// A text that a path has to be or to begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key<'a> {
+enum PathKey<'a> {
     Exact(&'a [u8]),
     Prefix(&'a [u8]),
 }
@@ -51,8 +51,8 @@ impl RouteIndex {
             };
             for key in keys {
                 let (text, list): (_, fn(&mut Routes) -> &mut Vec<u32>) = match key {
-                    Key::Exact(text) => (text, |routes| &mut routes.exact),
-                    Key::Prefix(text) => (text, |routes| &mut routes.prefix),
+                    PathKey::Exact(text) => (text, |routes| &mut routes.exact),
+                    PathKey::Prefix(text) => (text, |routes| &mut routes.prefix),
                 };
                 let list = list(texts.entry(text.into()).or_default());
                 if list.last() != Some(&number) {
@@ -107,18 +107,18 @@ impl Iterator for Candidates<'_> {
 }
 
 /// The keys one of which every path has that meets the condition; `None` if any path may meet it.
-fn keys(condition: &Condition) -> Option<Vec<Key<'_>>> {
+fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
     match condition {
         Condition::Path(patterns) => {
             let mut keys = Vec::new();
             for pattern in patterns {
                 match pattern.shape() {
-                    PathShape::Exact(path) => keys.push(Key::Exact(path.as_bytes())),
-                    PathShape::Prefix(start) => keys.push(Key::Prefix(start.as_bytes())),
+                    PathShape::Exact(path) => keys.push(PathKey::Exact(path.as_bytes())),
+                    PathShape::Prefix(start) => keys.push(PathKey::Prefix(start.as_bytes())),
                     PathShape::Directory(start) => {
-                        keys.push(Key::Prefix(start.as_bytes()));
+                        keys.push(PathKey::Prefix(start.as_bytes()));
                         let itself = start.strip_suffix('/').unwrap_or(start);
-                        keys.push(Key::Exact(itself.as_bytes()));
+                        keys.push(PathKey::Exact(itself.as_bytes()));
                     }
                     PathShape::Any => return None,
                 }
@@ -143,9 +143,9 @@ fn keys(condition: &Condition) -> Option<Vec<Key<'_>>> {
 }
 
 /// The length of the shortest text.
-fn shortest(keys: &[Key<'_>]) -> usize {
-    let len = |key: &Key<'_>| match key {
-        Key::Exact(text) | Key::Prefix(text) => text.len(),
+fn shortest(keys: &[PathKey<'_>]) -> usize {
+    let len = |key: &PathKey<'_>| match key {
+        PathKey::Exact(text) | PathKey::Prefix(text) => text.len(),
     };
     keys.iter().map(len).min().unwrap_or(usize::MAX)
 }

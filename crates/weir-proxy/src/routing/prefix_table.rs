@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct PrefixTable<V> {
     /// Sorted by text.
-    entries: Box<[Entry<V>]>,
+    entries: Box<[PrefixEntry<V>]>,
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct PrefixEntry<V> {
     text: Box<[u8]>,
     /// The longest other entry that begins this one. An entry that begins a text and is not the
     /// last one before it in the order of the table begins that last one too, so that the parents
@@ -23,7 +23,7 @@ struct Entry<V> {
 
 impl<V> PrefixTable<V> {
     pub(super) fn new(texts: BTreeMap<Box<[u8]>, V>) -> Self {
-        let mut entries: Vec<Entry<V>> = Vec::with_capacity(texts.len());
+        let mut entries: Vec<PrefixEntry<V>> = Vec::with_capacity(texts.len());
         for (text, value) in texts {
             let mut parent = entries.len().checked_sub(1).map(|last| last as u32);
             while let Some(entry) = parent.and_then(|number| entries.get(number as usize)) {
@@ -32,7 +32,7 @@ impl<V> PrefixTable<V> {
                 }
                 parent = entry.parent;
             }
-            entries.push(Entry { text, parent, value });
+            entries.push(PrefixEntry { text, parent, value });
         }
         Self { entries: entries.into() }
     }

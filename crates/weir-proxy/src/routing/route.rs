@@ -11,7 +11,7 @@ use weir_config::model::{
 };
 use weir_stats::{Entry, Escape, Template};
 
-use crate::http::edits::{Direction, Edits, uses_captures};
+use crate::http::edits::{EditedMessage, Edits, uses_captures};
 use crate::http::local_reply::ErrorPages;
 use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::request_view::RequestView;
@@ -21,7 +21,7 @@ use crate::limiting::Limiter;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::rate::{self, RateLimiter};
 pub use crate::routing::condition::Captures;
-use crate::routing::condition::{Condition, Subject};
+use crate::routing::condition::{Condition, RoutedRequest};
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
 
@@ -158,7 +158,7 @@ impl RouteList {
     }
 
     /// The first route that matches.
-    fn find(&self, subject: Subject<'_>) -> Option<&CompiledRoute> {
+    fn find(&self, subject: RoutedRequest<'_>) -> Option<&CompiledRoute> {
         let matches = |route: &&CompiledRoute| route.condition.holds(subject);
         match &self.index {
             None => self.routes.iter().find(matches),
@@ -200,7 +200,7 @@ impl Router {
             hosts: Hosts::new(&listener.sites),
             files,
             pages: ErrorPages::load(&listener.error_pages, read)?,
-            response_edits: Edits::compile(Direction::Response, &listener.response_headers)?,
+            response_edits: Edits::compile(EditedMessage::Response, &listener.response_headers)?,
             needs_path,
             path_form: path_form(listener),
         })
@@ -220,7 +220,7 @@ impl Router {
         } else {
             b"/"
         };
-        let subject = Subject { view, path };
+        let subject = RoutedRequest { view, path };
         list.find(subject)
     }
 
@@ -285,7 +285,7 @@ impl CompiledRoute {
         }
         let mut buffer = PathBuffer::new();
         let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
-        self.condition.groups(Subject { view, path }).map(|groups| Captures::of(&groups))
+        self.condition.groups(RoutedRequest { view, path }).map(|groups| Captures::of(&groups))
     }
 }
 
@@ -298,8 +298,9 @@ fn compile_route(
     let explain = |error| format!("route {}: {error}", route.name);
     let request_edits = listener.request_headers.iter().chain(&route.request_headers);
     let response_edits = listener.response_headers.iter().chain(&route.response_headers);
-    let request_edits = Edits::compile(Direction::Request, request_edits).map_err(explain)?;
-    let response_edits = Edits::compile(Direction::Response, response_edits).map_err(explain)?;
+    let request_edits = Edits::compile(EditedMessage::Request, request_edits).map_err(explain)?;
+    let response_edits =
+        Edits::compile(EditedMessage::Response, response_edits).map_err(explain)?;
     let id = listener.request_id.header.as_deref();
     let trailers = |edits: &Edits| Arc::new(TrailerRules::new(edits, id));
     let trailers = (trailers(&request_edits), trailers(&response_edits));
@@ -361,7 +362,7 @@ mod tests {
     use weir_config::model::{ErrorPage, HeaderEdit, Rule, Site};
 
     use super::*;
-    use crate::http::sample::{Request, listener, route};
+    use crate::http::sample::{SampleRequest, listener, route};
 
     fn path(pattern: &str) -> Rule {
         Rule::Path(vec![pattern.parse().unwrap()])
@@ -380,7 +381,7 @@ mod tests {
     }
 
     fn check(router: &Router, host: &str, target: &str, expected: &str) {
-        let request = Request::new(&match host {
+        let request = SampleRequest::new(&match host {
             "" => format!("GET {target} HTTP/1.0\r\n\r\n"),
             host => format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
         });
@@ -441,7 +442,8 @@ mod tests {
         let rules = vec![Rule::Method(vec!["GET".into()]), path("~^/u/([^/]*)/(x)?(.*)$")];
         let router =
             compile(&Listener { default: vec![route("user", Rule::All(rules))], ..listener() });
-        let request = Request::new("GET /u/%3Cb%3E%0d%0a/caf%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let request =
+            SampleRequest::new("GET /u/%3Cb%3E%0d%0a/caf%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n");
         let found = router.route(&request.view()).unwrap();
         assert!(found.has_captures() && !found.uses_captures);
         let captures = found.captures(&request.view()).unwrap();
@@ -454,7 +456,7 @@ mod tests {
     fn a_route_without_groups_has_no_captures() {
         let router =
             compile(&Listener { default: vec![route("all", path("~^/u/.*"))], ..listener() });
-        let request = Request::new("GET /u/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        let request = SampleRequest::new("GET /u/x HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(router.route(&request.view()).unwrap().captures(&request.view()).is_none());
     }
 
@@ -477,7 +479,8 @@ mod tests {
         ];
         let router = compile(&Listener { default, ..listener() });
         let text = |target: &str| {
-            let request = Request::new(&format!("GET {target} HTTP/1.1\r\nHost: Shop:80\r\n\r\n"));
+            let request =
+                SampleRequest::new(&format!("GET {target} HTTP/1.1\r\nHost: Shop:80\r\n\r\n"));
             let request = request.normalised();
             let view = request.view();
             let found = router.route(&view).unwrap();
@@ -509,7 +512,7 @@ mod tests {
         let check = |to: &str, head: &str, expected: Option<&str>| {
             let to = Template::parse(to).unwrap();
             let redirect = CompiledRedirect { status: 301, to };
-            let request = Request::new(head);
+            let request = SampleRequest::new(head);
             let view = request.view();
             let mut scratch = Vec::new();
             let location = redirect.location(&request.entry(&view, &()), &mut scratch);

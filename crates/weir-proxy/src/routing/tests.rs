@@ -11,8 +11,8 @@ use proptest::sample::select;
 use weir_config::model::{Listener, PathRules, Route, Rule, Site};
 
 use crate::http::path::percent::{PathBuffer, PathForm};
-use crate::http::sample::{Request, listener, route};
-use crate::routing::condition::{Condition, Subject};
+use crate::http::sample::{SampleRequest, listener, route};
+use crate::routing::condition::{Condition, RoutedRequest};
 use crate::routing::route::Router;
 
 const SEGMENTS: [&str; 4] = ["a", "b", "ab", "A"];
@@ -119,7 +119,7 @@ fn request() -> impl Strategy<Value = String> {
 }
 
 /// The name of the route by definition: everything is tried in order.
-fn first_match(listener: &Listener, request: &Request) -> String {
+fn first_match(listener: &Listener, request: &SampleRequest) -> String {
     let view = request.view();
     let host = view.head.host.of(view.bytes);
     let serves = |site: &&Site| site.hosts.iter().any(|pattern| pattern.matches(host));
@@ -128,7 +128,7 @@ fn first_match(listener: &Listener, request: &Request) -> String {
     let mut buffer = PathBuffer::new();
     let path = form.seen(view.head.path_text(view.bytes), &mut buffer);
     let matches =
-        |route: &&Route| Condition::compile(&route.when).holds(Subject { view: &view, path });
+        |route: &&Route| Condition::compile(&route.when).holds(RoutedRequest { view: &view, path });
     routes.iter().find(matches).map_or(String::new(), |route| route.name.clone())
 }
 
@@ -141,7 +141,7 @@ proptest! {
         let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()));
         let router = router.unwrap();
         for text in requests {
-            let request = Request::new(&text);
+            let request = SampleRequest::new(&text);
             let request = if table.path.normalize { request.normalised() } else { request };
             let found = router.route(&request.view()).map_or("", |route| &*route.name);
             prop_assert_eq!(found, first_match(&table, &request), "{}", text);

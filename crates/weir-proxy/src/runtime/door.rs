@@ -19,17 +19,17 @@ use crate::worker::mail::Mail;
 use crate::worker::process::{Process, Stage};
 
 /// A listening socket in use. Dropping it does not change the socket.
-pub struct Door(Arc<Site>);
+pub struct Door(Arc<AcceptSite>);
 
 /// A listening socket, the gate of its connections, and the worker that accepts from it.
-pub(crate) struct Site {
+pub(crate) struct AcceptSite {
     /// The listener's name.
     pub(crate) name: Arc<str>,
     pub(crate) unix: bool,
     state: Mutex<DoorState>,
 }
 
-type Orders = watch::Sender<Option<Arc<Gate>>>;
+type GateSender = watch::Sender<Option<Arc<Gate>>>;
 
 struct DoorState {
     /// `None` once no more connections are to be accepted from it.
@@ -38,12 +38,12 @@ struct DoorState {
     /// The worker that accepts.
     worker: usize,
     /// The channel to the accepting worker.
-    orders: Option<Orders>,
+    orders: Option<GateSender>,
     /// Channels to workers that accepted before and may not have noticed yet that they must stop.
-    former: Vec<Orders>,
+    former: Vec<GateSender>,
 }
 
-impl Site {
+impl AcceptSite {
     pub(crate) fn new(socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Self {
         let unix = socket.is_unix();
         let state = DoorState {
@@ -92,7 +92,7 @@ impl Site {
 }
 
 impl Door {
-    pub(crate) fn new(site: Arc<Site>) -> Self {
+    pub(crate) fn new(site: Arc<AcceptSite>) -> Self {
         Self(site)
     }
 

@@ -17,7 +17,7 @@ use crate::limiting::admission::Gate;
 use crate::limits::{ANSWER_PATIENCE, TURN_PATIENCE};
 use crate::net::bind::BoundSocket;
 use crate::net::os_net::{OsAccepted, OsNet};
-use crate::runtime::door::{AcceptJob, Door, Site};
+use crate::runtime::door::{AcceptJob, AcceptSite, Door};
 use crate::runtime::watchdog;
 use crate::runtime::worker_loop::WorkerParts;
 use crate::runtime::worker_thread;
@@ -49,7 +49,7 @@ pub struct DataPlane {
     /// The number of sockets opened so far: they are assigned to the workers in turn.
     opened: AtomicUsize,
     /// The sockets that are accepted from.
-    sites: Mutex<Vec<Arc<Site>>>,
+    sites: Mutex<Vec<Arc<AcceptSite>>>,
     /// The threads of the workers, by number. The thread of a replaced worker is removed.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The cores that this process may run on.
@@ -128,7 +128,7 @@ impl DataPlane {
             return;
         }
         incidents.say(&format!("{sentence}; it starts again"));
-        let sites: Vec<Arc<Site>> = self.sites().clone();
+        let sites: Vec<Arc<AcceptSite>> = self.sites().clone();
         for site in sites.iter().filter(|site| site.is_served_by(number)) {
             self.accept_from(site, number);
         }
@@ -141,7 +141,7 @@ impl DataPlane {
     /// Accepts from a socket from now on, on one of the workers. `name` is the listener's name, for
     /// the report if this ends by a panic.
     pub fn open(&self, socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Door {
-        let site = Arc::new(Site::new(socket, name, gate));
+        let site = Arc::new(AcceptSite::new(socket, name, gate));
         self.accept_from(&site, self.next_worker());
         let mut sites = self.sites();
         sites.retain(|site| !site.is_closed());
@@ -159,7 +159,7 @@ impl DataPlane {
         candidates.find(|number| !is_late(*number)).unwrap_or(turn % workers)
     }
 
-    fn accept_from(&self, site: &Arc<Site>, number: usize) {
+    fn accept_from(&self, site: &Arc<AcceptSite>, number: usize) {
         let (process, mailboxes) = (self.process.clone(), self.mailboxes.clone());
         let (stage, report) = (self.stage.subscribe(), self.report.clone());
         let Some((socket, orders)) = site.move_to(number) else { return };
@@ -174,7 +174,7 @@ impl DataPlane {
     /// Makes other workers accept from the sockets that this one accepted from. Returns the number
     /// of sockets.
     pub(crate) fn move_doors(&self, from: usize) -> usize {
-        let sites: Vec<Arc<Site>> = self.sites().clone();
+        let sites: Vec<Arc<AcceptSite>> = self.sites().clone();
         let mut moved = 0;
         for site in sites.iter().filter(|site| site.is_served_by(from)) {
             let to = self.next_worker();
@@ -187,14 +187,14 @@ impl DataPlane {
     }
 
     /// Injects a fault into a worker, for tests.
-    pub fn inject(&self, worker: usize, fault: Fault) {
+    pub fn inject(&self, worker: usize, fault: WorkerFault) {
         let work: Box<dyn FnOnce() + Send> = match fault {
-            Fault::Loop => Box::new(|| {
+            WorkerFault::Loop => Box::new(|| {
                 loop {
                     std::hint::spin_loop();
                 }
             }),
-            Fault::LockedLoop => {
+            WorkerFault::LockedLoop => {
                 let process = self.process.clone();
                 Box::new(move || {
                     if let Some(pool) = process.snapshot().pools.first() {
@@ -202,8 +202,8 @@ impl DataPlane {
                     }
                 })
             }
-            Fault::Panic => Box::new(|| std::panic::resume_unwind(Box::new("told to"))),
-            Fault::TaskPanic => Box::new(|| {
+            WorkerFault::Panic => Box::new(|| std::panic::resume_unwind(Box::new("told to"))),
+            WorkerFault::TaskPanic => Box::new(|| {
                 tokio::task::spawn_local(async { std::panic::resume_unwind(Box::new("told to")) });
             }),
         };
@@ -218,7 +218,7 @@ impl DataPlane {
         }
     }
 
-    fn sites(&self) -> MutexGuard<'_, Vec<Arc<Site>>> {
+    fn sites(&self) -> MutexGuard<'_, Vec<Arc<AcceptSite>>> {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -345,7 +345,7 @@ impl DataPlane {
 
 /// A fault of a worker, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum WorkerFault {
     /// It loops for ever.
     Loop,
     /// It loops for ever while it holds the lock of the first pool.
@@ -509,7 +509,7 @@ pub(crate) mod tests {
 
     /// Makes a worker compute without end, and waits until it was replaced.
     pub(crate) fn lose_worker(running: &Running, number: usize) {
-        running.plane.inject(number, Fault::Loop);
+        running.plane.inject(number, WorkerFault::Loop);
         let replaced = &running.process().incidents.replaced;
         until("it is replaced", || replaced.load(Ordering::Relaxed) == 1);
     }

@@ -13,7 +13,7 @@ use weir_config::{Config, model};
 use weir_files::Root;
 use weir_stats::{Line, LogSink, Template, Variable};
 
-pub(crate) use self::pool::Change;
+pub(crate) use self::pool::PoolSuccession;
 use crate::http::edits::uses_captures;
 use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::BandwidthLimiter;
@@ -28,7 +28,7 @@ use crate::snapshot::{
     keys_of_local_addresses,
 };
 use crate::upstream::endpoint_number::EndpointNumbers;
-use crate::upstream::source::{ReadFile, Reader, Source};
+use crate::upstream::source::{FileReader, FilesSource, ReadFile};
 use crate::upstream::{UpstreamEndpoint, UpstreamPool};
 
 /// The inputs of compilation besides the configuration.
@@ -48,7 +48,7 @@ pub struct Compiled {
     pub snapshot: Arc<Snapshot>,
     /// Problems that do not prevent the configuration from being used, one sentence each.
     pub warnings: Vec<String>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<PoolSuccession>,
     /// Endpoints that were removed, or whose connections are now made in another way.
     pub(crate) retired: Vec<Arc<UpstreamEndpoint>>,
 }
@@ -69,7 +69,7 @@ pub fn compile(
         None => Tickets::new().map_err(|error| error.to_string())?,
     };
     let mut compiler = Compiler {
-        reader: Reader::new(surroundings.read),
+        reader: FileReader::new(surroundings.read),
         root: surroundings.root,
         numbers: previous.map(|previous| Arc::clone(&previous.numbers)).unwrap_or_default(),
         limiter: match previous {
@@ -167,14 +167,14 @@ fn gate_before(
 const ALL_LISTENERS: &str = "*";
 
 struct Compiler<'a> {
-    reader: Reader<'a>,
+    reader: FileReader<'a>,
     /// The directory that will be `/`.
     root: Option<&'a Path>,
     numbers: Arc<EndpointNumbers>,
     limiter: Arc<Limiter>,
     tickets: Arc<Tickets>,
     warnings: Vec<String>,
-    changes: Vec<Change>,
+    changes: Vec<PoolSuccession>,
 }
 
 impl Compiler<'_> {
@@ -238,7 +238,7 @@ impl Compiler<'_> {
             logs,
             gate: gate.unwrap_or_else(|| Arc::new(Gate::new(listener.max_connections))),
             max_connections: listener.max_connections,
-            source: Source::new(model, self.reader.take()),
+            source: FilesSource::new(model, self.reader.take()),
         }))
     }
 

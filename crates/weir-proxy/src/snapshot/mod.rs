@@ -25,7 +25,7 @@ use crate::routing::route::Router;
 use crate::snapshot::series::SnapshotSeries;
 use crate::upstream::UpstreamPool;
 use crate::upstream::endpoint_number::EndpointNumbers;
-use crate::upstream::source::Source;
+use crate::upstream::source::FilesSource;
 
 /// One compiled configuration. It never changes; its live state (places, health, counters) is
 /// behind the `Arc`s that its successor takes over.
@@ -182,7 +182,7 @@ pub struct CompiledListener {
     pub gate: Arc<Gate>,
     /// The maximum number of open connections.
     pub max_connections: Option<usize>,
-    pub(crate) source: Source<ListenerModel>,
+    pub(crate) source: FilesSource<ListenerModel>,
 }
 
 impl CompiledListener {

@@ -26,13 +26,13 @@ const PURPOSE: &[u8] = b"weir sticky cookie 1";
 /// The key if the operator gave no secret: the value then hides the names, but is not unforgeable.
 const NO_SECRET: &[u8] = b"names only";
 
-type Value = [u8; VALUE_BYTES];
+type CookieValue = [u8; VALUE_BYTES];
 
 /// The sticky cookie of a pool.
 pub struct Affinity {
     name: Box<[u8]>,
     /// The endpoint of each cookie value.
-    endpoints: HashMap<Value, usize>,
+    endpoints: HashMap<CookieValue, usize>,
     /// Indexed by endpoint.
     lines: Box<[SetCookieLines]>,
     secure: Secure,
@@ -88,7 +88,7 @@ impl Affinity {
         secret: Option<&[u8]>,
     ) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.unwrap_or(NO_SECRET));
-        let values: Vec<Value> =
+        let values: Vec<CookieValue> =
             endpoints.iter().map(|endpoint| value(&key, pool, endpoint)).collect();
         let lines = values.iter().map(|value| {
             let line = |secure| line(sticky, value, secure);
@@ -126,7 +126,7 @@ impl Affinity {
     }
 
     fn endpoint(&self, value: &[u8]) -> Option<usize> {
-        let value: &Value = value.try_into().ok()?;
+        let value: &CookieValue = value.try_into().ok()?;
         self.endpoints.get(value).copied()
     }
 
@@ -151,7 +151,7 @@ impl Affinity {
 
 /// Computes a cookie value. Names contain no control characters, so two different pairs of names
 /// never hash the same text.
-fn value(key: &hmac::Key, pool: &str, endpoint: &str) -> Value {
+fn value(key: &hmac::Key, pool: &str, endpoint: &str) -> CookieValue {
     let mut context = hmac::Context::with_key(key);
     for part in [PURPOSE, b"\0", pool.as_bytes(), b"\0", endpoint.as_bytes()] {
         context.update(part);
@@ -160,7 +160,7 @@ fn value(key: &hmac::Key, pool: &str, endpoint: &str) -> Value {
 }
 
 /// Encodes the first 128 bits in base64url, six bits per character.
-fn base64url(digest: &[u8]) -> Value {
+fn base64url(digest: &[u8]) -> CookieValue {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let bits = digest.iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
     std::array::from_fn(|at| {
@@ -171,7 +171,7 @@ fn base64url(digest: &[u8]) -> Value {
     })
 }
 
-fn line(sticky: &Sticky, value: &Value, secure: bool) -> Box<[u8]> {
+fn line(sticky: &Sticky, value: &CookieValue, secure: bool) -> Box<[u8]> {
     let mut line = format!("Set-Cookie: {}={}", sticky.cookie, String::from_utf8_lossy(value));
     let _ = write!(line, "; Path={}", sticky.path);
     if let Some(domain) = &sticky.domain {
@@ -203,7 +203,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::http::sample::Request;
+    use crate::http::sample::SampleRequest;
 
     const SECRET: &[u8] = b"0123456789abcdef";
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn claim(affinity: &Affinity, cookies: &str) -> Claim {
-        let request = Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{cookies}\r\n"));
+        let request = SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{cookies}\r\n"));
         affinity.claim(&request.head, &request.bytes)
     }
 

@@ -36,7 +36,7 @@ use crate::upstream::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::upstream::endpoint_number::EndpointNumber;
 use crate::upstream::idle_count::IdleCount;
 use crate::upstream::retry::RetryPolicy;
-use crate::upstream::source::Source;
+use crate::upstream::source::FilesSource;
 
 /// A pool with its live state.
 pub struct UpstreamPool {
@@ -68,8 +68,8 @@ pub struct UpstreamPool {
     pub buffer_request: Option<u64>,
     /// The limits of the pool as a whole, if it has any.
     pub limits: Option<Box<PoolLimiter>>,
-    pub(crate) source: Source<model::Pool>,
-    pub(crate) tls_source: Source<Option<model::TlsClient>>,
+    pub(crate) source: FilesSource<model::Pool>,
+    pub(crate) tls_source: FilesSource<Option<model::TlsClient>>,
 }
 
 /// The settings of a pool's queue. The balancer decides the order of service.

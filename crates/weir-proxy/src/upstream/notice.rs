@@ -63,7 +63,7 @@ pub enum Noticed {
 
 /// Tells whether a notice was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum NoticeSent {
     Yes,
     No,
 }
@@ -83,13 +83,13 @@ impl Notices {
     }
 
     /// Sends a notice, if there is room and a receiver; returns whether it was sent.
-    pub(crate) fn tell(&self, notice: Notice) -> Told {
+    pub(crate) fn tell(&self, notice: Notice) -> NoticeSent {
         match self.sender.try_send(notice) {
-            Ok(()) => Told::Yes,
-            Err(mpsc::error::TrySendError::Closed(_)) => Told::No,
+            Ok(()) => NoticeSent::Yes,
+            Err(mpsc::error::TrySendError::Closed(_)) => NoticeSent::No,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
-                Told::No
+                NoticeSent::No
             }
         }
     }

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 /// A model with the files that were read for it.
 #[derive(Debug)]
-pub(crate) struct Source<M> {
+pub(crate) struct FilesSource<M> {
     model: M,
     files: Vec<Seen>,
 }
@@ -33,7 +33,7 @@ enum SourceMark {
     Directory(u64, u64),
 }
 
-impl<M: PartialEq> Source<M> {
+impl<M: PartialEq> FilesSource<M> {
     pub(crate) fn new(model: M, files: Vec<Seen>) -> Self {
         Self { model, files }
     }
@@ -60,12 +60,12 @@ impl<M: PartialEq> Source<M> {
 }
 
 /// Reads files and remembers them.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FileReader<'a> {
     read: ReadFile<'a>,
     seen: RefCell<Vec<Seen>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FileReader<'a> {
     pub(crate) fn new(read: ReadFile<'a>) -> Self {
         Self { read, seen: RefCell::default() }
     }

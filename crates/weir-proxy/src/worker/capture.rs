@@ -46,14 +46,14 @@ pub struct Captured {
 
 /// The latest malformed message of each listener and pool.
 #[derive(Debug, Default)]
-pub struct Captures {
+pub struct CapturedMessages {
     count: AtomicU64,
-    latest: Mutex<HashMap<(Side, Arc<str>), Latest>>,
+    latest: Mutex<HashMap<(Side, Arc<str>), LatestMessage>>,
 }
 
 /// The latest message of one name, and the rate at which its messages are kept.
 #[derive(Debug)]
-struct Latest {
+struct LatestMessage {
     captured: Captured,
     /// The beginning of the second in which `kept` messages were kept.
     since: SystemTime,
@@ -73,7 +73,7 @@ pub(crate) struct Malformed<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-impl Captures {
+impl CapturedMessages {
     /// The number of messages so far, and the latest kept message of each listener and pool, newest
     /// first.
     pub fn read(&self) -> (u64, Vec<Captured>) {
@@ -94,7 +94,7 @@ impl Captures {
             None => (Side::Request, message.listener),
         };
         let key = (side, Arc::clone(name));
-        let one = latest.entry(key).or_insert_with(|| Latest::new(side, message));
+        let one = latest.entry(key).or_insert_with(|| LatestMessage::new(side, message));
         if one.may_keep(message.at) {
             one.captured.take(number, message);
         }
@@ -105,7 +105,7 @@ impl Captures {
     }
 }
 
-impl Latest {
+impl LatestMessage {
     fn new(side: Side, message: &Malformed<'_>) -> Self {
         let captured = Captured {
             number: 0,
@@ -155,7 +155,13 @@ impl Captured {
 mod tests {
     use super::*;
 
-    fn keep(captures: &Captures, name: &str, pool: Option<&str>, bytes: &[u8], second: u64) {
+    fn keep(
+        captures: &CapturedMessages,
+        name: &str,
+        pool: Option<&str>,
+        bytes: &[u8],
+        second: u64,
+    ) {
         let (listener, one): (Arc<str>, Arc<str>) = (name.into(), "one".into());
         let pool = pool.map(Arc::from);
         captures.keep(&Malformed {
@@ -171,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_latest_of_each_is_kept_and_no_more_than_a_bound() {
-        let captures = Captures::default();
+        let captures = CapturedMessages::default();
         let large = [b'x'; 2 * CAPTURED_BYTES];
         keep(&captures, "front", None, &large, 0);
         keep(&captures, "front", None, b"second", 0);
@@ -192,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_and_a_few_of_it_are_kept_each_second() {
-        let captures = Captures::default();
+        let captures = CapturedMessages::default();
         for number in 0..100 {
             keep(&captures, "front", None, format!("{number}").as_bytes(), 7);
         }

@@ -15,7 +15,7 @@ use crate::worker::residents::ResidentKey;
 use crate::worker::sessions::SessionKey;
 
 /// Something that can be ended, with the time of its beginning.
-type Candidate = (Instant, ResidentKey, Option<SessionKey>);
+type CrowdingCandidate = (Instant, ResidentKey, Option<SessionKey>);
 
 impl<N: Net> Worker<N> {
     /// The excess of the client of a connection through this gate over an ordinary client's share
@@ -42,7 +42,7 @@ impl<N: Net> Worker<N> {
         count: usize,
     ) -> usize {
         let between = self.residents.between().into_iter();
-        let mut all: Vec<Candidate> = between.map(|(at, key)| (at, key, None)).collect();
+        let mut all: Vec<CrowdingCandidate> = between.map(|(at, key)| (at, key, None)).collect();
         all.extend(self.sessions.running().map(|(at, key, session)| (at, key, Some(session))));
         all.retain(|(_, key, _)| self.residents.belongs(*key, client, gate));
         if all.len() > count {

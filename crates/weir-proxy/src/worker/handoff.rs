@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::net::{Net, PeerAddress};
 use crate::snapshot::CompiledListener;
 use crate::worker::load::{Place, WorkerLoad};
-use crate::worker::migration::{Moved, Seniority};
+use crate::worker::migration::{GlobalSeniority, Moved};
 
 /// An accepted connection that is being handed to its worker.
 pub struct Handoff<N: Net> {
@@ -41,7 +41,7 @@ pub struct Parting<N: Net> {
 
 impl<N: Net> Parting<N> {
     /// Its place in the order of arrival, if it waits in a queue.
-    pub fn seniority(&self) -> Option<Seniority> {
+    pub fn seniority(&self) -> Option<GlobalSeniority> {
         let begun = self.moved.begun.as_ref()?;
         begun.waiting.as_ref().map(|waiting| waiting.seniority)
     }

@@ -22,9 +22,9 @@ use crate::limiting::idle_board::{CrowdOrder, IdleBoard, NONE};
 use crate::limiting::room::Room;
 use crate::net::Net;
 use crate::worker::Worker;
-use crate::worker::idle_list::Lines;
+use crate::worker::idle_list::IdleLines;
 use crate::worker::process::Process;
-use crate::worker::residents::{Entries, Phase, ResidentKey};
+use crate::worker::residents::{Entries, ResidentKey, ResidentPhase};
 
 /// A connection's place among the idle ones, until this is dropped.
 pub(crate) struct IdlePlace<'a, N: Net> {
@@ -120,7 +120,7 @@ impl<N: Net> Worker<N> {
         self.change_list(|lines, all| lines.first(all, gate)).map_or(NONE, |(_, rank)| rank)
     }
 
-    fn change_list<R>(&self, change: impl FnOnce(&mut Lines, &mut Entries) -> R) -> R {
+    fn change_list<R>(&self, change: impl FnOnce(&mut IdleLines, &mut Entries) -> R) -> R {
         change(&mut self.idle_clients.0.borrow_mut(), &mut self.residents.table().all)
     }
 
@@ -137,7 +137,7 @@ impl<N: Net> IdlePlace<'_, N> {
     /// that happens.
     pub(crate) fn given_up(&self) -> Option<GivenUpIdle> {
         match self.worker.residents.table().all.get(self.key)?.phase {
-            Phase::GivenUp { why, .. } => Some(why),
+            ResidentPhase::GivenUp { why, .. } => Some(why),
             _ => None,
         }
     }

@@ -8,18 +8,18 @@ use weir_stats::metrics::GivenUpIdle;
 
 use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::kind;
-use crate::worker::residents::{Chain, ChainKind, Entries, Phase, ResidentKey};
+use crate::worker::residents::{Chain, ChainKind, Entries, ResidentKey, ResidentPhase};
 
 /// The idle client connections of a worker.
 #[derive(Default)]
-pub(crate) struct IdleClients(pub(crate) RefCell<Lines>);
+pub(crate) struct IdleClients(pub(crate) RefCell<IdleLines>);
 
 /// The idle connections, linked into a few lines for each listener, oldest first: one line per
 /// excess of the client and per whether the connection carried a request.
 #[derive(Default)]
-pub(crate) struct Lines(pub(crate) Vec<Line>);
+pub(crate) struct IdleLines(pub(crate) Vec<IdleLine>);
 
-pub(crate) struct Line {
+pub(crate) struct IdleLine {
     pub(crate) gate: Arc<Gate>,
     /// The part of its ranks above the time.
     kind: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Line {
     chain: Chain,
 }
 
-impl Lines {
+impl IdleLines {
     /// Lists a connection of this gate.
     pub(crate) fn enter(
         &mut self,
@@ -43,19 +43,19 @@ impl Lines {
         line.chain.push(all, ChainKind::Idle, key);
         line.connections += 1;
         if let Some(own) = all.get_mut(key) {
-            own.phase = Phase::Listed { line: number, rank };
+            own.phase = ResidentPhase::Listed { line: number, rank };
         }
     }
 
     /// The number of the gate's line; a line without connections is reused.
     fn line_of(&mut self, gate: &Arc<Gate>, kind: u64) -> usize {
-        let is_it = |line: &Line| line.kind == kind && Arc::ptr_eq(&line.gate, gate);
+        let is_it = |line: &IdleLine| line.kind == kind && Arc::ptr_eq(&line.gate, gate);
         let own = self.0.iter().position(is_it);
         if let Some(own) = own {
             return own;
         }
         let gate = Arc::clone(gate);
-        let line = Line { gate, kind, connections: 0, chain: Chain::default() };
+        let line = IdleLine { gate, kind, connections: 0, chain: Chain::default() };
         let unused = self.0.iter().position(|line| line.connections == 0);
         if let Some((number, place)) =
             unused.and_then(|number| Some((number, self.0.get_mut(number)?)))
@@ -78,7 +78,7 @@ impl Lines {
         let firsts = lines.filter_map(|line| {
             let key = line.chain.first?;
             match all.get(key)?.phase {
-                Phase::Listed { rank, .. } => Some((key, rank)),
+                ResidentPhase::Listed { rank, .. } => Some((key, rank)),
                 _ => None,
             }
         });
@@ -93,24 +93,26 @@ impl Lines {
         why: GivenUpIdle,
     ) -> Option<(Arc<Gate>, Waker)> {
         let (key, _) = self.first(all, gate)?;
-        let Phase::Listed { line: number, .. } = all.get(key)?.phase else { return None };
+        let ResidentPhase::Listed { line: number, .. } = all.get(key)?.phase else { return None };
         let line = self.0.get_mut(usize::from(number))?;
         line.chain.remove(all, ChainKind::Idle, key);
-        all.get_mut(key)?.phase = Phase::GivenUp { line: number, why };
+        all.get_mut(key)?.phase = ResidentPhase::GivenUp { line: number, why };
         Some((Arc::clone(&line.gate), all.waker(key)?))
     }
 
     /// Removes a connection from the list; returns its gate if it was there.
     pub(crate) fn leave(&mut self, all: &mut Entries, key: ResidentKey) -> Option<Arc<Gate>> {
-        let phase = std::mem::replace(&mut all.get_mut(key)?.phase, Phase::Other);
+        let phase = std::mem::replace(&mut all.get_mut(key)?.phase, ResidentPhase::Other);
         let line = match phase {
-            Phase::Listed { line, .. } => {
+            ResidentPhase::Listed { line, .. } => {
                 let line = self.0.get_mut(usize::from(line))?;
                 line.chain.remove(all, ChainKind::Idle, key);
                 line
             }
-            Phase::GivenUp { line, .. } => self.0.get_mut(usize::from(line))?,
-            Phase::Other | Phase::Between(_) | Phase::Leaving => return None,
+            ResidentPhase::GivenUp { line, .. } => self.0.get_mut(usize::from(line))?,
+            ResidentPhase::Other | ResidentPhase::Between(_) | ResidentPhase::Leaving => {
+                return None;
+            }
         };
         line.connections -= 1;
         let gate = Arc::clone(&line.gate);

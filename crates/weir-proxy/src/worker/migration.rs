@@ -48,12 +48,12 @@ pub struct Begun {
     /// The arrival of the first byte.
     pub first_byte: Instant,
     /// Its position in its pool's queue, if it waits there.
-    pub waiting: Option<Box<Waiting>>,
+    pub waiting: Option<Box<WaitingRequest>>,
 }
 
 /// A request that waits in a pool's queue.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct WaitingRequest {
     /// The time at which its head was complete.
     pub head_end: Instant,
     /// Its id.
@@ -63,14 +63,14 @@ pub struct Waiting {
     /// Its position at that time, from 1.
     pub queue_position: u32,
     /// Its place in the order of arrival.
-    pub seniority: Seniority,
+    pub seniority: GlobalSeniority,
     /// Dropped once it has its place in the queue here, so that the next one may come.
     pub(crate) turn: Option<oneshot::Sender<()>>,
     /// Its number in this process's queue, if it left this process and came back.
     pub(crate) number: Option<i64>,
 }
 
-impl Waiting {
+impl WaitingRequest {
     /// Describes a request whose head was complete at `head_end` and that has waited since `since`,
     /// at first at this position.
     pub fn new(
@@ -78,7 +78,7 @@ impl Waiting {
         head_end: Instant,
         since: Instant,
         queue_position: u32,
-        seniority: Seniority,
+        seniority: GlobalSeniority,
     ) -> Self {
         let (turn, number) = (None, None);
         Self { head_end, request_id, since, queue_position, seniority, turn, number }
@@ -87,7 +87,7 @@ impl Waiting {
 
 /// A place in the order of arrival that is valid in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seniority {
+pub struct GlobalSeniority {
     /// The time of arrival.
     pub arrived: Instant,
     /// The order among requests that arrived in the same microsecond.
@@ -97,7 +97,7 @@ pub struct Seniority {
 /// The number of bits that distinguish ties.
 const TIE_BITS: u32 = 10;
 
-impl Seniority {
+impl GlobalSeniority {
     /// The seniority of a request that has this number in the queue of a process whose clock begins
     /// at `epoch`.
     pub(crate) fn new(epoch: Instant, since_us: u64, number: i64) -> Self {
@@ -122,7 +122,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_order_of_arrival_is_the_same_in_every_process() {
         let old = Instant::now();
-        let of = |since_us, number| Seniority::new(old, since_us, number);
+        let of = |since_us, number| GlobalSeniority::new(old, since_us, number);
         let order =
             [of(0, 0), of(0, 1), of(7, 2), of(7, 1023), of(8, 1024), of(3_600_000_000, 1025)];
         assert!(order.is_sorted());

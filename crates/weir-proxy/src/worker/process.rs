@@ -17,7 +17,7 @@ use crate::limits::STOP_IDLE_GRACE;
 use crate::snapshot::Snapshot;
 use crate::time::instant::Instant;
 use crate::upstream::notice::{Notice, Noticed, Notices};
-use crate::worker::capture::Captures;
+use crate::worker::capture::CapturedMessages;
 use crate::worker::incidents::Incidents;
 use crate::worker::load::WorkerLoad;
 use crate::worker::overload::MemoryBudget;
@@ -71,7 +71,7 @@ pub struct Process {
     /// The counters of all exchanges.
     pub numbers: Arc<MetricsRegistry>,
     /// The latest malformed messages.
-    pub captures: Captures,
+    pub captures: CapturedMessages,
     /// The start of the balancers' clock.
     pub epoch: Instant,
     /// The watchdog's settings and counts.
@@ -109,7 +109,7 @@ impl Process {
             given_up_at_cap: AtomicU64::new(0),
             memory: MemoryBudget::default(),
             notices,
-            captures: Captures::default(),
+            captures: CapturedMessages::default(),
             epoch: Instant::now(),
             incidents: Incidents::default(),
             cut_off: AtomicUsize::new(0),

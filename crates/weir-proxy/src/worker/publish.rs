@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::snapshot::Snapshot;
-use crate::snapshot::compile::{Change, Compiled};
+use crate::snapshot::compile::{Compiled, PoolSuccession};
 use crate::time::instant::Instant;
 use crate::worker::process::Process;
 
@@ -31,7 +31,7 @@ impl Compiled {
             listener.gate.room.resize(listener.max_connections.unwrap_or(usize::MAX));
         }
         let now_us = process.balance_clock(Instant::now());
-        for Change { before, after, orders } in changes {
+        for PoolSuccession { before, after, orders } in changes {
             after.balancer.succeed(&before, &orders, now_us);
         }
         snapshot

@@ -23,7 +23,7 @@ use crate::time::instant::Instant;
 
 /// The client connections of a worker.
 pub(crate) struct Residents {
-    table: RefCell<Table>,
+    table: RefCell<ResidentTable>,
     /// The number of connections ended between requests that have not terminated yet.
     leaving: Cell<usize>,
     /// Notified when a deadline is set that is earlier than all others.
@@ -34,7 +34,7 @@ pub(crate) struct Residents {
 
 /// The entries of connections, and the chains of those that wait for a deadline.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct ResidentTable {
     pub(crate) all: Entries,
     vacant: Vec<ResidentKey>,
     /// The connections to wake, by the millisecond of the worker's life at whose beginning they are
@@ -57,7 +57,7 @@ pub(crate) struct Resident {
     waker: Option<Waker>,
     /// `None` in a vacant entry.
     gate: Option<Arc<Gate>>,
-    pub(crate) phase: Phase,
+    pub(crate) phase: ResidentPhase,
     idle: Links,
     deadline: Links,
     /// The lower half of its key among the connections to wake; `None` if it is not there.
@@ -68,7 +68,7 @@ pub(crate) struct Resident {
 
 /// The state of a connection, as far as other tasks need it.
 #[derive(Clone, Copy)]
-pub(crate) enum Phase {
+pub(crate) enum ResidentPhase {
     /// It has a request, or waits for one and is not listed.
     Other,
     /// It neither has a request nor waits for one since this time.
@@ -171,7 +171,7 @@ impl Chain {
     }
 }
 
-impl Table {
+impl ResidentTable {
     /// Has the connection woken at this millisecond, unless it is woken earlier anyway; returns
     /// true if that is earlier than all others.
     fn wake_at(&mut self, key: ResidentKey, at_ms: u64) -> bool {
@@ -237,7 +237,7 @@ impl Residents {
         Self { table, leaving, earlier: Notify::new(), origin }
     }
 
-    pub(crate) fn table(&self) -> RefMut<'_, Table> {
+    pub(crate) fn table(&self) -> RefMut<'_, ResidentTable> {
         self.table.borrow_mut()
     }
 
@@ -250,7 +250,7 @@ impl Residents {
         let resident = Resident {
             waker: None,
             gate: Some(Arc::clone(gate)),
-            phase: Phase::Other,
+            phase: ResidentPhase::Other,
             idle: Links::default(),
             deadline: Links::default(),
             due: None,
@@ -279,9 +279,9 @@ impl Residents {
     /// Sets the time since which the connection neither has a request nor waits for one; `None` if
     /// it has one or waits.
     pub(crate) fn set_between(&self, key: ResidentKey, since: Option<Instant>) {
-        let phase = since.map_or(Phase::Other, Phase::Between);
+        let phase = since.map_or(ResidentPhase::Other, ResidentPhase::Between);
         if let Some(own) = self.table().all.get_mut(key)
-            && !matches!(own.phase, Phase::Leaving)
+            && !matches!(own.phase, ResidentPhase::Leaving)
         {
             own.phase = phase;
         }
@@ -290,7 +290,11 @@ impl Residents {
     /// Returns true if the connection has to end at once although it has no request that was ended.
     pub(crate) fn is_given_up(&self, key: ResidentKey) -> bool {
         self.leaving.get() > 0
-            && self.table().all.get(key).is_some_and(|own| matches!(own.phase, Phase::Leaving))
+            && self
+                .table()
+                .all
+                .get(key)
+                .is_some_and(|own| matches!(own.phase, ResidentPhase::Leaving))
     }
 
     pub(crate) fn client(&self, key: ResidentKey) -> Option<ClientBucket> {
@@ -315,7 +319,7 @@ impl Residents {
         let table = self.table();
         let all = table.all.0.iter().enumerate();
         all.filter_map(|(index, resident)| match resident.phase {
-            Phase::Between(since) => Some((since, ResidentKey::of_index(index))),
+            ResidentPhase::Between(since) => Some((since, ResidentKey::of_index(index))),
             _ => None,
         })
         .collect()
@@ -323,9 +327,9 @@ impl Residents {
 
     pub(crate) fn give_up(&self, key: ResidentKey) {
         if let Some(own) = self.table().all.get_mut(key)
-            && !matches!(own.phase, Phase::Leaving)
+            && !matches!(own.phase, ResidentPhase::Leaving)
         {
-            own.phase = Phase::Leaving;
+            own.phase = ResidentPhase::Leaving;
             self.leaving.set(self.leaving.get() + 1);
         }
     }
@@ -368,16 +372,16 @@ impl Residents {
         table.forget_deadline(key);
         let Some(own) = table.all.get_mut(key) else { return };
         let (waker, gate) = (own.waker.take(), own.gate.take());
-        let phase = std::mem::replace(&mut own.phase, Phase::Other);
+        let phase = std::mem::replace(&mut own.phase, ResidentPhase::Other);
         table.vacant.push(key);
         if table.vacant.len() == table.all.0.len() {
             // A burst of connections leaves no memory behind.
-            *table = Table::default();
+            *table = ResidentTable::default();
         }
         drop(table);
         // Dropped after the borrow: dropping a waker may run arbitrary code.
         drop((waker, gate));
-        self.leaving.set(self.leaving.get() - usize::from(matches!(phase, Phase::Leaving)));
+        self.leaving.set(self.leaving.get() - usize::from(matches!(phase, ResidentPhase::Leaving)));
     }
 }
 

@@ -49,7 +49,7 @@ pub struct RunningExchange {
 
 /// The running exchanges of a worker.
 pub(crate) struct Sessions {
-    table: RefCell<Table>,
+    table: RefCell<SessionTable>,
     process: Arc<Process>,
     /// The worker's number.
     worker: usize,
@@ -60,8 +60,8 @@ pub(crate) struct Sessions {
 }
 
 #[derive(Default)]
-struct Table {
-    running: Vec<Option<Running>>,
+struct SessionTable {
+    running: Vec<Option<RunningSession>>,
     /// The request line of each place's exchange.
     lines: Vec<RequestLine>,
     /// The generation that new exchanges run on.
@@ -70,7 +70,7 @@ struct Table {
     free: Vec<usize>,
 }
 
-struct Running {
+struct RunningSession {
     began: Instant,
     peer: Option<SocketAddr>,
     resident: ResidentKey,
@@ -103,7 +103,7 @@ struct RequestLine {
 }
 
 /// The data of an exchange at its beginning.
-pub(crate) struct Begun<'a> {
+pub(crate) struct BegunExchange<'a> {
     pub(crate) at: Instant,
     pub(crate) peer: Option<SocketAddr>,
     /// Its connection's entry among the worker's residents.
@@ -150,7 +150,7 @@ impl Sessions {
         drop(before);
     }
 
-    fn change<R>(&self, what: impl FnOnce(&mut Table) -> R) -> R {
+    fn change<R>(&self, what: impl FnOnce(&mut SessionTable) -> R) -> R {
         let mut table = self.table.borrow_mut();
         compiler_fence(Ordering::SeqCst);
         let result = what(&mut table);
@@ -159,8 +159,8 @@ impl Sessions {
     }
 
     /// Adds an exchange.
-    pub(crate) fn begin(&self, begun: &Begun<'_>) -> Session<'_> {
-        let Begun { at: began, peer, resident, exchanges, generation, listener } = *begun;
+    pub(crate) fn begin(&self, begun: &BegunExchange<'_>) -> Session<'_> {
+        let BegunExchange { at: began, peer, resident, exchanges, generation, listener } = *begun;
         let generation = Rc::clone(generation);
         let place = self.change(|table| {
             let place = table.free.pop().filter(|place| *place < table.running.len());
@@ -170,7 +170,7 @@ impl Sessions {
                 table.running.len() - 1
             });
             if let Some(own) = table.running.get_mut(place) {
-                *own = Some(Running {
+                *own = Some(RunningSession {
                     began,
                     peer,
                     resident,
@@ -287,7 +287,7 @@ impl Sessions {
         self.table.borrow().running.get(key.place())?.as_ref()?.given_up
     }
 
-    fn note(&self, key: SessionKey, what: impl FnOnce(&mut Running)) {
+    fn note(&self, key: SessionKey, what: impl FnOnce(&mut RunningSession)) {
         self.change(|table| {
             if let Some(Some(running)) = table.running.get_mut(key.place()) {
                 what(running);
@@ -308,10 +308,10 @@ impl Sessions {
     }
 }
 
-impl Table {
+impl SessionTable {
     fn give_up_largest(&mut self, bytes: usize) -> usize {
         let all = self.running.iter_mut().flatten();
-        let mut largest: Vec<&mut Running> =
+        let mut largest: Vec<&mut RunningSession> =
             all.filter(|one| one.given_up.is_none() && one.held > SMALL_BUFFER).collect();
         largest.sort_unstable_by_key(|one| std::cmp::Reverse(one.held));
         let (mut freed, mut count) = (0, 0);
@@ -357,7 +357,7 @@ pub(crate) unsafe fn tell_lost(process: &Process, worker: usize) -> Option<usize
     Some(table.tell(&mut Teller::new(process, worker)))
 }
 
-impl Running {
+impl RunningSession {
     fn lost<'a>(&'a self, line: &'a RequestLine) -> LostExchange<'a> {
         LostExchange {
             began: self.began,
@@ -402,7 +402,7 @@ impl Drop for Session<'_> {
             table.free.push(place);
             table.running.get_mut(place)?.take()
         });
-        let Some(Running { held, given_up, generation, .. }) = ended else { return };
+        let Some(RunningSession { held, given_up, generation, .. }) = ended else { return };
         self.of.change_held(held, 0);
         let leaving = &self.of.leaving;
         leaving.set(leaving.get() - usize::from(given_up.is_some()));
@@ -416,7 +416,7 @@ impl Sessions {
     fn tell_of_bug(&self, place: usize) {
         // A second panic would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            let Table { running, lines, .. } = &mut *self.table.borrow_mut();
+            let SessionTable { running, lines, .. } = &mut *self.table.borrow_mut();
             let (Some(Some(ended)), Some(line)) = (running.get_mut(place), lines.get(place)) else {
                 return;
             };
@@ -456,8 +456,14 @@ mod tests {
         let (at, peer) = (Instant::now(), None);
         let (gate, residents) = (Arc::new(Gate::new(None)), Residents::new(at));
         let resident = residents.enter(None, &gate).key;
-        let begun =
-            Begun { at, peer, resident, exchanges: 1, generation: &generation, listener: 0 };
+        let begun = BegunExchange {
+            at,
+            peer,
+            resident,
+            exchanges: 1,
+            generation: &generation,
+            listener: 0,
+        };
         let panics = AssertUnwindSafe(|| {
             let session = sessions.begin(&begun);
             sessions.asks(session.key, at, b"GET /bad HTTP/1.1");

@@ -6,8 +6,8 @@ use weir_stats::{Template, TlsFacts};
 use weir_wire::{Framing, Method, Scan};
 
 use super::*;
-use crate::http::edits::Direction;
-use crate::http::sample::{LIMITS, Request, blank_entry, response};
+use crate::http::edits::EditedMessage;
+use crate::http::sample::{LIMITS, SampleRequest, blank_entry, response};
 
 /// The inputs that the tests vary; the rest is as in `blank_entry`, with the peer 198.51.100.1.
 struct Setting {
@@ -41,11 +41,11 @@ impl Default for Setting {
 }
 
 impl Setting {
-    fn write(&self, request: &Request) -> String {
+    fn write(&self, request: &SampleRequest) -> String {
         let view = request.view();
         let entry =
             Entry { tls: self.tls, peer: self.peer.parse().ok(), ..request.entry(&view, &()) };
-        let edits = Edits::compile(Direction::Request, &self.edits).unwrap();
+        let edits = Edits::compile(EditedMessage::Request, &self.edits).unwrap();
         let mut out = Vec::new();
         let input = UpstreamHead {
             head: &request.head,
@@ -69,7 +69,7 @@ impl Setting {
     }
 
     fn check(&self, received: &str, expected: &str) {
-        let text = self.write(&Request::new(received));
+        let text = self.write(&SampleRequest::new(received));
         assert_eq!(text, expected, "from {received:?}");
     }
 
@@ -296,7 +296,7 @@ impl DownstreamSetting {
             head: &response(text, self.method),
             bytes: text.as_bytes(),
             entry: Some(&blank_entry()),
-            edits: &Edits::compile(Direction::Response, &self.edits).unwrap(),
+            edits: &Edits::compile(EditedMessage::Response, &self.edits).unwrap(),
             cookie: self.cookie,
             request_id: self.request_id_header.map(|header| (header, blank_entry().request_id)),
             date: &|| *b"Thu, 01 Jan 1970 00:00:00 GMT",
@@ -461,7 +461,7 @@ proptest! {
         let text = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n{listed}\r\n");
         let mut head = RequestHead::default();
         prop_assume!(matches!(head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS), Ok(Some(_))));
-        let request = Request { head, bytes: text.into_bytes(), client: None };
+        let request = SampleRequest { head, bytes: text.into_bytes(), client: None };
         // A variable whose value contains what a decoded escape or a stored value might.
         let tainted = tainted.replace('$', "$$");
         let setting = Setting {

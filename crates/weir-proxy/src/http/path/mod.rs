@@ -202,12 +202,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http::sample::{KEEP, Request};
+    use crate::http::sample::{KEEP, SampleRequest};
 
     /// The request target as it is forwarded.
     fn sent(target: &str, rules: &PathRules) -> Result<String, PathFault> {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-        let mut request = Request::new(&text);
+        let mut request = SampleRequest::new(&text);
         let mut original = Vec::new();
         normalise(&mut request.head, &mut request.bytes, rules, &mut original)?;
         let sent = String::from_utf8(request.head.target.of(&request.bytes).to_vec()).unwrap();

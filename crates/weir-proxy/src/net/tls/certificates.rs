@@ -25,11 +25,11 @@ pub(super) struct Certificates {
 
 /// Certificates in the order in which they are tried. One that fits only clients that an earlier
 /// one fits too is left out, so that a group is no longer than there are kinds of keys.
-type Group = SmallVec<[Candidate; 2]>;
+type Group = SmallVec<[CertificateCandidate; 2]>;
 
 /// A certificate with the signature schemes that its key supports.
 #[derive(Clone, Debug)]
-struct Candidate {
+struct CertificateCandidate {
     certified: Arc<CertifiedKey>,
     schemes: SmallVec<[SignatureScheme; 6]>,
 }
@@ -40,7 +40,7 @@ impl Certificates {
     pub(super) fn new(loaded: &[Loaded]) -> Self {
         let (mut exact, mut wildcard) = (HashMap::new(), HashMap::new());
         for certificate in loaded {
-            let candidate = Candidate::new(&certificate.certified);
+            let candidate = CertificateCandidate::new(&certificate.certified);
             for name in &certificate.names {
                 let (map, key) = name
                     .strip_prefix("*.")
@@ -51,7 +51,11 @@ impl Certificates {
         Self { exact, wildcard, fallback: fallback(loaded) }
     }
 
-    fn pick(&self, name: Option<&str>, offered: &[SignatureScheme]) -> Option<&Candidate> {
+    fn pick(
+        &self,
+        name: Option<&str>,
+        offered: &[SignatureScheme],
+    ) -> Option<&CertificateCandidate> {
         let exact = name.and_then(|name| self.exact.get(name));
         let wildcard = || name.and_then(|name| self.wildcard.get(name.split_once('.')?.1));
         let (first, second) = match exact {
@@ -74,7 +78,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-impl Candidate {
+impl CertificateCandidate {
     fn new(certified: &Arc<CertifiedKey>) -> Self {
         let schemes = SCHEMES
             .iter()
@@ -130,15 +134,16 @@ fn can_make(key: &dyn SigningKey, scheme: SignatureScheme) -> bool {
 
 /// Adds a certificate to its group, behind those of equal cost: for one name and kind of key the
 /// first configured certificate wins.
-fn insert(group: &mut Group, candidate: Candidate) {
+fn insert(group: &mut Group, candidate: CertificateCandidate) {
     let at = group.iter().position(|other| other.cost() > candidate.cost()).unwrap_or(group.len());
     insert_at(group, at, candidate);
 }
 
 /// Adds a certificate at this place of its group if one before it does not make it superfluous.
-fn insert_at(group: &mut Group, at: usize, candidate: Candidate) {
-    let covers =
-        |other: &Candidate| candidate.schemes.iter().all(|one| other.schemes.contains(one));
+fn insert_at(group: &mut Group, at: usize, candidate: CertificateCandidate) {
+    let covers = |other: &CertificateCandidate| {
+        candidate.schemes.iter().all(|one| other.schemes.contains(one))
+    };
     if !group.iter().take(at).any(covers) {
         group.insert(at, candidate);
     }
@@ -151,7 +156,7 @@ fn fallback(loaded: &[Loaded]) -> Group {
     };
     let (mut twins, mut others) = (Group::new(), Group::new());
     for (idx, entry) in loaded.iter().enumerate() {
-        let candidate = Candidate::new(&entry.certified);
+        let candidate = CertificateCandidate::new(&entry.certified);
         if is_twin(idx, entry) {
             insert(&mut twins, candidate);
         } else {

@@ -9,7 +9,7 @@ use weir_stats::{Cause, LogReceiver, Message, log_channel};
 
 use crate::limiting::client::Network;
 use crate::runtime::start::tests::{lose_worker, serving, until};
-use crate::runtime::start::{Fault, Running};
+use crate::runtime::start::{Running, WorkerFault};
 
 /// A server that accepts connections and never answers.
 fn silent_server() -> (TcpListener, SocketAddr) {
@@ -170,5 +170,5 @@ fn exchanges_that_a_hung_worker_takes_along_are_counted_and_logged() {
 
 #[test]
 fn exchanges_that_a_worker_which_panics_takes_along_are_counted_and_logged() {
-    loses(|running| running.plane().inject(0, Fault::Panic));
+    loses(|running| running.plane().inject(0, WorkerFault::Panic));
 }

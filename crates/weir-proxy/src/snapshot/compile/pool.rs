@@ -25,11 +25,11 @@ use crate::upstream::affinity::Affinity;
 use crate::upstream::connect_trouble::ConnectTrouble;
 use crate::upstream::idle_count::IdleCount;
 use crate::upstream::retry::RetryPolicy;
-use crate::upstream::source::Source;
+use crate::upstream::source::FilesSource;
 use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 
 /// The succession of one pool to another.
-pub(crate) struct Change {
+pub(crate) struct PoolSuccession {
     pub(crate) before: Arc<Balancer>,
     pub(crate) after: Arc<UpstreamPool>,
     pub(crate) orders: Vec<AdminState>,
@@ -61,7 +61,7 @@ impl Compiler<'_> {
         }
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let mut files = self.reader.take();
-        let tls_source = Source::new(pool.tls.clone(), files.clone());
+        let tls_source = FilesSource::new(pool.tls.clone(), files.clone());
         let same =
             before.as_ref().is_some_and(|before| before.tls_source.is_still(&pool.tls, read));
         let same = if same { TlsComparison::Same } else { TlsComparison::Other };
@@ -107,11 +107,11 @@ impl Compiler<'_> {
             affinity,
             buffer_request: pool.buffer_request,
             limits: PoolLimiter::compile(pool, &self.limiter),
-            source: Source::new(pool.clone(), files),
+            source: FilesSource::new(pool.clone(), files),
             tls_source,
         });
         if let Some(before) = latest {
-            self.changes.push(Change { before, after: Arc::clone(&after), orders });
+            self.changes.push(PoolSuccession { before, after: Arc::clone(&after), orders });
         }
         Ok(after)
     }
