@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 use weir_balance::{Basis, ExchangeInfo};
-use weir_stats::{ChosenBy, Reasons, RunnerUp, WaitedFor};
+use weir_stats::{ChosenBy, NamedRunnerUp, Reasons, WaitedFor};
 
 use crate::exchange::state::Exchange;
 use crate::net::Net;
@@ -88,7 +88,7 @@ pub(crate) fn with_reasons<N: Net, R>(
     };
     reasons.runner_up = seen.or_else(second).and_then(|(index, load)| {
         let endpoint = &*pool.endpoints.get(index)?.name;
-        Some(RunnerUp { endpoint, load, weight: weight(index) })
+        Some(NamedRunnerUp { endpoint, load, weight: weight(index) })
     });
     then(&reasons)
 }

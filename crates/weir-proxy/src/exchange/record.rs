@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome};
-use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsFacts};
+use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsParameters};
 use weir_wire::{ResponseHead, Span, Version};
 
 use crate::exchange::client_connection::Connection;
@@ -227,10 +227,10 @@ fn local_address<N: Net>(
     wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
 }
 
-fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
+fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsParameters<'_>> {
     let Transport::Server(stream) = &connection.client else { return None };
     let facts = connection.facts.tls.as_deref()?;
-    Some(TlsFacts {
+    Some(TlsParameters {
         protocol: facts.version.unwrap_or_default(),
         cipher: facts.suite.unwrap_or_default(),
         group: facts.group.unwrap_or_default(),

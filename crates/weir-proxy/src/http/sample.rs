@@ -109,7 +109,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         attempts: 1,
         failed_attempts: &[],
         reused: false,
-        affinity: weir_stats::Affinity::None,
+        affinity: weir_stats::AffinityOutcome::None,
         queue_position: 0,
         reasons: None,
         request_id: b"0123456789abcdef0123456789abcdef",

@@ -68,13 +68,13 @@ impl Claim {
     }
 
     /// The outcome for the log; `served` is the endpoint that served the request in the end.
-    pub(crate) fn outcome(self, served: Option<usize>) -> weir_stats::Affinity {
+    pub(crate) fn outcome(self, served: Option<usize>) -> weir_stats::AffinityOutcome {
         match self {
-            Self::None => weir_stats::Affinity::None,
-            Self::New => weir_stats::Affinity::New,
-            Self::Unknown => weir_stats::Affinity::Unknown,
-            Self::Bound(endpoint) if served == Some(endpoint) => weir_stats::Affinity::Kept,
-            Self::Bound(_) => weir_stats::Affinity::Moved,
+            Self::None => weir_stats::AffinityOutcome::None,
+            Self::New => weir_stats::AffinityOutcome::New,
+            Self::Unknown => weir_stats::AffinityOutcome::Unknown,
+            Self::Bound(endpoint) if served == Some(endpoint) => weir_stats::AffinityOutcome::Kept,
+            Self::Bound(_) => weir_stats::AffinityOutcome::Moved,
         }
     }
 }

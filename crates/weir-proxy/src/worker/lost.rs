@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use weir_stats::metrics::{Asked, Done, Outcome};
 use weir_stats::{
-    Affinity, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Times,
+    AffinityOutcome, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Times,
 };
 
 use crate::routing::route::CompiledRoute;
@@ -113,7 +113,7 @@ impl<'a> Teller<'a> {
             attempts: u32::from(endpoint.is_some()),
             failed_attempts: none,
             reused: false,
-            affinity: Affinity::default(),
+            affinity: AffinityOutcome::default(),
             queue_position: 0,
             reasons: None,
             request_id: &[],

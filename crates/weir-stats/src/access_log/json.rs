@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::access_log::{escape, format, value};
-use crate::{Clock, Entry, Escape, Reasons, TlsFacts};
+use crate::{Clock, Entry, Escape, Reasons, TlsParameters};
 
 pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
@@ -28,7 +28,7 @@ fn append_client(entry: &Entry<'_>, out: &mut Vec<u8>) {
     number("connection_requests", entry.connection_requests, out);
 }
 
-fn append_tls(facts: Option<TlsFacts<'_>>, out: &mut Vec<u8>) {
+fn append_tls(facts: Option<TlsParameters<'_>>, out: &mut Vec<u8>) {
     let Some(facts) = facts else { return out.extend_from_slice(b"null") };
     out.extend_from_slice(if facts.resumed { b"{\"resumed\":true" } else { b"{\"resumed\":false" });
     text("protocol", facts.protocol, out);

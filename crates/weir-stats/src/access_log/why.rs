@@ -117,7 +117,7 @@ impl Words<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::reasons::RunnerUp;
+    use crate::exchange::reasons::NamedRunnerUp;
     use crate::exchange::sample::entry;
     use crate::exchange::times::Micros;
 
@@ -139,7 +139,7 @@ mod tests {
             chosen_by: ChosenBy::Better,
             load: 1,
             weight: 2,
-            runner_up: Some(RunnerUp { endpoint: "app2", load: Some(3), weight: 1 }),
+            runner_up: Some(NamedRunnerUp { endpoint: "app2", load: Some(3), weight: 1 }),
             delays: Delays { retry: Micros(7), client: Micros(9), ..Delays::default() },
         };
         let queued = Entry { reasons: Some(&reasons), queue_position: 4, ..entry() };

@@ -4,7 +4,7 @@ use crate::{Micros, Times};
 
 /// The outcome of a client's affinity to an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Affinity {
+pub enum AffinityOutcome {
     /// The pool has no affinity, or the exchange reached no pool.
     #[default]
     None,
@@ -18,8 +18,8 @@ pub enum Affinity {
     Kept,
 }
 
-impl Affinity {
-    /// The outcome as one word; empty for [`Affinity::None`].
+impl AffinityOutcome {
+    /// The outcome as one word; empty for [`AffinityOutcome::None`].
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "",

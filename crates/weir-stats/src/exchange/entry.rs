@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-use crate::exchange::affinity::Affinity;
+use crate::exchange::affinity::AffinityOutcome;
 use crate::exchange::cause::Cause;
 use crate::exchange::reasons::Reasons;
 use crate::exchange::times::Times;
@@ -22,7 +22,7 @@ impl Headers for () {
 
 /// The negotiated parameters of a client's TLS connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TlsFacts<'a> {
+pub struct TlsParameters<'a> {
     /// The TLS version, such as `TLSv1.3`.
     pub protocol: &'a str,
     /// The cipher suite, such as `TLS_AES_256_GCM_SHA384`.
@@ -123,7 +123,7 @@ pub struct Entry<'a> {
     /// Set if the last attempt used an idle connection.
     pub reused: bool,
     /// The outcome of the client's affinity.
-    pub affinity: Affinity,
+    pub affinity: AffinityOutcome,
     /// The position in the pool's queue at arrival, from 1; 0 if the exchange did not wait.
     pub queue_position: u32,
     /// The decisions that shaped the exchange, if a log or header needs them.
@@ -131,7 +131,7 @@ pub struct Entry<'a> {
     /// The request id, visible ASCII.
     pub request_id: &'a [u8],
     /// The TLS parameters of the client connection.
-    pub tls: Option<TlsFacts<'a>>,
+    pub tls: Option<TlsParameters<'a>>,
     /// Counters for HAProxy's format.
     pub concurrency: Concurrency,
     /// The worker's number, from 0.

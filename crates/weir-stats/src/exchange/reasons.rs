@@ -77,7 +77,7 @@ impl ChosenBy {
 
 /// The second-best endpoint of a pick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunnerUp<'a> {
+pub struct NamedRunnerUp<'a> {
     /// The endpoint's name.
     pub endpoint: &'a str,
     /// The exchanges in flight when the policy compared the endpoint; `None` if it did not compare
@@ -115,7 +115,7 @@ pub struct Reasons<'a> {
     /// The endpoint's weight.
     pub weight: u32,
     /// The second-best endpoint, if the policy knew one.
-    pub runner_up: Option<RunnerUp<'a>>,
+    pub runner_up: Option<NamedRunnerUp<'a>>,
     /// The waits inside the phases.
     pub delays: Delays,
 }

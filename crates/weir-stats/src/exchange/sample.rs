@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::{Cause, Concurrency, Entry, Headers, Micros, Times, TlsFacts};
+use crate::{Cause, Concurrency, Entry, Headers, Micros, Times, TlsParameters};
 
 /// Header lines as a list.
 pub(crate) struct List(pub(crate) &'static [(&'static str, &'static str)]);
@@ -62,11 +62,11 @@ pub(crate) fn entry() -> Entry<'static> {
         attempts: 1,
         failed_attempts: &[],
         reused: false,
-        affinity: crate::Affinity::None,
+        affinity: crate::AffinityOutcome::None,
         queue_position: 0,
         reasons: None,
         request_id: b"id-1",
-        tls: Some(TlsFacts {
+        tls: Some(TlsParameters {
             protocol: "TLSv1.3",
             cipher: "C",
             group: "G",

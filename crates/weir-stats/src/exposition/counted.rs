@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::family::{Exemplar, Family, Kind, Labels, Times, Value};
+use super::family::{Exemplar, Family, HistogramTimes, Labels, MetricKind, MetricValue};
 use super::writer::Exposition;
 use crate::ExchangeRecord;
 use crate::metrics::{
@@ -108,19 +108,19 @@ type Column = (&'static str, &'static str, fn(&CellFigures) -> u64);
 
 fn write_requests(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     let help = "Requests that ended, by the status of the response.";
-    text.family(Family { name: "weir_requests", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_requests", kind: MetricKind::Counter, help });
     each_cell(parts, |part, cell| {
         for (code, count) in cell.tally.codes() {
             let labels = with(&labels_of(cell), ("code", &code));
-            text.sample(&part.labels(&labels), Value::Count(count));
+            text.sample(&part.labels(&labels), MetricValue::Count(count));
         }
     });
     let help = "Requests that ended, by cause.";
-    text.family(Family { name: "weir_request_causes", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_request_causes", kind: MetricKind::Counter, help });
     each_cell(parts, |part, cell| {
         for (cause, count) in cell.tally.causes() {
             let labels = with(&labels_of(cell), ("cause", cause.as_str()));
-            text.sample(&part.labels(&labels), Value::Count(count));
+            text.sample(&part.labels(&labels), MetricValue::Count(count));
         }
     });
     let columns: [Column; 6] = [
@@ -142,9 +142,9 @@ fn write_requests(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
         }),
     ];
     for (name, help, of) in columns {
-        text.family(Family { name, kind: Kind::Counter, help });
+        text.family(Family { name, kind: MetricKind::Counter, help });
         each_cell(parts, |part, cell| {
-            text.sample(&part.labels(&labels_of(cell)), Value::Count(of(cell)));
+            text.sample(&part.labels(&labels_of(cell)), MetricValue::Count(of(cell)));
         });
     }
 }
@@ -200,8 +200,12 @@ fn with<'a>(labels: &[(&'a str, &'a str)], more: (&'a str, &'a str)) -> Vec<(&'a
     labels.iter().copied().chain([more]).collect()
 }
 
-fn times<'a>(all: &'a Distribution, bounds_us: &'a [u64], exemplars: &'a [Exemplar]) -> Times<'a> {
-    Times { all, bounds_us, exemplars }
+fn times<'a>(
+    all: &'a Distribution,
+    bounds_us: &'a [u64],
+    exemplars: &'a [Exemplar],
+) -> HistogramTimes<'a> {
+    HistogramTimes { all, bounds_us, exemplars }
 }
 
 fn labels_of_route(route: &RouteFigures) -> [(&str, &str); 3] {
@@ -216,7 +220,7 @@ fn write_durations(
 ) {
     let help = "Time from the first byte of the request to the end of the response.";
     let name = "weir_request_duration_seconds";
-    text.family(Family { name, kind: Kind::Histogram, help });
+    text.family(Family { name, kind: MetricKind::Histogram, help });
     each_route(parts, |part, route| {
         let of_route = slowest.iter().filter(|record| {
             let own = record.listener == route.listener && record.route == route.route;
@@ -237,7 +241,7 @@ fn write_durations(
 fn write_phases(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     let help = "Time of a phase: request head, queue, connect, response head, data.";
     let name = "weir_request_phase_seconds";
-    text.family(Family { name, kind: Kind::Histogram, help });
+    text.family(Family { name, kind: MetricKind::Histogram, help });
     each_route(parts, |part, route| {
         for phase in [Phase::Request, Phase::Queue, Phase::Connect, Phase::Response, Phase::Data] {
             let labels = with(&labels_of_route(route), ("phase", phase.as_str()));
@@ -246,7 +250,7 @@ fn write_phases(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
         }
     });
     let help = "Time in which Weir itself worked on a request.";
-    text.family(Family { name: "weir_own_seconds", kind: Kind::Histogram, help });
+    text.family(Family { name: "weir_own_seconds", kind: MetricKind::Histogram, help });
     each_route(parts, |part, route| {
         let labels = part.labels(&labels_of_route(route));
         text.histogram(&labels, times(route.phases.of(Phase::Own), &FINE_US, &[]));
@@ -270,7 +274,7 @@ fn write_endpoints(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
         ),
         ("weir_endpoint_connect_seconds", "Time from the slot to a connection.", Phase::Connect),
     ] {
-        text.family(Family { name, kind: Kind::Histogram, help });
+        text.family(Family { name, kind: MetricKind::Histogram, help });
         each_endpoint(parts, |part, endpoint| {
             let labels = part.labels(&labels_of_endpoint(endpoint));
             text.histogram(&labels, times(endpoint.phases.of(phase), &BOUNDS_US, &[]));
@@ -290,10 +294,10 @@ fn write_endpoints(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
         ),
     ];
     for (name, help, of) in columns {
-        text.family(Family { name, kind: Kind::Counter, help });
+        text.family(Family { name, kind: MetricKind::Counter, help });
         each_endpoint(parts, |part, endpoint| {
             let labels = part.labels(&labels_of_endpoint(endpoint));
-            text.sample(&labels, Value::Count(of(endpoint)));
+            text.sample(&labels, MetricValue::Count(of(endpoint)));
         });
     }
 }
@@ -352,7 +356,7 @@ impl QuantileFigure {
                 ("weir_endpoint_quantile_samples", "Samples at or above that quantile.")
             }
         };
-        Family { name, kind: Kind::Gauge, help }
+        Family { name, kind: MetricKind::Gauge, help }
     }
 }
 
@@ -373,8 +377,8 @@ fn quantiles(
             let own = [("phase", phase.as_str()), ("quantile", &*number)];
             let labels: Vec<_> = labels.iter().copied().chain(own).collect();
             match what {
-                QuantileFigure::Time => text.sample(&labels, Value::Seconds(found.us)),
-                QuantileFigure::Samples => text.sample(&labels, Value::Count(found.samples)),
+                QuantileFigure::Time => text.sample(&labels, MetricValue::Seconds(found.us)),
+                QuantileFigure::Samples => text.sample(&labels, MetricValue::Count(found.samples)),
             }
         }
     }
@@ -382,27 +386,27 @@ fn quantiles(
 
 fn write_connections(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     let help = "Client connections accepted.";
-    text.family(Family { name: "weir_connections_accepted", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_connections_accepted", kind: MetricKind::Counter, help });
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
-        text.sample(&labels, Value::Count(listener.accepted));
+        text.sample(&labels, MetricValue::Count(listener.accepted));
     });
     let help = "Idle client connections closed to make room, by what was short.";
-    text.family(Family { name: "weir_idle_connections_closed", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_idle_connections_closed", kind: MetricKind::Counter, help });
     each_listener(parts, |part, listener| {
         for ((_, reason), count) in GivenUpIdle::ALL.into_iter().zip(listener.given_up_idle) {
             let labels = [("listener", &*listener.listener), ("reason", reason)];
-            text.sample(&part.labels(&labels), Value::Count(count));
+            text.sample(&part.labels(&labels), MetricValue::Count(count));
         }
     });
     let help = "Client connections that a response ended because of their age.";
-    text.family(Family { name: "weir_connections_aged", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_connections_aged", kind: MetricKind::Counter, help });
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
-        text.sample(&labels, Value::Count(listener.aged));
+        text.sample(&labels, MetricValue::Count(listener.aged));
     });
     let help = "TLS handshakes with clients: full, resumed, failed.";
-    text.family(Family { name: "weir_tls_handshakes", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_tls_handshakes", kind: MetricKind::Counter, help });
     each_listener(parts, |part, listener| {
         for (result, count) in [
             ("full", listener.handshakes_full),
@@ -410,11 +414,11 @@ fn write_connections(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
             ("failed", listener.handshakes_failed),
         ] {
             let labels = [("listener", &*listener.listener), ("result", result)];
-            text.sample(&part.labels(&labels), Value::Count(count));
+            text.sample(&part.labels(&labels), MetricValue::Count(count));
         }
     });
     let help = "Duration of successful TLS handshakes.";
-    text.family(Family { name: "weir_tls_handshake_seconds", kind: Kind::Histogram, help });
+    text.family(Family { name: "weir_tls_handshake_seconds", kind: MetricKind::Histogram, help });
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
         text.histogram(&labels, times(&listener.handshake, &BOUNDS_US, &[]));
@@ -423,25 +427,25 @@ fn write_connections(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
 
 fn write_workers(figures: &Figures, text: &mut Exposition) {
     let help = "Requests that ended on a worker.";
-    text.family(Family { name: "weir_worker_requests", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_worker_requests", kind: MetricKind::Counter, help });
     for (number, worker) in figures.workers.iter().enumerate() {
-        text.sample(&[("worker", &number.to_string())], Value::Count(worker.exchanges));
+        text.sample(&[("worker", &number.to_string())], MetricValue::Count(worker.exchanges));
     }
     let help = "Time in which a worker worked on requests.";
-    text.family(Family { name: "weir_worker_busy_seconds", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_worker_busy_seconds", kind: MetricKind::Counter, help });
     for (number, worker) in figures.workers.iter().enumerate() {
-        text.sample(&[("worker", &number.to_string())], Value::Seconds(worker.own_us));
+        text.sample(&[("worker", &number.to_string())], MetricValue::Seconds(worker.own_us));
     }
     let help = "Times that a worker interrupted a task with more work at hand so that others could run: connections with further requests, bodies and files, TLS handshakes.";
-    text.family(Family { name: "weir_worker_yields", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_worker_yields", kind: MetricKind::Counter, help });
     for (number, worker) in figures.workers.iter().enumerate() {
         for (what, count) in Yield::ALL.iter().zip(worker.yields) {
             let labels = [("worker", &*number.to_string()), ("of", what.as_str())];
-            text.sample(&labels, Value::Count(count));
+            text.sample(&labels, MetricValue::Count(count));
         }
     }
     let help = "Delay of a worker's timer, measured once a second; values below 2 ms are noise.";
-    text.family(Family { name: "weir_worker_lag_seconds", kind: Kind::Histogram, help });
+    text.family(Family { name: "weir_worker_lag_seconds", kind: MetricKind::Histogram, help });
     for (number, worker) in figures.workers.iter().enumerate() {
         text.histogram(&[("worker", &number.to_string())], times(&worker.lag, &BOUNDS_US, &[]));
     }

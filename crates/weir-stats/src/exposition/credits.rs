@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::family::{Family, Kind, Value};
+use super::family::{Family, MetricKind, MetricValue};
 use super::writer::Exposition;
 
 /// The state of the credits by Weir's books.
@@ -71,7 +71,7 @@ impl CreditsState {
 
 /// Writes the metrics of the processor credits.
 pub fn write_credits(credits: &CreditsReport, text: &mut Exposition) {
-    let mut gauge = |name, help, value| text.gauge(name, help, Value::Number(value));
+    let mut gauge = |name, help, value| text.gauge(name, help, MetricValue::Number(value));
     let help = "Processor credits as Weir estimates them, in minutes of one core.";
     gauge("weir_cpu_credits_balance", help, credits.balance);
     gauge("weir_cpu_credits_max", "Maximum of the processor credits.", credits.max);
@@ -87,9 +87,9 @@ pub fn write_credits(credits: &CreditsReport, text: &mut Exposition) {
     let help = "Share of its weight that Weir reports to load balancers in front of it, 0 to 1.";
     gauge("weir_advertised_weight_ratio", help, f64::from(credits.weight_percent) / 100.0);
     let help = "1 for the current state of the processor credits.";
-    text.family(Family { name: "weir_cpu_credits_state", kind: Kind::Gauge, help });
+    text.family(Family { name: "weir_cpu_credits_state", kind: MetricKind::Gauge, help });
     for state in CreditsState::ALL {
-        let value = Value::Count(u64::from(credits.state == state));
+        let value = MetricValue::Count(u64::from(credits.state == state));
         text.sample(&[("state", state.as_str())], value);
     }
 }

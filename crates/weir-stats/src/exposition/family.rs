@@ -75,7 +75,7 @@ fn value_of<'a>(parameters: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
 
 /// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A counter; the names of its samples end in `_total`.
     Counter,
     /// A value that goes up and down.
@@ -90,7 +90,7 @@ pub struct Family {
     /// The name, without `_total`; it ends in the unit if there is one.
     pub name: &'static str,
     /// The family's type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// One sentence.
     pub help: &'static str,
 }
@@ -98,13 +98,13 @@ pub struct Family {
 impl Family {
     /// The suffix of the names of a counter's samples.
     pub(super) fn suffix(&self) -> &'static str {
-        if self.kind == Kind::Counter { "_total" } else { "" }
+        if self.kind == MetricKind::Counter { "_total" } else { "" }
     }
 }
 
 /// A value of a sample.
 #[derive(Clone, Copy, Debug)]
-pub enum Value {
+pub enum MetricValue {
     /// A count.
     Count(u64),
     /// A time in µs, written in seconds.
@@ -115,7 +115,7 @@ pub enum Value {
 
 /// The contents of a histogram.
 #[derive(Clone, Copy, Debug)]
-pub struct Times<'a> {
+pub struct HistogramTimes<'a> {
     /// All times.
     pub all: &'a Distribution,
     /// The upper bounds of classic buckets, µs, ascending.

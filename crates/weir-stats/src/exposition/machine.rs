@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::family::{Family, Kind, Value};
+use super::family::{Family, MetricKind, MetricValue};
 use super::writer::Exposition;
 
 /// Processor time, µs.
@@ -137,15 +137,15 @@ pub fn write_machine(machine: &MachineFigures, usage: &Usage, text: &mut Exposit
     if let Some(cpu) = machine.cpu {
         // Standard names that Prometheus expects of every process.
         let help = "Processor time of the process.";
-        text.counter("process_cpu_seconds", help, Value::Seconds(cpu.total_us()));
-        text.family(Family { name: "weir_cpu_seconds", kind: Kind::Counter, help });
-        text.sample(&[("mode", "user")], Value::Seconds(cpu.user_us));
-        text.sample(&[("mode", "system")], Value::Seconds(cpu.system_us));
+        text.counter("process_cpu_seconds", help, MetricValue::Seconds(cpu.total_us()));
+        text.family(Family { name: "weir_cpu_seconds", kind: MetricKind::Counter, help });
+        text.sample(&[("mode", "user")], MetricValue::Seconds(cpu.user_us));
+        text.sample(&[("mode", "system")], MetricValue::Seconds(cpu.system_us));
     }
     write_workers(machine, text);
     let mut gauge = |name, help, value: Option<u64>| {
         if let Some(value) = value {
-            text.gauge(name, help, Value::Count(value));
+            text.gauge(name, help, MetricValue::Count(value));
         }
     };
     gauge("process_resident_memory_bytes", "Memory in use.", machine.resident_bytes);
@@ -153,7 +153,7 @@ pub fn write_machine(machine: &MachineFigures, usage: &Usage, text: &mut Exposit
     gauge("process_max_fds", "Most files open at once.", machine.open_files_limit);
     let mut counter = |name, help, us: Option<u64>| {
         if let Some(us) = us {
-            text.counter(name, help, Value::Seconds(us));
+            text.counter(name, help, MetricValue::Seconds(us));
         }
     };
     counter("weir_machine_cpu_seconds", "Time of all cores of the machine.", machine.machine_us);
@@ -164,7 +164,7 @@ pub fn write_machine(machine: &MachineFigures, usage: &Usage, text: &mut Exposit
     counter("weir_throttled_seconds", held, machine.throttled_us);
     if let Some(periods) = machine.throttled_periods {
         let help = "Periods in which the control group throttled the process.";
-        text.counter("weir_throttled_periods", help, Value::Count(periods));
+        text.counter("weir_throttled_periods", help, MetricValue::Count(periods));
     }
     write_group(machine.group, text);
     write_usage(usage, text);
@@ -173,54 +173,57 @@ pub fn write_machine(machine: &MachineFigures, usage: &Usage, text: &mut Exposit
 fn write_group(group: CpuGroup, text: &mut Exposition) {
     if let Some(limit) = group.limit_cores {
         let help = "Limit of the control group, in cores.";
-        text.gauge("weir_cpu_limit_cores", help, Value::Number(limit));
+        text.gauge("weir_cpu_limit_cores", help, MetricValue::Number(limit));
     }
     if let Some(us) = group.burst_us {
         let help = "Largest burst of processor time that the control group allows.";
-        text.gauge("weir_burst_max_seconds", help, Value::Seconds(us));
+        text.gauge("weir_burst_max_seconds", help, MetricValue::Seconds(us));
     }
     if let Some(us) = group.bursts_us {
         let help = "Processor time used as burst beyond the control group's limit.";
-        text.counter("weir_burst_seconds", help, Value::Seconds(us));
+        text.counter("weir_burst_seconds", help, MetricValue::Seconds(us));
     }
     for (name, help, count) in [
         ("weir_cpu_periods", "Periods of the control group's limit.", group.periods),
         ("weir_burst_periods", "Periods of the control group with a burst.", group.bursts),
     ] {
         if let Some(count) = count {
-            text.counter(name, help, Value::Count(count));
+            text.counter(name, help, MetricValue::Count(count));
         }
     }
 }
 
 fn write_workers(machine: &MachineFigures, text: &mut Exposition) {
     let help = "Processor time of a worker's thread.";
-    text.family(Family { name: "weir_worker_cpu_seconds", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_worker_cpu_seconds", kind: MetricKind::Counter, help });
     for (number, cpu) in machine.workers.iter().enumerate() {
         let Some(cpu) = cpu else { continue };
         let number = number.to_string();
-        text.sample(&[("worker", &number), ("mode", "user")], Value::Seconds(cpu.user_us));
-        text.sample(&[("worker", &number), ("mode", "system")], Value::Seconds(cpu.system_us));
+        text.sample(&[("worker", &number), ("mode", "user")], MetricValue::Seconds(cpu.user_us));
+        text.sample(
+            &[("worker", &number), ("mode", "system")],
+            MetricValue::Seconds(cpu.system_us),
+        );
     }
 }
 
 fn write_usage(usage: &Usage, text: &mut Exposition) {
     let name = "weir_cpu_per_request_seconds";
     let help = "Processor time per request over the last ten seconds.";
-    text.family(Family { name, kind: Kind::Gauge, help });
+    text.family(Family { name, kind: MetricKind::Gauge, help });
     for (mode, us) in [("user", usage.user_us_per_request), ("system", usage.system_us_per_request)]
     {
         if let Some(us) = us {
-            text.sample(&[("mode", mode)], Value::Number(us / 1e6));
+            text.sample(&[("mode", mode)], MetricValue::Number(us / 1e6));
         }
     }
     if let Some(steal) = usage.steal {
         let help = "Share of the machine's time that was stolen over the last ten seconds.";
-        text.gauge("weir_machine_steal_ratio", help, Value::Number(steal));
+        text.gauge("weir_machine_steal_ratio", help, MetricValue::Number(steal));
     }
     if let Some(imbalance) = usage.imbalance {
         let help = "Processor time of the busiest worker over the mean of all, over the last ten seconds; 1 is even.";
-        text.gauge("weir_worker_imbalance_ratio", help, Value::Number(imbalance));
+        text.gauge("weir_worker_imbalance_ratio", help, MetricValue::Number(imbalance));
     }
 }
 

@@ -4,7 +4,7 @@
 
 use prost::Message;
 
-use super::family::{Exemplar, Family, Kind, Labels, Times, Value};
+use super::family::{Exemplar, Family, HistogramTimes, Labels, MetricKind, MetricValue};
 use crate::metrics::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
 
 /// The longest gap of empty buckets that is written as zero counts, because another span takes as
@@ -16,16 +16,16 @@ const SHORT_GAP: i32 = 2;
 pub(super) struct ProtobufWriter {
     out: Vec<u8>,
     /// The family that samples belong to.
-    family: Option<(Kind, MetricFamily)>,
+    family: Option<(MetricKind, MetricFamily)>,
 }
 
 impl ProtobufWriter {
     pub(super) fn family(&mut self, family: Family) {
         self.write();
         let kind = match family.kind {
-            Kind::Counter => 0,
-            Kind::Gauge => 1,
-            Kind::Histogram => 4,
+            MetricKind::Counter => 0,
+            MetricKind::Gauge => 1,
+            MetricKind::Histogram => 4,
         };
         // A counter's family has the name of its samples, as in Prometheus' own text format.
         let message = MetricFamily {
@@ -37,20 +37,21 @@ impl ProtobufWriter {
         self.family = Some((family.kind, message));
     }
 
-    pub(super) fn sample(&mut self, labels: Labels<'_>, value: Value) {
+    pub(super) fn sample(&mut self, labels: Labels<'_>, value: MetricValue) {
         let value = Some(Sample {
             value: match value {
-                Value::Count(count) => count as f64,
-                Value::Seconds(us) => us as f64 / 1e6,
-                Value::Number(number) => number,
+                MetricValue::Count(count) => count as f64,
+                MetricValue::Seconds(us) => us as f64 / 1e6,
+                MetricValue::Number(number) => number,
             },
         });
         let Some((kind, family)) = &mut self.family else { return };
-        let (gauge, counter) = if *kind == Kind::Counter { (None, value) } else { (value, None) };
+        let (gauge, counter) =
+            if *kind == MetricKind::Counter { (None, value) } else { (value, None) };
         family.metric.push(Metric { label: pairs(labels), gauge, counter, histogram: None });
     }
 
-    pub(super) fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
+    pub(super) fn histogram(&mut self, labels: Labels<'_>, times: HistogramTimes<'_>) {
         let Some((_, family)) = &mut self.family else { return };
         let histogram = Some(HistogramMessage::of(times));
         family.metric.push(Metric { label: pairs(labels), histogram, ..Metric::default() });
@@ -78,8 +79,8 @@ fn pairs(labels: Labels<'_>) -> Vec<LabelPair> {
 }
 
 impl HistogramMessage {
-    fn of(times: Times<'_>) -> Self {
-        let Times { all, bounds_us, exemplars } = times;
+    fn of(times: HistogramTimes<'_>) -> Self {
+        let HistogramTimes { all, bounds_us, exemplars } = times;
         let mut below_us = 0;
         let mut bucket = Vec::with_capacity(bounds_us.len());
         // The bucket without a bound could be left out, because it holds the total count. But its
@@ -272,12 +273,12 @@ mod tests {
     #[test]
     fn messages_are_these_bytes() {
         let mut messages = ProtobufWriter::default();
-        messages.family(Family { name: "a", kind: Kind::Gauge, help: "Nothing." });
-        messages.family(Family { name: "b", kind: Kind::Counter, help: "B." });
-        messages.sample(&[("l", "v")], Value::Count(3));
-        messages.family(Family { name: "h", kind: Kind::Histogram, help: "H." });
+        messages.family(Family { name: "a", kind: MetricKind::Gauge, help: "Nothing." });
+        messages.family(Family { name: "b", kind: MetricKind::Counter, help: "B." });
+        messages.sample(&[("l", "v")], MetricValue::Count(3));
+        messages.family(Family { name: "h", kind: MetricKind::Histogram, help: "H." });
         let all = Distribution::of([0, 1_000_000, 1_000_000]);
-        messages.histogram(&[], Times { all: &all, bounds_us: &[], exemplars: &[] });
+        messages.histogram(&[], HistogramTimes { all: &all, bounds_us: &[], exemplars: &[] });
         let double = |number: f64| number.to_le_bytes();
         let mut expected = vec![36, 0x0a, 7];
         expected.extend(b"b_total\x12\x02B.\x18\x00\x22\x13\x0a\x06\x0a\x01l\x12\x01v\x1a\x09\x09");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::family::{Exemplar, Family, Format, Kind, Labels, Times, Value};
+use super::family::{Exemplar, Family, Format, HistogramTimes, Labels, MetricKind, MetricValue};
 
 /// A writer of one of the text formats.
 #[derive(Debug)]
@@ -25,15 +25,15 @@ impl TextWriter {
         self.begun = false;
     }
 
-    pub(super) fn sample(&mut self, labels: Labels<'_>, value: Value) {
+    pub(super) fn sample(&mut self, labels: Labels<'_>, value: MetricValue) {
         let suffix = self.family.map_or("", |family| family.suffix());
         self.line(suffix, labels, value);
         self.out.push('\n');
     }
 
     /// Writes the counts up to and including each bound, then the sum of all times and their count.
-    pub(super) fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
-        let Times { all, bounds_us, exemplars } = times;
+    pub(super) fn histogram(&mut self, labels: Labels<'_>, times: HistogramTimes<'_>) {
+        let HistogramTimes { all, bounds_us, exemplars } = times;
         let mut below_us = 0;
         let bounds = bounds_us.iter().map(|bound| Some(*bound)).chain([None]);
         for (bound, count) in bounds.zip(all.cumulative(bounds_us).into_iter().chain([all.count()]))
@@ -41,16 +41,16 @@ impl TextWriter {
             let text = bound.map_or_else(|| "+Inf".to_owned(), seconds);
             let with_bound: Vec<(&str, &str)> =
                 labels.iter().copied().chain([("le", text.as_str())]).collect();
-            self.line("_bucket", &with_bound, Value::Count(count));
+            self.line("_bucket", &with_bound, MetricValue::Count(count));
             if let Some(exemplar) = Exemplar::within(exemplars, below_us, bound) {
                 self.exemplar(exemplar);
             }
             self.out.push('\n');
             below_us = bound.unwrap_or(below_us);
         }
-        self.line("_sum", labels, Value::Seconds(all.sum_us()));
+        self.line("_sum", labels, MetricValue::Seconds(all.sum_us()));
         self.out.push('\n');
-        self.line("_count", labels, Value::Count(all.count()));
+        self.line("_count", labels, MetricValue::Count(all.count()));
         self.out.push('\n');
     }
 
@@ -69,9 +69,9 @@ impl TextWriter {
             // In Prometheus' own format a counter's family has the name of its samples.
             let shown = if self.format == Format::Prometheus { family.suffix() } else { "" };
             let word = match kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Histogram => "histogram",
+                MetricKind::Counter => "counter",
+                MetricKind::Gauge => "gauge",
+                MetricKind::Histogram => "histogram",
             };
             let _ = writeln!(self.out, "# TYPE {name}{shown} {word}");
             if self.format == Format::OpenMetrics
@@ -87,7 +87,7 @@ impl TextWriter {
         name
     }
 
-    fn line(&mut self, suffix: &str, labels: Labels<'_>, value: Value) {
+    fn line(&mut self, suffix: &str, labels: Labels<'_>, value: MetricValue) {
         let name = self.begin();
         self.out.push_str(name);
         self.out.push_str(suffix);
@@ -104,10 +104,10 @@ impl TextWriter {
             self.out.push('}');
         }
         let _ = match value {
-            Value::Count(count) => write!(self.out, " {count}"),
-            Value::Seconds(us) => write!(self.out, " {}", seconds(us)),
-            Value::Number(f64::INFINITY) => write!(self.out, " +Inf"),
-            Value::Number(number) => write!(self.out, " {number}"),
+            MetricValue::Count(count) => write!(self.out, " {count}"),
+            MetricValue::Seconds(us) => write!(self.out, " {}", seconds(us)),
+            MetricValue::Number(f64::INFINITY) => write!(self.out, " +Inf"),
+            MetricValue::Number(number) => write!(self.out, " {number}"),
         };
     }
 
@@ -162,8 +162,12 @@ mod tests {
     #[test]
     fn labels_are_escaped() {
         let mut text = TextWriter::new(Format::Prometheus);
-        text.family(Family { name: "weir_a", kind: Kind::Counter, help: "A \\ and\na line." });
-        text.sample(&[("route", "a\"b\\c\nd")], Value::Count(3));
+        text.family(Family {
+            name: "weir_a",
+            kind: MetricKind::Counter,
+            help: "A \\ and\na line.",
+        });
+        text.sample(&[("route", "a\"b\\c\nd")], MetricValue::Count(3));
         let expected = "# TYPE weir_a_total counter\n# HELP weir_a_total A \\\\ and\\na line.\n\
                         weir_a_total{route=\"a\\\"b\\\\c\\nd\"} 3\n";
         assert_eq!(text.finish(), expected);

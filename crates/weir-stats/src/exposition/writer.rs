@@ -1,6 +1,6 @@
 //! The writer of metrics in the format that a reader asked for.
 
-use super::family::{Family, Format, Kind, Labels, Times, Value};
+use super::family::{Family, Format, HistogramTimes, Labels, MetricKind, MetricValue};
 use super::protobuf::ProtobufWriter;
 use super::text::TextWriter;
 
@@ -35,7 +35,7 @@ impl Exposition {
     }
 
     /// Writes a sample of a counter or a gauge.
-    pub fn sample(&mut self, labels: Labels<'_>, value: Value) {
+    pub fn sample(&mut self, labels: Labels<'_>, value: MetricValue) {
         match &mut self.0 {
             ExpositionWriter::Text(text) => text.sample(labels, value),
             ExpositionWriter::Protobuf(messages) => messages.sample(labels, value),
@@ -43,19 +43,19 @@ impl Exposition {
     }
 
     /// Writes a gauge with one sample.
-    pub fn gauge(&mut self, name: &'static str, help: &'static str, value: Value) {
-        self.family(Family { name, kind: Kind::Gauge, help });
+    pub fn gauge(&mut self, name: &'static str, help: &'static str, value: MetricValue) {
+        self.family(Family { name, kind: MetricKind::Gauge, help });
         self.sample(&[], value);
     }
 
     /// Writes a counter with one sample.
-    pub fn counter(&mut self, name: &'static str, help: &'static str, value: Value) {
-        self.family(Family { name, kind: Kind::Counter, help });
+    pub fn counter(&mut self, name: &'static str, help: &'static str, value: MetricValue) {
+        self.family(Family { name, kind: MetricKind::Counter, help });
         self.sample(&[], value);
     }
 
     /// Writes a histogram.
-    pub fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
+    pub fn histogram(&mut self, labels: Labels<'_>, times: HistogramTimes<'_>) {
         match &mut self.0 {
             ExpositionWriter::Text(text) => text.histogram(labels, times),
             ExpositionWriter::Protobuf(messages) => messages.histogram(labels, times),

@@ -12,7 +12,7 @@ use super::layout::{INDEXES, index_of};
 const PAGE: usize = 256;
 const PAGES: usize = INDEXES / PAGE;
 
-type Page = [AtomicU32; PAGE];
+type CountPage = [AtomicU32; PAGE];
 /// The number of places that are counted as one if no page is available.
 const COARSE: usize = 64;
 
@@ -26,12 +26,12 @@ pub struct PageBudget {
 impl PageBudget {
     /// Creates a budget of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
-        Self { left: AtomicUsize::new(bytes / size_of::<Page>()), taken: AtomicUsize::new(0) }
+        Self { left: AtomicUsize::new(bytes / size_of::<CountPage>()), taken: AtomicUsize::new(0) }
     }
 
     /// The bytes that pages hold now.
     pub fn taken_bytes(&self) -> usize {
-        self.taken.load(Ordering::Relaxed) * size_of::<Page>()
+        self.taken.load(Ordering::Relaxed) * size_of::<CountPage>()
     }
 
     fn take(&self) -> Option<()> {
@@ -52,7 +52,7 @@ impl PageBudget {
 /// stored side by side ([`Totals`]).
 #[derive(Debug)]
 pub(crate) struct Pages {
-    pages: [OnceLock<Box<Page>>; PAGES],
+    pages: [OnceLock<Box<CountPage>>; PAGES],
     rare: OnceLock<Box<Rare>>,
 }
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn without_pages_times_are_counted_coarsely_and_none_is_lost() {
-        let budget = PageBudget::new(size_of::<Page>());
+        let budget = PageBudget::new(size_of::<CountPage>());
         let histogram = Histogram::default();
         (0..100).for_each(|_| histogram.record(150, &budget));
         (0..100).for_each(|_| histogram.record(1_000_000, &budget));

@@ -1,6 +1,6 @@
 //! Metrics of pools and endpoints.
 
-use weir_stats::exposition::{Exposition, Family, Kind, Value};
+use weir_stats::exposition::{Exposition, Family, MetricKind, MetricValue};
 
 use crate::status::{EndpointStatus, OperationalState, PoolStatus};
 
@@ -12,68 +12,70 @@ pub(super) fn write(pools: &[PoolStatus], text: &mut Exposition) {
 }
 
 /// A metric of pools: its name, help, and value for a pool, if it has one.
-type PoolColumn = (&'static str, &'static str, fn(&PoolStatus) -> Option<Value>);
+type PoolColumn = (&'static str, &'static str, fn(&PoolStatus) -> Option<MetricValue>);
 
 fn write_pools(pools: &[PoolStatus], text: &mut Exposition) {
     let columns: [PoolColumn; 5] = [
         ("weir_pool_endpoints", "Endpoints of a pool.", |pool| {
-            Some(Value::Count(pool.endpoints.len() as u64))
+            Some(MetricValue::Count(pool.endpoints.len() as u64))
         }),
         ("weir_pool_endpoints_usable", "Available endpoints of a pool.", |pool| {
-            Some(Value::Count(pool.usable as u64))
+            Some(MetricValue::Count(pool.usable as u64))
         }),
         (
             "weir_pool_panicking",
             "1 while probes are ignored because too few endpoints are healthy.",
-            |pool| Some(Value::Count(u64::from(pool.panicking))),
+            |pool| Some(MetricValue::Count(u64::from(pool.panicking))),
         ),
-        ("weir_pool_in_flight", "Requests in flight.", |pool| Some(Value::Count(pool.in_flight))),
+        ("weir_pool_in_flight", "Requests in flight.", |pool| {
+            Some(MetricValue::Count(pool.in_flight))
+        }),
         ("weir_pool_queue", "Requests that wait in the queue.", |pool| {
-            pool.queue.map(|queue| Value::Count(queue.now))
+            pool.queue.map(|queue| MetricValue::Count(queue.now))
         }),
     ];
-    pool_columns(pools, Kind::Gauge, &columns, text);
+    pool_columns(pools, MetricKind::Gauge, &columns, text);
 }
 
 fn write_queues(pools: &[PoolStatus], text: &mut Exposition) {
     let gauges: [PoolColumn; 2] = [
         ("weir_pool_queue_max", "Most requests that may wait.", |pool| {
-            pool.queue.map(|queue| Value::Count(queue.max))
+            pool.queue.map(|queue| MetricValue::Count(queue.max))
         }),
         ("weir_pool_queue_longest", "Most requests that waited at once.", |pool| {
-            pool.queue.map(|queue| Value::Count(queue.longest))
+            pool.queue.map(|queue| MetricValue::Count(queue.longest))
         }),
     ];
-    pool_columns(pools, Kind::Gauge, &gauges, text);
+    pool_columns(pools, MetricKind::Gauge, &gauges, text);
     let counters: [PoolColumn; 6] = [
         ("weir_pool_dispatched", "Requests that got an endpoint.", |pool| {
-            Some(Value::Count(pool.counters.dispatched))
+            Some(MetricValue::Count(pool.counters.dispatched))
         }),
         ("weir_pool_queued", "Requests that had to wait.", |pool| {
-            Some(Value::Count(pool.counters.queued))
+            Some(MetricValue::Count(pool.counters.queued))
         }),
         (
             "weir_pool_inversions",
             "Requests sent to a busy endpoint while an idle one was available.",
-            |pool| Some(Value::Count(pool.counters.inversions)),
+            |pool| Some(MetricValue::Count(pool.counters.inversions)),
         ),
         (
             "weir_pool_regret_seconds",
             "Time lost by requests that were sent to a busy endpoint while an idle one was available.",
-            |pool| Some(Value::Seconds(pool.counters.regret_us)),
+            |pool| Some(MetricValue::Seconds(pool.counters.regret_us)),
         ),
         ("weir_pool_retries_refused", "Retries that the budget did not grant.", |pool| {
-            Some(Value::Count(pool.counters.retries_refused))
+            Some(MetricValue::Count(pool.counters.retries_refused))
         }),
         (
             "weir_pool_law_violations",
             "Violations of the queue's rules that the watchdog found; must be 0.",
-            |pool| Some(Value::Count(pool.counters.violations)),
+            |pool| Some(MetricValue::Count(pool.counters.violations)),
         ),
     ];
-    pool_columns(pools, Kind::Counter, &counters, text);
+    pool_columns(pools, MetricKind::Counter, &counters, text);
     let help = "Requests that got no endpoint, by reason.";
-    text.family(Family { name: "weir_pool_turned_away", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_pool_turned_away", kind: MetricKind::Counter, help });
     for pool in pools {
         let counters = &pool.counters;
         for (reason, count) in [
@@ -83,12 +85,17 @@ fn write_queues(pools: &[PoolStatus], text: &mut Exposition) {
             ("timed_out", counters.timed_out),
             ("client_left", counters.cancelled),
         ] {
-            text.sample(&[("pool", &pool.name), ("reason", reason)], Value::Count(count));
+            text.sample(&[("pool", &pool.name), ("reason", reason)], MetricValue::Count(count));
         }
     }
 }
 
-fn pool_columns(pools: &[PoolStatus], kind: Kind, columns: &[PoolColumn], text: &mut Exposition) {
+fn pool_columns(
+    pools: &[PoolStatus],
+    kind: MetricKind,
+    columns: &[PoolColumn],
+    text: &mut Exposition,
+) {
     for (name, help, of) in columns {
         text.family(Family { name, kind, help });
         for pool in pools {
@@ -100,10 +107,10 @@ fn pool_columns(pools: &[PoolStatus], kind: Kind, columns: &[PoolColumn], text: 
 }
 
 /// A metric of endpoints: its name, kind, help, and value for an endpoint, if it has one.
-type EndpointColumn = (&'static str, Kind, &'static str, fn(&EndpointStatus) -> Option<u64>);
+type EndpointColumn = (&'static str, MetricKind, &'static str, fn(&EndpointStatus) -> Option<u64>);
 
 fn write_endpoints(pools: &[PoolStatus], text: &mut Exposition) {
-    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+    let (gauge, counter) = (MetricKind::Gauge, MetricKind::Counter);
     let columns: [EndpointColumn; 13] = [
         ("weir_endpoint_up", gauge, "1 while the endpoint takes requests.", |one| {
             Some(u64::from(one.state == OperationalState::Up))
@@ -160,7 +167,7 @@ fn write_endpoints(pools: &[PoolStatus], text: &mut Exposition) {
         for (pool, endpoint) in each_endpoint(pools) {
             if let Some(value) = of(endpoint) {
                 let labels = [("pool", pool), ("endpoint", &endpoint.name)];
-                text.sample(&labels, Value::Count(value));
+                text.sample(&labels, MetricValue::Count(value));
             }
         }
     }
@@ -168,11 +175,11 @@ fn write_endpoints(pools: &[PoolStatus], text: &mut Exposition) {
 
 fn write_states(pools: &[PoolStatus], text: &mut Exposition) {
     let help = "1 for the state that an endpoint is in.";
-    text.family(Family { name: "weir_endpoint_state", kind: Kind::Gauge, help });
+    text.family(Family { name: "weir_endpoint_state", kind: MetricKind::Gauge, help });
     for (pool, endpoint) in each_endpoint(pools) {
         for state in OperationalState::ALL {
             let labels = [("pool", pool), ("endpoint", &endpoint.name), ("state", state.as_str())];
-            text.sample(&labels, Value::Count(u64::from(endpoint.state == state)));
+            text.sample(&labels, MetricValue::Count(u64::from(endpoint.state == state)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_config::model::HeaderEdit;
-use weir_stats::{Template, TlsFacts};
+use weir_stats::{Template, TlsParameters};
 use weir_wire::{Framing, Method, Scan};
 
 use super::*;
@@ -18,7 +18,7 @@ struct Setting {
     framing: BodyFraming,
     upgrade: Option<Protocols>,
     counts_hops: bool,
-    tls: Option<TlsFacts<'static>>,
+    tls: Option<TlsParameters<'static>>,
     peer: &'static str,
     hidden_cookie: Option<&'static [u8]>,
 }
@@ -215,7 +215,7 @@ fn forwarding_headers_know_every_kind_of_peer() {
         let received = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
         setting.check(&received, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n{expected}\r\n"));
     };
-    let tls = Some(TlsFacts::default());
+    let tls = Some(TlsParameters::default());
     check(
         "[2001:db8::1]:1",
         tls,

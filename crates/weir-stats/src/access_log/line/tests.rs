@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::exchange::sample::{self, List};
-use crate::{Affinity, Cause, Concurrency, FailedAttempt, Micros, Setback, Times};
+use crate::{AffinityOutcome, Cause, Concurrency, FailedAttempt, Micros, Setback, Times};
 
 fn line(format: &Line, entry: &Entry<'_>) -> String {
     let mut out = Vec::new();
@@ -250,14 +250,14 @@ fn affinity_is_said_in_every_format() {
         let json = if word.is_empty() { "null".to_owned() } else { format!("\"{word}\"") };
         assert!(line(&Line::json(), &entry).contains(&format!("\"affinity\":{json},")));
     };
-    check(Affinity::None, answered, "--", "");
-    check(Affinity::New, answered, "NI", "new");
-    check(Affinity::Unknown, answered, "II", "unknown");
-    check(Affinity::Moved, answered, "DI", "moved");
-    check(Affinity::Kept, answered, "VN", "kept");
+    check(AffinityOutcome::None, answered, "--", "");
+    check(AffinityOutcome::New, answered, "NI", "new");
+    check(AffinityOutcome::Unknown, answered, "II", "unknown");
+    check(AffinityOutcome::Moved, answered, "DI", "moved");
+    check(AffinityOutcome::Kept, answered, "VN", "kept");
     let unanswered = Times { response: Micros::NEVER, ..answered };
-    check(Affinity::New, unanswered, "NN", "new");
-    check(Affinity::Moved, unanswered, "DN", "moved");
+    check(AffinityOutcome::New, unanswered, "NN", "new");
+    check(AffinityOutcome::Moved, unanswered, "DN", "moved");
 }
 
 #[test]
