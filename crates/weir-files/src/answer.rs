@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::body::{BodyPart, FileBody, Patience, Pieces, Progress};
+use crate::body::{BodyPart, BodyProgress, FileBody, Patience, Pieces};
 use crate::conditions::{PreconditionVerdict, Validators};
 use crate::ranges::{FileSpan, Selection, select};
 use crate::request::FileRequest;
@@ -152,11 +152,13 @@ fn body(mut pieces: Pieces, len: u64, patience: Patience) -> io::Result<FileBody
     loop {
         let before = bytes.len();
         match pieces.read_with(&mut bytes, READ_AT_ONCE as usize, patience)? {
-            Progress::Done => return Ok(FileBody::Whole(bytes)),
+            BodyProgress::Done => return Ok(FileBody::Whole(bytes)),
             // The file system served the beginning from its cache, but would have to wait for the
             // rest.
-            Progress::More if bytes.len() == before => return Err(io::ErrorKind::WouldBlock.into()),
-            Progress::More => {}
+            BodyProgress::More if bytes.len() == before => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            BodyProgress::More => {}
         }
     }
 }

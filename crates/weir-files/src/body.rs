@@ -28,7 +28,7 @@ pub enum FileBody {
 
 /// The state of a body after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum BodyProgress {
     /// More bytes remain.
     More,
     /// The body is complete.
@@ -71,7 +71,7 @@ impl Pieces {
     ///
     /// # Errors
     /// `UnexpectedEof` if the file has become shorter than declared; any other error of reading.
-    pub fn read(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<Progress> {
+    pub fn read(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<BodyProgress> {
         self.read_with(buf, max, Patience::MayBlock)
     }
 
@@ -80,7 +80,7 @@ impl Pieces {
     /// # Errors
     /// Also `WouldBlock` if the read would have to wait. No bytes are lost; continue with
     /// [`read`](Self::read).
-    pub fn read_cached(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<Progress> {
+    pub fn read_cached(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<BodyProgress> {
         self.read_with(buf, max, Patience::CachedOnly)
     }
 
@@ -92,7 +92,7 @@ impl Pieces {
     }
 
     /// Records that so many bytes of [`next_stretch`](Self::next_stretch) were sent.
-    pub fn skip(&mut self, bytes: usize) -> Progress {
+    pub fn skip(&mut self, bytes: usize) -> BodyProgress {
         if let Some(part) = self.parts.front_mut() {
             if let BodyPart::Stretch { offset, len } = part {
                 let bytes = (bytes as u64).min(*len);
@@ -111,7 +111,7 @@ impl Pieces {
         buf: &mut Vec<u8>,
         max: usize,
         patience: Patience,
-    ) -> io::Result<Progress> {
+    ) -> io::Result<BodyProgress> {
         let mut room = max;
         while room > 0 {
             let Some(part) = self.parts.front_mut() else { break };
@@ -129,8 +129,8 @@ impl Pieces {
         Ok(self.progress())
     }
 
-    fn progress(&self) -> Progress {
-        if self.parts.is_empty() { Progress::Done } else { Progress::More }
+    fn progress(&self) -> BodyProgress {
+        if self.parts.is_empty() { BodyProgress::Done } else { BodyProgress::More }
     }
 }
 

@@ -19,6 +19,6 @@ mod request;
 mod root;
 
 pub use self::answer::{Answer, FileAnswer, StatusAnswer};
-pub use self::body::{FileBody, Pieces, Progress, Stretch};
+pub use self::body::{BodyProgress, FileBody, Pieces, Stretch};
 pub use self::request::FileRequest;
 pub use self::root::Root;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use tempfile::TempDir;
-use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Progress, Root};
+use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileRequest, Root};
 
 const CANARY: &str = "the canary outside the root";
 /// Sun, 01 Jan 2023 00:00:00 GMT.
@@ -92,7 +92,7 @@ fn bytes(body: FileBody, step: usize) -> io::Result<Vec<u8>> {
         let before = bytes.len();
         let progress = pieces.read(&mut bytes, step)?;
         assert!(bytes.len() - before <= step);
-        if progress == Progress::Done {
+        if progress == BodyProgress::Done {
             return Ok(bytes);
         }
         assert!(bytes.len() > before, "progress is made");
@@ -407,7 +407,7 @@ fn from_the_cache_it_answers_the_same_or_says_that_it_would_wait() {
             }
             outcome => outcome.unwrap(),
         };
-        if progress == Progress::Done {
+        if progress == BodyProgress::Done {
             break;
         }
     }
@@ -453,7 +453,7 @@ fn stretches_and_what_is_read_make_up_the_same_bytes() {
                 }
                 None => pieces.read(&mut together, 7_000).unwrap(),
             };
-            if progress == Progress::Done {
+            if progress == BodyProgress::Done {
                 break;
             }
         }

@@ -93,10 +93,10 @@ pub(crate) struct ComparedRequest {
     switches: bool,
 }
 
-type Key = (Vec<u8>, Vec<u8>, Vec<u8>);
+type ResponseKey = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 impl ComparedRequest {
-    fn key(&self) -> Key {
+    fn key(&self) -> ResponseKey {
         (self.method.clone(), self.path.clone(), self.body.clone())
     }
 }

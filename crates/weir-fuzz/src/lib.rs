@@ -17,7 +17,7 @@ mod requests;
 mod responses;
 
 /// One fuzz target.
-pub struct Target {
+pub struct FuzzTarget {
     /// The name of its corpus folder and of its libFuzzer program.
     pub name: &'static str,
     /// Panics when a property does not hold for the input.
@@ -27,23 +27,23 @@ pub struct Target {
 }
 
 /// Every target, in the order in which `make fuzz` runs them.
-pub const TARGETS: &[Target] = &[
-    Target { name: "requests", run: requests::target, max_bytes: 4096 },
-    Target { name: "responses", run: responses::target, max_bytes: 4096 },
-    Target { name: "chunked", run: chunked::target, max_bytes: 4096 },
-    Target { name: "configuration", run: configuration::target, max_bytes: 4096 },
-    Target { name: "hand_over", run: control::hand_over, max_bytes: 4096 },
-    Target { name: "admin_commands", run: control::admin_commands, max_bytes: 1024 },
-    Target { name: "admin_targets", run: control::admin_targets, max_bytes: 1024 },
-    Target { name: "dns", run: control::dns, max_bytes: 1024 },
-    Target { name: "connection", run: connection::target, max_bytes: 1024 },
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "requests", run: requests::target, max_bytes: 4096 },
+    FuzzTarget { name: "responses", run: responses::target, max_bytes: 4096 },
+    FuzzTarget { name: "chunked", run: chunked::target, max_bytes: 4096 },
+    FuzzTarget { name: "configuration", run: configuration::target, max_bytes: 4096 },
+    FuzzTarget { name: "hand_over", run: control::hand_over, max_bytes: 4096 },
+    FuzzTarget { name: "admin_commands", run: control::admin_commands, max_bytes: 1024 },
+    FuzzTarget { name: "admin_targets", run: control::admin_targets, max_bytes: 1024 },
+    FuzzTarget { name: "dns", run: control::dns, max_bytes: 1024 },
+    FuzzTarget { name: "connection", run: connection::target, max_bytes: 1024 },
 ];
 
 /// The target of that name.
 ///
 /// # Panics
 /// If there is no such target.
-pub fn target(name: &str) -> &'static Target {
+pub fn target(name: &str) -> &'static FuzzTarget {
     let found = TARGETS.iter().find(|target| target.name == name);
     found.unwrap_or_else(|| panic!("there is no fuzz target `{name}`"))
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use weir_fuzz::{TARGETS, Target};
+use weir_fuzz::{FuzzTarget, TARGETS};
 
 /// Counts allocations, so that the connection target can compare them with its budget.
 #[global_allocator]
@@ -17,7 +17,7 @@ fn inputs(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn replay(target: &Target, folder: &str) -> usize {
+fn replay(target: &FuzzTarget, folder: &str) -> usize {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let paths = inputs(&root.join(folder).join(target.name));
     for path in &paths {

@@ -42,5 +42,5 @@ pub use network::net::{PendingConnection, SimListener, SimNet};
 pub use network::stream::SimStream;
 pub use network::trace::{LinkEnd, LinkSide, NetworkEvent, Trace};
 pub use plan::{Profile, RunPlan, Scale};
-pub use run::{Device, RunReport, Running, Site, run_seed, run_seeds, seeds_wanted};
+pub use run::{Device, DeviceSite, RunReport, RunningDevice, run_seed, run_seeds, seeds_wanted};
 pub use world::Limits;

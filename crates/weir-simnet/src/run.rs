@@ -27,7 +27,7 @@ use crate::plan::RunPlan;
 use crate::world::{Limits, World};
 
 /// The environment of a device.
-pub struct Site {
+pub struct DeviceSite {
     /// The network.
     pub net: SimNet,
     /// The listener that clients connect to.
@@ -46,11 +46,11 @@ pub trait Device: Sync {
     fn rules(&self) -> Rules;
 
     /// Starts it on the current runtime (`spawn_local`).
-    fn start(&self, site: Site) -> Box<dyn Running>;
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice>;
 }
 
 /// A running device.
-pub trait Running {
+pub trait RunningDevice {
     /// Returns the violations of an idle device (slots not at zero, counts that differ). It is
     /// called after some idle time.
     fn settled(&self) -> Vec<String>;
@@ -181,12 +181,12 @@ fn start(
     device: &dyn Device,
     address: SocketAddr,
     endpoints: &[SocketAddr],
-) -> Rc<dyn Running> {
+) -> Rc<dyn RunningDevice> {
     let net = world.net.clone();
     let listener = net.bind(PeerAddress::Socket(address), LinkSide::Downstream);
     let site =
-        Site { net, listener, address, endpoints: endpoints.to_vec(), seed: world.plan.seed };
-    let running: Rc<dyn Running> = Rc::from(device.start(site));
+        DeviceSite { net, listener, address, endpoints: endpoints.to_vec(), seed: world.plan.seed };
+    let running: Rc<dyn RunningDevice> = Rc::from(device.start(site));
     *world.limits.borrow_mut() = running.limits();
     if let Some(stop_ms) = world.plan.profile.stop_ms {
         let running = Rc::clone(&running);
@@ -219,14 +219,14 @@ async fn join_all(rules: &Rules, clients: Vec<JoinHandle<()>>) -> Vec<String> {
 }
 
 /// Checks laws 5 and 11: no connection and no task is left.
-fn idle_state(world: &World, running: Option<&dyn Running>) -> Vec<String> {
-    let mut wrong = running.map(Running::settled).unwrap_or_default();
+fn idle_state(world: &World, running: Option<&dyn RunningDevice>) -> Vec<String> {
+    let mut wrong = running.map(RunningDevice::settled).unwrap_or_default();
     let open = world.net.open_links();
     if open > 0 {
         wrong.push(format!("law 11: {open} connections are open when idle"));
     }
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let expected = world.plan.origins + running.map_or(0, Running::tasks);
+    let expected = world.plan.origins + running.map_or(0, RunningDevice::tasks);
     if tasks != expected {
         wrong.push(format!("law 5: {tasks} tasks when idle instead of {expected}"));
     }

@@ -7,8 +7,8 @@ use tokio::io::copy_bidirectional;
 use tokio::task::spawn_local;
 use weir_proxy::net::{Net, PeerAddress};
 use weir_simnet::{
-    Device, Profile, Rules, RunPlan, RunReport, Running, Scale, SimNet, Site, Tamper, run_seed,
-    run_seeds, seeds_wanted,
+    Device, DeviceSite, Profile, Rules, RunPlan, RunReport, RunningDevice, Scale, SimNet, Tamper,
+    run_seed, run_seeds, seeds_wanted,
 };
 
 /// Draws a plan with well-formed requests only: an origin alone does not refuse smuggling.
@@ -53,7 +53,7 @@ struct Relay;
 
 struct Nothing;
 
-impl Running for Nothing {
+impl RunningDevice for Nothing {
     fn settled(&self) -> Vec<String> {
         Vec::new()
     }
@@ -70,13 +70,13 @@ impl Device for Relay {
         Rules { transparent: true, ..Rules::default() }
     }
 
-    fn start(&self, site: Site) -> Box<dyn Running> {
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice> {
         spawn_local(accept_all(site));
         Box::new(Nothing)
     }
 }
 
-async fn accept_all(site: Site) {
+async fn accept_all(site: DeviceSite) {
     loop {
         if let Ok((accepted, _)) = site.net.accept(&site.listener).await {
             spawn_local(relay(site.net.clone(), accepted, site.endpoints[0]));
@@ -165,7 +165,7 @@ impl Device for Careless {
         Rules::default()
     }
 
-    fn start(&self, site: Site) -> Box<dyn Running> {
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice> {
         Relay.start(site)
     }
 }

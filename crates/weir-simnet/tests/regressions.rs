@@ -17,7 +17,9 @@ use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::Keepalive;
 use weir_proxy::net::PeerAddress;
-use weir_simnet::{Faults, LinkFaults, LinkSide, Running, SimListener, SimNet, SimStream, Site};
+use weir_simnet::{
+    DeviceSite, Faults, LinkFaults, LinkSide, RunningDevice, SimListener, SimNet, SimStream,
+};
 
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 4000);
 const PROXY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 80);
@@ -34,7 +36,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 struct Stage {
     net: SimNet,
     origin: SimListener,
-    _weir: Box<dyn Running>,
+    _weir: Box<dyn RunningDevice>,
 }
 
 /// Returns a proxy with one origin that the test plays.
@@ -42,7 +44,8 @@ fn stage(seed: u64, downstream: LinkFaults, change: impl FnOnce(&mut Config)) ->
     let net = SimNet::new(seed, Faults { downstream, ..Faults::default() });
     let origin = net.bind(PeerAddress::Socket(ORIGIN), LinkSide::Upstream);
     let listener = net.bind(PeerAddress::Socket(PROXY), LinkSide::Downstream);
-    let site = Site { net: net.clone(), listener, address: PROXY, endpoints: vec![ORIGIN], seed };
+    let site =
+        DeviceSite { net: net.clone(), listener, address: PROXY, endpoints: vec![ORIGIN], seed };
     let mut config = weir::configuration(&site, &mut Rng::with_seed(1));
     config.pools[0].keepalive = Keepalive::default();
     config.pools[0].buffer_request = None;

@@ -12,8 +12,8 @@ use fastrand::Rng;
 use weir_balance::Fault;
 use weir_config::model::Queue;
 use weir_simnet::{
-    Device, Limits, LogLine, Profile, Rules, RunPlan, Running, Scale, Site, Tamper, run_seed,
-    run_seeds, seeds_wanted,
+    Device, DeviceSite, Limits, LogLine, Profile, Rules, RunPlan, RunningDevice, Scale, Tamper,
+    run_seed, run_seeds, seeds_wanted,
 };
 
 /// The counting allocator, to measure the memory of the device.
@@ -31,7 +31,7 @@ impl Device for Weir {
         Rules { half_close_leaves: true, gives_up_idle: true, ..Rules::default() }
     }
 
-    fn start(&self, site: Site) -> Box<dyn Running> {
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice> {
         let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0000);
         let workers = random.usize(1..=3);
         let config = weir::configuration(&site, &mut random);
@@ -48,7 +48,7 @@ impl Device for Crowded {
         Rules { gives_up_idle: false, ..Weir.rules() }
     }
 
-    fn start(&self, site: Site) -> Box<dyn Running> {
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice> {
         let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0001);
         let workers = random.usize(1..=4);
         let mut config = weir::configuration(&site, &mut random);
@@ -88,7 +88,7 @@ impl Device for Beset {
         Weir.rules()
     }
 
-    fn start(&self, site: Site) -> Box<dyn Running> {
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice> {
         let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0002);
         let workers = random.usize(1..=3);
         let mut config = weir::configuration(&site, &mut random);
@@ -102,9 +102,9 @@ impl Device for Beset {
 }
 
 /// A running device with a memory budget.
-struct Bounded(Box<dyn Running>, isize);
+struct Bounded(Box<dyn RunningDevice>, isize);
 
-impl Running for Bounded {
+impl RunningDevice for Bounded {
     fn settled(&self) -> Vec<String> {
         self.0.settled()
     }
@@ -147,7 +147,7 @@ impl Device for Faulty {
         Weir.rules()
     }
 
-    fn start(&self, site: Site) -> Box<dyn Running> {
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice> {
         let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0000);
         let mut config = weir::configuration(&site, &mut random);
         for endpoint in &mut config.pools[0].endpoints {
@@ -163,14 +163,14 @@ impl Device for Faulty {
 struct Boastful;
 
 /// The running device, with the number of origins for which it claims limits.
-struct Boast(Box<dyn Running>, usize);
+struct Boast(Box<dyn RunningDevice>, usize);
 
 impl Device for Boastful {
     fn rules(&self) -> Rules {
         Weir.rules()
     }
 
-    fn start(&self, site: Site) -> Box<dyn Running> {
+    fn start(&self, site: DeviceSite) -> Box<dyn RunningDevice> {
         let origins = site.endpoints.len();
         let mut random = Rng::with_seed(site.seed);
         let mut config = weir::configuration(&site, &mut random);
@@ -179,7 +179,7 @@ impl Device for Boastful {
     }
 }
 
-impl Running for Boast {
+impl RunningDevice for Boast {
     fn settled(&self) -> Vec<String> {
         self.0.settled()
     }

@@ -13,7 +13,7 @@ use weir_proxy::net::PeerAddress;
 use weir_simnet::memory::simulated;
 use weir_simnet::{LinkSide, SimListener, SimNet, SimStream};
 
-use super::{ComparedRequest, FirstMessage, Key, proxy, read_request};
+use super::{ComparedRequest, FirstMessage, ResponseKey, proxy, read_request};
 use crate::requests::reference;
 
 /// Names that must never reach an endpoint: hop-by-hop headers, and the header that the route
@@ -30,11 +30,11 @@ const FORBIDDEN: [&[u8]; 6] = [
 /// The requests that the origin received.
 #[derive(Default)]
 pub(super) struct Received {
-    requests: Vec<Key>,
+    requests: Vec<ResponseKey>,
     pub(super) wrong: Vec<String>,
 }
 
-type Answers = Rc<RefCell<VecDeque<u8>>>;
+type QueuedAnswers = Rc<RefCell<VecDeque<u8>>>;
 
 pub(super) fn listen(net: &SimNet) -> SimListener {
     net.bind(PeerAddress::Socket(proxy::ORIGIN), LinkSide::Upstream)
@@ -44,7 +44,7 @@ pub(super) fn listen(net: &SimNet) -> SimListener {
 pub(super) async fn serve(
     net: SimNet,
     listener: SimListener,
-    answers: Answers,
+    answers: QueuedAnswers,
     received: Rc<RefCell<Received>>,
 ) {
     loop {
@@ -54,7 +54,11 @@ pub(super) async fn serve(
     }
 }
 
-async fn connection(mut stream: SimStream, answers: Answers, received: Rc<RefCell<Received>>) {
+async fn connection(
+    mut stream: SimStream,
+    answers: QueuedAnswers,
+    received: Rc<RefCell<Received>>,
+) {
     let mut pending = Vec::new();
     let mut head_checked = false;
     loop {
@@ -106,7 +110,7 @@ fn check_head(pending: &[u8], received: &RefCell<Received>) {
 }
 
 /// Responds before the body and closes, if the script says so; returns true if it did.
-async fn early(stream: &mut SimStream, answers: &Answers) -> bool {
+async fn early(stream: &mut SimStream, answers: &QueuedAnswers) -> bool {
     let early = answers.borrow().front().is_some_and(|answer| answer & 15 == 15);
     if early {
         answers.borrow_mut().pop_front();
@@ -146,7 +150,7 @@ async fn respond(stream: &mut SimStream, request: &ComparedRequest, answer: u8) 
 
 /// Checks that every received request was sent by a client, and that none that is not idempotent
 /// was received more often than it was sent.
-pub(super) fn check(received: &Received, sent: &BTreeMap<Key, usize>) -> Vec<String> {
+pub(super) fn check(received: &Received, sent: &BTreeMap<ResponseKey, usize>) -> Vec<String> {
     let mut came = BTreeMap::new();
     for key in &received.requests {
         *came.entry(key).or_insert(0_usize) += 1;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use tokio::task::yield_now;
-use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Pieces, Progress, Root};
+use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileRequest, Pieces, Root};
 use weir_stats::Cause;
 use weir_stats::metrics::Yield;
 use weir_wire::{Method, RequestHead};
@@ -183,7 +183,7 @@ async fn send_pieces<N: Net>(
         } else {
             (progress, pieces) = read_and_send(exchange, pieces, most, &mut taking).await?;
         }
-        if progress == Progress::Done {
+        if progress == BodyProgress::Done {
             return Ok(());
         }
         let sent = usize::try_from(exchange.outcome.bytes_sent - before).unwrap_or(usize::MAX);
@@ -201,7 +201,7 @@ async fn read_and_send<N: Net>(
     mut pieces: Pieces,
     most: usize,
     taking: &mut Taking,
-) -> Result<(Progress, Pieces), Cause> {
+) -> Result<(BodyProgress, Pieces), Cause> {
     let scope = exchange.scope;
     let most = most.min(LARGE_BUFFER);
     let mut buffer = scope.worker.buffers.large();

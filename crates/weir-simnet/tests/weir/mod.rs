@@ -29,7 +29,7 @@ use weir_proxy::process::{Process, Stage};
 use weir_proxy::snapshot::Snapshot;
 use weir_proxy::worker_loop::{self, WorkerParts};
 use weir_simnet::memory::simulated;
-use weir_simnet::{Limits, LogLine, RunPlan, Running, SimNet, Site};
+use weir_simnet::{DeviceSite, Limits, LogLine, RunPlan, RunningDevice, SimNet};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
 #[allow(unused_imports, reason = "only the scenario asks for it")]
@@ -96,21 +96,21 @@ struct Line {
 
 /// Starts the data plane with this configuration.
 pub(crate) fn launch(
-    site: Site,
+    site: DeviceSite,
     config: &Config,
     workers: usize,
     connection_cap: usize,
-) -> Box<dyn Running> {
+) -> Box<dyn RunningDevice> {
     launch_with(site, config, (workers, connection_cap), Fault::None)
 }
 
 /// The same with a fault in the balancer.
 pub(crate) fn launch_with(
-    site: Site,
+    site: DeviceSite,
     config: &Config,
     (workers, connection_cap): (usize, usize),
     fault: Fault,
-) -> Box<dyn Running> {
+) -> Box<dyn RunningDevice> {
     let (sinks, log) = log_channel(config.logs.len(), 100_000);
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
     let surroundings = Surroundings { read: &read, sinks: sinks.clone(), root: None };
@@ -204,7 +204,7 @@ impl AtWork {
     }
 }
 
-impl Running for AtWork {
+impl RunningDevice for AtWork {
     fn settled(&self) -> Vec<String> {
         let mut wrong = self.queue_violations();
         for pool in &self.process.snapshot().pools {
@@ -276,7 +276,7 @@ fn parse(text: &str) -> Line {
 }
 
 /// Draws a configuration for a site.
-pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
+pub(crate) fn configuration(site: &DeviceSite, random: &mut Rng) -> Config {
     let endpoints = site.endpoints.iter().enumerate();
     let endpoints = endpoints.map(|(number, address)| {
         let mut endpoint =
@@ -361,7 +361,7 @@ fn retry(random: &mut Rng) -> Retry {
     }
 }
 
-fn listener(site: &Site, random: &mut Rng) -> Listener {
+fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
     let route = Route {
         name: "all".into(),
         when: Rule::All(Vec::new()),
