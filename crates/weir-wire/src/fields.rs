@@ -73,7 +73,7 @@ impl KeepAliveLimits {
 }
 
 /// Names that `Connection` lists, without the options that HTTP defines for it.
-pub(crate) type Listed = SmallVec<[Span; 4]>;
+pub(crate) type ListedNames = SmallVec<[Span; 4]>;
 
 /// The two header lines that together offer an upgrade.
 #[derive(Default, Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Fields {
         &mut self,
         bytes: &[u8],
         header: &Header,
-        listed: &mut Listed,
+        listed: &mut ListedNames,
     ) -> Result<(), FieldFault> {
         match header.known {
             Known::ContentLength => self.take_length(header.value.of(bytes)),
@@ -153,7 +153,7 @@ impl Fields {
         &mut self,
         bytes: &[u8],
         text: &[u8],
-        listed: &mut Listed,
+        listed: &mut ListedNames,
     ) -> Result<(), FieldFault> {
         // The usual spellings. A `match` would compare byte by byte.
         let is_usual = text == b"keep-alive" || text == b"Keep-Alive";
@@ -171,7 +171,7 @@ impl Fields {
         &mut self,
         bytes: &[u8],
         text: &[u8],
-        listed: &mut Listed,
+        listed: &mut ListedNames,
     ) -> Result<(), FieldFault> {
         for option in text.split(|byte| *byte == b',').map(trim) {
             if self.options == MAX_CONNECTION_OPTIONS {
@@ -231,7 +231,7 @@ pub(crate) fn protocols<'a>(
 
 /// Tells whether this line is passed on.
 #[inline]
-pub(crate) fn passes(bytes: &[u8], header: &Header, listed: &Listed) -> bool {
+pub(crate) fn passes(bytes: &[u8], header: &Header, listed: &ListedNames) -> bool {
     !header.known.stays_here()
         && (listed.is_empty()
             || !listed

@@ -180,7 +180,7 @@ const NAMES: [(&[u8], Known); 46] = [
 
 /// An entry of [`TABLE`]. An empty entry has the length 0.
 #[derive(Clone, Copy)]
-struct Entry {
+struct KnownEntry {
     first: u64,
     /// The bytes between the two others in a name longer than 16 bytes, else 0.
     middle: u64,
@@ -193,8 +193,8 @@ const SLOT_BITS: u32 = 7;
 
 /// Each name at its [`slot`], so that a lookup compares with one entry only.
 #[expect(clippy::indexing_slicing, reason = "done while compiling")]
-static TABLE: [Entry; 1 << SLOT_BITS] = {
-    let empty = Entry { first: 0, middle: 0, last: 0, length: 0, known: Known::Other };
+static TABLE: [KnownEntry; 1 << SLOT_BITS] = {
+    let empty = KnownEntry { first: 0, middle: 0, last: 0, length: 0, known: Known::Other };
     let mut table = [empty; 1 << SLOT_BITS];
     let mut at = 0;
     while at < NAMES.len() {
@@ -204,7 +204,7 @@ static TABLE: [Entry; 1 << SLOT_BITS] = {
         let middle = if name.len() > 16 { middle(name) } else { 0 };
         let entry = &mut table[slot(first, last)];
         assert!(entry.length == 0, "two names in one slot: try another SPREAD, any odd number");
-        *entry = Entry { first, middle, last, length: name.len() as u8, known };
+        *entry = KnownEntry { first, middle, last, length: name.len() as u8, known };
         at += 1;
     }
     table

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use crate::authority;
 use crate::fault::{FieldFault, Located, RequestFault};
-use crate::fields::{self, Fields, Framing, Listed};
+use crate::fields::{self, Fields, Framing, ListedNames};
 use crate::header::{self, Header, is_token_byte, trim};
 use crate::known::Known;
 use crate::limits::HeadLimits;
@@ -59,7 +59,7 @@ pub struct RequestHead {
     pub request_line: Span,
     /// Length of the head, the blank line and an empty line before the request line included.
     pub head_bytes: usize,
-    listed: Listed,
+    listed: ListedNames,
     latest_host: authority::Latest,
 }
 

@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 
 use crate::fault::{FieldFault, Located, ResponseFault};
-use crate::fields::{self, Fields, Framing, KeepAliveLimits, Listed};
+use crate::fields::{self, Fields, Framing, KeepAliveLimits, ListedNames};
 use crate::header::{self, Header};
 use crate::limits::HeadLimits;
 use crate::lines::{self, Scan};
@@ -42,7 +42,7 @@ pub struct ResponseHead {
     pub upgrade: bool,
     /// Length of the head, the blank line included.
     pub head_bytes: usize,
-    listed: Listed,
+    listed: ListedNames,
 }
 
 impl ResponseHead {
