@@ -19,9 +19,7 @@ use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::client::ClientLimiter;
 use crate::limiting::{Limiter, rate};
-use crate::net::tls::{
-    CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion,
-};
+use crate::net::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets};
 use crate::routing::route::Router;
 use crate::snapshot::{
     CompiledAccessLog, CompiledListener, ListenerModel, LogCounts, LogReasons, Snapshot,
@@ -332,13 +330,9 @@ fn shows_response_headers(format: &model::LogFormat) -> bool {
 }
 
 fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {
-    let version = |version| match version {
-        model::TlsVersion::Tls12 => TlsVersion::Tls12,
-        model::TlsVersion::Tls13 => TlsVersion::Tls13,
-    };
     ProtocolSettings {
-        min: version(protocol.min),
-        max: version(protocol.max),
+        min: protocol.min,
+        max: protocol.max,
         ciphers: &protocol.ciphers,
         curves: &protocol.curves,
     }

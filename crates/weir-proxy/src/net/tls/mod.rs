@@ -29,6 +29,6 @@ pub use self::facts::{TlsFacts, facts};
 pub use self::material::{CertificateMaterial, PemFile};
 pub use self::server::{ClientCertificates, Demand, ServerTls};
 pub use self::server_handshake::accept;
-pub use self::suites::{ProtocolSettings, TlsVersion, check as check_protocol};
+pub use self::suites::{ProtocolSettings, check as check_protocol};
 pub use self::tickets::Tickets;
 pub use self::x509::certificate_names;

@@ -8,11 +8,12 @@ use rustls::pki_types::UnixTime;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use weir_config::model::TlsVersion;
 
 use super::certificates::{Certificates, any_fits_tls12};
 use super::error::TlsError;
 use super::material::{self, CertificateMaterial, PemFile};
-use super::suites::{self, ProtocolSettings, TlsVersion};
+use super::suites::{self, ProtocolSettings};
 use super::tickets::Tickets;
 
 /// A listener's TLS.

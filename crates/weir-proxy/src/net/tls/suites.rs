@@ -9,18 +9,10 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
+use weir_config::model::TlsVersion;
 
 use super::error::TlsError;
 use super::hkdf;
-
-/// A TLS version that can be allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
-    /// RFC 5246.
-    Tls12,
-    /// RFC 8446.
-    Tls13,
-}
 
 /// The protocol settings of an operator. Empty lists select the safe defaults.
 #[derive(Clone, Copy, Debug)]

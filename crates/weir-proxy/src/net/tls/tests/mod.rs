@@ -18,6 +18,7 @@ use rcgen::{
 };
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use weir_config::model::TlsVersion;
 
 use super::*;
 
