@@ -18,7 +18,7 @@ use weir_config::model::{AccessLog, Severity};
 use weir_stats::{FullBatch, LogReceiver, LogSink, LostLines, Message, log_fan};
 
 use super::outcome::WriteOutcome;
-use super::target::OpenTarget;
+use super::target::LogOutput;
 pub(crate) use losses::watch;
 
 use crate::logs::program_log::say;
@@ -116,7 +116,7 @@ impl LogWriter {
 
     /// Opens every target of a log and starts its threads.
     fn open(&self, log: &AccessLog, threads: &mut Vec<Receiver<()>>) -> io::Result<LogSink> {
-        let targets = log.to.iter().map(|target| OpenTarget::open(target, &log.name));
+        let targets = log.to.iter().map(|target| LogOutput::open(target, &log.name));
         let targets = targets.collect::<io::Result<Vec<_>>>()?;
         let (sink, receivers) = log_fan(0, targets.len(), CAPACITY);
         for (target, receiver) in targets.into_iter().zip(receivers) {
@@ -208,7 +208,7 @@ impl Drop for LogWriter {
 /// The state of a writer thread.
 struct WriterThread {
     log: String,
-    target: OpenTarget,
+    target: LogOutput,
     lost: Arc<LostLines>,
     state: WriteState,
     /// The value of [`Orders::reopened`] when the file was last opened.

@@ -16,7 +16,7 @@ use weir_config::model::{ErrorLog, LogTarget, Severity};
 use weir_stats::Clock;
 
 use crate::logs::outcome::WriteOutcome;
-use crate::logs::target::OpenTarget;
+use crate::logs::target::LogOutput;
 
 /// The most lines that wait for one target.
 const CAPACITY: usize = 1024;
@@ -114,7 +114,7 @@ impl ProgramLog {
         let mut done = Vec::new();
         for (log, purpose) in speech.chain(audit) {
             let mut writer = TargetWriter {
-                target: OpenTarget::open(&log.to, "program")?,
+                target: LogOutput::open(&log.to, "program")?,
                 clock: Clock::new(),
                 frame: match purpose {
                     TargetPurpose::Speech => LineFrame::of(&log.to),
@@ -311,7 +311,7 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 
 /// The state of a target's thread.
 struct TargetWriter {
-    target: OpenTarget,
+    target: LogOutput,
     clock: Clock,
     frame: LineFrame,
     dropped: Arc<AtomicU64>,
@@ -346,7 +346,7 @@ impl TargetWriter {
 
     fn write(&mut self, line: &ProgramLine) {
         self.line.clear();
-        let outcome = if let OpenTarget::Syslog(syslog) = &mut self.target {
+        let outcome = if let LogOutput::Syslog(syslog) = &mut self.target {
             append_text(without_level(&line.text), &mut self.line);
             syslog.message(line.severity, line.time, &self.line)
         } else {
@@ -363,7 +363,7 @@ impl TargetWriter {
         match outcome.last {
             Some(error) if !self.failing => {
                 self.failing = true;
-                if !matches!(self.target, OpenTarget::Stream(..)) {
+                if !matches!(self.target, LogOutput::Stream(..)) {
                     say_directly(
                         Severity::Error,
                         &format!("cannot write to the error log {name}: {error}"),
@@ -372,7 +372,7 @@ impl TargetWriter {
             }
             None if self.failing => {
                 self.failing = false;
-                if !matches!(self.target, OpenTarget::Stream(..)) {
+                if !matches!(self.target, LogOutput::Stream(..)) {
                     say_directly(Severity::Notice, &format!("the error log {name} works again"));
                 }
             }

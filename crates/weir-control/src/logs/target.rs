@@ -10,14 +10,14 @@ use super::file::{Appender, LogFile};
 use super::outcome::WriteOutcome;
 use super::syslog::SyslogSender;
 
-pub(crate) enum OpenTarget {
+pub(crate) enum LogOutput {
     File(LogFile),
     /// Standard output or error, with its name for messages.
     Stream(Appender, &'static str),
     Syslog(SyslogSender),
 }
 
-impl OpenTarget {
+impl LogOutput {
     /// Opens the target for the log named `log`.
     pub(crate) fn open(target: &LogTarget, log: &str) -> io::Result<Self> {
         Ok(match target {

@@ -6,7 +6,7 @@ use super::agenda::AttemptToken;
 
 /// A waiting request, with its number in the order of arrival.
 #[derive(Clone, Copy, Debug)]
-struct WaitingRequest {
+struct WatchedRequest {
     seq: u64,
     token: AttemptToken,
 }
@@ -22,7 +22,7 @@ pub(crate) struct OrderWatch {
 #[derive(Debug)]
 enum DispatchReference {
     /// The waiting requests: first those for any endpoint, then those for each endpoint.
-    Waiting(Vec<VecDeque<WaitingRequest>>),
+    Waiting(Vec<VecDeque<WatchedRequest>>),
     /// The latest arrival that was dispatched to each endpoint. A key determines the endpoint of a
     /// request, which only the balancer knows.
     Latest(Vec<u64>),
@@ -58,7 +58,7 @@ impl OrderWatch {
     pub(crate) fn join(&mut self, seq: u64, token: AttemptToken, bound: Option<usize>) {
         if let DispatchReference::Waiting(lines) = &mut self.lines {
             lines[bound.map_or(0, |endpoint| endpoint + 1)]
-                .push_back(WaitingRequest { seq, token });
+                .push_back(WatchedRequest { seq, token });
         }
     }
 
