@@ -99,13 +99,7 @@ impl Server {
         let agent_sockets = opened.agent_sockets;
         let workers = worker_count(&config);
         let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
-        if config.sandbox {
-            sandbox::confine_process().lacking.iter().for_each(|sentence| tell(sentence));
-        }
-        process.incidents.set_speaker(|line| program_log::say(Severity::Error, line));
-        process.incidents.set_last_speaker(|line| program_log::say_last(Severity::Crit, line));
-        process.incidents.set_patience(config.watchdog);
-        process.memory.set_max(memory_limit::budget(&config));
+        configure(&process, &config);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
         resolver.follow(opened.names, runtime.handle());
@@ -353,6 +347,17 @@ impl Server {
         self.control.program_log().close();
         ended
     }
+}
+
+/// Applies the settings of the whole process, before its workers start.
+fn configure(process: &Process, config: &Config) {
+    if config.sandbox {
+        sandbox::confine_process().lacking.iter().for_each(|sentence| tell(sentence));
+    }
+    process.incidents.set_speaker(|line| program_log::say(Severity::Error, line));
+    process.incidents.set_last_speaker(|line| program_log::say_last(Severity::Crit, line));
+    process.incidents.set_patience(config.watchdog);
+    process.memory.set_max(memory_limit::budget(config));
 }
 
 /// The events that a running server reacts to.
