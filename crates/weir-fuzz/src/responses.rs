@@ -14,9 +14,9 @@ const TAIL: &[u8] = b"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 pub(crate) fn target(data: &[u8]) {
     for method in [Method::Get, Method::Head, Method::Connect] {
         for limits in [HeadLimits::default(), TIGHT] {
-            let (whole, head) = parse(data, &[data.len()], (&limits, method));
+            let (whole, head) = parse(data, &[data.len()], &limits, method);
             for lengths in splits(data) {
-                let (split, _) = parse(data, &lengths, (&limits, method));
+                let (split, _) = parse(data, &lengths, &limits, method);
                 assert_eq!(split, whole, "a response split at {lengths:?}");
             }
             if let Some(head) = head {
@@ -24,7 +24,7 @@ pub(crate) fn target(data: &[u8]) {
             }
             if whole != "more" {
                 let longer = [data, TAIL].concat();
-                let (again, _) = parse(&longer, &[longer.len()], (&limits, method));
+                let (again, _) = parse(&longer, &[longer.len()], &limits, method);
                 assert_eq!(again, whole, "bytes after a verdict changed it");
             }
         }
@@ -35,7 +35,8 @@ pub(crate) fn target(data: &[u8]) {
 fn parse(
     data: &[u8],
     lengths: &[usize],
-    (limits, method): (&HeadLimits, Method),
+    limits: &HeadLimits,
+    method: Method,
 ) -> (String, Option<ResponseHead>) {
     let (mut head, mut scan) = (ResponseHead::default(), Scan::default());
     for &length in lengths {
