@@ -1,68 +1,22 @@
 //! Attacks on TLS: handshakes, records and renegotiation.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use weir_lab::bench::tls::TlsSettings;
 
 use super::pattern;
 use crate::arena::{Arena, Conn, Ending};
 use crate::judge::{Outcome, Pattern};
 use crate::support::process::{command, finish};
 
-/// A verifier that accepts every certificate: an attacker needs none to be valid.
-#[derive(Debug)]
-struct Credulous;
-
-impl ServerCertVerifier for Credulous {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        rustls::crypto::aws_lc_rs::default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
-}
-
+/// A session that accepts every certificate: an attacker needs none to be valid.
 fn session() -> ClientConnection {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Credulous))
-        .with_no_client_auth();
-    ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap()
+    let settings = TlsSettings { insecure: true, ..TlsSettings::default() };
+    let name = ServerName::try_from("localhost").unwrap();
+    ClientConnection::new(settings.config().unwrap(), name).unwrap()
 }
 
 /// Returns the bytes of a ClientHello, which can be sent repeatedly without computation.
