@@ -204,9 +204,7 @@ fn while_it_stops_it_asks_for_nothing() {
     assert_eq!((told(agent).as_str(), socat(&socket, "weir\n").as_str()), ("100%\n", "100%\n"));
     let mut running = Client::connect(weir.address());
     running.get("/slow");
-    eventually("the slow request is at the origin", || {
-        String::from_utf8_lossy(&origin.received()).contains("GET /slow").then_some(())
-    });
+    origin.wait_for("GET /slow");
     weir.process.signal(Signal::TERM);
     eventually("it asks for nothing", || (told(agent) == "0%\n").then_some(()));
     release.send(()).unwrap();

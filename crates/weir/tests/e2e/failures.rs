@@ -309,7 +309,7 @@ fn a_client_that_leaves_takes_its_request_with_it() {
     let weir = weir_with(&directory, &[origin.address], "");
     let mut client = Client::connect(weir.address());
     client.get("/");
-    eventually("the request is at the origin", || (!origin.received().is_empty()).then_some(()));
+    origin.wait_for(" HTTP/1.1");
     drop(client);
     noticed.recv_timeout(crate::support::PATIENCE).unwrap();
     logged(&directory, "499 client_gone 1");
@@ -328,7 +328,7 @@ fn an_upload_that_is_given_up_is_reset_at_its_endpoint() {
     let weir = weir_with(&directory, &[origin.address], "");
     let mut client = Client::connect(weir.address());
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf");
-    eventually("the request is at the origin", || (!origin.received().is_empty()).then_some(()));
+    origin.wait_for(" HTTP/1.1");
     drop(client);
     assert!(noticed.recv_timeout(crate::support::PATIENCE).unwrap());
     logged(&directory, "499 client_gone 1");

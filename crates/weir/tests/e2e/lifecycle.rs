@@ -91,9 +91,7 @@ fn a_stop_finishes_what_runs_and_answers_idle_connections_once_more() {
         assert_eq!(idle.ask("/").text(), "done");
         let mut running = Client::connect(weir.address());
         running.get("/slow");
-        eventually("the slow request is at the origin", || {
-            String::from_utf8_lossy(&origin.received()).contains("GET /slow").then_some(())
-        });
+        origin.wait_for("GET /slow");
         weir.process.signal(signal);
         eventually("nothing new is taken", || {
             std::net::TcpStream::connect(weir.address()).is_err().then_some(())
@@ -152,9 +150,7 @@ fn a_second_term_stops_at_once() {
     let mut weir = Weir::start(&directory, &format!("listen 127.0.0.1:0 -> {};", origin.address));
     let mut running = Client::connect(weir.address());
     running.get("/slow");
-    eventually("the slow request is at the origin", || {
-        (!origin.received().is_empty()).then_some(())
-    });
+    origin.wait_for("GET /slow");
     weir.process.signal(Signal::TERM);
     eventually("nothing new is taken", || {
         std::net::TcpStream::connect(weir.address()).is_err().then_some(())
@@ -175,9 +171,7 @@ fn the_deadline_of_a_stop_holds() {
     let mut weir = Weir::start(&directory, &config);
     let mut running = Client::connect(weir.address());
     running.get("/slow");
-    eventually("the slow request is at the origin", || {
-        (!origin.received().is_empty()).then_some(())
-    });
+    origin.wait_for("GET /slow");
     weir.process.signal(Signal::TERM);
     weir.process.wait();
     let answer = running.response();

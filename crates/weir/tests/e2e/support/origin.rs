@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::PATIENCE;
+use super::{PATIENCE, eventually};
 
 /// A scripted origin. It stops accepting connections when it is dropped.
 pub(crate) struct Origin {
@@ -60,6 +60,12 @@ impl Origin {
                 connection.answer(&body);
             }
         })
+    }
+
+    /// Waits until this text has arrived.
+    pub(crate) fn wait_for(&self, text: &str) {
+        let arrived = || String::from_utf8_lossy(&self.received()).contains(text).then_some(());
+        eventually(&format!("`{text}` is at the origin"), arrived);
     }
 
     /// Returns every byte received over all connections.
