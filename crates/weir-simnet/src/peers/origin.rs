@@ -20,7 +20,7 @@ use crate::network::trace::NetworkEvent;
 use crate::plan::behaviour::{Behaviour, Misdeed, SWITCHES, garbage};
 use crate::world::World;
 
-type Reader = Incoming<ReadHalf<SimStream>>;
+type OriginReader = Incoming<ReadHalf<SimStream>>;
 type PeerWriter = PacedWriter<WriteHalf<SimStream>>;
 
 /// Serves every connection of a listener.
@@ -183,7 +183,7 @@ fn over(world: &World, order: &OriginOrder) {
 async fn exchange(
     world: &World,
     order: &OriginOrder,
-    reader: &mut Reader,
+    reader: &mut OriginReader,
     writer: &mut PeerWriter,
 ) -> Ending {
     if order.behaviour.misdeed == Some(Misdeed::NeverReads) {
@@ -231,7 +231,11 @@ async fn exchange(
     }
 }
 
-async fn take_body(world: &World, order: &OriginOrder, reader: &mut Reader) -> Result<(), Broken> {
+async fn take_body(
+    world: &World,
+    order: &OriginOrder,
+    reader: &mut OriginReader,
+) -> Result<(), Broken> {
     let (id, attempt) = (order.id, order.attempt);
     let mut checked = PatternCheck::new(request_tag(id));
     let ledger = &world.ledger;
