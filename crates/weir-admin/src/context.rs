@@ -14,7 +14,7 @@ use crate::access::seats::CallerStanding;
 use crate::status::history::History;
 use crate::status::sources::StatusSources;
 
-/// The most streams at once.
+/// The largest number of streams at once.
 pub(crate) const STREAMS: usize = 16;
 
 /// The shortest time between two log lines about refused requests.

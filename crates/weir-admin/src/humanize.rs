@@ -97,8 +97,8 @@ impl Traffic {
 }
 
 impl EndpointStatus {
-    /// The number of attempts that failed here: failures that count for `passive`, or attempts
-    /// given up for another if there are more.
+    /// The number of attempts that failed here: failures that count for `passive`, or abandoned
+    /// attempts if there are more.
     pub fn failed(&self) -> u64 {
         self.passive_failures.max(self.failed_attempts)
     }

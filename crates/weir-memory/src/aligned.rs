@@ -3,7 +3,7 @@
 //! block and so leaves 128 bytes between two of them.
 //!
 //! Blocks of one size lie in slabs. A slab belongs to the part of the pool whose threads made it;
-//! any thread may free its blocks. A slab without blocks is returned to the system, but for one of
+//! any thread may free its blocks. A slab without blocks is returned to the system, except one of
 //! each size and part, so that blocks that come and go at the edge of a slab do not cost a mapping
 //! each. It serves no other alignment and no larger blocks.
 

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// The most connections that have not made a request yet.
+/// The largest number of connections that have not made a request yet.
 const UNPROVEN: usize = 32;
-/// The most connections that have made a request without credentials.
+/// The largest number of connections that have made a request without credentials.
 const ANONYMOUS: usize = 64;
-/// The most connections with credentials.
+/// The largest number of connections with credentials.
 const KNOWN: usize = 64;
 
 /// The longest time for the first request's head or the first command line, including the TLS

@@ -28,11 +28,11 @@ use crate::http::reply::{HttpReply, ReplyBody};
 use crate::status::collect::host_name;
 use crate::stream::AdminStream;
 
-/// The most bytes of the request line and headers.
+/// The largest number of bytes of the request line and headers.
 const HEAD_BYTES: usize = 16 * 1024;
-/// The most header lines.
+/// The largest number of header lines.
 const HEADERS: usize = 64;
-/// The most bytes of a request's body.
+/// The largest number of bytes of a request's body.
 const BODY_BYTES: usize = 64 * 1024;
 /// The longest wait for a request's head, including the idle time before it.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);

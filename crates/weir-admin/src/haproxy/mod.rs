@@ -21,7 +21,7 @@ use crate::access::caller::{Caller, Visitor};
 use crate::access::seats::AdminSeat;
 use crate::stream::AdminStream;
 
-/// The most bytes of a command line.
+/// The largest number of bytes of a command line.
 const LINE_BYTES: usize = 16 * 1024;
 /// The longest wait for the next command, unless `set timeout cli` changes it.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ const STATE_HEADER: &str = "# be_id be_name srv_id srv_name srv_addr srv_op_stat
     bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr srv_agent_addr \
     srv_agent_port";
 
-/// Pools with their numbers, all or the one named; `None` if there is none of that name.
+/// Pools with their numbers: all, or the named one; `None` if there is no pool of that name.
 fn pools<'status>(
     status: &'status Status,
     name: Option<&str>,

@@ -10,9 +10,9 @@ use tokio::sync::watch;
 
 use crate::status::{PoolStatus, Status, Traffic};
 
-/// The most points kept: five minutes.
+/// The largest number of points kept: five minutes.
 pub(crate) const POINTS: usize = 300;
-/// The most pools with charts. Further pools appear in the tables only.
+/// The largest number of pools with charts. Further pools appear in the tables only.
 pub(crate) const POOLS: usize = 24;
 /// The parts of a request's time, stacked in this order.
 const PARTS: [&str; 5] = ["request", "queue", "connect", "response", "data"];

@@ -49,11 +49,11 @@ pub(crate) enum Marked {
 /// The maxima of a listener, pool or endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
-    /// The most requests that ended in one second.
+    /// The largest number of requests that ended in one second.
     pub(crate) requests: u64,
-    /// The most connections accepted in one second; for listeners only.
+    /// The largest number of connections accepted in one second; for listeners only.
     pub(crate) accepted: u64,
-    /// The most requests in flight, seen once a second; for pools only.
+    /// The largest number of requests in flight, seen once a second; for pools only.
     pub(crate) in_flight: u64,
     /// The time at which a request last ended.
     pub(crate) last: Option<Instant>,

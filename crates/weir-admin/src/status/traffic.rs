@@ -189,7 +189,7 @@ impl<'a> CountedTraffic<'a> {
         }
     }
 
-    /// The attempts given up at an endpoint, or in a whole pool.
+    /// The abandoned attempts at an endpoint, or in a whole pool.
     pub(crate) fn given_up(&self, pool: &str, endpoint: Option<&str>) -> GivenUp {
         let all = self.now.1.given_up(pool, endpoint);
         let cleared = self.cleared.as_ref().map(|(_, cleared)| cleared.given_up(pool, endpoint));

@@ -24,9 +24,9 @@ pub enum Arrival {
 }
 
 impl Balancer {
-    /// Takes in an exchange that wants an endpoint. It is dispatched by the policy if an endpoint
-    /// may be picked and no exchange waits that could have that one. It is queued if there is a
-    /// queue with room, else rejected. If this pool has a successor, the successor decides, and the
+    /// Takes in an exchange that wants an endpoint. The policy dispatches it if an endpoint may be
+    /// picked and no waiting exchange could use that endpoint. Otherwise it is queued if there is a
+    /// queue with room, or rejected. If this pool has a successor, the successor decides, and the
     /// slot belongs to the successor.
     pub fn arrive(self: &Arc<Self>, request: &Request<'_>) -> Arrival {
         self.picker.note_arrival(request.tried);

@@ -214,8 +214,8 @@ impl Common {
 pub(crate) struct Succession {
     /// Set if there is a successor. Set under the lock of the books, and never cleared.
     pub(crate) is_former: AtomicBool,
-    /// The current balancer of the pool, regardless of how many came in between. Locked after the
-    /// books, if both are.
+    /// The current balancer of the pool, however many successions ago this one was replaced. Locked
+    /// after the books, if both are.
     current: Mutex<Option<Arc<Balancer>>>,
     /// The earlier balancers, which may still have slots and tickets.
     former: Mutex<Vec<Weak<Balancer>>>,

@@ -36,7 +36,7 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seniority {
     /// The exchange's number in the order of arrival: that of its ticket, or, if it comes from
-    /// another process, a number below 0, so that it stands before all exchanges that arrived here.
+    /// another process, a number below 0, so that it comes before all exchanges that arrived here.
     pub number: i64,
     /// The time at which the exchange arrived, µs.
     pub since_us: u64,

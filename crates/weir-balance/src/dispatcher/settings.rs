@@ -44,10 +44,10 @@ impl Settings {
 /// The bounds of a pool's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// The most exchanges that wait in the whole pool.
+    /// The largest number of exchanges that wait in the whole pool.
     pub max: u32,
-    /// The most exchanges that wait for one endpoint, bound to it; later ones wait for any
-    /// endpoint. `None`: only `max` counts.
+    /// The largest number of exchanges that wait for one endpoint, bound to it; later ones wait for
+    /// any endpoint. `None`: only `max` counts.
     pub max_per_endpoint: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! Pools of many endpoints: they pick as pools whose endpoints are looked at one by one, and look
-//! at few of them.
+//! Tests of pools of many endpoints: they pick the same endpoints as a pool that examines all of
+//! them one by one, but examine only a few.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn plain(
 /// A way to make a pool: with its settings, endpoints and predecessor.
 type Make = fn(Settings, Vec<Member>, Option<&Arc<Balancer>>) -> Arc<Balancer>;
 
-/// A step of a pool's life. Numbers stand for one of what there is.
+/// A step in the life of a pool. A number selects one of the existing slots or endpoints.
 #[derive(Clone, Debug)]
 enum Step {
     Arrive { tried: Option<usize> },
@@ -109,7 +109,7 @@ impl Run {
         self.pool = pool;
     }
 
-    /// Makes a step; returns what came of it.
+    /// Makes a step and returns its outcome.
     fn step(&mut self, step: &Step) -> String {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.now_us += 10;
@@ -202,7 +202,8 @@ proptest! {
     }
 }
 
-/// After exchanges of several threads have ended, nothing is left of them in what a pick looks at.
+/// After the exchanges of several threads have ended, the state that picks look at has no trace of
+/// them.
 #[test]
 fn what_is_kept_of_many_endpoints_is_right_after_a_race() {
     for policy in [PolicyKind::LeastConn, PolicyKind::RoundRobin] {
@@ -229,7 +230,8 @@ fn what_is_kept_of_many_endpoints_is_right_after_a_race() {
     }
 }
 
-/// The most looks that one exchange takes, of several in a row whose keys came before.
+/// The largest number of looks that one exchange takes, over several in a row whose keys were seen
+/// before.
 fn looks_of(pool: &Arc<Balancer>) -> u64 {
     let tried = Tried::new();
     let look = |number: u64| {
@@ -254,8 +256,8 @@ fn fill(pool: &Arc<Balancer>, free: usize) -> Vec<Slot> {
     (0..pool.len() - free).filter_map(|index| pool.occupy(index)).collect()
 }
 
-/// An exchange looks at as many endpoints, or nodes above them, whether there are a thousand of
-/// them or ten thousand.
+/// The number of endpoints, and nodes above them, that an exchange looks at is the same for a
+/// thousand endpoints as for ten thousand.
 #[test]
 fn the_looks_of_a_pick_do_not_grow_with_the_pool() {
     let bounded = HashSettings { balance_factor: BalanceFactor::from_percent(125) };

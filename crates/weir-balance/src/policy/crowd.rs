@@ -1,5 +1,6 @@
-//! What a pool of many endpoints keeps beside the loads of each tier: the endpoints' numbers by
-//! their states, the exchanges in flight, and the next end of an ejection. It picks nothing.
+//! The state that a pool of many endpoints keeps in addition to the loads of each tier: the numbers
+//! of endpoints by state, the exchanges in flight, and the next end of an ejection. It picks
+//! nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The loads of many endpoints as a tree of minima, which all workers share: it finds the least
 //! loaded endpoint, and the next one in turn that is loaded as little, without looking at the
-//! others. It decides nothing about eligibility: an endpoint is open or closed as its user says.
+//! others. It does not decide which endpoints are eligible: its user opens and closes them.
 //!
 //! A change of one endpoint's load changes the nodes above it as far as their minimum changes,
 //! which is rarely far. Nodes are changed without a lock. A thread that changes a node looks at
@@ -80,7 +80,7 @@ impl LoadTree {
         Self { nodes: std::iter::repeat_with(closed).take(2 * leaves).collect(), leaves }
     }
 
-    /// Sets the load of an endpoint to what `key` returns, which is asked again after each change.
+    /// Sets the load of an endpoint to the value of `key`, which is called again after each change.
     pub(crate) fn set(&self, index: usize, key: impl Fn() -> LoadKey) {
         let mut node = self.leaves + index;
         let Some(leaf) = self.nodes.get(node) else { return };

@@ -1,6 +1,6 @@
-//! Picks in pools of many endpoints, from what is kept at each change of an endpoint: a pick looks
-//! at a few endpoints and not at all of them. Few endpoints are looked at one by one, which costs
-//! less; the picks are the same.
+//! Picks in pools of many endpoints, from state that each change of an endpoint updates, so that a
+//! pick looks at a few endpoints and not at every one. In a small pool they are looked at one by
+//! one, which costs less; the picks are the same.
 
 use crate::policy::crowd::Crowd;
 use crate::policy::load_tree::{LoadKey, LoadTree, WantedLoad};
@@ -12,8 +12,9 @@ use crate::state::decision::{Basis, Decision};
 use crate::state::member::Member;
 use crate::sync::Ordering;
 
-/// The endpoints with a wanted load that a pick looks at before it looks at all: one may be open
-/// and yet not serve this exchange, because it was tried, does not answer, or filled up meanwhile.
+/// The number of endpoints with a wanted load that a pick looks at before it looks at every
+/// endpoint: an open endpoint may be unable to serve this exchange, because it was tried, does not
+/// answer, or has filled up in the meantime.
 const LOOKS: usize = 16;
 
 /// The steps through an uneven cycle before an endpoint is drawn.
@@ -90,7 +91,7 @@ impl Picker {
     }
 
     /// The first eligible endpoint with a wanted load in a ring that begins at `index`; `Err` if
-    /// that cannot be told without a look at all.
+    /// that requires looking at every endpoint.
     pub(crate) fn next_of_many(
         &self,
         loads: &LoadTree,

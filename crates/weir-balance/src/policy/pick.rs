@@ -330,8 +330,8 @@ impl Picker {
         Some(self.less_loaded(tier, query, best, second))
     }
 
-    /// The choice of `best` over the next one; if both have the same load, of the one whose turn it
-    /// is among all that have it.
+    /// The choice of `best`, with `second` as the runner-up; if both have the same load, the
+    /// endpoint whose turn it is among all with that load.
     pub(crate) fn less_loaded(
         &self,
         tier: &Tier,

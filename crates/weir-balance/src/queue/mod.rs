@@ -19,7 +19,7 @@ pub(crate) type Id = u32;
 /// The absence of a waiter.
 const NOBODY: Id = Id::MAX;
 
-/// An exchange that waits, or one that waited and has not been told the outcome yet.
+/// An exchange that waits, or one that waited and has not taken its outcome yet.
 #[derive(Debug)]
 pub(crate) struct Waiter<S> {
     /// The number in the order of arrival: from 0, or below 0 if the exchange waited in another

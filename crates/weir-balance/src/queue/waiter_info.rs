@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 /// An exchange's name. 36 bytes, the length of a UUID, fit without an allocation.
 pub type ExchangeName = SmallVec<[u8; 36]>;
 
-/// The most bytes kept of an exchange's method and target.
+/// The largest number of bytes kept of an exchange's method and target.
 pub const WISH_BYTES: usize = 128;
-/// The most names kept of the exchanges ahead in the queue.
+/// The largest number of names kept of the exchanges ahead in the queue.
 pub const AHEAD: usize = 4;
 /// The names of the first [`AHEAD`] exchanges ahead in the queue.
 pub type Ahead = SmallVec<[ExchangeName; AHEAD]>;

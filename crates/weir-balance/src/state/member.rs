@@ -15,7 +15,7 @@ pub struct Member {
     pub identity: u64,
     /// The endpoint's weight, from 1.
     pub weight: u32,
-    /// The most exchanges in flight at once, over all workers. 0 admits none.
+    /// The largest number of exchanges in flight at once, over all workers. 0 admits none.
     pub max_conn: Option<u32>,
     /// The endpoint's priority: endpoints with a higher number take part only if no endpoint with a
     /// lower one may be picked.

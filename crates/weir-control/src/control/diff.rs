@@ -10,7 +10,7 @@ use serde_json::Value;
 use weir_config::Config;
 use weir_config::model::{AdminListener, ListenAddress};
 
-/// The most differences listed for one pool or listener; the rest are counted.
+/// The largest number of differences listed for one pool or listener; the rest are counted.
 const MOST: usize = 12;
 
 /// All differences, one line each.

@@ -1,6 +1,6 @@
-//! The operations on a running server, from whichever interface they come, with the list of events:
-//! changes at run time, reloads, upgrades and stops. Changes run one at a time. It knows no
-//! protocol and checks no rights.
+//! The operations on a running server, for all interfaces, with the list of events: changes at run
+//! time, reloads, upgrades and stops. Changes run one at a time. It knows no protocol and checks no
+//! rights.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

@@ -25,13 +25,14 @@ use super::Credits;
 use crate::listeners::address::{Listening, Purpose};
 use crate::logs::program_log::tell;
 
-/// The most simultaneous connections at one address; others wait in the kernel's backlog.
+/// The largest number of simultaneous connections at one address; others wait in the kernel's
+/// backlog.
 const ASKING: usize = 32;
 /// The longest that one connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after an accept that failed for lack of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The most bytes that a client may send (HAProxy's `agent-send`). They are ignored.
+/// The largest number of bytes that a client may send (HAProxy's `agent-send`). They are ignored.
 const SAID_BYTES: u64 = 4_096;
 
 /// An agent's open socket.

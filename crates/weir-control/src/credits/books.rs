@@ -1,4 +1,4 @@
-//! The books of the machine's processor credits: earnings, use, and the time until they run out.
+//! The account of the machine's processor credits: earnings, use, and the time until they run out.
 //! Pure: readings and the clock are arguments. One credit is one minute of one core.
 //!
 //! ```text
@@ -23,15 +23,15 @@ const LEAST_US: u64 = 5_000_000;
 const HELD_US: u64 = 15_000_000;
 /// The time for which readings are kept, µs.
 const KEPT_US: u64 = 2 * LATELY_US;
-/// The most readings kept.
+/// The largest number of readings kept.
 const KEPT: usize = 600;
 /// A machine counts as held to its baseline if it demands at least `WANTS` times and gets at most
 /// `GETS` times the baseline.
 const WANTS: f64 = 1.25;
 const GETS: f64 = 1.15;
-/// The credits beyond the balance, for each core, that a machine may use before the books count as
-/// wrong: clouds reduce it to its baseline over a quarter of an hour, in which it uses about half
-/// of that time.
+/// The credits beyond the balance, for each core, that a machine may use before the account is
+/// considered wrong: clouds reduce it to its baseline over a quarter of an hour, in which it uses
+/// about half of that time.
 const OVERDRAFT: f64 = 8.0;
 /// A balance up to this counts as zero.
 const NONE: f64 = 1e-6;
@@ -41,7 +41,7 @@ const NONE: f64 = 1e-6;
 pub(crate) struct CreditBucket {
     /// The earnings, as a number of cores.
     pub(crate) earned_cores: f64,
-    /// The most credits.
+    /// The largest number of credits.
     pub(crate) max: f64,
     pub(crate) cores: u64,
 }

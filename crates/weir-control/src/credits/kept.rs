@@ -1,6 +1,6 @@
-//! The file that keeps the books across restarts and upgrades of Weir. It is based on the processor
-//! time used since the machine started, which the kernel counts, so nothing is lost between two
-//! processes; after a restart of the machine it is not used.
+//! The file that keeps the account of credits across restarts and upgrades of Weir. It is based on
+//! the processor time used since the machine started, which the kernel counts, so nothing is lost
+//! between two processes; after a restart of the machine it is not used.
 
 use std::fs;
 use std::io;
@@ -96,8 +96,8 @@ impl CreditsFile {
         });
     }
 
-    /// Writes the file without flushing it: after a crash of the machine the books would be
-    /// useless.
+    /// Writes the file without flushing it: after a crash of the machine the account would be
+    /// useless anyway.
     ///
     /// # Errors
     /// One sentence for the first failure of a series.

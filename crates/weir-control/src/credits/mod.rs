@@ -1,6 +1,6 @@
 //! The machine's processor credits: reads once a second the processor time that all programs used,
-//! keeps the books, warns the operator before credits run out and, if configured, reduces the load
-//! on this instance before that. It does not query the cloud provider.
+//! keeps the account, warns the operator before credits run out and, if configured, reduces the
+//! load on this instance before that. It does not query the cloud provider.
 //!
 //! ```text
 //! /proc/stat ─▶ books.rs ─▶ watch.rs: lines and events
@@ -68,7 +68,7 @@ impl Credits {
     }
 }
 
-/// Keeps the books as long as the configuration, which `config` returns, asks for it. `note` gets
+/// Keeps the account as long as the configuration, which `config` returns, asks for it. `note` gets
 /// the messages for the operator once they are logged.
 pub(crate) async fn keep(
     credits: Arc<Credits>,

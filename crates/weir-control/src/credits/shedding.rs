@@ -1,4 +1,4 @@
-//! The share of the load to request so that credits last. Pure: the state of the books and the
+//! The share of the load to request so that credits last. Pure: the state of the account and the
 //! clock are arguments.
 //!
 //! The permitted use is the baseline plus the balance spread over `within_min`. As the balance
@@ -73,7 +73,7 @@ impl LoadShare {
 /// The cap on open connections for a share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CreditsAdmission {
-    /// The most connections that were open shortly before the share was lowered.
+    /// The largest number of connections that were open shortly before the share was lowered.
     before: usize,
     cap: Option<usize>,
 }

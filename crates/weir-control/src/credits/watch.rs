@@ -1,5 +1,5 @@
-//! The times at which the operator is told about credits: at once when the forecast gets worse, and
-//! when it gets better only after that has lasted. Pure: the forecast and the clock are arguments.
+//! Decides when the operator is informed about credits: at once when the forecast gets worse, and
+//! only after a while when it gets better. Pure: the forecast and the clock are arguments.
 //!
 //! ```text
 //! calm ◀──▶ soon ◀──▶ near ◀──▶ refuted ◀──▶ empty
@@ -30,7 +30,7 @@ pub(crate) enum Level {
     Empty,
 }
 
-/// The level that the operator was told last.
+/// The level that was reported last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CreditsWatch {
     level: Level,

@@ -19,7 +19,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// The most symbolic links followed in one path, the kernel's `MAXSYMLINKS`.
+/// The largest number of symbolic links followed in one path, the kernel's `MAXSYMLINKS`.
 const MOST_LINKS: usize = 40;
 
 /// Opens a file for appending, without waiting for the reader of a pipe, and creates it with mode

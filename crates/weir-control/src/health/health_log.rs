@@ -13,7 +13,7 @@ use weir_proxy::process::Process;
 use weir_proxy::snapshot::Snapshot;
 use weir_proxy::upstream::UpstreamPool;
 
-/// The most changes kept; the oldest are dropped first.
+/// The largest number of changes kept; the oldest are dropped first.
 pub const KEPT: usize = 1000;
 
 /// The observed state of an endpoint.

@@ -23,7 +23,7 @@ pub(crate) use losses::watch;
 
 use crate::logs::program_log::say;
 
-/// The most batches that wait for one target: 8 MiB.
+/// The largest number of batches that wait for one target: 8 MiB.
 const CAPACITY: usize = 128;
 
 /// The running writers.

@@ -18,7 +18,7 @@ use weir_stats::Clock;
 use crate::logs::outcome::WriteOutcome;
 use crate::logs::target::LogOutput;
 
-/// The most lines that wait for one target.
+/// The largest number of lines that wait for one target.
 const CAPACITY: usize = 1024;
 
 /// The longest that the end of the process waits for a target.

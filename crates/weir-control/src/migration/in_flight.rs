@@ -11,7 +11,7 @@ use weir_proxy::process::Process;
 
 /// The interval at which the old process checks for changed counts.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);
-/// The most endpoints in one message.
+/// The largest number of endpoints in one message.
 const SERVERS: usize = 500;
 /// The highest count that is accepted for one endpoint.
 const MOST: u32 = 1 << 16;

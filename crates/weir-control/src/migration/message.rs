@@ -18,10 +18,10 @@ use super::in_flight::EndpointLoad;
 use super::inherited_state::InheritedState;
 use crate::migration::machine_clock::MachineClock;
 
-/// The most bytes of a message. The kernel has room for it unless its default socket buffers were
-/// made smaller.
+/// The largest number of bytes of a message. The kernel has room for it unless its default socket
+/// buffers were made smaller.
 pub(crate) const MESSAGE_BYTES: usize = 192 * 1024;
-/// The most connections in one message.
+/// The largest number of connections in one message.
 pub(crate) const CONNECTIONS: usize = 64;
 /// The bytes of JSON that an offer may need beside the name and addresses of its listener.
 const OFFER_BYTES: usize = 1024;
@@ -189,7 +189,7 @@ impl Offer {
     }
 }
 
-/// The most bytes that an offer takes in a message.
+/// The largest number of bytes that an offer takes in a message.
 pub(crate) fn room_for(names_bytes: usize, moved: &Moved) -> usize {
     let begun = moved.begun.as_ref().map_or(0, |begun| begun.bytes.len());
     OFFER_BYTES + 2 * names_bytes + begun

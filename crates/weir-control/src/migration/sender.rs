@@ -22,7 +22,8 @@ use crate::migration::machine_clock::MachineClock;
 /// The longest that a successor may take to decide on a connection, for which it only checks that
 /// there is room.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The most undecided connections: the kernel bounds the number of descriptors in flight.
+/// The largest number of undecided connections: the kernel bounds the number of descriptors in
+/// flight.
 const OUTSTANDING: usize = 4 * CONNECTIONS;
 
 type DepartingConnection = Parting<OsNet>;

@@ -1,6 +1,6 @@
 //! The supervisor: a small process of one thread that starts the serving process, keeps duplicates
 //! of its listening sockets, and starts another process when that one dies. It serves nothing,
-//! reads no configuration, and knows no more of a socket than the address it was opened for.
+//! reads no configuration, and knows nothing of a socket except the address it was opened for.
 //!
 //! ```text
 //! fork ─▶ starting ──the sockets come──▶ serving
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Signals to the supervisor are passed on. A serving process detects the end of its supervisor,
-//! and then stops in order; its side is in `supervisor_client.rs`.
+//! and then stops gracefully; its side is in `supervisor_client.rs`.
 
 use std::fs::File;
 use std::io::{self, Read};

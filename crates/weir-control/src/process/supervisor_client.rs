@@ -15,7 +15,7 @@ use weir_config::model::ListenAddress;
 
 use crate::migration::packets::{self, ReceivedPacket};
 
-/// The most sockets in one message.
+/// The largest number of sockets in one message.
 const SOCKETS: usize = 32;
 /// The longest that the supervisor may take to confirm sockets.
 const ACKNOWLEDGED: Duration = Duration::from_secs(1);

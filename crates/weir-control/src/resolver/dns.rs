@@ -28,7 +28,7 @@ const HOSTS_TTL: Duration = Duration::from_secs(5);
 /// The number of tries at each server within the time of a look-up.
 const TRIES: u32 = 3;
 
-/// The most targets of a service that are looked up; the rest are left out.
+/// The largest number of targets of a service that are looked up; the rest are left out.
 const MOST_TARGETS: usize = 64;
 
 /// The answer to a question.

@@ -15,7 +15,7 @@ use super::dns::Resolution;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// The most addresses listed in one message; the rest are counted.
+/// The largest number of addresses listed in one message; the rest are counted.
 const SHOWN: usize = 5;
 
 #[derive(Default)]

@@ -27,7 +27,7 @@ pub struct RequestSample {
     pub intended_ns: u64,
     /// Time at which the first byte was passed to the kernel.
     pub sent_ns: u64,
-    /// Time at which the response was complete, or the request was given up.
+    /// Time at which the response was complete, or the request was abandoned.
     pub ended_ns: u64,
     /// Time since which the connection had been free.
     pub free_ns: u64,

@@ -125,7 +125,7 @@ impl<'a> ReportInput<'a> {
         PERCENTILES.iter().rev().find(is_sure).copied()
     }
 
-    /// The period after which response times rise again and again, if there is one.
+    /// The interval at which response times rise regularly, if there is one.
     pub fn pattern(&self) -> Option<Period> {
         let parts = &self.outcome.record.parts;
         let requests: u64 = parts.iter().map(|part| u64::from(part.count)).sum();

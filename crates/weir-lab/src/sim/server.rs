@@ -1,5 +1,5 @@
 //! A simulated server: it works on a number of requests at once, and queues the others in order of
-//! arrival (at its door). It knows nothing of the balancer.
+//! arrival (its accept backlog). It knows nothing of the balancer.
 
 use std::collections::VecDeque;
 

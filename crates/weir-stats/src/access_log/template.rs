@@ -22,7 +22,7 @@ struct TemplatePart {
     variable: Option<Variable>,
 }
 
-/// The most bytes of a short literal.
+/// The largest number of bytes of a short literal.
 const SHORT: usize = 16;
 
 /// Literal text. A short one is appended by a copy of fixed size, which takes a third of the

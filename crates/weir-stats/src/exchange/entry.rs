@@ -48,7 +48,7 @@ pub struct Concurrency {
     pub endpoint: u32,
 }
 
-/// The reason why an attempt was given up for another.
+/// The reason why an attempt was abandoned for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setback {
     /// No response arrived, for this reason.
@@ -57,7 +57,7 @@ pub enum Setback {
     Status(u16),
 }
 
-/// An attempt that was given up for another.
+/// An attempt that was abandoned for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedAttempt<'a> {
     /// The endpoint's name.
@@ -118,7 +118,8 @@ pub struct Entry<'a> {
     pub endpoint_address: &'a str,
     /// The number of attempts made; 0 if no endpoint was tried.
     pub attempts: u32,
-    /// The attempts that were given up for another, in order; the last attempt is not among them.
+    /// The attempts that were abandoned for another one, in order; the last attempt is not among
+    /// them.
     pub failed_attempts: &'a [FailedAttempt<'a>],
     /// Set if the last attempt used an idle connection.
     pub reused: bool,

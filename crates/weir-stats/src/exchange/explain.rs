@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cause, ChosenBy, Delays, Entry, Setback, Times, WaitedFor};
 
-/// The most bytes of a target that are kept.
+/// The largest number of bytes of a target that are kept.
 const TARGET_BYTES: usize = 256;
-/// The most bytes of a method that are kept.
+/// The largest number of bytes of a method that are kept.
 const METHOD_BYTES: usize = 32;
 /// A part that took less than 1/`WORTH_TELLING` of the whole time is not mentioned.
 const WORTH_TELLING: u64 = 20;
@@ -51,7 +51,7 @@ pub struct ExchangeRecord {
     pub status: u16,
     /// The number of attempts made.
     pub attempts: u32,
-    /// The attempts that were given up for another.
+    /// The attempts that were abandoned for another one.
     pub failed_attempts: Vec<FailedAttemptRecord>,
     /// Set if the last attempt used an idle connection.
     pub reused: bool,
@@ -90,7 +90,7 @@ pub struct ExchangeRecord {
     pub bytes_sent: u64,
 }
 
-/// An attempt that was given up for another.
+/// An attempt that was abandoned for another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedAttemptRecord {
     /// The endpoint's name.

@@ -61,7 +61,7 @@ pub struct EndpointFigures {
     /// The times by phase. As in the log, the time of earlier attempts at other endpoints is part
     /// of `connect`.
     pub phases: PhaseDistributions,
-    /// Attempts at this endpoint that were given up.
+    /// Abandoned attempts at this endpoint.
     pub given_up: GivenUp,
 }
 
@@ -228,7 +228,7 @@ impl Figures {
         self.tally(|cell| cell.pool == pool && cell.endpoint == endpoint)
     }
 
-    /// Attempts given up at the endpoints that `wanted` selects.
+    /// Abandoned attempts at the endpoints that `wanted` selects.
     pub fn given_up(&self, wanted: impl Fn(&EndpointFigures) -> bool) -> GivenUp {
         let endpoints = self.endpoints.iter().filter(|endpoint| wanted(endpoint));
         endpoints.fold(GivenUp::default(), |sum, endpoint| sum.and(endpoint.given_up))

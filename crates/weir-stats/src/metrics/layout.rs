@@ -2,7 +2,7 @@
 //! digits, so that counts can be added to those of any other program with that layout. It counts
 //! nothing.
 
-/// The longest time that is told apart, 1 h in µs. Longer times count as this.
+/// The longest time that is distinguished, 1 h in µs. Longer times count as this.
 pub const HIGHEST_US: u64 = 3_600_000_000;
 
 /// The binary digits of a place within its octave: 1,024 places, each at most a thousandth wide.
@@ -22,12 +22,12 @@ pub const fn index_of(us: u64) -> usize {
     ((octave as usize) << PLACE_BITS) + (us >> octave) as usize
 }
 
-/// The number of low bits of a time that are not told apart.
+/// The number of low bits of a time that are dropped.
 const fn shift_of_value(us: u64) -> u32 {
     (u64::BITS - 1 - PLACE_BITS) - (us | (2 * PLACES as u64 - 1)).leading_zeros()
 }
 
-/// The number of low bits that are not told apart at a place.
+/// The number of low bits that are dropped at a place.
 const fn shift_of_index(index: usize) -> u32 {
     ((index >> PLACE_BITS) as u32).saturating_sub(1)
 }

@@ -1,6 +1,6 @@
 //! The registry of all counts: series by name, kept over reloads, so that a route or an endpoint
-//! that comes back finds its counts. Of the series that no configuration names any more the latest
-//! are kept.
+//! that comes back finds its counts. Of the series that are no longer in the configuration, the
+//! latest are kept.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,11 +17,11 @@ use super::series::{
 use super::tally::Outcome;
 use crate::{Cause, ExchangeRecord, Micros, Times};
 
-/// The memory budget of all histograms, bytes. A phase whose times lie within a decade takes about
-/// 16 KiB per worker.
+/// The memory budget of all histograms, bytes. A phase whose times lie within a factor of ten takes
+/// about 16 KiB per worker.
 const HISTOGRAM_BYTES: usize = 256 << 20;
-/// The number of route series, and likewise of endpoint and listener series, that are kept although
-/// no configuration names them any more.
+/// The number of route series, and likewise of endpoint and listener series, that are kept after
+/// they have left the configuration.
 const REMOVED_KEPT: usize = 256;
 /// The route that stands for the routes of a pool beyond the limit.
 const OTHER: &str = "other";
@@ -309,8 +309,8 @@ impl MetricsRegistry {
         all
     }
 
-    /// The exchange with this request id: complete if it is among the slowest, else with the data
-    /// that the ring of the workers' recent exchanges has.
+    /// The exchange with this request id: complete if it is among the slowest, otherwise with the
+    /// data in the ring of the worker's recent exchanges.
     pub fn why(&self, request_id: &str, now_us: u64) -> Option<ExchangeRecord> {
         let slow = self.slowest(None, now_us);
         let mut whole = slow.iter().filter(|record| record.request_id == request_id);

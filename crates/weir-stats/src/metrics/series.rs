@@ -157,7 +157,7 @@ pub(crate) struct EndpointShard {
     redispatched: Counter,
 }
 
-/// The step after an attempt that was given up.
+/// The next step after an abandoned attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
     /// The same endpoint was tried again.
@@ -194,7 +194,7 @@ impl EndpointSeries {
         shard(&self.shards, worker)
     }
 
-    /// Counts an attempt at this endpoint that was given up for another, here or elsewhere.
+    /// Counts an attempt at this endpoint that was abandoned for another one, here or elsewhere.
     pub fn attempt_failed(&self, worker: usize, onward: Onward) {
         let Some(shard) = self.shard(worker) else { return };
         shard.failed_attempts.add(1);
@@ -211,8 +211,8 @@ impl EndpointSeries {
         sum
     }
 
-    /// The attempts at this endpoint that were given up, in total, followed by another one here,
-    /// and followed by one elsewhere.
+    /// The abandoned attempts at this endpoint: in total, followed by another one here, and
+    /// followed by one elsewhere.
     pub(crate) fn given_up(&self, workers: WorkerShards) -> GivenUp {
         let mut sum = GivenUp::default();
         for shard in made_by(&self.shards, workers) {
@@ -478,7 +478,7 @@ impl Yield {
 pub struct WorkerFigures {
     /// Exchanges that ended.
     pub exchanges: u64,
-    /// The time in which the worker worked at exchanges, µs, without handshakes and without kernel
+    /// The time in which the worker worked on exchanges, µs, without handshakes and without kernel
     /// work outside its system calls.
     pub own_us: u64,
     /// The delay of the worker's timer, measured once a second: an exchange may have waited that

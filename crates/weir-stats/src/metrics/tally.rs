@@ -254,7 +254,7 @@ impl TallyFigures {
     }
 }
 
-/// Attempts that were given up for another.
+/// Attempts that were abandoned for another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenUp {
     /// All such attempts.

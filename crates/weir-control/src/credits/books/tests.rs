@@ -91,7 +91,7 @@ fn a_rate_that_changed_is_heeded_within_a_minute() {
     assert_eq!(machine.books.rate().map(|rate| rate.used), Some(2.0));
 }
 
-/// Seed 001 of the published comparison: 20 runs of three minutes each at 2,500 requests/s, on a
+/// The published comparison of 2018: 20 runs of three minutes each at 2,500 requests/s, on a
 /// machine that began with its launch credits. The 17th run was the first with latencies of
 /// seconds, so the machine used about 1.6 of its two cores. At lower rates all 20 runs passed.
 #[test]

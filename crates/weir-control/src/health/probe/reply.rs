@@ -7,7 +7,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use weir_config::model::check::REPLY_BYTES;
 
-/// The most bytes of a reply that an event shows.
+/// The largest number of bytes of a reply that an event shows.
 const EXCERPT_BYTES: usize = 256;
 
 /// The progress of a probe.

@@ -33,7 +33,7 @@ struct Losing {
     quiet_looks: u32,
 }
 
-/// Reports dropped lines to `say` as long as there is a writer.
+/// Reports dropped lines to `say` for as long as there is a writer.
 pub(crate) async fn watch(writer: Weak<LogWriter>, say: fn(Severity, &str)) {
     let mut losses = Losses::default();
     let mut looks = interval(LOOK);

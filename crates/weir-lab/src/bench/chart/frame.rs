@@ -9,7 +9,7 @@ pub(super) const HEIGHT: f64 = 400.0;
 /// Margins for the axes: left, top, right, bottom.
 const MARGIN: [f64; 4] = [76.0, 40.0, 24.0, 50.0];
 pub(super) const PLOT_WIDTH: f64 = WIDTH - MARGIN[0] - MARGIN[2];
-/// Colours on white. The first four can be told apart with colour blindness.
+/// Colours on white. The first four can be distinguished with colour blindness.
 const COLOURS: [&str; 6] = ["#0b6bcb", "#c8551b", "#1b8a5a", "#8a4fbf", "#7a6a00", "#5c6670"];
 /// The same colours for a dark page.
 const DARK: [&str; 6] = ["#6cb4ff", "#ff9a62", "#5fd3a0", "#c79bff", "#e0cc4a", "#a9b4c0"];

@@ -1,5 +1,5 @@
-//! The directory of `weir demo`: a certificate made for it, and its access log. It is removed when
-//! the demonstration ends.
+//! The directory of `weir demo`: a generated certificate and the access log. It is removed when the
+//! demonstration ends.
 
 use std::fs::{DirBuilder, OpenOptions, remove_dir_all};
 use std::io::{self, Write};

@@ -15,7 +15,7 @@ pub(crate) const LARGE_BYTES: usize = 1024 * 1024;
 
 const STACK_BYTES: usize = 128 * 1024;
 const HEAD_BYTES: u64 = 64 * 1024;
-/// The most bytes of an unused request body that are read.
+/// The largest number of bytes of an unused request body that are read.
 const BODY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An origin that runs as long as the process.
