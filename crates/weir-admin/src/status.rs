@@ -74,7 +74,7 @@ pub struct Info {
     pub workers: usize,
     /// The number of open client connections.
     pub connections: usize,
-    /// The most client connections allowed.
+    /// The largest number of client connections allowed.
     pub max_connections: usize,
     /// The number of running requests.
     pub requests_running: usize,
@@ -84,7 +84,7 @@ pub struct Info {
     pub state_file: Option<String>,
     /// The number of settings that differ from the configuration file.
     pub overrides: usize,
-    /// The most files open at once.
+    /// The largest number of files open at once.
     pub open_files_limit: u64,
     /// The memory budget.
     #[serde(default)]
@@ -133,7 +133,7 @@ pub struct IncidentStatus {
 pub struct MemoryStatus {
     /// The bytes that the process has allocated.
     pub used: usize,
-    /// The most bytes that it may allocate; `null` without a bound.
+    /// The largest number of bytes that it may allocate; `null` without a bound.
     pub max: Option<usize>,
     /// The measure in effect because the bound is near: `none`, `close_idle`, `pause_reads` or
     /// `refuse`.
@@ -157,15 +157,16 @@ pub struct ListenerStatus {
     pub tls: bool,
     /// The number of open client connections.
     pub connections: usize,
-    /// The most connections allowed; `null` if only the limit of the process applies.
+    /// The largest number of connections allowed; `null` if only the limit of the process applies.
     pub max_connections: Option<usize>,
-    /// The most connections open at once, since the start or since counters were cleared.
+    /// The largest number of connections open at once, since the start or since counters were
+    /// cleared.
     pub most_connections: usize,
     /// The number of accepted connections.
     pub accepted: u64,
     /// Connections accepted per second, now.
     pub accepted_per_second: f64,
-    /// The most connections accepted in one second.
+    /// The largest number of connections accepted in one second.
     pub accepted_per_second_max: u64,
     /// The number of idle connections that were closed to make room for others.
     pub idle_closed: u64,
@@ -182,7 +183,7 @@ pub struct Traffic {
     pub requests: u64,
     /// Requests per second, now.
     pub per_second: f64,
-    /// The most requests in one second.
+    /// The largest number of requests in one second.
     pub per_second_max: u64,
     /// Seconds since the last one ended; `null` if there was none.
     pub last_s: Option<u64>,

@@ -346,7 +346,7 @@ fn identity(config: &Config) -> Result<ServingIdentity, String> {
         Some(number) => User::from_uid(number),
         None => User::from_name(name),
     };
-    let failed = |error: nix::Error| format!("cannot look the user `{name}` up: {error}");
+    let failed = |error: nix::Error| format!("cannot look up the user `{name}`: {error}");
     let Some(known) = known.map_err(failed)? else {
         let user = number.ok_or_else(|| format!("there is no user `{name}`"))?;
         let group = group.ok_or_else(|| {
@@ -369,7 +369,7 @@ pub(crate) fn user_called(name: &str) -> Result<Uid, String> {
         return Ok(Uid::from_raw(number));
     }
     let known = User::from_name(name);
-    let known = known.map_err(|error| format!("cannot look the user `{name}` up: {error}"))?;
+    let known = known.map_err(|error| format!("cannot look up the user `{name}`: {error}"))?;
     known.map(|user| user.uid).ok_or_else(|| format!("there is no user `{name}`"))
 }
 
@@ -382,7 +382,7 @@ pub(crate) fn group_called(name: &str) -> Result<Gid, String> {
         return Ok(Gid::from_raw(number));
     }
     let known = Group::from_name(name);
-    let known = known.map_err(|error| format!("cannot look the group `{name}` up: {error}"))?;
+    let known = known.map_err(|error| format!("cannot look up the group `{name}`: {error}"))?;
     known.map(|group| group.gid).ok_or_else(|| format!("there is no group `{name}`"))
 }
 

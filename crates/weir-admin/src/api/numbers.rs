@@ -74,7 +74,7 @@ pub(crate) fn hgrm(call: &Call) -> Result<HttpReply, ApiError> {
     let phase = call.query("phase").unwrap_or(Phase::Total.as_str());
     let phase = Phase::named(phase).ok_or_else(|| {
         let known = Phase::ALL.map(Phase::as_str).join(", ");
-        ApiError::field("phase", format!("`{phase}` is none: there are {known}"))
+        ApiError::field("phase", format!("there is no phase `{phase}`; known are {known}"))
     })?;
     let named = |name| call.query(name).map(str::to_owned);
     let wanted = Wanted {
@@ -84,7 +84,7 @@ pub(crate) fn hgrm(call: &Call) -> Result<HttpReply, ApiError> {
         endpoint: named("endpoint"),
     };
     if wanted.endpoint.is_some() && wanted.pool.is_none() {
-        return Err(ApiError::field("pool", "an endpoint is named with its pool"));
+        return Err(ApiError::field("pool", "an endpoint needs its pool"));
     }
     let model = ReadModel::new(&call.context.sources);
     let log = interchange::log_of(&window.figures(model.look()).by_subject());

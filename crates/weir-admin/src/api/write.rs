@@ -302,7 +302,7 @@ pub(crate) fn text(field: &str, value: &Value) -> Result<String, ApiError> {
 }
 
 pub(crate) fn unknown_field(name: &str, known: &str) -> ApiError {
-    ApiError::field(name, format!("there is no field `{name}`: there are {known}"))
+    ApiError::field(name, format!("there is no field `{name}`; known are {known}"))
 }
 
 fn order(value: &Value) -> Result<Order, ApiError> {

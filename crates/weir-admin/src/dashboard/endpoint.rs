@@ -163,7 +163,7 @@ fn failures(endpoint: &EndpointStatus) -> [(&'static str, String); 5] {
     [
         ("passive failures", count(endpoint.passive_failures)),
         (
-            "attempts given up",
+            "failed attempts",
             format!(
                 "{}; {} retried at another server, {} at this one",
                 count(endpoint.failed_attempts),
@@ -214,7 +214,7 @@ fn counts(html: &mut Html, endpoint: &EndpointStatus) {
     if traffic.codes.is_empty() {
         return;
     }
-    html.markup("<section><h2>How its requests ended</h2><dl class=\"facts\">");
+    html.markup("<section><h2>Requests by outcome</h2><dl class=\"facts\">");
     for (name, number) in traffic.codes.iter().chain(&traffic.causes) {
         html.markup("<div><dt>")
             .text(name)

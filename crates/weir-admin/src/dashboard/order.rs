@@ -19,7 +19,7 @@ pub(super) fn take(call: Call) -> Later {
         // Browsers send the origin of a form; a client that sends none is a program and can use the
         // API.
         if !csrf::is_said(&call.headers) {
-            let message = "a form has to say where it stands (`Origin`): programs use PATCH of /v1/pools/{pool}/endpoints/{endpoint}";
+            let message = "a form needs an `Origin` header; programs use PATCH on /v1/pools/{pool}/endpoints/{endpoint}";
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));
         }
         let (pool, endpoint) = (call.parameter(0).to_owned(), call.parameter(1).to_owned());

@@ -13,9 +13,9 @@ use super::sight::Sight;
 use super::table;
 use crate::status::history::{POOLS, parts};
 
-/// The most servers listed at the top of the page while they are out.
+/// The largest number of servers listed at the top of the page while they are out.
 const TROUBLE: usize = 12;
-/// The most clients or keys listed for each limit.
+/// The largest number of clients or keys listed for each limit.
 const MOST_LIMITED: usize = 5;
 
 /// The contents of `<main>`.
@@ -263,13 +263,13 @@ fn turned_away(html: &mut Html, pool: &PoolStatus) {
 }
 
 fn queue(html: &mut Html, pool: &PoolStatus, waiting: &[WaitingStatus]) {
-    html.markup("<details class=\"queue\" data-keep-open><summary>Who waits</summary><div class=\"wide\"><table><thead><tr>\
-        <th scope=\"col\">ahead</th><th scope=\"col\">waits since</th><th scope=\"col\">at most another</th>\
-        <th scope=\"col\">client</th><th scope=\"col\">request</th><th scope=\"col\">for</th></tr></thead><tbody>");
+    html.markup("<details class=\"queue\" data-keep-open><summary>Waiting requests</summary><div class=\"wide\"><table><thead><tr>\
+        <th scope=\"col\">ahead</th><th scope=\"col\">waiting for</th><th scope=\"col\">time left</th>\
+        <th scope=\"col\">client</th><th scope=\"col\">request</th><th scope=\"col\">pool or server</th></tr></thead><tbody>");
     for one in waiting {
         html.markup("<tr>");
         figure(html, "ahead", one.position);
-        figure(html, "waiting since", span_us(one.waited_us));
+        figure(html, "waiting for", span_us(one.waited_us));
         figure(html, "time left", span_us(one.left_us));
         html.markup("<td data-label=\"client\">").text(&one.client);
         html.markup("</td><td class=\"what\" data-label=\"request\">")
@@ -278,7 +278,7 @@ fn queue(html: &mut Html, pool: &PoolStatus, waiting: &[WaitingStatus]) {
             .text(&one.target)
             .markup("<br><small><code>")
             .text(&one.request_id)
-            .markup("</code></small></td><td data-label=\"for\">");
+            .markup("</code></small></td><td data-label=\"pool or server\">");
         html.text(one.waits_for()).markup("</td></tr>");
     }
     html.markup("</tbody></table></div>");
@@ -372,11 +372,11 @@ fn limits(html: &mut Html, status: &Status) {
 }
 
 fn workers(html: &mut Html, sight: &Sight<'_>) {
-    html.markup("<section data-key=\"workers\"><h2>Workers <small>one thread each; who has more than its share is what to look for</small></h2>\
+    html.markup("<section data-key=\"workers\"><h2>Workers <small>one thread each; look for one with more than its share</small></h2>\
         <div class=\"wide\"><table class=\"narrow\"><thead><tr><th scope=\"col\">worker</th><th scope=\"col\">connections</th>\
         <th scope=\"col\">in flight</th><th scope=\"col\">req/s</th><th scope=\"col\">requests</th><th scope=\"col\">share</th>\
-        <th scope=\"col\" title=\"share of the last second in which it worked at requests\">busy</th>\
-        <th scope=\"col\" title=\"how late it is for its timer: p50 and p99 since the start\">late p50</th>\
+        <th scope=\"col\" title=\"share of the last second in which it worked on requests\">busy</th>\
+        <th scope=\"col\" title=\"delay of its timer: p50 and p99 since the start\">late p50</th>\
         <th scope=\"col\">late p99</th></tr></thead><tbody>");
     let all: u64 = sight.status.workers.iter().map(|worker| worker.requests).sum();
     for worker in &sight.status.workers {

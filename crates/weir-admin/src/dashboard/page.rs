@@ -25,7 +25,7 @@ pub(super) fn whole(sight: &Sight<'_>, live: &str, main: &Html) -> String {
          <script src=\"/assets/charts.js\" defer></script><script src=\"/assets/weir.js\" defer></script></head>",
     );
     html.markup("<body data-live=\"").text(live).markup(
-        "\"><a class=\"skip\" href=\"#main\">To the tables</a>\
+        "\"><a class=\"skip\" href=\"#main\">Skip to the tables</a>\
          <header><a class=\"brand\" href=\"/\"><img src=\"/assets/weir.svg\" alt=\"\" width=\"22\" height=\"22\">Weir</a><span class=\"host\">",
     );
     html.text(&info.host).markup(

@@ -10,10 +10,10 @@ use crate::status::history::Point;
 use crate::status::read_model::ReadModel;
 use crate::status::{Event, PoolStatus, Status, WaitingStatus};
 
-/// The most events and slow requests on a page.
+/// The largest number of events and slow requests on a page.
 const EVENTS: usize = 60;
 const SLOWEST: usize = 15;
-/// The most waiting requests shown of each queue.
+/// The largest number of waiting requests shown of each queue.
 const WAITING: usize = 20;
 
 /// The data of a page.

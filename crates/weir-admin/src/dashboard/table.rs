@@ -39,19 +39,19 @@ fn head(html: &mut Html, sight: &Sight<'_>) {
     }
     html.markup(
         "</tr><tr><th scope=\"col\">server</th><th scope=\"col\">state</th>\
-         <th scope=\"col\" title=\"requests in flight, and most that may be\">in flight</th>\
-         <th scope=\"col\" title=\"requests that wait; of a server: for it and no other\">queue</th>\
-         <th scope=\"col\" title=\"requests in a second\">req/s</th><th scope=\"col\">total</th>\
+         <th scope=\"col\" title=\"requests in flight, and the limit\">in flight</th>\
+         <th scope=\"col\" title=\"waiting requests; of a server: those that can only go there\">queue</th>\
+         <th scope=\"col\" title=\"requests per second\">req/s</th><th scope=\"col\">total</th>\
          <th scope=\"col\">4xx</th><th scope=\"col\">5xx</th>\
-         <th scope=\"col\" title=\"tries that came to nothing here: connects that failed, or given up for another server\">failed</th>\
+         <th scope=\"col\" title=\"failed attempts: connects that failed, and attempts that were retried\">failed</th>\
          <th scope=\"col\">in</th><th scope=\"col\">out</th>\
-         <th scope=\"col\" title=\"idle connections kept\">idle</th>\
-         <th scope=\"col\" title=\"requests that went over a connection that was there\">reuse</th>\
+         <th scope=\"col\" title=\"idle connections kept open\">idle</th>\
+         <th scope=\"col\" title=\"requests over a reused connection\">reuse</th>\
          <th scope=\"col\">last</th>\
          <th scope=\"col\">p50</th><th scope=\"col\">p99</th><th scope=\"col\">p99.9</th>",
     );
     if sight.may_write() {
-        html.markup("<th scope=\"col\" class=\"unseen-text\">orders</th>");
+        html.markup("<th scope=\"col\" class=\"unseen-text\">actions</th>");
     }
     html.markup("</tr></thead>");
 }

@@ -19,7 +19,7 @@ pub struct PoolStatus {
     pub usable: usize,
     /// The number of requests in flight.
     pub in_flight: u64,
-    /// The most requests in flight, sampled once a second and at each endpoint.
+    /// The largest number of requests in flight, sampled once a second and at each endpoint.
     pub most_in_flight: u64,
     /// Its queue; `null` if there is none.
     pub queue: Option<QueueStatus>,
@@ -69,9 +69,9 @@ pub struct PoolCounters {
 pub struct QueueStatus {
     /// The number of waiting requests.
     pub now: u64,
-    /// The most requests allowed to wait.
+    /// The largest number of requests allowed to wait.
     pub max: u64,
-    /// The most requests that have waited at once.
+    /// The largest number of requests that have waited at once.
     pub longest: u64,
     /// The longest wait allowed, milliseconds.
     pub timeout_ms: u64,
@@ -106,13 +106,14 @@ pub struct EndpointStatus {
     pub ejected_until_ms: Option<u64>,
     /// The number of requests in flight.
     pub in_flight: u32,
-    /// The most requests in flight at once, since the start or since counters were cleared.
+    /// The largest number of requests in flight at once, since the start or since counters were
+    /// cleared.
     pub most_in_flight: u32,
-    /// The most requests allowed in flight.
+    /// The largest number of requests allowed in flight.
     pub max_conn: Option<u32>,
     /// The number of requests that wait for this endpoint only.
     pub queued: u32,
-    /// The most requests that waited for it at once.
+    /// The largest number of requests that waited for it at once.
     pub most_queued: u32,
     /// Its weight.
     pub weight: u32,
@@ -146,7 +147,7 @@ pub struct EndpointStatus {
     pub outages: u64,
     /// The total duration of its outages, seconds.
     pub out_s: u64,
-    /// The most idle connections kept to it.
+    /// The largest number of idle connections kept to it.
     pub max_idle: u32,
     /// The requests whose last attempt was here.
     pub traffic: Traffic,

@@ -289,7 +289,7 @@ impl Operations {
         let upgraded = self.control.upgrade(successor).await;
         match &upgraded {
             Ok(process) => self.said("upgrade", Some(who), &format!("process {process} serves")),
-            Err(why) => self.said("upgrade", Some(who), &format!("failed, serving on: {why}")),
+            Err(why) => self.said("upgrade", Some(who), &format!("failed, still serving: {why}")),
         }
         upgraded
     }

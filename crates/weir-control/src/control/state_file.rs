@@ -53,7 +53,7 @@ impl StateFile {
             Err(error) => return Err(format!("cannot read the state file {path}: {error}")),
         };
         let content: Content = serde_json::from_str(&text)
-            .map_err(|error| format!("the state file {path} makes no sense: {error}"))?;
+            .map_err(|error| format!("the state file {path} is invalid: {error}"))?;
         if content.version != VERSION {
             return Err(format!(
                 "the state file {path} is of version {}, this Weir knows {VERSION}",
@@ -121,7 +121,7 @@ pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) 
     let mut overrides = match file.read() {
         Ok(overrides) => overrides,
         Err(error) => {
-            say(&format!("warning: {error}: it starts as the configuration's file says"));
+            say(&format!("warning: {error}: starting without the changes made at run time"));
             if let Some(aside) = file.set_aside() {
                 say(&format!("warning: the state file is now {}", aside.display()));
             }
@@ -206,7 +206,7 @@ mod tests {
         let path = directory.path().join("state.json");
         let file = StateFile::new(&path);
         for (text, reason) in [
-            ("{\"version\": 1", "makes no sense: EOF"),
+            ("{\"version\": 1", "is invalid: EOF"),
             ("{\"version\": 1, \"overrides\": {\"pool\": {}}}", "unknown field `pool`"),
             ("{\"version\": 9, \"overrides\": {}}", "is of version 9, this Weir knows 1"),
         ] {

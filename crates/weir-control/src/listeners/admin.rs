@@ -139,7 +139,7 @@ impl AdminListeners {
                 Some(open) => {
                     lines.extend(new.change_owner());
                     if open.model == new.model {
-                        lines.push(format!("token or owner of {} are others now", open.listening));
+                        lines.push(format!("the token or owner of {} changed", open.listening));
                     }
                 }
                 None => lines.push(format!("listening on {}", new.listening())),

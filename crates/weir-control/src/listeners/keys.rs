@@ -132,7 +132,7 @@ impl AdminKeys {
     /// # Errors
     /// One sentence for the operator.
     pub(crate) fn of(listener: &AdminListener) -> Result<Self, String> {
-        let belongs = |error| format!("{error} for the admin socket to belong to");
+        let belongs = |error| format!("{error}, which the admin socket should belong to");
         let owner = listener.owner.as_deref().map(user_called).transpose().map_err(belongs)?;
         let group = listener.group.as_deref().map(group_called).transpose().map_err(belongs)?;
         let (owner, group) = (owner.map(Into::into), group.map(Into::into));

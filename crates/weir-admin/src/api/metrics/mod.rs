@@ -21,7 +21,7 @@ use crate::status::Status;
 use crate::status::read_model::ReadModel;
 use crate::status::sampler::MachineUse;
 
-/// The most lines of metrics with separate workers; some 40 MB.
+/// The largest number of lines of metrics with separate workers; some 40 MB.
 const MAX_LINES_BY_WORKER: usize = 250_000;
 
 /// All metrics for Prometheus; on request with separate counts for each worker.
@@ -50,8 +50,8 @@ fn bounded(by_worker: Vec<Figures>, most: usize) -> Result<Vec<Figures>, ApiErro
         return Ok(by_worker);
     }
     let message = format!(
-        "{} workers with what each counted are some {lines} lines, and at most {most} are told: leave it out, sums over all workers \
-        and `weir_worker_…` are there without it",
+        "the counts of {} workers would be some {lines} lines, and at most {most} are allowed; without `per_worker` \
+        the response has the sums over all workers, and the metrics `weir_worker_…`",
         by_worker.len()
     );
     Err(ApiError::field("per_worker", message))

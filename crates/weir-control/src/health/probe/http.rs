@@ -147,7 +147,7 @@ impl HttpQuestion {
         if expected.is_in(&body) {
             return Ok(());
         }
-        Err(heard.failure(format!("the body does not have `{expected}`")))
+        Err(heard.failure(format!("the body does not contain `{expected}`")))
     }
 }
 

@@ -25,5 +25,5 @@ pub(super) async fn ask(
             return Ok(());
         }
     }
-    Err(heard.failure(format!("the reply does not have `{expected}`")))
+    Err(heard.failure(format!("the reply does not contain `{expected}`")))
 }

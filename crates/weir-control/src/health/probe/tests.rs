@@ -92,7 +92,7 @@ async fn the_body_has_to_hold_the_text() {
     check(
         "http /up body=ALL",
         Manner::Says(OK),
-        "the body does not have `ALL` << HTTP/1.1 200 OK | all fine",
+        "the body does not contain `ALL` << HTTP/1.1 200 OK | all fine",
     )
     .await;
     check("http /up body=~*ALL", Manner::Says(OK), "").await;
@@ -175,7 +175,7 @@ async fn tcp_is_the_connection_or_what_is_said_on_it() {
     check(
         "tcp send=PING expect=+PONG",
         Manner::Says("-NOAUTH\r\n"),
-        "the reply does not have `+PONG` << -NOAUTH",
+        "the reply does not contain `+PONG` << -NOAUTH",
     )
     .await;
     let (request, _) = ask("tcp send=\"PING\\r\\n\" expect=x", Manner::Says("")).await;

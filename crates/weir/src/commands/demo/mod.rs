@@ -37,7 +37,7 @@ pub(crate) struct DemoArguments {
     /// Address for HTTPS
     #[arg(long, value_name = "ADDR", default_value = ":8443")]
     listen_tls: String,
-    /// Exit after the table instead of serving on
+    /// Exit after the table instead of continuing to serve
     #[arg(long)]
     once: bool,
 }

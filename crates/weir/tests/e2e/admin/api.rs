@@ -171,7 +171,7 @@ fn a_state_file_that_makes_no_sense_stops_no_start() {
     directory.file("state.json", "{\"version\"");
     let config = std::fs::read_to_string(directory.path().join("weir.conf")).unwrap();
     let weir = Weir::start(&directory, &config);
-    weir.process.says("state.json makes no sense");
+    weir.process.says("state.json is invalid");
     weir.process.says("the state file is now");
     assert!(directory.path().join("state.json.broken").exists());
 }
