@@ -150,8 +150,8 @@ def main():
     options.output.write_text(
         "# What a plain request takes in instructions\n\n"
         "`make bench-instructions` writes this page (`benches/instructions.py` says how it counts). One keep-alive\n"
-        f"request for 1 KB with an access log, by callgrind, on {datetime.date.today()}. Of a binary whose sources lay\n"
-        f"elsewhere, most stands under *the rest*.\n{about}\n{text}\n"
+        f"request for 1 KB with an access log, counted by callgrind on {datetime.date.today()}. For a binary that\n"
+        f"was built in another folder, most instructions are under *the rest*.\n{about}\n{text}\n"
     )
 
 

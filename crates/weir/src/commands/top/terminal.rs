@@ -18,7 +18,7 @@ impl RawTerminal {
     pub(super) fn enter() -> io::Result<Self> {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin)?;
-        size().ok_or_else(|| io::Error::other("standard output is none"))?;
+        size().ok_or_else(|| io::Error::other("standard output is not a terminal"))?;
         let mut raw = before.clone();
         // Output processing stays on, and ^C is delivered as a key, so that it ends the dashboard
         // with the terminal restored.
