@@ -104,7 +104,7 @@ fn every_example_of_the_table_is_right() {
 
 #[test]
 fn the_configurations_of_the_documentation_are_right() {
-    // What a reader would put around them.
+    // The text that a reader would put around a block.
     let shells = [
         ("", ""),
         ("", "\nlisten :2 -> 10.9.9.9:1;"),

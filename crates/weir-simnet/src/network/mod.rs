@@ -1,5 +1,5 @@
 //! The seeded network in virtual time: links with faults, the streams over them, and the trace of
-//! what happened.
+//! events.
 
 pub(crate) mod faults;
 pub(crate) mod link;

@@ -1,6 +1,6 @@
-//! What a test needs of the machine. A test that does not find it passes with a line on the
-//! standard error of the test program, which is not captured; with the variable set to `required`
-//! it fails.
+//! The requirements of a test on the machine. A test that does not find it passes with a line on
+//! the standard error of the test program, which is not captured; with the variable set to
+//! `required` it fails.
 
 use std::io::Write as _;
 
