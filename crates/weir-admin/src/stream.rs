@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_waited_for_longer_than_the_patience() {
+    async fn no_client_is_waited_for_beyond_the_timeout() {
         let (mut client, server) = duplex(4);
         let mut stream = AdminStream::new(server, PATIENCE);
         let started = Instant::now();

@@ -118,7 +118,7 @@ fn longest_wait_us(served: &[Served], kind: impl Fn(&Served) -> bool) -> u64 {
 }
 
 #[test]
-fn who_is_free_is_not_starved_by_floods_bound_to_every_endpoint() {
+fn an_unbound_exchange_is_not_starved_by_floods_bound_to_every_endpoint() {
     let until_us = 2_000_000;
     // Exchanges bound to an endpoint make up 110 % of its capacity.
     let mut arrivals: Vec<Planned> = (0..ENDPOINTS)
@@ -138,7 +138,7 @@ fn who_is_free_is_not_starved_by_floods_bound_to_every_endpoint() {
 }
 
 #[test]
-fn who_is_bound_is_not_starved_by_a_flood_that_anybody_may_serve() {
+fn a_bound_exchange_is_not_starved_by_a_flood_of_unbound_ones() {
     let until_us = 2_000_000;
     let flood = SERVICE_US / ENDPOINTS as u64 * 10 / 12;
     let mut arrivals = every(flood, None, until_us);
@@ -153,7 +153,7 @@ fn who_is_bound_is_not_starved_by_a_flood_that_anybody_may_serve() {
 }
 
 #[test]
-fn one_hot_endpoint_holds_nobody_up_who_may_go_elsewhere() {
+fn one_hot_endpoint_delays_no_exchange_that_may_go_elsewhere() {
     let until_us = 2_000_000;
     let mut arrivals = every(SERVICE_US / 2, Some(0), until_us);
     arrivals.extend(every(SERVICE_US * 2, None, until_us));

@@ -170,7 +170,7 @@ fn a_hot_key_is_spread_when_loads_are_bounded_and_only_then() {
 }
 
 #[test]
-fn who_waits_for_an_endpoint_counts_as_its_load() {
+fn exchanges_that_wait_for_an_endpoint_count_as_its_load() {
     for policy in policies(BalanceFactor::from_percent(100)) {
         let queue = Some(QueueSettings { max: 10, max_per_endpoint: None });
         let mut members = named(&["a", "b", "c"]);
@@ -224,7 +224,7 @@ fn a_lower_tier_takes_part_only_when_no_higher_one_can() {
 
 proptest! {
     #[test]
-    fn nobody_passes_his_bound(
+    fn no_endpoint_exceeds_its_bound(
         weights in proptest::collection::vec(1_u32..6, 1..8),
         percent in 100_u32..300,
         kind in 0_usize..3,

@@ -87,7 +87,7 @@ impl Wake for Bell {
 }
 
 #[test]
-fn who_waits_is_served_in_the_order_of_arrival() {
+fn waiting_exchanges_are_served_in_the_order_of_arrival() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let running = [clients.slot(None), clients.slot(None)];
@@ -109,7 +109,7 @@ fn who_waits_is_served_in_the_order_of_arrival() {
 }
 
 #[test]
-fn a_freed_place_goes_to_the_next_and_nobody_barges_in() {
+fn a_freed_slot_goes_to_the_next_in_line_and_no_newcomer_takes_it() {
     let pool = pool(&[1]);
     let mut clients = Clients::new(&pool);
     let running = clients.slot(None);
@@ -124,7 +124,7 @@ fn a_freed_place_goes_to_the_next_and_nobody_barges_in() {
 }
 
 #[test]
-fn the_one_who_is_next_is_woken_once_and_nobody_else() {
+fn the_next_in_line_is_woken_once_and_no_other() {
     let pool = pool(&[1]);
     let mut clients = Clients::new(&pool);
     let running = clients.slot(None);
@@ -141,7 +141,7 @@ fn the_one_who_is_next_is_woken_once_and_nobody_else() {
 }
 
 #[test]
-fn who_leaves_is_out_at_once_and_those_behind_move_up() {
+fn an_exchange_that_leaves_is_out_at_once_and_those_behind_move_up() {
     let pool = pool(&[1]);
     let mut clients = Clients::new(&pool);
     let running = clients.slot(None);
@@ -204,7 +204,7 @@ fn of_the_endpoint_s_line_and_the_pool_s_the_older_goes_first() {
 }
 
 #[test]
-fn who_is_bound_waits_although_another_endpoint_is_free() {
+fn a_bound_exchange_waits_although_another_endpoint_is_free() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let running = clients.slot(Some(0));
@@ -217,7 +217,7 @@ fn who_is_bound_waits_although_another_endpoint_is_free() {
 }
 
 #[test]
-fn who_is_bound_to_an_endpoint_that_goes_down_takes_any() {
+fn an_exchange_bound_to_an_endpoint_that_goes_down_takes_any_other() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let slots = [clients.slot(Some(0)), clients.slot(Some(1))];
@@ -236,7 +236,7 @@ fn who_is_bound_to_an_endpoint_that_goes_down_takes_any() {
 }
 
 #[test]
-fn who_is_bound_finds_his_line_again_when_the_endpoint_comes_back() {
+fn a_bound_exchange_finds_its_line_again_when_the_endpoint_comes_back() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let slots = [clients.slot(Some(0)), clients.slot(Some(1))];
@@ -252,7 +252,7 @@ fn who_is_bound_finds_his_line_again_when_the_endpoint_comes_back() {
 }
 
 #[test]
-fn draining_takes_who_is_bound_and_nobody_else() {
+fn a_draining_endpoint_takes_bound_exchanges_and_no_others() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     pool.set_admin_state(0, AdminState::Draining, 0);
@@ -269,7 +269,7 @@ fn draining_takes_who_is_bound_and_nobody_else() {
 }
 
 #[test]
-fn maintenance_takes_nothing_and_coming_back_serves_those_who_wait() {
+fn maintenance_takes_nothing_and_its_end_serves_waiting_requests() {
     let pool = pool(&[2, 1]);
     let mut clients = Clients::new(&pool);
     pool.set_admin_state(0, AdminState::Maintenance, 0);
@@ -283,7 +283,7 @@ fn maintenance_takes_nothing_and_coming_back_serves_those_who_wait() {
 }
 
 #[test]
-fn a_raised_limit_serves_those_who_wait_and_a_lowered_one_lets_those_in_flight_finish() {
+fn a_raised_limit_serves_waiting_requests_and_a_lowered_one_lets_those_in_flight_finish() {
     let pool = pool(&[1]);
     let mut clients = Clients::new(&pool);
     let running = clients.slot(None);
@@ -319,7 +319,7 @@ fn a_limit_that_comes_later_makes_the_next_wait() {
 }
 
 #[test]
-fn the_end_of_an_ejection_serves_those_who_wait() {
+fn the_end_of_an_ejection_serves_waiting_requests() {
     let passive =
         PassiveSettings { errors: 1, window_us: 10, eject_us: 1_000, max_ejected_percent: 50 };
     let pool = Balancer::new(Settings { passive, ..settings() }, vec![member(1), member(1)]);
@@ -351,7 +351,7 @@ fn an_arrival_after_an_ejection_ended_does_not_overtake() {
 }
 
 #[test]
-fn when_all_are_down_arrivals_are_refused_and_those_who_wait_are_told() {
+fn when_all_are_down_arrivals_and_waiting_exchanges_are_refused() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let slots = [clients.slot(None), clients.slot(None)];
@@ -374,7 +374,7 @@ fn when_all_are_down_arrivals_are_refused_and_those_who_wait_are_told() {
 }
 
 #[test]
-fn who_was_everywhere_is_refused_and_who_was_somewhere_waits_for_the_rest() {
+fn an_exchange_that_tried_all_is_refused_and_one_that_tried_some_waits_for_the_rest() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let [zero, one] = [clients.slot(Some(0)), clients.slot(Some(1))];
@@ -481,7 +481,7 @@ fn time_that_jumps_back_changes_nothing() {
 }
 
 #[test]
-fn the_list_of_those_who_wait_says_who_since_when_and_for_what() {
+fn the_list_of_waiting_exchanges_has_their_age_and_what_they_wait_for() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let _slots = [clients.slot(Some(0)), clients.slot(Some(1))];
@@ -506,7 +506,7 @@ fn elder(pool: &Arc<Balancer>, number: i64, bound: Option<usize>) -> Arrival {
 }
 
 #[test]
-fn who_waited_elsewhere_stands_before_all_others_in_the_old_order() {
+fn exchanges_that_waited_elsewhere_come_first_in_their_old_order() {
     let pool = pool(&[1, 1]);
     let mut clients = Clients::new(&pool);
     let slots = [clients.slot(Some(0)), clients.slot(Some(1))];
@@ -528,7 +528,7 @@ fn who_waited_elsewhere_stands_before_all_others_in_the_old_order() {
 }
 
 #[test]
-fn who_was_away_has_his_place_again() {
+fn an_exchange_that_was_away_has_its_place_again() {
     let pool = pool(&[1]);
     let mut clients = Clients::new(&pool);
     let running = clients.slot(None);
@@ -543,7 +543,7 @@ fn who_was_away_has_his_place_again() {
 }
 
 #[test]
-fn who_waited_elsewhere_is_not_turned_away_by_a_full_queue() {
+fn an_exchange_that_waited_elsewhere_is_not_rejected_by_a_full_queue() {
     let queue = Some(QueueSettings { max: 1, max_per_endpoint: None });
     let pool = Balancer::new(Settings { queue, ..settings() }, vec![member(1)]);
     let mut clients = Clients::new(&pool);

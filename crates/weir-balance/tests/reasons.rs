@@ -156,7 +156,7 @@ fn names(ticket: &Ticket) -> Vec<String> {
 }
 
 #[test]
-fn who_has_to_wait_is_told_who_was_ahead() {
+fn a_waiting_exchange_learns_which_were_ahead() {
     let crowd = Crowd::new();
     let slots = [crowd.arrive(1, None), crowd.arrive(2, None)];
     let mut first = crowd.queue(3, None);

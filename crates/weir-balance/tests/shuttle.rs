@@ -152,7 +152,7 @@ fn three_wait(pool: &Arc<Balancer>) -> (Arc<Mutex<Vec<i64>>>, Vec<thread::JoinHa
 }
 
 #[test]
-fn those_who_wait_are_served_in_the_order_of_arrival() {
+fn waiting_requests_are_served_in_the_order_of_arrival() {
     check(|| {
         let pool = pool(&[Some(1)], Fault::None);
         let first = slot(&pool, None).unwrap();
@@ -203,7 +203,7 @@ fn a_deadline_in_the_moment_of_the_hand_over_loses_no_slot() {
 }
 
 #[test]
-fn the_first_limit_of_a_pool_misses_nobody_who_leaves() {
+fn the_first_limit_of_a_pool_misses_no_release() {
     check(|| {
         let pool = pool(&[None], Fault::None);
         let held = slot(&pool, None).unwrap();
@@ -219,7 +219,7 @@ fn the_first_limit_of_a_pool_misses_nobody_who_leaves() {
 }
 
 #[test]
-fn endpoints_that_go_and_come_back_leave_nobody_waiting() {
+fn endpoints_that_go_and_come_back_leave_no_exchange_waiting() {
     check(|| {
         let pool = pool(&[Some(1), Some(1)], Fault::None);
         let workers: Vec<_> = [None, Some(0), None]
@@ -253,7 +253,7 @@ fn successor(before: &Arc<Balancer>, states: &[Arc<EndpointState>], limit: u32) 
 }
 
 #[test]
-fn pools_that_take_over_lose_nobody_and_pass_no_limit() {
+fn pools_that_take_over_lose_no_exchange_and_exceed_no_limit() {
     for gated in [true, false] {
         check(move || {
             let states: [Arc<EndpointState>; 2] = Default::default();
@@ -292,7 +292,7 @@ fn pools_that_take_over_lose_nobody_and_pass_no_limit() {
 }
 
 #[test]
-fn who_waited_first_is_served_first_by_the_pool_that_took_over() {
+fn the_first_to_wait_is_served_first_by_the_pool_that_took_over() {
     check(|| {
         let states: [Arc<EndpointState>; 1] = Default::default();
         let first = pool_of(&states, Some(1));
@@ -309,7 +309,7 @@ fn who_waited_first_is_served_first_by_the_pool_that_took_over() {
 }
 
 #[test]
-fn a_limit_that_falls_and_rises_under_way_leaves_nobody_waiting() {
+fn a_limit_that_falls_and_rises_under_load_leaves_no_request_waiting() {
     check(|| {
         let pool = pool(&[Some(2)], Fault::None);
         let workers: Vec<_> = (0..3)

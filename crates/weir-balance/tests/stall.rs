@@ -140,7 +140,7 @@ fn a_frozen_endpoint_costs_what_was_in_flight_there() {
 }
 
 #[test]
-fn slow_requests_among_fast_ones_starve_nobody() {
+fn slow_requests_among_fast_ones_starve_no_request() {
     let mut random = fastrand::Rng::with_seed(7);
     let draws: Vec<f64> = (0..60_000).map(|_| random.f64()).collect();
     for slow in [0.002, 0.01, 0.02, 0.1, 0.5] {
@@ -402,7 +402,7 @@ fn without_settings_nothing_is_ever_stalled() {
 }
 
 #[test]
-fn who_waits_gets_the_stalled_endpoint_when_it_answers_and_not_before() {
+fn a_waiting_exchange_gets_the_stalled_endpoint_when_it_answers_and_not_before() {
     let queue = Some(QueueSettings { max: 10, max_per_endpoint: None });
     let mut members = members(2);
     for member in &mut members {
@@ -573,7 +573,7 @@ impl Crowd {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn whatever_stalls_nobody_is_forgotten(
+    fn whatever_stalls_no_exchange_is_forgotten(
         steps in prop::collection::vec(step(), 1..150), hashes in any::<bool>()
     ) {
         let hash = PolicyKind::Hash(HashSettings::default());

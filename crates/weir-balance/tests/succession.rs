@@ -80,7 +80,7 @@ fn a_pool_that_was_only_prepared_has_changed_nothing() {
 }
 
 #[test]
-fn who_waits_is_served_by_an_endpoint_that_came_with_the_new_pool() {
+fn a_waiting_exchange_is_served_by_an_endpoint_of_the_new_pool() {
     let states = states(2);
     let pool = Balancer::new(settings(), members(&states[..1], Some(1)));
     let held = slot(&pool);
@@ -95,7 +95,7 @@ fn who_waits_is_served_by_an_endpoint_that_came_with_the_new_pool() {
 }
 
 #[test]
-fn an_endpoint_that_was_removed_is_given_to_nobody() {
+fn an_endpoint_that_was_removed_gets_no_exchange() {
     let states = states(2);
     let pool = Balancer::new(settings(), members(&states, Some(1)));
     let (kept, removed) = (slot(&pool), slot(&pool));
@@ -125,7 +125,7 @@ fn a_slot_can_be_carried_to_the_pool_of_its_time() {
 }
 
 #[test]
-fn who_waits_in_a_pool_that_lost_its_queue_is_served_all_the_same() {
+fn a_request_that_waits_in_a_pool_that_lost_its_queue_is_still_served() {
     let states = states(1);
     let pool = Balancer::new(settings(), members(&states, Some(1)));
     let held = slot(&pool);
@@ -140,7 +140,7 @@ fn who_waits_in_a_pool_that_lost_its_queue_is_served_all_the_same() {
 }
 
 #[test]
-fn who_waited_and_is_served_by_a_pool_without_limits_leaves_sound_books() {
+fn an_exchange_that_waited_and_is_served_by_a_pool_without_limits_leaves_sound_books() {
     let states = states(1);
     let old = Balancer::new(settings(), members(&states, Some(0)));
     let mut waits = ticket(&old);

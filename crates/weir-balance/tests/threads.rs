@@ -206,7 +206,7 @@ fn sixteen_threads_are_all_served_and_the_limit_holds_at_every_instant() {
 }
 
 #[test]
-fn the_endpoint_sees_those_who_waited_in_the_order_of_arrival() {
+fn the_endpoint_sees_waiting_exchanges_in_the_order_of_arrival() {
     let pool = queued_pool(PolicyKind::LeastConn, &[1]);
     let order = Mutex::new(Vec::new());
     on_threads(THREADS, |seed| {

@@ -46,7 +46,7 @@ fn is_served(ticket: &mut Ticket) -> bool {
 }
 
 #[test]
-fn an_audit_finds_who_was_forgotten_and_serves_him() {
+fn an_audit_finds_forgotten_exchanges_and_serves_them() {
     let pool = pool(PolicyKind::LeastConn, &[Some(1)], Fault::ForgetsPoolQueue);
     let running = slot(&pool, None);
     let mut forgotten = ticket(&pool);
@@ -60,7 +60,7 @@ fn an_audit_finds_who_was_forgotten_and_serves_him() {
 }
 
 #[test]
-fn an_ejection_whose_end_nobody_announced_is_found_after_a_moment_of_grace() {
+fn an_ejection_whose_end_was_not_announced_is_found_after_a_moment_of_grace() {
     let pool = pool(PolicyKind::LeastConn, &[Some(1), Some(1)], Fault::None);
     let _busy = slot(&pool, Some(1));
     pool.endpoint_failed(0, 0, 0);

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_waits_for_nothing_and_what_was_given_up_wakes_nobody() {
+    fn a_past_deadline_waits_for_nothing_and_an_abandoned_one_wakes_no_task() {
         on_a_runtime(async |timer| {
             timer.until(0).await;
             timer.until(now_ns()).await;

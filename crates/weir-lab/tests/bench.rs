@@ -381,7 +381,7 @@ fn a_target_that_goes_away_is_a_failure_and_no_hang() {
 }
 
 #[test]
-fn who_stops_it_gets_the_report_of_what_was() {
+fn a_run_that_is_stopped_reports_what_it_measured() {
     let (_origin, address) = origin(OriginSettings::default());
     let pace = open(200.0, 60_000);
     let running = RunningBench::start(load(address, "/1k", pace)).unwrap();
@@ -400,7 +400,7 @@ fn who_stops_it_gets_the_report_of_what_was() {
 }
 
 #[test]
-fn who_stops_it_does_not_wait_for_connections_that_do_not_open() {
+fn a_stop_does_not_wait_for_connections_that_do_not_open() {
     // It accepts connections and never sends a TLS message.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
@@ -496,7 +496,7 @@ fn of_several_addresses_the_first_that_answers_is_taken() {
 }
 
 #[test]
-fn nobody_there_is_a_sentence() {
+fn an_unreachable_target_is_reported_in_a_sentence() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -549,7 +549,7 @@ fn unheard(arguments: &[&str], which: fn(&mut Command, std::io::PipeWriter)) -> 
 }
 
 #[test]
-fn nobody_who_reads_is_no_reason_to_panic() {
+fn a_missing_reader_is_no_reason_to_panic() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_known_is_not_closed_for_those_who_are_not() {
+    async fn a_known_caller_is_not_closed_for_unknown_ones() {
         let seats = Seats::new(Arc::default());
         let known = seats.enter();
         known.show(CallerStanding::Known).unwrap();

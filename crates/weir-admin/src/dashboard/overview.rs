@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn buttons_are_for_those_who_may_change_something() {
+    fn buttons_are_for_callers_with_the_right_to_change() {
         let status = status();
         assert!(!drawn(&status, Right::Read).contains("<form"));
         let html = drawn(&status, Right::Operate);

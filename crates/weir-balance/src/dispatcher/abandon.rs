@@ -109,7 +109,7 @@ mod tests {
     /// Worker 0 is lost with a slot, a slot that was handed over to it, and a place in the line:
     /// the other workers get all of them, in their order, and the books are right.
     #[test]
-    fn what_a_lost_holder_has_goes_to_those_who_wait() {
+    fn the_slots_of_a_lost_holder_go_to_waiting_exchanges() {
         let state = Arc::default();
         let pool = Balancer::new(settings(), vec![member(&state)]);
         let (lost, other) = (slot(&pool, 0), slot(&pool, 1));

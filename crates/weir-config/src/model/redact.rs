@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_let_somebody_in_are_known() {
+    fn header_names_that_carry_credentials_are_known() {
         for name in [
             "Authorization",
             "Proxy-Authorization",
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_lets_somebody_in_is_shown() {
+    fn no_credential_is_shown() {
         let text = "pool redis { server 10.0.0.1:1; check tcp send=\"AUTH s3cr3t-1\\r\\n\"; }
             rule staff { header X-Api-Key=s3cr3t-2 }
             listen :80 {

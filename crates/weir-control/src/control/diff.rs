@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_comes_before_another_does_not_change_who_leads_to_that() {
+    fn a_pool_that_comes_before_another_does_not_change_the_routes_to_that() {
         check(
             "pool app { server 10.0.0.1:80; } listen :80 -> app;",
             "pool new { server 10.0.0.9:80; } pool app { server 10.0.0.1:80; } listen :80 -> app; listen :81 -> new;",

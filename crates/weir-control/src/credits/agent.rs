@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_connects_gets_a_line_and_the_end_whether_he_says_something_or_not() {
+    async fn a_client_gets_a_line_and_the_end_whether_it_sends_something_or_not() {
         for said in ["", "weir\n"] {
             let (mut own, other) = duplex(64);
             let answered = tokio::spawn(async move { say(other, "42%\n").await });
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_talks_on_and_on_is_left() {
+    async fn a_peer_that_never_stops_sending_is_closed() {
         let (mut own, other) = duplex(64);
         let answered = tokio::spawn(async move { say(other, "42%\n").await });
         while own.write_all(&[b'x'; 64]).await.is_ok() {}

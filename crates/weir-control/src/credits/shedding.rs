@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_to_the_baseline_asks_for_what_the_baseline_carries() {
+    fn an_instance_held_to_the_baseline_asks_for_what_the_baseline_carries() {
         let supply = Supply {
             earned_cores: 0.4,
             balance: 0.0,

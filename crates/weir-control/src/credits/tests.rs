@@ -97,7 +97,7 @@ fn no_warning_is_said_where_none_is_wanted() {
 }
 
 #[test]
-fn who_wants_no_warnings_any_more_is_not_near_the_end_for_ever() {
+fn a_machine_without_further_warnings_is_not_near_the_end_for_ever() {
     let mut world = World::new(medium());
     world.minutes(45, 1.6);
     assert!(world.report().is_near);

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_holds_nobody_up() {
+    fn a_client_that_leaves_delays_no_other() {
         let (load, port) = port(Some(2));
         let mut arrivals: Vec<_> = (0..5).map(|at| port.arrive(&load, at)).collect();
         assert_eq!(port.line_now(), (3, Some(2)));

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_overtakes_is_counted() {
+    fn overtaking_requests_are_counted() {
         let mut watch = OrderWatch::by_line(2);
         watch.join(1, token(1), None);
         watch.join(2, token(2), Some(1));

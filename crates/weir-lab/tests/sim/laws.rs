@@ -121,14 +121,14 @@ fn the_bug_of_2008_is_seen() {
 }
 
 #[test]
-fn who_is_forgotten_for_ever_is_counted() {
+fn a_request_that_is_forgotten_for_ever_is_counted() {
     let mut plan = ab(10, "constant:20ms");
     plan.candidates[0] = candidate("least_conn", Some(1), SimQueue::Buggy);
     assert_eq!(summary(&plan).count(RequestEnd::Forgotten), 7);
 }
 
 #[test]
-fn without_a_queue_who_finds_all_busy_is_refused() {
+fn without_a_queue_a_request_that_finds_all_busy_is_refused() {
     let mut plan = ab(10, "constant:20ms");
     plan.think = 1_000_000;
     plan.candidates[0] = candidate("least_conn", Some(1), SimQueue::Off);
@@ -151,7 +151,7 @@ fn a_full_queue_refuses_and_a_late_one_times_out() {
 }
 
 #[test]
-fn who_was_sent_to_a_server_that_froze_waits_and_nobody_else() {
+fn only_requests_sent_to_a_frozen_server_wait() {
     let mut plan = plan(2_000, SimLoad::Constant(100.0), "constant:10ms");
     plan.endpoints = vec![SimEndpoint::default(); 2];
     plan.outages = vec![Outage {
@@ -200,7 +200,7 @@ fn when_all_are_down_requests_are_answered_at_once() {
 }
 
 #[test]
-fn bound_requests_go_to_their_endpoint_and_nobody_starves() {
+fn bound_requests_go_to_their_endpoint_and_no_request_starves() {
     let mut plan = plan(20_000, SimLoad::Poisson(135.0), "exp:20ms");
     plan.sticky = 0.3;
     plan.keys = 30;

@@ -44,7 +44,7 @@ fn the_bound_of_the_queue_is_multiplied_too() {
 }
 
 #[test]
-fn who_does_not_know_of_the_others_sends_requests_to_busy_servers() {
+fn a_worker_that_does_not_know_of_the_others_sends_requests_to_busy_servers() {
     let base = plan(10_000, SimLoad::Poisson(90.0), "exp:20ms");
     let candidates = vec![candidate("least_conn", None, SimQueue::On)];
     let [shared, own] = both(SimPlan { candidates, ..base });

@@ -126,7 +126,7 @@ fn the_oldest_idle_connection_makes_room_at_the_cap_whichever_worker_has_it() {
 }
 
 #[test]
-fn whoever_waits_at_the_cap_gets_in_as_soon_as_a_connection_is_idle() {
+fn a_connection_that_waits_at_the_cap_is_accepted_as_soon_as_another_is_idle() {
     let text = format!("max_connections 2; {}", app("server 10.0.1.1:80;", ""));
     play(&text, async |world| {
         let origin = world.origin(1);
@@ -200,7 +200,7 @@ fn at_a_listeners_own_cap_only_its_own_connections_make_room() {
 }
 
 #[test]
-fn idle_connections_are_closed_for_memory_when_somebody_asks_for_that() {
+fn idle_connections_are_closed_for_memory_on_request() {
     let text = format!("workers 3; {}", app("server 10.0.1.1:80;", ""));
     play(&text, async |world| {
         world.origin(1).answers(OK);

@@ -166,7 +166,7 @@ fn the_cookie_of_a_server_that_cannot_be_had_is_replaced() {
 }
 
 #[test]
-fn cookies_hold_over_a_restart_and_a_drain_honours_those_who_have_one() {
+fn cookies_hold_over_a_restart_and_a_drain_honours_clients_with_one() {
     let mut before = None;
     play(&sticky(READY), async |world| {
         origins(world);
@@ -280,7 +280,7 @@ fn our_own_answers_set_no_cookie_and_a_switch_of_protocols_does() {
 }
 
 #[test]
-fn who_is_bound_waits_for_a_busy_server_though_another_is_free() {
+fn a_bound_request_waits_for_a_busy_server_although_another_is_free() {
     let pool = format!(
         "server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1; queue timeout=1m; {STICKY}"
     );
@@ -330,7 +330,7 @@ struct Logged {
 }
 
 #[test]
-fn mixed_with_others_those_who_are_bound_starve_nobody_and_are_not_starved() {
+fn bound_requests_among_others_neither_starve_them_nor_are_starved() {
     const SERVICE: u64 = 20;
     const REQUESTS: u64 = 240;
     let words = "max_conn=1";

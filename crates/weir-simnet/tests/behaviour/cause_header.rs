@@ -53,7 +53,7 @@ fn errors_of_our_own_tell_their_cause_and_nothing_else_does() {
 }
 
 #[test]
-fn who_is_not_trusted_is_told_nothing_where_that_is_so() {
+fn an_untrusted_client_is_told_nothing_where_trust_is_required() {
     for (network, told) in [("192.0.2.0/24", Some("no_route")), ("10.9.0.0/16", None)] {
         let directives = format!("cause_header X-Why trusted; trusted_proxies {network};");
         play(&text(&directives), async |world| {
@@ -63,6 +63,6 @@ fn who_is_not_trusted_is_told_nothing_where_that_is_so() {
 }
 
 #[test]
-fn without_the_directive_nobody_is_told() {
+fn without_the_directive_no_client_is_told() {
     play(&text(""), async |world| check(world, "/nowhere", "weir-cause", (404, None)).await);
 }

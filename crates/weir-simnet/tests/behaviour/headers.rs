@@ -143,7 +143,7 @@ fn a_trusted_proxys_word_is_taken_for_the_client() {
 }
 
 #[test]
-fn rules_about_clients_follow_trusted_proxies_and_nobody_else() {
+fn rules_about_clients_follow_trusted_proxies_only() {
     let listener = "trusted_proxies 10.0.0.0/8; deny 203.0.113.5;";
     play(&app(ONE, listener), async |world| {
         world.origin(1).answers(crate::OK);

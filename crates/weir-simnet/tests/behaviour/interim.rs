@@ -216,7 +216,7 @@ fn an_upgrade_that_the_origin_does_not_take_is_an_ordinary_exchange() {
 }
 
 #[test]
-fn a_switch_that_nobody_asked_for_is_a_bad_response() {
+fn a_switch_that_was_not_requested_is_a_bad_response() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;

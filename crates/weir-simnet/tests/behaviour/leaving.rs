@@ -231,7 +231,7 @@ fn a_client_that_leaves_is_seen_behind_what_it_pipelined_while_an_endpoint_is_si
 }
 
 #[test]
-fn a_client_that_leaves_inside_an_upload_that_nobody_reads_is_seen() {
+fn a_client_that_leaves_during_an_upload_that_is_not_read_is_noticed() {
     play(&app(&format!("{ONE} timeout send=1h response=1h read=1h;"), ""), async |world| {
         let origin = world.origin(1);
         for answer in ["", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhello"] {
@@ -269,7 +269,7 @@ fn what_a_client_pipelined_is_answered_in_order_after_it_was_left_unread() {
 }
 
 #[test]
-fn a_side_of_a_tunnel_that_resets_ends_it_though_nobody_reads() {
+fn a_reset_of_one_side_ends_a_tunnel_even_if_nothing_is_read() {
     for client_leaves in [true, false] {
         play(&app(ONE, ""), async |world| {
             let (client, upstream) = tunnel(world, "", "").await;

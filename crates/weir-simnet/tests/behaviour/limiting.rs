@@ -258,7 +258,7 @@ fn a_dry_run_counts_and_refuses_nothing() {
 }
 
 #[test]
-fn whoever_is_over_the_limit_can_be_closed_without_an_answer() {
+fn a_client_over_the_limit_can_be_closed_without_a_response() {
     play(&limited("", "limit client rate=1/s burst=1 action=close;", ""), async |world| {
         let mut client = world.client().await;
         assert_eq!((ask(&mut client, GET).await, ask(&mut client, GET).await), (204, 204));
@@ -317,7 +317,7 @@ fn a_reload_keeps_what_is_known_of_clients_and_takes_the_new_bounds() {
 }
 
 #[test]
-fn a_client_over_its_bound_makes_nobody_else_give_up_a_connection() {
+fn a_client_over_its_bound_costs_no_other_client_a_connection() {
     let text = format!("max_connections 3; {}", limited("limit client connections=2;", "", ""));
     play(&text, async |world| {
         let mut honest = world.client_from("192.0.2.9", "10.0.0.1:80").await;

@@ -160,7 +160,7 @@ fn a_status_beyond_the_classes_is_a_bad_response() {
 }
 
 #[test]
-fn a_proxy_line_passes_nobody() {
+fn a_proxy_header_is_never_passed_on() {
     play(&app(ONE, ""), async |world| {
         let seen = world.origin(1).answers(OK);
         let mut client = world.client().await;

@@ -45,7 +45,7 @@ async fn target_of(upstream: &mut Peer) -> String {
 }
 
 #[test]
-fn the_limit_is_exact_on_the_wire_over_four_workers_and_no_server_idles_while_somebody_waits() {
+fn the_limit_is_exact_on_the_wire_over_four_workers_and_no_server_idles_while_a_request_waits() {
     let pool = "balance least_conn; server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1; \
                 server 10.0.1.3:80 max_conn=1; queue timeout=1m;";
     play(&four_workers(pool), async |world| {
@@ -244,7 +244,7 @@ fn a_body_that_comes_while_its_request_waits_is_sent_whole() {
 }
 
 #[test]
-fn when_the_last_server_goes_down_those_who_wait_hear_it_at_once() {
+fn when_the_last_server_goes_down_waiting_requests_are_answered_at_once() {
     play(&four_workers(&format!("{TWO} queue timeout=1m;")), async |world| {
         let origins = [world.origin(1), world.origin(2)];
         let mut first = [asks(world, "/1").await, asks(world, "/2").await];
@@ -271,7 +271,7 @@ fn when_the_last_server_goes_down_those_who_wait_hear_it_at_once() {
 }
 
 #[test]
-fn a_server_that_comes_back_serves_those_who_wait_at_once() {
+fn a_server_that_comes_back_serves_waiting_requests_at_once() {
     let pool = format!("{TWO} queue timeout=1m; passive errors=1 eject=10s; retry 1;");
     play(&four_workers(&pool), async |world| {
         world.connects(2, Some(Connects::Refused));
@@ -306,7 +306,7 @@ fn a_server_that_comes_back_serves_those_who_wait_at_once() {
 }
 
 #[test]
-fn one_that_has_to_try_another_server_waits_behind_those_who_wait_already() {
+fn a_retry_waits_behind_the_requests_that_wait_already() {
     let pool = format!("{TWO} queue timeout=1m; retry 1 on=reset;");
     play(&app(&pool, ""), async |world| {
         let origins = [world.origin(1), world.origin(2)];
@@ -435,7 +435,7 @@ fn a_refused_request_holds_no_place_while_its_answer_is_read() {
 }
 
 #[test]
-fn a_graceful_stop_serves_those_who_wait_until_its_deadline() {
+fn a_graceful_stop_serves_waiting_requests_until_its_deadline() {
     play(&four_workers(&format!("{ONE} queue timeout=1h; timeout response=1h;")), async |world| {
         let origin = world.origin(1);
         let mut first = asks(world, "/1").await;
@@ -463,7 +463,7 @@ fn a_graceful_stop_serves_those_who_wait_until_its_deadline() {
 }
 
 #[test]
-fn who_waits_is_listed_with_since_when_and_for_what() {
+fn waiting_requests_are_listed_with_their_age_and_what_they_wait_for() {
     play(
         &app(&format!("{ONE} queue timeout=1m;"), "trusted_proxies 192.0.2.0/24;"),
         async |world| {

@@ -120,7 +120,7 @@ fn a_server_that_comes_is_used_and_one_that_goes_is_not() {
 }
 
 #[test]
-fn who_waits_is_served_by_a_server_that_came_in_the_order_of_arrival() {
+fn waiting_requests_are_served_by_a_new_server_in_the_order_of_arrival() {
     play(&format!("workers 2; {}", busy(&[1])), async |world| {
         let (one, two) = (world.origin(1), world.origin(2));
         let mut clients = Vec::new();
@@ -332,7 +332,7 @@ fn caps_on_connections_can_be_changed() {
 }
 
 #[test]
-fn who_waits_in_a_pool_that_is_gone_is_served_by_it() {
+fn a_request_that_waits_in_a_removed_pool_is_served_by_it() {
     play(&busy(&[1]), async |world| {
         let one = world.origin(1);
         let mut clients = vec![asks(world, "/1").await, asks(world, "/2").await];

@@ -225,7 +225,7 @@ fn own_pages_stand_for_our_own_errors_and_not_for_an_origins() {
 }
 
 #[test]
-fn who_is_denied_gets_403_and_reaches_no_origin() {
+fn a_denied_client_gets_403_and_reaches_no_origin() {
     let text = "pool app { server 10.0.1.1:80; }
         listen 10.0.0.1:80 {
             deny 198.51.100.7; allow 198.51.100.0/24 192.0.2.0/24; deny all;

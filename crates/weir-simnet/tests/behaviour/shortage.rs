@@ -27,7 +27,7 @@ fn all_are_in(world: &World) -> bool {
 }
 
 #[test]
-fn a_shortage_that_lasts_is_503_and_ejects_nobody() {
+fn a_shortage_that_lasts_is_503_and_ejects_no_server() {
     for errno in SHORTAGES {
         play(&app(POOL, ""), async |world| {
             world.connects(1, Some(Connects::Fails(errno)));

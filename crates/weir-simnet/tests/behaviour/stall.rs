@@ -142,7 +142,7 @@ fn without_stall_detection_requests_go_on_waiting() {
 }
 
 #[test]
-fn slow_requests_among_fast_ones_keep_nobody_from_a_server() {
+fn slow_requests_among_fast_ones_keep_no_request_from_a_free_server() {
     for pool in ["", "balance least_conn;"] {
         play(&config(pool), async |world| {
             let servers = [Frozen::default(), Frozen::default()];

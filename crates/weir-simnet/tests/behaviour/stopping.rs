@@ -99,7 +99,7 @@ fn what_was_accepted_before_is_served() {
 }
 
 #[test]
-fn at_the_deadline_who_waits_is_told_and_what_was_begun_is_broken_off() {
+fn at_the_deadline_waiting_requests_are_answered_and_running_ones_are_cut_off() {
     play(&app("server 10.0.1.1:80; timeout response=1h read=1h;", ""), async |world| {
         let origin = world.origin(1);
         let (mut waiting, _silent) = held(world, &origin).await;

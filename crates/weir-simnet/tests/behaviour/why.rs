@@ -29,7 +29,7 @@ fn record(world: &World, id: &str) -> ExchangeRecord {
 }
 
 #[test]
-fn who_was_ahead_is_told_by_request_ids_and_where_the_place_became_free() {
+fn the_requests_ahead_are_named_and_the_server_that_became_free() {
     let pool = "server 10.0.1.1:80 name=one max_conn=1; queue timeout=1m;";
     play(&app(pool, "trusted_proxies 192.0.2.0/24;"), async |world| {
         let _seen = world.origin(1).answers_after(Duration::from_millis(100), OK);
@@ -92,7 +92,7 @@ fn the_runner_up_is_told_with_what_the_policy_compared() {
 }
 
 #[test]
-fn the_second_choice_of_a_key_is_looked_up_for_who_is_slow() {
+fn the_second_choice_of_a_key_is_looked_up_for_slow_requests() {
     let pool = "balance hash $arg_k; server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two;";
     play(&app(pool, ""), async |world| {
         let _seen = [1, 2].map(|number| world.origin(number).answers(OK));
@@ -107,7 +107,7 @@ fn the_second_choice_of_a_key_is_looked_up_for_who_is_slow() {
 }
 
 #[test]
-fn who_waits_for_the_server_of_his_cookie_is_told_so() {
+fn a_wait_for_the_server_of_a_cookie_is_explained() {
     let pool = "server 10.0.1.1:80 name=one max_conn=1; server 10.0.1.2:80 name=two max_conn=1; \
                 sticky cookie SRV insert; queue timeout=1m;";
     play(&app(pool, ""), async |world| {
@@ -166,7 +166,7 @@ async fn why(world: &World, target: &str, lines: &str) -> Option<String> {
 }
 
 #[test]
-fn who_shows_the_secret_is_told_in_a_header_and_nobody_else() {
+fn a_request_with_the_secret_gets_the_explanation_in_a_header_and_no_other_does() {
     let listener = "explain_header when=X-Explain=s3cret; route path /own -> respond 403;";
     play(
         &app("server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two;", listener),

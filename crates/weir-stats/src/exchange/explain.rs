@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_the_queue_says_who_was_ahead() {
+    fn a_wait_in_the_queue_names_the_requests_ahead() {
         let times = Times {
             request: Micros(20),
             queue: Micros(5_000_000),

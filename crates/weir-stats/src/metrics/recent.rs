@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_for_what_is_kept_as_far_as_there_is_room() {
+    fn client_and_target_are_kept_as_far_as_there_is_room() {
         let check = |client: &str, line: &str, expected: (&str, &str)| {
             let client = client.parse().ok();
             for behind in ["", "\r\nHost: a\r\nCookie: secret-secret-secret-secret-secret\r\n\r\n"]

@@ -102,7 +102,7 @@ fn haproxy_in_front_lowers_the_weight_as_the_books_say() {
 }
 
 #[test]
-fn the_books_are_told_wherever_somebody_looks() {
+fn the_account_of_credits_is_shown_everywhere() {
     let managed = Managed::start(CREDITS, 1);
     let agent = managed.weir.addresses[1];
     let busy = Busy::start();

@@ -90,7 +90,7 @@ fn a_large_file_arrives_whole_over_tls() {
 }
 
 #[test]
-fn a_client_that_stops_reading_holds_up_nobody_and_gets_the_rest_later() {
+fn a_client_that_stops_reading_delays_no_other_and_gets_the_rest_later() {
     let site = Site::new();
     let mut slow = Client::connect(site.weir.address());
     slow.get("/large");

@@ -31,7 +31,7 @@ fn room() -> usize {
 
 #[test]
 #[ignore = "takes 20,000 sockets: make test-long"]
-fn twenty_thousand_connections_against_a_lower_cap_harm_nobody_who_is_served() {
+fn twenty_thousand_connections_against_a_lower_cap_harm_no_served_client() {
     let directory = Directory::new();
     let origin = Origin::echo();
     let config =

@@ -194,7 +194,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn the_origin_learns_who_asked_and_how() {
+fn the_origin_learns_the_client_and_the_scheme() {
     let site = Site::new();
     let mut client = Client::connect(site.weir.address());
     client

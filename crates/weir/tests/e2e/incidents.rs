@@ -225,7 +225,7 @@ fn a_worker_that_panics_under_load_starts_again_and_only_its_requests_are_lost()
 }
 
 #[test]
-fn a_panic_within_a_task_costs_nobody_else_anything() {
+fn a_panic_within_a_task_affects_no_other_request() {
     let breakable = Breakable::start(Supervised::No);
     let load = Load::start(breakable.weir.address(), 8);
     load.go_on(200);

@@ -109,7 +109,7 @@ fn a_stop_finishes_what_runs_and_answers_idle_connections_once_more() {
 }
 
 #[test]
-fn nobody_is_told_to_come_back_before_the_door_is_closed() {
+fn no_client_is_told_to_come_back_before_the_sockets_are_closed() {
     let origin = Origin::echo();
     for round in 0..8 {
         let directory = Directory::new();

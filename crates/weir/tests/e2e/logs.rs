@@ -288,7 +288,7 @@ fn one_log_goes_to_two_places_and_what_weir_says_goes_to_its_own() {
 }
 
 #[test]
-fn a_full_disk_and_a_pipe_nobody_reads_stop_no_traffic_and_are_said() {
+fn a_full_disk_and_a_pipe_without_a_reader_stop_no_traffic_and_are_logged() {
     let directory = Directory::new();
     let pipe = directory.text("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();

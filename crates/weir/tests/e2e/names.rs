@@ -264,7 +264,7 @@ fn every_address_of_a_name_is_a_server() {
 
 /// Changes to `app~2`, and their fate when DNS gives its place to another address.
 #[test]
-fn an_order_for_one_address_is_nobody_elses() {
+fn a_change_of_one_address_applies_to_no_other() {
     let directory = Directory::new();
     let one = origin("one");
     let port = one.address.port();

@@ -272,7 +272,7 @@ fn a_supervisor_keeps_of_root_what_a_start_needs() {
 
 /// A service manager may give setuid, setgid and net_bind_service to an unprivileged user.
 #[test]
-fn who_may_change_users_without_being_root_keeps_none_of_that_in_any_thread() {
+fn the_capability_to_change_users_is_kept_in_no_thread() {
     if !is_root() {
         return;
     }
@@ -292,7 +292,7 @@ fn who_may_change_users_without_being_root_keeps_none_of_that_in_any_thread() {
 }
 
 #[test]
-fn who_is_not_root_any_more_reloads_rotates_keeps_changes_and_upgrades() {
+fn without_root_a_process_reloads_rotates_keeps_changes_and_upgrades() {
     if !is_root() {
         return;
     }
@@ -484,7 +484,7 @@ fn nothing_outside_the_new_root_is_served_or_read() {
 }
 
 #[test]
-fn who_is_not_root_is_warned_or_refused() {
+fn a_start_without_root_is_warned_or_refused() {
     if !is_root() {
         return;
     }

@@ -511,7 +511,7 @@ fn nonsense_is_refused_and_the_connection_ends() {
 }
 
 #[test]
-fn who_leaves_something_standing_is_closed_in_time() {
+fn an_unfinished_request_and_an_unread_response_end_in_time() {
     let origin = origin(&["--idle-timeout", "200ms"]);
     for bytes in ["", "GET / HTT", "POST /1k HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"] {
         let mut client = Client::connect(origin.address());

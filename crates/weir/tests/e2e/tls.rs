@@ -135,7 +135,7 @@ fn sessions_are_resumed_whichever_worker_takes_the_connection() {
 }
 
 #[test]
-fn plain_http_to_a_tls_port_harms_nobody() {
+fn plain_http_to_a_tls_port_does_no_harm() {
     let directory = Directory::new();
     let secure = Secure::new(&directory, &Certificate::localhost(&directory).directive());
     let mut client = crate::support::client::Client::connect(secure.weir.address());

@@ -245,7 +245,7 @@ fn a_program_that_fails_or_hangs_leaves_the_old_process_serving() {
 }
 
 #[test]
-fn a_rejected_configuration_and_an_address_that_is_taken_are_told_to_who_asked() {
+fn a_rejected_configuration_and_an_address_in_use_are_reported_to_the_caller() {
     let mut line = Line::start("listen 127.0.0.1:0 -> respond 204;");
     let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap();

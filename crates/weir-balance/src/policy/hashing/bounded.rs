@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bound_is_that_of_the_paper_and_somebody_has_room(
+        fn the_bound_is_that_of_the_paper_and_some_endpoint_has_room(
             percent in 100_u32..400,
             endpoints in proptest::collection::vec((0_u64..100, 1_u64..10), 1..10),
         ) {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_found_among_none() {
+    fn no_endpoint_is_found_among_none() {
         assert_eq!(Maglev::new(&[]).find(1, |_| true), None);
         assert_eq!(Maglev::new(&members(&[1, 1])).find(1, |_| false), None);
     }
@@ -204,7 +204,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
         #[test]
-        fn whoever_is_out_has_no_key_and_moves_no_other(
+        fn an_endpoint_that_is_out_has_no_key_and_moves_no_other(
             weights in proptest::collection::vec(1_u32..200, 2..8),
             down in proptest::collection::vec(any::<bool>(), 8),
             gone in any::<proptest::sample::Index>(),

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_found_among_none() {
+    fn no_endpoint_is_found_among_none() {
         assert_eq!(Rendezvous::new(&[]).find(1, |_| true), None);
         assert_eq!(Rendezvous::new(&members(&[1, 1])).find(1, |_| false), None);
     }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_found_among_none() {
+    fn no_endpoint_is_found_among_none() {
         assert_eq!(Ring::new(&[]).find(1, |_| true), None);
         assert_eq!(Ring::new(&members(&[1, 1])).find(1, |_| false), None);
     }

@@ -119,7 +119,7 @@ fn a_full_disk_drops_lines_and_counts_them() {
 }
 
 #[test]
-fn a_stuck_reader_holds_up_nobody_and_every_line_is_written_or_counted() {
+fn a_stuck_reader_delays_no_request_and_every_line_is_written_or_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -290,7 +290,7 @@ fn the_new_form_of_syslog_names_the_log_and_has_a_full_time() {
 }
 
 #[test]
-fn another_configuration_keeps_what_is_open_and_closes_what_nobody_writes_to() {
+fn another_configuration_keeps_open_logs_and_closes_unused_ones() {
     let folder = tempfile::tempdir().unwrap();
     let named = |name: &str| {
         let to = vec![LogTarget::File(folder.path().join(name))];

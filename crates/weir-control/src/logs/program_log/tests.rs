@@ -71,7 +71,7 @@ fn a_moved_file_is_opened_anew() {
 }
 
 #[test]
-fn a_place_that_is_stuck_holds_up_nobody_and_what_is_missing_is_counted() {
+fn a_stuck_destination_delays_no_other_and_missing_lines_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (pipe, file) = (folder.path().join("pipe"), folder.path().join("error.log"));
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

@@ -122,7 +122,7 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
 }
 
 #[test]
-fn a_change_of_what_somebody_else_changed_meanwhile_is_refused() {
+fn a_change_of_a_value_that_changed_meanwhile_is_refused() {
     let managed = Managed::start("", 0);
     let tag = || {
         let (_, head) = managed.ask(&["--head", ONE]);

@@ -67,7 +67,7 @@ fn it_shows_what_runs() {
 }
 
 #[test]
-fn who_waits_is_listed_with_his_id_his_address_and_what_he_wants() {
+fn waiting_requests_are_listed_with_id_client_and_target() {
     let managed = Managed::start("", 0);
     ctl(&managed, &["maintenance", "app/two"]);
     ctl(&managed, &["set", "app/one", "max_conn=1"]);

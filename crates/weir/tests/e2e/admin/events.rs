@@ -39,7 +39,7 @@ fn details(event: &Value) -> String {
 }
 
 #[test]
-fn what_a_signal_did_is_an_event_with_who_and_what_differs() {
+fn the_effect_of_a_signal_is_an_event_with_its_author_and_the_differences() {
     let managed = Managed::start("", 0);
     let started = managed.events().remove(0);
     assert_eq!(started["kind"], "process");

@@ -145,7 +145,7 @@ fn what_is_sent_is_bounded() {
 }
 
 #[test]
-fn connections_that_show_nothing_keep_nobody_out_and_hold_up_no_signal() {
+fn connections_without_credentials_keep_no_caller_out_and_delay_no_signal() {
     let mut managed = Managed::start("", 0);
     let begin = |number: usize| {
         let mut stream = UnixStream::connect(&managed.socket).unwrap();
@@ -178,7 +178,7 @@ fn connections_that_show_nothing_keep_nobody_out_and_hold_up_no_signal() {
 }
 
 #[test]
-fn a_token_is_let_in_beside_those_who_have_none() {
+fn a_token_is_admitted_beside_callers_without_one() {
     let directory = crate::support::Directory::new();
     let file = directory.file("token", "correct-horse-battery-staple\n");
     let managed = Managed::start(&format!("admin 127.0.0.1:0 token_file={};", file.display()), 1);
@@ -276,7 +276,7 @@ fn a_role_is_what_its_holder_may_do_and_no_more() {
 }
 
 #[test]
-fn the_audit_log_has_who_changed_what_and_who_was_not_let() {
+fn the_audit_log_has_the_author_of_each_change_and_refusal() {
     let managed = Managed::start(
         "audit_log DIRECTORY/audit.log;
          admin unix:DIRECTORY/look.sock read_only;",
@@ -367,7 +367,7 @@ fn a_dead_socket_is_taken_over_and_a_live_one_is_not() {
 }
 
 #[test]
-fn who_may_look_does_not_see_secrets() {
+fn a_reader_does_not_see_secrets() {
     let secret = "a-secret-of-24-characters";
     let more =
         format!("pool web {{ server 127.0.0.1:1; sticky cookie S insert secret={secret}; }}");

@@ -245,7 +245,7 @@ fn the_experiment_of_2008_for_real_with_30_clients() {
 /// The fault of 2008 in a Weir with its watchdog: forgotten requests are found within a second and
 /// served, and the operator gets a message.
 #[test]
-fn the_watchdog_finds_and_serves_those_whom_a_buggy_queue_forgot() {
+fn the_watchdog_finds_and_serves_requests_that_a_buggy_queue_forgot() {
     let setup =
         Setup { service: Some("constant:5ms"), bug: Some(Fault::ForgetsPoolQueue), ..QUEUED };
     let experiment = Experiment::new(&setup);

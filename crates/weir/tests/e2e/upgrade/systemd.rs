@@ -184,7 +184,7 @@ fn the_watchdog_hears_nothing_from_one_that_was_not_asked() {
 }
 
 #[test]
-fn systemd_is_told_who_has_taken_over_and_hears_of_no_stop() {
+fn systemd_learns_which_process_has_taken_over_and_of_no_stop() {
     let outside = Directory::new();
     let told = Told::at(&outside);
     let directory = Directory::new();
