@@ -387,7 +387,7 @@ fn opening_says_what_is_wrong_and_a_swapped_link_deploys() {
 }
 
 #[test]
-fn from_the_cache_it_answers_the_same_or_says_that_it_would_wait() {
+fn answers_from_the_cache_are_the_same_or_would_block() {
     let site = Site::new();
     site.write("f", numbers(200_000)).write("small", "small").write("index.html", "root");
     for path in ["/f", "/small", "/", "/none", "/../x"] {

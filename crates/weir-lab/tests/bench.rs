@@ -259,7 +259,7 @@ fn a_closed_loop_leaves_out_what_users_would_have_waited() {
 }
 
 #[test]
-fn more_than_the_target_can_do_is_said_and_not_hidden() {
+fn a_rate_beyond_the_target_s_capacity_is_reported() {
     let (_origin, address) = origin(OriginSettings::default());
     let pace = open(200.0, 1000);
     let outcome =

@@ -87,7 +87,7 @@ fn every_exchange_counts_once_at_every_level() {
 }
 
 #[test]
-fn names_find_their_counts_again_and_removed_ones_are_bounded() {
+fn names_find_their_counts_again_and_removed_names_are_bounded() {
     let numbers = MetricsRegistry::new(1);
     let record = |route: &str| {
         let (route, endpoint) =

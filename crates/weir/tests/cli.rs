@@ -313,7 +313,7 @@ fn every_error_is_shown_and_the_exit_code_is_3() {
 }
 
 #[test]
-fn what_the_configuration_names_and_is_not_there_is_one_sentence_and_exit_code_1() {
+fn a_missing_file_is_reported_in_one_sentence_and_exits_1() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("nowhere");
     let missing = missing.to_str().unwrap();

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_what_the_routes_say() {
+    fn openapi_json_is_made_from_the_routes() {
         let generated = generated();
         if std::env::var_os("WEIR_BLESS").is_some() {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inversion_costs_what_it_took_beyond_the_mean_of_idle_ones() {
+    fn an_inversion_costs_the_time_beyond_the_mean_of_idle_endpoints() {
         let regret = Regret::new();
         regret.note(Choice::Inversion, 900);
         assert_eq!(regret.lost_us(), 0, "nothing to compare with yet");

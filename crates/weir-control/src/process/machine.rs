@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_writes_is_read() {
+    fn the_formats_of_the_kernel_are_read() {
         let stat = "77 (a b) (c)) S 1 2 3 4 5 6 7 8 9 10 250 40 0 0 20 0 3 0 100";
         assert_eq!(cpu_of(stat), Some(Cpu { user_us: 2_500_000, system_us: 400_000 }));
         assert_eq!(cpu_of("nonsense"), None);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_control_group_saves_up_is_read_in_either_version() {
+    fn the_burst_of_a_control_group_is_read_in_either_version() {
         let group = |stat: &str, files: &'static [(&str, &str)]| {
             group_of(stat, |name| {
                 let found = files.iter().find(|(own, _)| *own == name);

@@ -174,7 +174,7 @@ mod tests {
     };
 
     #[test]
-    fn usage_is_what_lies_between() {
+    fn usage_is_the_difference_of_two_readings() {
         let cpu = |user_us, system_us| Some(ProcessCpu { user_us, system_us });
         let machine = |total, steal, idle| Some(MachineCounters { total, steal, idle });
         let process = |read_bytes| Some(ProcessUsage { read_bytes, ..ProcessUsage::default() });

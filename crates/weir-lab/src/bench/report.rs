@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_disturbed_the_generator_is_said_with_its_second() {
+    fn a_disturbance_of_the_generator_is_reported_with_its_second() {
         let slice = |from_s: f64, periods, steal| Slice {
             from_s,
             throttled: Some(Throttled { periods, time_us: 1500 * periods }),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_comes_again_is_found() {
+    fn a_periodic_pause_is_found() {
         let usage = RunUsage::default();
         // The target stalls for 300 ms every two seconds.
         let paused = outcome(4000, |n| 1 + (300_u64).saturating_sub(n * 5 % 2000));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn work_stands_still_during_pauses_and_goes_on_after_them() {
+    fn work_stops_during_pauses_and_continues_after_them() {
         for (every, length) in [(10, 3), (10, 9), (7, 1), (2, 1)] {
             let pause = OriginPause { every, length };
             for start in 0..40 {

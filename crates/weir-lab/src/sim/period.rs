@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_comes_again_is_found() {
+    fn a_periodic_pause_is_found() {
         let noise = |time: u64| 1_000 + super::super::draw::mix(time) % 500;
         check(
             |time| noise(time) + if time % (5 * SECOND) < SECOND / 2 { 5_000 } else { 0 },

@@ -46,7 +46,7 @@ fn with_one_slot_each_the_servers_are_busy_all_the_time() {
 }
 
 #[test]
-fn the_experiment_of_2008_comes_out_as_its_page_says() {
+fn the_experiment_of_2008_gives_the_documented_results() {
     let report = report(&Preset::Mongrel2008.plan().unwrap());
     assert_eq!(report.scenarios.len(), 6);
     for scenario in &report.scenarios {

@@ -275,7 +275,7 @@ async fn honest(world: &World, last: usize) -> Peer {
 }
 
 #[test]
-fn a_client_that_holds_most_places_gives_way_to_others() {
+fn a_client_with_most_connections_gives_way_to_others() {
     play(&capped(40), async |world| {
         world.origin(1).answers(OK);
         let _silent = world.origin(2);
@@ -309,7 +309,7 @@ fn a_client_that_holds_most_places_gives_way_to_others() {
 }
 
 #[test]
-fn where_no_other_client_comes_the_surplus_waits() {
+fn without_other_clients_the_surplus_waits() {
     play(&capped(40), async |world| {
         let silent = world.origin(2);
         let mut clients = Vec::new();

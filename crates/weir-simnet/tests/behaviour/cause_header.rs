@@ -29,7 +29,7 @@ async fn check(world: &World, path: &str, header: &str, expected: (u16, Option<&
 }
 
 #[test]
-fn errors_of_our_own_tell_their_cause_and_nothing_else_does() {
+fn only_error_responses_of_weir_itself_carry_a_cause() {
     play(&text("cause_header;"), async |world| {
         let name = "weir-cause";
         check(world, "/ok", name, (200, None)).await;

@@ -150,7 +150,7 @@ const ELSEWHERE: [Cause; 10] = [
 ];
 
 #[test]
-fn no_answer_of_weir_s_own_is_without_its_cause() {
+fn every_error_response_of_weir_itself_has_a_cause() {
     let app = &get("/app");
     let post = |path: &str, rest: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\n{rest}");
     let long = "x".repeat(5_000);

@@ -126,7 +126,7 @@ fn an_untrusted_client_tells_the_origin_nothing_about_itself() {
 }
 
 #[test]
-fn a_trusted_proxys_word_is_taken_for_the_client() {
+fn a_trusted_proxy_s_forwarded_address_is_the_client_s() {
     play(&app(ONE, "trusted_proxies 10.0.0.0/8;"), async |world| {
         let lines = "X-Forwarded-For: 6.6.6.6, 203.0.113.5, 10.9.9.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: front.test\r\n";
         let (seen, _) = through(world, "10.1.2.3", lines, "").await;

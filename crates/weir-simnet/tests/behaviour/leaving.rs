@@ -153,7 +153,7 @@ fn pipelined() -> String {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_is_seen_behind_what_it_pipelined() {
+fn a_client_that_leaves_the_queue_is_noticed_behind_pipelined_bytes() {
     play(&app(&format!("{ONE} queue timeout=1h; timeout response=1h;"), ""), async |world| {
         let origin = world.origin(1);
         let mut first = world.client().await;

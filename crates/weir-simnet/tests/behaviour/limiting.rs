@@ -60,7 +60,7 @@ fn a_rate_holds_for_each_client_over_all_workers_and_refills() {
 }
 
 #[test]
-fn what_is_refused_is_told_when_to_come_again_and_the_connection_stays() {
+fn a_refused_request_gets_retry_after_and_the_connection_stays() {
     play(&limited("", "limit client rate=6/m burst=1;", ""), async |world| {
         let mut client = world.client().await;
         assert_eq!((ask(&mut client, GET).await, ask(&mut client, GET).await), (204, 204));
@@ -205,7 +205,7 @@ fn a_key_has_its_own_rate_and_a_request_without_one_is_not_limited() {
 }
 
 #[test]
-fn a_leaky_bucket_delays_what_is_ahead_of_the_rate_and_lets_go_of_clients_that_leave() {
+fn a_leaky_bucket_delays_requests_above_the_rate_and_forgets_clients_that_leave() {
     let limit = "limit rate $remote_addr rate=10/s burst=3 delay=1;";
     play(&limited("", limit, ""), async |world| {
         let start = tokio::time::Instant::now();
@@ -281,7 +281,7 @@ fn requests_that_are_none_are_limited_as_well() {
 }
 
 #[test]
-fn responses_tell_the_limit_when_they_are_to() {
+fn responses_carry_the_limit_if_configured() {
     let limit = "limit rate $remote_addr rate=10/s burst=9 headers=all;";
     play(&limited("", "", limit), async |world| {
         world.origin(1).answers(OK);
@@ -492,7 +492,7 @@ fn a_file_moves_at_its_rate() {
 }
 
 #[test]
-fn a_pool_takes_no_more_at_once_than_its_limit_whatever_its_servers_take() {
+fn a_pool_takes_no_more_requests_at_once_than_its_limit_allows() {
     let text = "pool app { server 10.0.1.1:80 max_conn=1; limits max_in_flight=3; }
         listen 10.0.0.1:80 -> app;";
     play(text, async |world| {

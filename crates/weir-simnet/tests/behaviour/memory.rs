@@ -199,7 +199,7 @@ fn a_shortage_that_lasts_ends_the_largest_response() {
 }
 
 #[test]
-fn what_a_connection_holds_is_told_and_stays_below_its_bound() {
+fn the_memory_of_a_connection_is_reported_and_stays_below_its_bound() {
     play(&app("server 10.0.1.1:80; buffer_request 1m;", ""), async |world| {
         let origin = world.origin(1);
         let snapshot = world.snapshot();

@@ -47,7 +47,7 @@ fn every_phase_goes_to_its_histogram_of_route_and_endpoint() {
 }
 
 #[test]
-fn weir_s_own_time_is_none_of_the_time_in_which_it_waits() {
+fn weir_s_own_time_excludes_its_waits() {
     let pool =
         format!("{ONE} queue timeout=1m; buffer_request 1k;").replace(":80 ", ":80 max_conn=1 ");
     play(&app(&pool, ""), async |world| {
@@ -74,7 +74,7 @@ fn weir_s_own_time_is_none_of_the_time_in_which_it_waits() {
 }
 
 #[test]
-fn why_a_request_was_slow_is_told_by_its_id() {
+fn a_slow_request_is_explained_by_its_id() {
     let pool = "server 10.0.1.1:80 name=one max_conn=1; queue timeout=1m;";
     play(&app(pool, ""), async |world| {
         let _seen = world.origin(1).answers_after(Duration::from_millis(200), OK);
@@ -117,7 +117,7 @@ fn why_a_request_was_slow_is_told_by_its_id() {
 }
 
 #[test]
-fn attempts_that_failed_count_where_they_failed_and_are_told_of() {
+fn failed_attempts_count_at_their_endpoint_and_are_shown() {
     let pool = "server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two; retry 1 on=connect;";
     play(&app(pool, ""), async |world| {
         world.connects(1, Some(Connects::Refused));

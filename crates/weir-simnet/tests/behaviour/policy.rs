@@ -66,7 +66,7 @@ fn of_an_offer_only_what_is_allowed_goes_on() {
 }
 
 #[test]
-fn a_switch_to_what_was_not_offered_is_a_bad_response() {
+fn a_switch_to_a_protocol_that_was_not_offered_is_a_bad_response() {
     for (protocols, taken) in
         [("h2c", "h2c"), ("websocket, h2c", "h2c"), ("websocket", "websocket, h2c")]
     {
@@ -263,7 +263,7 @@ fn no_spelling_of_a_path_gets_past_a_rule() {
 }
 
 #[test]
-fn what_is_matched_is_what_is_sent_and_the_log_shows_what_came() {
+fn the_matched_path_is_the_sent_path_and_the_log_shows_the_received_one() {
     let cases = [
         ("/admin/%2e%2e/x", "/x"),
         ("/admin/users/../../public?q=%2f/../;", "/public?q=%2f/../;"),
@@ -285,7 +285,7 @@ fn what_is_matched_is_what_is_sent_and_the_log_shows_what_came() {
 }
 
 #[test]
-fn what_is_kept_by_choice_is_matched_as_it_is_sent() {
+fn characters_kept_by_choice_are_matched_as_they_are_sent() {
     let rules = "path encoded_slash=keep backslash=keep parameters=keep nul=keep;";
     let cases = [
         ("/admin/users/..%2f..%2fpublic", 403, ""),

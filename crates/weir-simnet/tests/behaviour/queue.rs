@@ -76,7 +76,7 @@ fn the_limit_is_exact_on_the_wire_over_four_workers_and_no_server_idles_while_a_
 }
 
 #[test]
-fn servers_see_the_order_in_which_requests_came_whichever_worker_has_them() {
+fn servers_see_requests_in_order_of_arrival_over_all_workers() {
     play(&four_workers(&format!("{ONE} queue timeout=1m;")), async |world| {
         let seen = world.origin(1).answers_after(Duration::from_millis(100), OK);
         let targets: Vec<String> = (0..40).map(|number| format!("/{number}")).collect();
@@ -102,7 +102,7 @@ fn servers_see_the_order_in_which_requests_came_whichever_worker_has_them() {
 }
 
 #[test]
-fn a_full_queue_refuses_at_once_in_the_queue_s_own_words() {
+fn a_full_queue_refuses_at_once_with_the_queue_s_own_response() {
     let pool = format!(
         "{ONE} queue max=2 status=429 retry_after=7s page=/sorry.json type=application/problem+json;"
     );
@@ -167,7 +167,7 @@ fn a_wait_that_takes_too_long_ends_with_the_page_and_another_cause() {
 }
 
 #[test]
-fn without_a_word_the_queue_has_the_time_of_a_connect_and_the_usual_page() {
+fn by_default_the_queue_has_the_connect_timeout_and_the_standard_page() {
     let pool = format!("{ONE} timeout connect=2s;");
     play(&app(&pool, "error_page 503 /busy.html;"), async |world| {
         let origin = world.origin(1);
@@ -384,7 +384,7 @@ async fn send_more_than_is_read(upstream: &mut Peer) -> usize {
 }
 
 #[test]
-fn a_client_that_reads_slowly_keeps_no_place_once_its_response_was_read_whole() {
+fn a_client_that_reads_slowly_keeps_no_slot_once_its_response_was_read() {
     play(&app(&format!("{ONE} queue timeout=1m;"), ""), async |world| {
         let origin = world.origin(1);
         let mut slow = asks(world, "/1").await;
@@ -403,7 +403,7 @@ fn a_client_that_reads_slowly_keeps_no_place_once_its_response_was_read_whole() 
 }
 
 #[test]
-fn a_client_that_reads_nothing_is_given_up_though_its_place_is_free_already() {
+fn a_client_that_reads_nothing_is_closed_although_its_slot_is_free_already() {
     play(&app(&format!("{ONE} queue timeout=1m;"), "timeout send=5s;"), async |world| {
         let origin = world.origin(1);
         let mut slow = asks(world, "/1").await;

@@ -206,7 +206,7 @@ fn a_server_that_comes_and_goes_every_100_ms_fails_no_request_and_leaves_nothing
 }
 
 #[test]
-fn a_server_that_flaps_with_the_period_of_its_time_out_is_used() {
+fn a_server_that_flaps_with_the_period_of_its_ejection_is_used() {
     let pool = format!("balance first; {TWO} keepalive off; passive errors=1 window=1s eject=2s;");
     play(&app(&pool, ""), async |world| {
         let (one, _two) = (world.origin(1).answers(OK), world.origin(2).answers(OK));

@@ -51,7 +51,7 @@ async fn expect_freed(snapshot: Weak<Snapshot>) {
 }
 
 #[test]
-fn what_did_not_change_is_the_same() {
+fn unchanged_parts_are_kept() {
     let text = |timeout: &str| {
         format!(
             "{} pool other {{ server 10.0.1.9:80; queue page=/sorry.html timeout={timeout}; }} \
@@ -88,7 +88,7 @@ fn what_did_not_change_is_the_same() {
 }
 
 #[test]
-fn a_server_that_comes_is_used_and_one_that_goes_is_not() {
+fn a_new_server_is_used_and_a_removed_one_is_not() {
     play(&app(TWO, ""), async |world| {
         let (one, two) = (world.origin(1).answers(OK), world.origin(2).answers(OK));
         let three = world.origin(3).answers(OK);

@@ -110,7 +110,7 @@ fn a_post_is_retried_where_the_configuration_says_that_this_does_no_harm() {
 }
 
 #[test]
-fn a_body_is_sent_again_only_when_all_of_it_is_at_hand() {
+fn a_body_is_sent_again_only_if_all_of_it_has_arrived() {
     let half = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello";
     play(&two("1 on=reset"), async |world| {
         let (first, second) = both(world);
@@ -316,7 +316,7 @@ fn every_attempt_is_written_down() {
 }
 
 #[test]
-fn the_same_server_is_asked_again_after_a_while_when_no_other_is_left() {
+fn the_same_server_is_tried_again_after_a_while_if_no_other_is_left() {
     let pool = "server 10.0.1.1:80; retry 3 on=refused backoff=100ms; passive off;";
     play(&app(pool, ""), async |world| {
         world.connects(1, Some(Connects::Refused));
@@ -340,7 +340,7 @@ fn the_same_server_is_asked_again_after_a_while_when_no_other_is_left() {
 }
 
 #[test]
-fn others_are_asked_before_the_same_server_and_without_waiting() {
+fn other_servers_are_tried_before_the_same_one_and_without_waiting() {
     play(&two("2 on=refused backoff=1h"), async |world| {
         world.connects(1, Some(Connects::Refused));
         world.origin(2).answers(OK);

@@ -101,7 +101,7 @@ fn an_idle_connection_is_closed_after_its_time() {
 }
 
 #[test]
-fn a_connection_serves_as_many_requests_as_it_may() {
+fn a_connection_serves_at_most_its_number_of_requests() {
     play(&app("server 10.0.1.1:80; keepalive max_requests=3;", ""), async |world| {
         let seen = world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -322,7 +322,7 @@ fn a_repeated_request_whose_server_has_gone_goes_to_another() {
 }
 
 #[test]
-fn what_an_origin_says_of_a_connections_life_is_heeded() {
+fn the_keep_alive_header_of_an_origin_is_heeded() {
     let cases = [
         ("timeout=5, max=100", 3_900, 1),
         ("timeout=5, max=100", 4_100, 2),
@@ -350,7 +350,7 @@ fn what_an_origin_says_of_a_connections_life_is_heeded() {
 }
 
 #[test]
-fn a_response_that_was_there_before_a_request_is_not_its_answer_however_soon_it_came() {
+fn a_response_that_precedes_its_request_is_never_taken_for_its_response() {
     for after_ms in [0, 1, 4, 5, 50] {
         play(&app("server 10.0.1.1:80;", ""), async |world| {
             let origin = world.origin(1);

@@ -209,7 +209,7 @@ fn groups_of_a_path_are_logged_although_nothing_else_shows_them() {
 }
 
 #[test]
-fn own_pages_stand_for_our_own_errors_and_not_for_an_origins() {
+fn error_pages_are_for_errors_of_weir_and_not_of_an_origin() {
     let text = "pool app { server 10.0.1.1:80; } pool none { server 10.0.1.9:80; }
         listen 10.0.0.1:80 { error_page 404 502 sorry.html; route path /a -> app; route path /none -> none; }";
     play(text, async |world| {

@@ -92,7 +92,7 @@ fn a_body_that_takes_too_long_in_all_gives_its_place_up() {
 }
 
 #[test]
-fn routes_and_pools_say_how_long_an_exchange_may_take() {
+fn routes_and_pools_limit_the_time_of_an_exchange() {
     let text = "pool app { server 10.0.1.1:80; timeout request=5s; } listen 10.0.0.1:80 { \
                 timeout request=8s; \
                 route path /free -> app { timeout request=off; } \
@@ -179,7 +179,7 @@ fn waiting_for_the_clients_body_is_no_time_of_an_attempt() {
 }
 
 #[test]
-fn a_body_that_dribbles_gives_a_limited_place_up_by_default() {
+fn a_slow_body_gives_up_its_limited_slot_by_default() {
     play(&app(ONE_SLOT, ""), async |world| {
         let origin = world.origin(1);
         let start = Instant::now();
@@ -240,7 +240,7 @@ async fn read_slowly(world: &World, piece: usize, interval: Duration, most: Dura
 }
 
 #[test]
-fn a_client_that_dribbles_a_response_gives_a_limited_place_up_by_default() {
+fn a_slow_reader_gives_up_its_limited_slot_by_default() {
     play(&app(ONE_SLOT, ""), async |world| {
         read_slowly(world, 100, seconds(5), seconds(3 * 60)).await;
         assert_eq!(world.in_flight(), 0);
@@ -454,7 +454,7 @@ fn a_stream_of_events_is_never_too_slow_for_its_client() {
 }
 
 #[test]
-fn a_server_that_dribbles_its_response_is_left_where_the_pool_says_so() {
+fn a_server_that_sends_its_response_slowly_is_abandoned_if_so_configured() {
     play(&app("server 10.0.1.1:80; timeout min_rate=1k after=10s;", ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;

@@ -107,7 +107,7 @@ fn ambiguous_requests_are_refused_and_reach_no_origin() {
 
 /// HTTP/0.9 has no header lines to wait for.
 #[test]
-fn a_request_without_a_version_is_refused_at_the_end_of_its_line() {
+fn a_request_line_without_a_version_is_refused_at_its_end() {
     for line in ["GET /\r\n", "GET / \r\n", "quit\r\n", "GET / HTTP/2.0\r\n"] {
         play(&app(ONE, "timeout head=1h;"), async |world| {
             let origin = world.origin(1);

@@ -191,7 +191,7 @@ fn an_origin_that_does_not_read_holds_the_client_up_and_loses_nothing() {
 const BUFFERED: &str = "server 10.0.1.1:80; buffer_request 10b;";
 
 #[test]
-fn a_buffered_request_troubles_no_origin_before_it_is_whole() {
+fn a_buffered_request_reaches_no_origin_before_it_is_complete() {
     let bodies = [
         ("Content-Length: 10", vec!["he", "llowor", "ld"]),
         ("Transfer-Encoding: chunked", vec!["5\r\nhel", "lo\r\n5\r\nworld\r\n", "0\r\n\r\n"]),

@@ -59,7 +59,7 @@ fn the_requests_ahead_are_named_and_the_server_that_became_free() {
 }
 
 #[test]
-fn the_runner_up_is_told_with_what_the_policy_compared() {
+fn the_runner_up_is_shown_with_its_load() {
     let pool = "balance least_conn; server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two weight=2; server 10.0.1.3:80 name=three;";
     play(&app(pool, ""), async |world| {
         let _seen = [1, 2, 3]

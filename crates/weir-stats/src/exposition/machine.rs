@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_what_lies_between() {
+    fn usage_is_the_difference_of_two_readings() {
         let usage = reading(3).since(&reading(1), 20_000);
         let expected = Usage {
             user_us_per_request: Some(20.0),

@@ -66,7 +66,7 @@ fn percent(agent: SocketAddr) -> u64 {
 }
 
 #[test]
-fn haproxy_in_front_lowers_the_weight_as_the_books_say() {
+fn haproxy_in_front_lowers_the_weight_as_advertised() {
     let managed = Managed::start(CREDITS, 1);
     let (address, agent) = (managed.weir.addresses[0], managed.weir.addresses[1]);
     let directory = Directory::new();

@@ -97,7 +97,7 @@ fn a_shortage_of_descriptors_is_a_wait_ejects_no_server_and_is_no_failed_probe()
 
 /// Half of the descriptors are reserved for endpoints: all accepted clients can be served at once.
 #[test]
-fn every_client_that_is_let_in_finds_a_descriptor_for_its_server() {
+fn every_accepted_client_finds_a_descriptor_for_its_server() {
     let directory = Directory::new();
     let origin = Origin::echo();
     let config = format!(
@@ -317,7 +317,7 @@ fn a_client_that_leaves_takes_its_request_with_it() {
 
 /// After a FIN the kernel keeps unsent bytes, for minutes if the endpoint does not read.
 #[test]
-fn an_upload_that_is_given_up_is_reset_at_its_endpoint() {
+fn an_abandoned_upload_is_reset_at_its_endpoint() {
     let directory = Directory::new();
     let (closed, noticed) = std::sync::mpsc::channel();
     let origin = Origin::start(move |connection| {
@@ -362,7 +362,7 @@ fn an_endpoint_whose_certificate_does_not_verify_is_not_used() {
 }
 
 #[test]
-fn a_name_that_does_not_resolve_is_said_and_survived() {
+fn a_name_that_does_not_resolve_is_logged_and_survived() {
     let directory = Directory::new();
     let origin = Origin::echo();
     // No name ends in `.invalid` (RFC 6761); a resolver's denial and the absence of a resolver have
@@ -390,7 +390,7 @@ fn failures(line: &str) -> usize {
 }
 
 #[test]
-fn connects_that_fail_are_said_once_a_second_with_their_reason_and_their_number() {
+fn failed_connects_are_logged_once_a_second_with_reason_and_number() {
     const REQUESTS: usize = 400;
     let directory = Directory::new();
     let refusing = Refusing::new();

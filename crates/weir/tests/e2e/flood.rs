@@ -106,7 +106,7 @@ fn flood(mut stream: TcpStream, ends: &AtomicBool) {
 
 #[test]
 #[ignore = "measures times: make test-long"]
-fn alone_on_the_machine_connections_that_flood_leave_an_honest_client_its_turn() {
+fn alone_on_the_machine_flooding_connections_leave_an_honest_client_its_turn() {
     let directory = Directory::new();
     let origin = Origin::echo();
     let config = format!(

@@ -271,7 +271,7 @@ fn load(address: SocketAddr, clients: usize, gap: Duration, length: Duration) ->
 }
 
 #[test]
-fn a_stopped_server_holds_up_only_what_was_in_flight_there() {
+fn a_stopped_server_delays_only_the_requests_in_flight_there() {
     let directory = Directory::new();
     let origin = |name| {
         let http =

@@ -37,7 +37,7 @@ fn check_reports_every_error_at_once_and_exits_3() {
 }
 
 #[test]
-fn a_port_in_use_is_said_in_one_sentence_and_exits_1() {
+fn a_port_in_use_is_reported_in_one_sentence_and_exits_1() {
     let directory = Directory::new();
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = holder.local_addr().unwrap();
@@ -227,7 +227,7 @@ fn sockets_in_the_file_system_serve_on_both_sides() {
 /// An environment variable of an upgrade that is outdated or forged is refused with a message, and
 /// no descriptor gets two owners.
 #[test]
-fn what_an_upgrade_did_not_hand_over_is_refused_with_a_sentence() {
+fn a_forged_handover_is_refused_with_a_sentence() {
     let directory = Directory::new();
     let config = "workers 1; listen 127.0.0.1:0 -> respond 204;";
     let path = directory.file("weir.conf", config).display().to_string();

@@ -68,7 +68,7 @@ fn without_time(line: &str) -> String {
 }
 
 #[test]
-fn main_and_combined_are_what_nginx_writes() {
+fn main_and_combined_lines_are_those_of_nginx() {
     let directory = Directory::new();
     let origin = Nginx::origin(&directory);
     directory.file("www/1k", pattern(1024));
@@ -137,7 +137,7 @@ fn masked(line: &str) -> String {
 }
 
 #[test]
-fn haproxy_is_what_haproxy_writes() {
+fn haproxy_lines_are_those_of_haproxy() {
     let directory = Directory::new();
     let origin = Nginx::origin(&directory);
     directory.file("www/1k", pattern(1024));
@@ -244,7 +244,7 @@ fn syslog_takes_one_datagram_a_line() {
 }
 
 #[test]
-fn one_log_goes_to_two_places_and_what_weir_says_goes_to_its_own() {
+fn one_log_goes_to_two_destinations_and_messages_go_to_their_own() {
     let directory = Directory::new();
     let path = directory.text("log.sock");
     let sink = UnixDatagram::bind(&path).unwrap();

@@ -37,7 +37,7 @@ fn pour(address: std::net::SocketAddr) {
 /// The buffered bodies of all requests together exceed five times the budget, and none of them is
 /// complete.
 #[test]
-fn what_the_process_has_of_the_machine_stays_below_its_budget() {
+fn the_resident_memory_of_the_process_stays_below_its_budget() {
     let directory = Directory::new();
     let origin = named("one");
     let socket = directory.path().join("admin.sock");

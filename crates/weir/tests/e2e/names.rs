@@ -103,7 +103,7 @@ fn who_answers(client: &mut Client) -> String {
 }
 
 #[test]
-fn servers_of_a_service_come_and_go_with_the_answers_of_dns() {
+fn servers_of_a_service_follow_the_answers_of_dns() {
     let directory = Directory::new();
     let (one, two) = (origin("one"), origin("two"));
     let local = || addresses(&[Ipv4Addr::LOCALHOST]);
@@ -190,7 +190,7 @@ fn servers_of_a_service_are_verified_by_the_domain_that_the_configuration_names(
 const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
 
 #[test]
-fn a_dead_dns_server_holds_up_no_start_and_the_name_is_there_when_it_comes_back() {
+fn a_dead_dns_server_delays_no_start_and_its_names_resolve_when_it_returns() {
     let directory = Directory::new();
     let one = origin("one");
     // This socket never answers, and it sends no error either.

@@ -289,7 +289,7 @@ fn check_one_at_a_time(service: &'static str, requests: u64, clients: usize) -> 
 /// several workers the log shows the order only up to that difference. The order is checked exactly
 /// in `weir-simnet/tests/behaviour/queue.rs`, in virtual time, and below, with one worker.
 #[test]
-fn with_one_slot_each_no_server_has_two_requests_and_they_come_in_order() {
+fn with_one_slot_each_no_server_has_two_requests_and_order_is_kept() {
     for (service, clients) in [(CONSTANT, 30), (MIX, 10)] {
         let measured = check_one_at_a_time(service, 300, clients);
         assert!(measured.overtaken < 50, "{} of 1,000", measured.overtaken);

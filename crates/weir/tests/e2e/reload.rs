@@ -209,7 +209,7 @@ fn a_rejected_file_changes_nothing_and_says_everything_that_is_wrong() {
 }
 
 #[test]
-fn what_changed_is_said_and_what_takes_a_restart_too() {
+fn changes_are_reported_and_so_are_those_that_take_a_restart() {
     let (one, two) = (Origin::echo(), Origin::echo());
     let port = closed_port();
     let text = |servers: &str, more: &str| {
@@ -294,7 +294,7 @@ fn a_server_that_is_down_stays_down_and_is_probed_on() {
 }
 
 #[test]
-fn logs_come_and_go() {
+fn logs_are_added_and_removed_by_a_reload() {
     let directory = Directory::new();
     let (first, second) = (directory.text("first.log"), directory.text("second.log"));
     let config = |logs: &[&str]| {

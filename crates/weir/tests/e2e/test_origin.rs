@@ -311,7 +311,7 @@ fn held_by_a_pause(entry: &Value) -> f64 {
 }
 
 #[test]
-fn faults_happen_as_asked() {
+fn faults_happen_as_requested() {
     let origin = origin(&[]);
     let ask = |target: &str, lines: &str| {
         let mut client = Client::connect(origin.address());

@@ -226,7 +226,7 @@ fn slow_requests_are_exemplars_of_their_buckets() {
 }
 
 #[test]
-fn on_demand_what_was_counted_has_its_worker_and_sums_up_to_the_same() {
+fn counts_by_worker_add_up_to_the_totals() {
     let (numbers, _) = counted();
     let by_worker = Sample { by_worker: numbers.read_by_worker(), ..sample() };
     let plain = read(Format::Prometheus);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_file_moves_little_more_than_it_has_to() {
+    fn a_change_of_the_file_moves_few_other_keys() {
         let all = members(&[1; 20]);
         let before = fill(&all);
         let mut moved = Vec::new();

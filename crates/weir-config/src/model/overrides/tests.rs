@@ -168,7 +168,7 @@ fn what_the_file_has_nothing_for_is_said() {
 }
 
 #[test]
-fn differences_stand_beside_what_the_file_says() {
+fn differences_are_shown_beside_the_values_of_the_file() {
     let (_, overrides) = after(&[
         endpoint("app", "app2", order(Order::Ready)),
         endpoint("app", "app2", limit(Limit::At(5))),

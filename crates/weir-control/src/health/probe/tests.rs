@@ -166,7 +166,7 @@ async fn the_request_is_what_the_line_says() {
 }
 
 #[tokio::test]
-async fn tcp_is_the_connection_or_what_is_said_on_it() {
+async fn a_tcp_probe_checks_the_connection_or_the_reply() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let refused = target("tcp", nobody).ask(&PeerAddress::Socket(nobody)).await.unwrap_err();
     assert_eq!(refused.reason, "connect refused");

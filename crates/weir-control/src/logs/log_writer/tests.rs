@@ -194,7 +194,7 @@ fn syslog_over_udp_loses_only_a_line_that_fits_no_datagram() {
 }
 
 #[test]
-fn several_places_get_every_line_and_one_that_is_stuck_loses_alone() {
+fn several_destinations_get_every_line_and_a_stuck_one_loses_only_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let (file, pipe) = (folder.path().join("access.log"), folder.path().join("pipe"));
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

@@ -38,7 +38,7 @@ fn lines(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn each_place_gets_what_is_grave_enough_with_time_and_level() {
+fn each_destination_gets_messages_of_its_severity_with_time_and_level() {
     let folder = tempfile::tempdir().unwrap();
     let (all, grave) = (folder.path().join("all.log"), folder.path().join("grave.log"));
     let logs = [to_file(&all, Severity::Debug), to_file(&grave, Severity::Warning)];

@@ -36,7 +36,7 @@ fn it_tells_of_the_process_and_its_pools() {
 }
 
 #[test]
-fn an_order_holds_for_every_worker_from_its_answer_on() {
+fn a_change_of_state_holds_for_every_worker_before_its_response() {
     let managed = Managed::start("", 0);
     assert_eq!(managed.answers(8), ["one", "two"]);
     let (status, said) = managed.change("PATCH", ONE, r#"{"order": "draining"}"#);
@@ -64,7 +64,7 @@ fn an_order_holds_for_every_worker_from_its_answer_on() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_field_and_changes_nothing() {
+fn a_mistake_is_reported_with_its_field_and_changes_nothing() {
     let managed = Managed::start("", 0);
     let before = managed.json("/v1/config");
     let check = |method: &str, path: &str, body: &str, expected: (u16, &str, &str)| {

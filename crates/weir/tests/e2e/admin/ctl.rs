@@ -36,7 +36,7 @@ fn row(text: &str, begins: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn it_shows_what_runs() {
+fn ctl_shows_the_running_process() {
     let managed = Managed::start("", 0);
     managed.answers(8);
     let pools = ctl(&managed, &["pools"]);
@@ -108,7 +108,7 @@ fn waiting_requests_are_listed_with_id_client_and_target() {
 }
 
 #[test]
-fn it_changes_servers_and_tells_how_long_that_lasts() {
+fn ctl_changes_servers_and_reports_how_long_a_change_lasts() {
     let managed = Managed::start("state_file DIRECTORY/state.json;", 0);
     let said = ctl(&managed, &["drain", "app/one"]);
     assert!(

@@ -30,7 +30,7 @@ pub(super) fn field(csv: &str, service: &str, name: &str) -> String {
 }
 
 #[test]
-fn scripts_with_socat_see_what_they_know() {
+fn scripts_with_socat_see_haproxy_s_format() {
     let managed = Managed::start("", 0);
     managed.answers(8);
     let check = |line: &str, expected: &str| {

@@ -84,7 +84,7 @@ fn opened(said: &str) -> SocketAddr {
 const CHANGE: &[&str] = &["-X", "PATCH", "--data", r#"{"max_conn": 7}"#];
 
 #[test]
-fn admin_addresses_come_change_and_go_with_a_reload() {
+fn admin_addresses_are_added_changed_and_removed_by_a_reload() {
     let moving = Moving::start("admin unix:DIR/a.sock; admin unix:DIR/b.sock;", 0);
     // A client reads the event stream over an address that the reload removes.
     let mut stream = UnixStream::connect(moving.directory.path().join("b.sock")).unwrap();

@@ -103,7 +103,7 @@ fn metrics_count_on_over_reloads() {
 }
 
 #[test]
-fn metrics_are_told_apart_by_worker_on_demand_and_sum_up_to_the_same() {
+fn metrics_by_worker_add_up_to_the_totals() {
     let managed = Managed::start("", 0);
     let mut clients: Vec<Client> =
         (0..4).map(|_| Client::connect(managed.weir.address())).collect();
@@ -135,7 +135,7 @@ fn metrics_are_told_apart_by_worker_on_demand_and_sum_up_to_the_same() {
 }
 
 #[test]
-fn the_cap_on_all_connections_is_told_everywhere_and_the_surplus_waits_unharmed() {
+fn the_cap_on_connections_is_shown_everywhere_and_the_surplus_waits_unharmed() {
     let managed = Managed::start("max_connections 3;", 0);
     let mut held: Vec<Client> = (0..3).map(|_| Client::connect(managed.weir.address())).collect();
     for client in &mut held {
@@ -173,7 +173,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn alerts_and_the_grafana_dashboard_ask_for_metrics_that_there_are() {
+fn alerts_and_the_grafana_dashboard_use_existing_metrics() {
     let more = "log access { to DIRECTORY/access.log; } cpu_credits t3.micro balance=100;";
     let managed = Managed::start(more, 0);
     managed.answers(1);
@@ -232,7 +232,7 @@ print(len(list(read(plain))), len(list(read_open(openmetrics))))
 }
 
 #[test]
-fn percentiles_are_told_with_their_samples() {
+fn percentiles_are_shown_with_their_samples() {
     let managed = Managed::start("", 0);
     managed.answers(40);
     let told = managed.json("/v1/distributions?counts=true");
@@ -253,7 +253,7 @@ fn percentiles_are_told_with_their_samples() {
 }
 
 #[test]
-fn hdrhistograms_files_are_told_and_written() {
+fn hdrhistogram_files_are_served_and_written() {
     let managed = Managed::start("", 0);
     managed.answers(40);
     let (status, hgrm) =

@@ -231,7 +231,7 @@ fn only_own_names_are_answered_to_without_a_token() {
 }
 
 #[test]
-fn a_role_is_what_its_holder_may_do_and_no_more() {
+fn a_role_limits_what_its_holder_may_do() {
     let directory = crate::support::Directory::new();
     let tokens = ["look", "operate", "all"].map(|name| {
         let token = format!("{name}-{}", "x".repeat(20));

@@ -90,7 +90,7 @@ fn a_server_that_is_added_is_in_its_state_since_then() {
 }
 
 #[test]
-fn a_weight_holds_from_its_answer_on() {
+fn a_weight_takes_effect_before_its_response() {
     let managed = Managed::start("", 0);
     let said = ctl(&managed, &["set", "app/one", "weight=3"]);
     assert!(said.starts_with("app/one weight: 1 -> 3\n"), "{said}");
@@ -102,7 +102,7 @@ fn a_weight_holds_from_its_answer_on() {
 }
 
 #[test]
-fn what_the_file_took_over_is_no_runtime_change_any_more() {
+fn a_change_that_the_file_contains_is_no_runtime_change() {
     let managed = Managed::start("state_file DIRECTORY/state.json;", 0);
     ctl(&managed, &["set", "app/one", "max_conn=9", "weight=2"]);
     ctl(&managed, &["drain", "app/two"]);
@@ -177,7 +177,7 @@ fn haproxys_commands_add_and_remove_servers() {
 }
 
 #[test]
-fn why_a_server_is_down_is_shown_with_its_reply() {
+fn the_reason_for_a_down_server_is_shown_with_its_reply() {
     let directory = crate::support::Directory::new();
     let broken = Origin::start(|connection| {
         while connection.request().is_some() {

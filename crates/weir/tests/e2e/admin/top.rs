@@ -57,7 +57,7 @@ fn without_a_socket_or_a_terminal_it_says_so() {
 }
 
 #[test]
-fn in_a_terminal_a_server_is_drained_after_a_question_and_the_terminal_is_as_it_was() {
+fn top_drains_a_server_after_confirmation_and_restores_the_terminal() {
     let managed = Managed::start("", 0);
     let weir = env!("CARGO_BIN_EXE_weir");
     let top = format!("{weir} top --socket {}", managed.socket.display());

@@ -123,7 +123,7 @@ impl Told {
 }
 
 #[test]
-fn systemd_is_told_of_start_reload_and_stop() {
+fn systemd_is_notified_of_start_reload_and_stop() {
     let directory = Directory::new();
     let told = Told::at(&directory);
     let config = "workers 1;\nlisten 127.0.0.1:0 -> respond 204;";
@@ -147,7 +147,7 @@ fn systemd_is_told_of_start_reload_and_stop() {
 }
 
 #[test]
-fn the_watchdog_hears_twice_within_its_time() {
+fn systemd_s_watchdog_is_notified_twice_within_its_time() {
     let directory = Directory::new();
     let told = Told::at(&directory);
     let config = "workers 2;\nlisten 127.0.0.1:0 -> respond 204;";
