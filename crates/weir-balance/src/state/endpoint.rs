@@ -3,7 +3,7 @@
 //! exchanges that wait.
 
 use crate::state::pulse::{Pulse, TRIAL_US};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Flag: the endpoint's address is not known.
 const UNRESOLVED: u32 = 1;
@@ -17,6 +17,11 @@ const MAINTENANCE: u32 = 8;
 const STALLED: u32 = 16;
 /// Flag: the stall was not reported yet.
 const STALL_IS_NEWS: u32 = 32;
+/// Flag: the endpoint was ejected at least once; only then is there an end of an ejection to look at.
+const WAS_EJECTED: u32 = 64;
+/// Flag: set by an ejection, cleared by the first success. While it is set, one failure ejects
+/// again.
+const ON_PROBATION: u32 = 128;
 
 /// The value of the limit that means no limit.
 const NO_LIMIT: u32 = u32::MAX;
@@ -24,8 +29,8 @@ const NO_LIMIT: u32 = u32::MAX;
 /// The live state of one endpoint. It outlives a configuration: a reload hands the same `Arc` to
 /// the next balancer, whose limit then holds for both.
 #[derive(Debug)]
-// Two endpoints must not share a cache line, or a busy one slows its neighbour. The fields that
-// every exchange changes stand in the first line.
+// Two endpoints must not share a cache line, or a busy one slows its neighbour. What a pick and an
+// exchange look at stands in the first line: in a pool of thousands it is in no cache.
 #[repr(C, align(64))]
 pub struct EndpointState {
     /// The limit in the upper half, exchanges in flight in the lower half. They are one word, so
@@ -35,28 +40,28 @@ pub struct EndpointState {
     flags: AtomicU32,
     /// Exchanges that wait for this endpoint and no other.
     queued: AtomicU32,
+    picks: AtomicU64,
+    pulse: Pulse,
+    /// The highest numbers of exchanges in flight at once and waiting at once. Written only when
+    /// they grow.
+    most_in_flight: AtomicU32,
+    most_queued: AtomicU32,
     /// The end of the latest ejection on the caller's clock, µs; 0 if the endpoint was never
     /// ejected.
     ejected_until: AtomicU64,
-    picks: AtomicU64,
-    pulse: Pulse,
     /// The start of the latest stall, µs.
     stalled_since: AtomicU64,
     /// The time from which a stalled endpoint may be tried although attempts are in flight there,
     /// µs.
     trial_due: AtomicU64,
     stalls: AtomicU64,
-    /// Set by an ejection, cleared by the first success. While it is set, one failure
-    /// ejects again.
-    on_probation: AtomicBool,
     failures: AtomicU64,
     ejections: AtomicU64,
     ejections_refused: AtomicU64,
-    /// The highest numbers of exchanges in flight at once and waiting at once. Written only when
-    /// they grow.
-    most_in_flight: AtomicU32,
-    most_queued: AtomicU32,
 }
+
+#[cfg(not(feature = "shuttle"))]
+const _: () = assert!(std::mem::offset_of!(EndpointState, ejected_until) == 64);
 
 /// The availability of an endpoint, which depends on its address being known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +115,6 @@ impl EndpointState {
             stalled_since: AtomicU64::new(0),
             trial_due: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
-            on_probation: AtomicBool::new(false),
             failures: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
             ejections_refused: AtomicU64::new(0),
@@ -206,7 +210,7 @@ impl EndpointState {
 
     /// Returns true if the endpoint is ejected for failures at `now_us`.
     pub fn is_ejected(&self, now_us: u64) -> bool {
-        now_us < self.ejected_until()
+        self.has(WAS_EJECTED) && now_us < self.ejected_until()
     }
 
     /// The end of the latest ejection, past or future, µs; 0 if the endpoint was never ejected.
@@ -327,20 +331,20 @@ impl EndpointState {
     }
 
     pub(crate) fn is_on_probation(&self) -> bool {
-        self.on_probation.load(Ordering::Relaxed)
+        self.has(ON_PROBATION)
     }
 
     pub(crate) fn end_probation(&self) {
         // The flag is nearly always clear already: a load keeps the cache line shared between
         // workers, a store would not.
         if self.is_on_probation() {
-            self.on_probation.store(false, Ordering::Relaxed);
+            self.set(ON_PROBATION, 0);
         }
     }
 
     pub(crate) fn eject(&self, until_us: u64) {
-        self.on_probation.store(true, Ordering::Relaxed);
         self.ejected_until.store(until_us, Ordering::Relaxed);
+        self.set(WAS_EJECTED | ON_PROBATION, WAS_EJECTED | ON_PROBATION);
         self.ejections.fetch_add(1, Ordering::Relaxed);
     }
 
