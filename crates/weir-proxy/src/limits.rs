@@ -76,6 +76,11 @@ pub(crate) const MOVED_BYTES: usize = 64 * 1024;
 pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(100);
 /// The interval at which a worker looks for idle endpoint connections that are too old.
 pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
+/// The time for which a worker has not used an idle endpoint connection before other workers may
+/// take it over.
+pub(crate) const PARK_AFTER: Duration = Duration::from_secs(1);
+/// The number of endpoints whose idle connections are looked at before other tasks get their turn.
+pub(crate) const SWEEP_TURN: usize = 256;
 /// The interval at which a worker shows that it runs its tasks, and at which the watchdog checks
 /// that.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);

@@ -71,6 +71,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         idle_connections: 3,
         connections_opened: 10,
         connections_reused: 90,
+        idle_taken_over: 0,
         idle_elsewhere: 0,
         picks: 100,
         passive_failures: 0,

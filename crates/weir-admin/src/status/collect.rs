@@ -308,6 +308,7 @@ impl ReadModel<'_> {
             idle_connections: live.idle.now(),
             connections_opened: live.opened.load(Ordering::Relaxed),
             connections_reused: live.reused.load(Ordering::Relaxed),
+            idle_taken_over: live.taken_over.load(Ordering::Relaxed),
             idle_elsewhere: live.idle_elsewhere.load(Ordering::Relaxed),
             picks: counts.picks(),
             passive_failures: counts.failures(),

@@ -127,8 +127,12 @@ pub struct EndpointStatus {
     pub connections_opened: u64,
     /// The number of requests sent over a reused connection.
     pub connections_reused: u64,
-    /// The number of requests whose worker had no idle connection while another worker had one;
-    /// shown by the metrics only.
+    /// The number of requests that took over an idle connection of another worker; shown by the
+    /// metrics only.
+    #[serde(skip)]
+    pub idle_taken_over: u64,
+    /// The number of requests whose worker had no idle connection and found none to take over,
+    /// while another worker had one; shown by the metrics only.
     #[serde(skip)]
     pub idle_elsewhere: u64,
     /// The number of times that it was picked.

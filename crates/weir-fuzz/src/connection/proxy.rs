@@ -79,6 +79,7 @@ impl Proxy {
             net: net.clone(),
             process: process.clone(),
             mailbox: receiver.into(),
+            shared_idle: Arc::default(),
             seed: 1,
             stage: stage(),
         }));

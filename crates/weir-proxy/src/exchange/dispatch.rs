@@ -176,7 +176,7 @@ impl<'a> Dispatch<'a> {
         EndpointRef { pool: self.pool, index }
     }
 
-    /// Takes an idle connection, if this worker has one. It never waits: it is asynchronous only
+    /// Takes an idle connection, if there is one. It never waits: it is asynchronous only
     /// because the connection's bytes have to wake this task.
     async fn idle_connection<N: Net>(
         &self,
@@ -184,10 +184,8 @@ impl<'a> Dispatch<'a> {
         index: usize,
     ) -> Option<Box<UpstreamConnection<N::Stream>>> {
         let idle = &scope.worker.idle;
-        std::future::poll_fn(|context| {
-            Poll::Ready(idle.take(&scope.worker.net, context, self.at(index), self.now))
-        })
-        .await
+        std::future::poll_fn(|context| Poll::Ready(idle.take(context, self.at(index), self.now)))
+            .await
     }
 
     /// Tells whether the attempt with this failure is followed by another one, and counts that one

@@ -98,6 +98,11 @@ pub trait Net: Clone + 'static {
         true
     }
 
+    /// Does the same as [`Net::is_silent`], for a connection that is on no worker.
+    fn is_quiet(&self, _detached: &Self::Accepted) -> bool {
+        true
+    }
+
     /// Enables probes that detect that the peer of one of our connections has disappeared silently.
     fn keep_alive(&self, _stream: &Self::Stream, _probes: &TcpKeepalive) {}
 

@@ -148,13 +148,14 @@ impl Net for OsNet {
     }
 
     fn is_silent(&self, stream: &OsStream) -> bool {
-        let mut byte = [0];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let peeked = match &stream.socket {
-            Kind::Tcp(stream) => recv(stream, &mut byte, flags),
-            Kind::Unix(stream) => recv(stream, &mut byte, flags),
-        };
-        matches!(peeked, Err(Errno::AGAIN))
+        match &stream.socket {
+            Kind::Tcp(stream) => has_nothing(stream.as_fd()),
+            Kind::Unix(stream) => has_nothing(stream.as_fd()),
+        }
+    }
+
+    fn is_quiet(&self, detached: &OsAccepted) -> bool {
+        has_nothing(detached.socket())
     }
 
     fn keep_alive(&self, stream: &OsStream, probes: &TcpKeepalive) {
@@ -202,6 +203,12 @@ impl Net for OsNet {
             }
         }
     }
+}
+
+/// Returns true if nothing arrived on a socket that was not read, neither bytes nor an end.
+fn has_nothing(socket: BorrowedFd<'_>) -> bool {
+    let peeked = recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    matches!(peeked, Err(Errno::AGAIN))
 }
 
 /// Tells whether `sendfile` failed because of the file; a normal read then works or reports the

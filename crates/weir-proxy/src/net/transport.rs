@@ -1,14 +1,18 @@
 //! A connection, plain or inside TLS, on either side. It transfers bytes and knows no HTTP.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, Waker};
 
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::{client, server};
+use tokio_rustls::{TlsConnector, client, server};
 
 use crate::limits::{TLS_STATE_BYTES, TLS_UNSENT_BYTES};
-use crate::net::Socket;
+use crate::net::{Net, Socket};
 
 /// A plain or TLS connection; the TLS state has an allocation of its own, so that plain connections
 /// stay small.
@@ -42,7 +46,59 @@ impl<S> Transport<S> {
     }
 }
 
+/// A connection of ours, plain or inside TLS, that is registered with no worker's reactor.
+pub(crate) struct Detached<A> {
+    pub(crate) socket: A,
+    session: Option<Box<ClientConnection>>,
+}
+
 impl<S: Socket> Transport<S> {
+    /// Takes one of our connections from this worker.
+    ///
+    /// # Errors
+    /// If bytes of it wait to be sent, or the reactor does not release it. The connection is then
+    /// closed.
+    pub(crate) fn detach<N: Net<Stream = S>>(self, net: &N) -> io::Result<Detached<N::Accepted>> {
+        let (socket, session) = match self {
+            Self::Plain(socket) => (socket, None),
+            Self::Client(stream) => {
+                let (socket, session) = stream.into_inner();
+                (socket, Some(Box::new(session)))
+            }
+            Self::Server(_) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        if session.as_ref().is_some_and(|session| session.wants_write()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Detached { socket: net.detach(socket)?, session })
+    }
+
+    /// Makes a connection usable on this worker; `name` is the one that its TLS was opened with.
+    ///
+    /// # Errors
+    /// If it cannot be registered with this worker's reactor.
+    pub(crate) fn attach<N: Net<Stream = S>>(
+        detached: Detached<N::Accepted>,
+        name: Option<&ServerName<'static>>,
+        net: &N,
+    ) -> io::Result<Self> {
+        let Detached { socket, session } = detached;
+        let socket = net.adopt(socket)?;
+        let Some(session) = session else { return Ok(Self::Plain(socket)) };
+        let (Some(name), Some(config)) = (name, placeholder()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        // tokio-rustls makes a stream only by connecting. The session that it begins is replaced
+        // before a byte of it is sent; the handshake of the other one is complete, so that the
+        // connect is ready at once.
+        let connector = TlsConnector::from(config);
+        let connect = connector.connect_with(name.clone(), socket, |begun| *begun = *session);
+        match pin!(connect).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(stream) => Ok(Self::Client(Box::new(stream?))),
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
     /// Does the same as [`Socket::poll_closed`], for the connection below TLS.
     pub(crate) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match self {
@@ -51,6 +107,18 @@ impl<S: Socket> Transport<S> {
             Self::Client(stream) => stream.get_mut().0.poll_closed(context),
         }
     }
+}
+
+/// A configuration for sessions that are never used. Of TLS 1.2, because a session of TLS 1.3
+/// computes a key at its beginning.
+fn placeholder() -> Option<Arc<ClientConfig>> {
+    static CONFIG: LazyLock<Option<Arc<ClientConfig>>> = LazyLock::new(|| {
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_protocol_versions(&[&rustls::version::TLS12]).ok()?;
+        let builder = builder.with_root_certificates(RootCertStore::empty());
+        Some(Arc::new(builder.with_no_client_auth()))
+    });
+    CONFIG.clone()
 }
 
 macro_rules! each {

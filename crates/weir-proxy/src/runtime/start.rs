@@ -23,6 +23,7 @@ use crate::runtime::worker_loop::WorkerParts;
 use crate::runtime::worker_thread;
 use crate::snapshot::Snapshot;
 use crate::time::instant::Instant;
+use crate::upstream::shared_idle::SharedIdle;
 use crate::worker::handoff::{Departures, Handoff, Parting, handoff};
 use crate::worker::load::Place;
 use crate::worker::mail::{Mail, Mailbox};
@@ -44,6 +45,7 @@ pub struct DataPlane {
     mailboxes: Arc<[mpsc::UnboundedSender<Mail<OsNet>>]>,
     /// The mailboxes' receiving ends, by worker.
     pub(crate) received: Box<[Mailbox<OsNet>]>,
+    shared_idle: Arc<SharedIdle<OsAccepted>>,
     /// The channel on which threads and listeners report that they ended by a panic.
     report: mpsc::UnboundedSender<String>,
     /// The number of sockets opened so far: they are assigned to the workers in turn.
@@ -71,6 +73,7 @@ pub fn start(process: &Arc<Process>) -> io::Result<Running> {
         stage,
         mailboxes: mailboxes.into(),
         received: receivers.into_iter().map(Mailbox::from).collect(),
+        shared_idle: Arc::default(),
         report,
         opened: AtomicUsize::new(0),
         sites: Mutex::default(),
@@ -106,7 +109,8 @@ impl DataPlane {
     pub(crate) fn worker_parts(&self, number: usize) -> Option<WorkerParts<OsNet>> {
         let (process, stage) = (self.process.clone(), self.stage.subscribe());
         let (mailbox, seed) = (self.received.get(number)?.clone(), fastrand::u64(..));
-        Some(WorkerParts { number, net: OsNet, process, mailbox, seed, stage })
+        let shared_idle = Arc::clone(&self.shared_idle);
+        Some(WorkerParts { number, net: OsNet, process, mailbox, shared_idle, seed, stage })
     }
 
     /// The core that a worker is pinned to.

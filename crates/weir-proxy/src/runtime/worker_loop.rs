@@ -9,9 +9,10 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 
 use crate::connection;
-use crate::limits::{CUT_PATIENCE, IDLE_SWEEP};
+use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, SWEEP_TURN};
 use crate::net::Net;
 use crate::time::instant::Instant;
+use crate::upstream::shared_idle::SharedIdle;
 use crate::worker::mail::{Mail, Mailbox};
 use crate::worker::process::{Process, Stage};
 use crate::worker::{Worker, idle_clients, memory_relief, residents};
@@ -26,6 +27,8 @@ pub struct WorkerParts<N: Net> {
     pub process: Arc<Process>,
     /// The worker's mail.
     pub mailbox: Mailbox<N>,
+    /// The idle connections to endpoints that belong to no worker; the same for all workers.
+    pub shared_idle: Arc<SharedIdle<N::Accepted>>,
     /// The seed of its random choices.
     pub seed: u64,
     /// Notified when the process stops.
@@ -35,9 +38,9 @@ pub struct WorkerParts<N: Net> {
 /// Runs a worker on the current thread's `LocalRuntime` until it is told to stop and its
 /// connections have ended.
 pub async fn run<N: Net>(parts: WorkerParts<N>) {
-    let WorkerParts { number, net, process, mailbox, seed, mut stage } = parts;
+    let WorkerParts { number, net, process, mailbox, shared_idle, seed, mut stage } = parts;
     let Some(load) = process.loads.get(number).cloned() else { return };
-    let worker = Rc::new(Worker::new(number, net, process, load, seed));
+    let worker = Rc::new(Worker::new(number, net, process, load, shared_idle, seed));
     worker.sessions.run_on(&worker.current());
     worker.sessions.show();
     tokio::task::spawn_local(sweep(Rc::downgrade(&worker)));
@@ -62,6 +65,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     cut_off(&worker).await;
     mailbox.shut();
     worker.current().flush_logs();
+    worker.idle.close_parked();
     // These tasks wait for calls that no longer concern this worker.
     attending.abort();
     waking.abort();
@@ -133,6 +137,20 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
     }
 }
 
+/// Looks at all idle connections to endpoints, some endpoints at a time.
+async fn sweep_idle<N: Net>(worker: &Worker<N>, now: Instant) {
+    worker.idle.sweep_parked(now);
+    let generation = worker.current();
+    for pool in &generation.snapshot.pools {
+        for (turn, endpoints) in pool.endpoints.chunks(SWEEP_TURN).enumerate() {
+            if turn > 0 {
+                tokio::task::yield_now().await;
+            }
+            worker.idle.sweep(pool, endpoints, now);
+        }
+    }
+}
+
 async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
     let mut seen = 0;
     loop {
@@ -142,7 +160,7 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
         let Some(worker) = worker.upgrade() else { return };
         let lag = now.saturating_duration_since(due);
         worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
-        worker.idle.sweep(&worker.current().snapshot.pools, now);
+        sweep_idle(&worker, now).await;
         let given_up = worker.process.idle_given_up.load(Ordering::Relaxed);
         if std::mem::replace(&mut seen, given_up) != given_up {
             // An exchange on another worker needs the descriptors.

@@ -1,34 +1,43 @@
 //! A worker's idle keep-alive connections to endpoints. The cap on their number applies to all
 //! workers together; age, idle time and number of requests are checked here. It opens no
-//! connections. A connection stays with the worker whose reactor its socket is registered with; the
-//! cases in which another worker could have used it are counted.
+//! connections. A connection that its worker has not used for a while, or that another worker asked
+//! for, is parked (`shared_idle.rs`): a worker that has none takes it over.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weir_wire::KeepAliveLimits;
 
-use crate::limits::{KEEP_ALIVE_MARGIN, PEEK_AFTER};
+use crate::limits::{KEEP_ALIVE_MARGIN, PARK_AFTER, PEEK_AFTER};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
 use crate::time::instant::Instant;
 use crate::upstream::idle_count::OfWorker;
-use crate::upstream::{EndpointRef, UpstreamPool};
+use crate::upstream::shared_idle::{Parked, SharedIdle};
+use crate::upstream::{EndpointRef, UpstreamEndpoint, UpstreamPool};
+
+/// The former use of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct History {
+    opened: Instant,
+    idle_since: Instant,
+    /// The end of its idle time under the limits that it was kept under.
+    pub(crate) idle_until: Instant,
+    /// The number of exchanges over it, including the running one.
+    requests: u64,
+}
 
 /// A connection to an endpoint, with its history.
 pub(crate) struct UpstreamConnection<S: Socket> {
     pub(crate) transport: Transport<S>,
-    opened: Instant,
-    idle_since: Instant,
-    /// The end of its idle time under the limits that it was kept under.
-    idle_until: Instant,
-    /// The number of exchanges over it, including the running one.
-    requests: u64,
+    history: History,
     /// Set if the running exchange found it idle.
     pub(crate) reused: bool,
     /// Set if a part of the running exchange's request is not written yet.
@@ -38,15 +47,16 @@ pub(crate) struct UpstreamConnection<S: Socket> {
 impl<S: Socket> UpstreamConnection<S> {
     /// A new connection, for its first exchange.
     pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
-        Self {
-            transport,
-            opened: now,
-            idle_since: now,
-            idle_until: now,
-            requests: 1,
-            reused: false,
-            sends: false,
-        }
+        let history = History { opened: now, idle_since: now, idle_until: now, requests: 1 };
+        Self { transport, history, reused: false, sends: false }
+    }
+
+    /// The transport and the history of an idle connection.
+    fn into_parts(self) -> (Transport<S>, History) {
+        let idle = ManuallyDrop::new(self);
+        // SAFETY: `idle` is neither used again nor dropped, so that the transport has one owner; the
+        // other fields have nothing to drop.
+        (unsafe { std::ptr::read(&raw const idle.transport) }, idle.history)
     }
 }
 
@@ -60,45 +70,84 @@ impl<S: Socket> Drop for UpstreamConnection<S> {
     }
 }
 
-/// Idle connections by the endpoint's number, the most recently used last.
-pub(crate) struct IdleConnections<S: Socket> {
-    shelves: RefCell<Vec<Vec<Box<UpstreamConnection<S>>>>>,
+/// A worker's idle connections to one endpoint, the most recently used last. One of them, the usual
+/// number where endpoints are many, takes no memory besides.
+type Shelf<S> = SmallVec<[Box<UpstreamConnection<S>>; 1]>;
+
+/// A worker's idle connections, by the endpoint's number, and access to those of no worker.
+pub(crate) struct IdleConnections<N: Net> {
+    shelves: RefCell<Vec<Shelf<N::Stream>>>,
     worker: OfWorker,
+    net: N,
+    shared: Arc<SharedIdle<N::Accepted>>,
+    /// The number of sweeps.
+    sweeps: Cell<usize>,
 }
 
-impl<S: Socket> IdleConnections<S> {
-    pub(crate) fn new(worker: OfWorker) -> Self {
-        Self { shelves: RefCell::default(), worker }
+impl<N: Net> IdleConnections<N> {
+    pub(crate) fn new(worker: OfWorker, net: N, shared: Arc<SharedIdle<N::Accepted>>) -> Self {
+        Self { shelves: RefCell::default(), worker, net, shared, sweeps: Cell::new(0) }
     }
-}
 
-impl<S: Socket> IdleConnections<S> {
     /// Takes the most recently used connection that is still open and within its limits. The task
     /// is woken when the connection's next bytes arrive.
-    pub(crate) fn take<N: Net<Stream = S>>(
+    pub(crate) fn take(
         &self,
-        net: &N,
         context: &mut Context<'_>,
         at: EndpointRef<'_>,
         now: Instant,
-    ) -> Option<Box<UpstreamConnection<S>>> {
+    ) -> Option<Box<UpstreamConnection<N::Stream>>> {
         let endpoint = at.pool.endpoints.get(at.index)?;
         let mut shelves = self.shelves.borrow_mut();
         let mut shelf = shelves.get_mut(endpoint.number.index());
         while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
             endpoint.idle.remove(self.worker, 1);
-            if now < connection.idle_until
+            if now < connection.history.idle_until
                 && is_open(context, &mut connection.transport)
-                && is_silent(net, &connection, now)
+                && is_silent(&self.net, &connection, now)
             {
-                connection.requests += 1;
+                connection.history.requests += 1;
                 connection.reused = true;
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
                 return Some(connection);
             }
         }
+        if endpoint.idle.now() > 0 { self.take_over(context, endpoint, now) } else { None }
+    }
+
+    /// Takes over a parked connection. If there is none, asks for the next one that another worker
+    /// keeps.
+    #[cold]
+    fn take_over(
+        &self,
+        context: &mut Context<'_>,
+        endpoint: &UpstreamEndpoint,
+        now: Instant,
+    ) -> Option<Box<UpstreamConnection<N::Stream>>> {
+        while endpoint.idle.has_parked()
+            && let Some(parked) = self.shared.take(endpoint)
+        {
+            let Parked { connection, history, .. } = parked;
+            if now >= history.idle_until || !self.net.is_quiet(&connection.socket) {
+                self.net.close(connection.socket);
+                continue;
+            }
+            let name = endpoint.server_name.as_ref();
+            let Ok(mut transport) = Transport::attach(connection, name, &self.net) else {
+                continue;
+            };
+            if is_open(context, &mut transport) {
+                endpoint.reused.fetch_add(1, Ordering::Relaxed);
+                endpoint.taken_over.fetch_add(1, Ordering::Relaxed);
+                let history = History { requests: history.requests + 1, ..history };
+                let connection =
+                    UpstreamConnection { transport, history, reused: true, sends: false };
+                return Some(Box::new(connection));
+            }
+        }
         if endpoint.idle.now() > 0 {
             endpoint.idle_elsewhere.fetch_add(1, Ordering::Relaxed);
+            endpoint.idle.ask(self.worker);
         }
         None
     }
@@ -108,59 +157,92 @@ impl<S: Socket> IdleConnections<S> {
         &self,
         pool: &UpstreamPool,
         endpoint: usize,
-        mut connection: Box<UpstreamConnection<S>>,
+        mut connection: Box<UpstreamConnection<N::Stream>>,
         response: KeepAliveLimits,
         now: Instant,
     ) {
         let limits = &pool.keepalive;
-        let last = connection.opened + limits.max_age;
-        if connection.requests >= limits.max_requests || now >= last || response.max == Some(0) {
+        let history = &mut connection.history;
+        let last = history.opened + limits.max_age;
+        if history.requests >= limits.max_requests || now >= last || response.max == Some(0) {
             return;
         }
-        connection.idle_since = now;
-        connection.idle_until = last.min(now + limits.timeout);
+        history.idle_since = now;
+        history.idle_until = last.min(now + limits.timeout);
         if let Some(seconds) = response.timeout_s {
-            connection.idle_until = connection.idle_until.min(now + shortened(seconds));
+            history.idle_until = history.idle_until.min(now + shortened(seconds));
         }
         let Some(endpoint) = pool.endpoints.get(endpoint) else { return };
-        if endpoint.retired.load(Ordering::Acquire) {
+        if endpoint.is_retired() || !endpoint.idle.add_below(self.worker, limits.idle) {
             return;
         }
-        if !endpoint.idle.add_below(self.worker, limits.idle) {
-            return;
+        if endpoint.idle.is_asked_for(self.worker) {
+            return self.park(endpoint, *connection);
         }
         let mut shelves = self.shelves.borrow_mut();
         let number = endpoint.number.index();
         if shelves.len() <= number {
-            shelves.resize_with(number + 1, Vec::new);
+            shelves.resize_with(number + 1, Shelf::new);
         }
         if let Some(shelf) = shelves.get_mut(number) {
             shelf.push(connection);
         }
     }
 
-    /// Closes the connections to endpoints of these pools that are not configured any more. This
-    /// worker keeps none for them afterwards.
-    pub(crate) fn close_retired(&self, pools: &[Arc<UpstreamPool>]) {
-        let mut shelves = self.shelves.borrow_mut();
-        for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
-            if endpoint.retired.load(Ordering::Acquire)
-                && let Some(shelf) = shelves.get_mut(endpoint.number.index())
-            {
-                endpoint.idle.remove(self.worker, shelf.len() as u32);
-                *shelf = Vec::new();
+    /// Gives a connection that is counted for this worker to whichever worker lacks one, or closes
+    /// it.
+    #[cold]
+    fn park(
+        &self,
+        endpoint: &Arc<UpstreamEndpoint>,
+        mut connection: UpstreamConnection<N::Stream>,
+    ) {
+        let context = &mut Context::from_waker(Waker::noop());
+        let refused = if is_open(context, &mut connection.transport) {
+            let (transport, history) = connection.into_parts();
+            transport.detach(&self.net).ok().map(|connection| {
+                let endpoint = Arc::clone(endpoint);
+                self.shared.put(Parked { connection, history, endpoint }, self.worker)
+            })
+        } else {
+            None
+        };
+        match refused {
+            Some(None) => {}
+            Some(Some(parked)) => {
+                self.net.close(parked.connection.socket);
+                endpoint.idle.remove(self.worker, 1);
             }
+            None => endpoint.idle.remove(self.worker, 1),
         }
     }
 
-    /// Closes the connection that has been idle the longest, if there is one.
+    /// Closes the connections to endpoints that were removed. Called after each change of the
+    /// configuration, before the numbers of those endpoints are given to others.
+    pub(crate) fn close_retired(&self, pools: &[Arc<UpstreamPool>]) {
+        let mut shelves = self.shelves.borrow_mut();
+        for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
+            if !endpoint.is_retired() {
+                continue;
+            }
+            if let Some(shelf) = shelves.get_mut(endpoint.number.index()) {
+                endpoint.idle.remove(self.worker, shelf.len() as u32);
+                *shelf = Shelf::new();
+            }
+            self.shared.close_all_to(&self.net, endpoint);
+        }
+    }
+
+    /// Closes the connection that has been idle the longest, if there is one, and those that are
+    /// parked.
     pub(crate) fn close_oldest(&self, pools: &[Arc<UpstreamPool>]) {
+        self.shared.close_all(&self.net);
         let mut shelves = self.shelves.borrow_mut();
         let endpoints = pools.iter().flat_map(|pool| &pool.endpoints);
         let oldest = endpoints
             .filter_map(|endpoint| {
                 let first = shelves.get(endpoint.number.index())?.first()?;
-                Some((first.idle_since, endpoint))
+                Some((first.history.idle_since, endpoint))
             })
             .min_by_key(|(since, _)| *since);
         let Some((_, endpoint)) = oldest else { return };
@@ -170,8 +252,10 @@ impl<S: Socket> IdleConnections<S> {
         }
     }
 
-    /// Closes the older half of the connections to each endpoint, at least one.
+    /// Closes the older half of the connections to each endpoint, at least one, and those that are
+    /// parked.
     pub(crate) fn close_half(&self, pools: &[Arc<UpstreamPool>]) {
+        self.shared.close_all(&self.net);
         let mut shelves = self.shelves.borrow_mut();
         for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
             let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
@@ -181,22 +265,46 @@ impl<S: Socket> IdleConnections<S> {
         }
     }
 
-    /// Closes connections that are too old or were closed by the endpoint.
-    pub(crate) fn sweep(&self, pools: &[Arc<UpstreamPool>], now: Instant) {
+    /// Closes the parked connections; called when the worker ends.
+    pub(crate) fn close_parked(&self) {
+        self.shared.close_all(&self.net);
+    }
+
+    /// Closes connections to some endpoints of a pool that are too old or were closed by the
+    /// endpoint, and parks those that this worker has not used for a while.
+    pub(crate) fn sweep(
+        &self,
+        pool: &UpstreamPool,
+        endpoints: &[Arc<UpstreamEndpoint>],
+        now: Instant,
+    ) {
         let mut shelves = self.shelves.borrow_mut();
         // Only the current state matters, so no task needs to be woken.
         let context = &mut Context::from_waker(Waker::noop());
-        for pool in pools {
-            for endpoint in &pool.endpoints {
-                let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
-                let before = shelf.len();
-                shelf.retain_mut(|connection| {
-                    within_limits(pool, connection, now)
-                        && is_open(context, &mut connection.transport)
-                });
-                endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
+        for endpoint in endpoints {
+            let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
+            let before = shelf.len();
+            shelf.retain(|connection| {
+                within_limits(pool, &connection.history, now)
+                    && is_open(context, &mut connection.transport)
+            });
+            endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
+            if self.worker.of > 1 {
+                let rested = |history: &History| now >= history.idle_since + PARK_AFTER;
+                let count = shelf.iter().take_while(|one| rested(&one.history)).count();
+                for connection in shelf.drain(..count) {
+                    self.park(endpoint, *connection);
+                }
             }
         }
+    }
+
+    /// Closes parked connections that are too old, or whose endpoints are gone or have closed
+    /// them.
+    pub(crate) fn sweep_parked(&self, now: Instant) {
+        let turn = self.sweeps.get();
+        self.sweeps.set(turn.wrapping_add(1));
+        self.shared.sweep(&self.net, self.worker, turn, now);
     }
 }
 
@@ -207,14 +315,10 @@ fn shortened(seconds: u32) -> Duration {
     said.saturating_sub((said / 2).min(KEEP_ALIVE_MARGIN))
 }
 
-fn within_limits<S: Socket>(
-    pool: &UpstreamPool,
-    connection: &UpstreamConnection<S>,
-    now: Instant,
-) -> bool {
-    now < connection.idle_until
-        && now - connection.idle_since < pool.keepalive.timeout
-        && now - connection.opened < pool.keepalive.max_age
+fn within_limits(pool: &UpstreamPool, history: &History, now: Instant) -> bool {
+    now < history.idle_until
+        && now - history.idle_since < pool.keepalive.timeout
+        && now - history.opened < pool.keepalive.max_age
 }
 
 /// Tells whether no bytes arrived that the reactor has not reported yet. Bytes that arrived before
@@ -223,7 +327,7 @@ fn within_limits<S: Socket>(
 /// socket is some time ago: a connection that is taken right after it was kept was read to its end
 /// a moment before.
 fn is_silent<N: Net>(net: &N, connection: &UpstreamConnection<N::Stream>, now: Instant) -> bool {
-    now < connection.idle_since + PEEK_AFTER || net.is_silent(connection.transport.socket())
+    now < connection.history.idle_since + PEEK_AFTER || net.is_silent(connection.transport.socket())
 }
 
 /// Tells whether an idle connection is still open and has received no unexpected bytes. It costs no
@@ -276,7 +380,8 @@ mod tests {
         meanwhile: impl FnOnce(std::net::TcpStream),
     ) -> bool {
         let pool = pool();
-        let idle = IdleConnections::new(OfWorker { number: 0, of: 1 });
+        let worker = OfWorker { number: 0, of: 1 };
+        let idle = IdleConnections::new(worker, OsNet, Arc::default());
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (peer, _) = listener.accept().unwrap();
@@ -294,12 +399,8 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let taken = |context: &mut Context<'_>| {
-            Poll::Ready(idle.take(
-                &OsNet,
-                context,
-                EndpointRef { pool: &pool, index: 0 },
-                now + idle_for,
-            ))
+            let at = EndpointRef { pool: &pool, index: 0 };
+            Poll::Ready(idle.take(context, at, now + idle_for))
         };
         poll_fn(taken).await.is_some()
     }

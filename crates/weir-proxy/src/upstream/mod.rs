@@ -9,6 +9,7 @@ pub(crate) mod idle;
 pub mod idle_count;
 pub mod notice;
 pub(crate) mod retry;
+pub mod shared_idle;
 pub mod source;
 
 use std::io;
@@ -86,9 +87,17 @@ pub struct UpstreamQueue {
 }
 
 /// An endpoint's address and connection counts.
+// What each exchange uses stands in the first cache line: of thousands of endpoints none is cached.
+#[repr(C, align(64))]
 pub struct UpstreamEndpoint {
     /// Its number in this process.
     pub(crate) number: EndpointNumber,
+    /// The number of exchanges that used an idle connection.
+    pub reused: AtomicU64,
+    /// Set if its connections are not to be kept after their exchanges.
+    pub(crate) retired: AtomicBool,
+    /// The number of idle connections over all workers.
+    pub idle: IdleCount,
     /// Its name.
     pub name: Arc<str>,
     /// Its state in the balancer.
@@ -99,18 +108,22 @@ pub struct UpstreamEndpoint {
     pub address_text: Arc<str>,
     /// The name for SNI and verification, if the pool uses TLS.
     pub server_name: Option<ServerName<'static>>,
-    /// The number of idle connections over all workers.
-    pub idle: IdleCount,
     /// The number of connections opened.
     pub opened: AtomicU64,
-    /// The number of exchanges that used an idle connection.
-    pub reused: AtomicU64,
-    /// The number of exchanges whose worker had no idle connection while another worker had one.
+    /// The number of exchanges that took over an idle connection of another worker.
+    pub taken_over: AtomicU64,
+    /// The number of exchanges whose worker had no idle connection and found none to take over,
+    /// while another worker had one.
     pub idle_elsewhere: AtomicU64,
-    /// Set if its connections are not to be kept after their exchanges.
-    pub(crate) retired: AtomicBool,
     /// The failed connects that were not reported to the operator yet.
     pub trouble: ConnectTrouble,
+}
+
+impl UpstreamEndpoint {
+    /// Returns true if its connections are not to be kept after their exchanges.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
 }
 
 /// An endpoint of a pool.

@@ -45,6 +45,7 @@ use crate::time::turns::HandshakeTurns;
 use crate::time::work_time::Turn;
 use crate::upstream::idle::IdleConnections;
 use crate::upstream::idle_count::OfWorker;
+use crate::upstream::shared_idle::SharedIdle;
 use crate::worker::handoff::{Departures, Parting};
 use crate::worker::idle_list::IdleClients;
 pub use crate::worker::load::WorkerLoad;
@@ -66,7 +67,7 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) sessions: Sessions,
     /// The current measures against a shortage of memory.
     pub(crate) pressure: Cell<Pressure>,
-    pub(crate) idle: IdleConnections<N::Stream>,
+    pub(crate) idle: IdleConnections<N>,
     /// The client connections that wait for a request.
     pub(crate) idle_clients: IdleClients,
     /// All client connections.
@@ -110,9 +111,12 @@ impl<N: Net> Worker<N> {
         net: N,
         process: Arc<Process>,
         load: Arc<WorkerLoad>,
+        shared_idle: Arc<SharedIdle<N::Accepted>>,
         seed: u64,
     ) -> Self {
         let snapshot = process.snapshot();
+        let of_worker = OfWorker { number, of: process.loads.len() };
+        let idle = IdleConnections::new(of_worker, net.clone(), shared_idle);
         Self {
             number,
             net,
@@ -122,7 +126,7 @@ impl<N: Net> Worker<N> {
             buffers: Buffers::default(),
             idle_clients: IdleClients::default(),
             residents: Rc::new(Residents::new(Instant::now())),
-            idle: IdleConnections::new(OfWorker { number, of: process.loads.len() }),
+            idle,
             generation: Cell::new(snapshot.generation),
             leaving: RefCell::default(),
             current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),

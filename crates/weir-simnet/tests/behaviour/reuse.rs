@@ -1,7 +1,7 @@
 //! Connections to origins are kept and reused within their four limits. A connection that turns out
 //! closed is replaced without a visible effect on the client, where that is safe.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -33,26 +33,129 @@ fn a_connection_is_used_again_by_the_same_client_and_by_others() {
     });
 }
 
-/// An idle connection stays with its worker, and the cases in which another worker could have used
-/// it are counted.
+/// The number of exchanges that took over an idle connection of another worker, and of those that
+/// found none to take over while another worker had one.
+fn taken_over_and_left(world: &World) -> (u64, u64) {
+    let endpoint = world.snapshot().pools[0].endpoints[0].clone();
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    (read(&endpoint.taken_over), read(&endpoint.idle_elsewhere))
+}
+
 #[test]
-fn an_idle_connection_of_another_worker_is_left_there_and_counted() {
+fn an_idle_connection_that_rested_is_taken_over_by_another_worker() {
+    let text = format!("workers 2; {}", app(ONE, ""));
+    play(&text, async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut first = world.client().await;
+        let mut second = world.client().await;
+        for turn in 0..3 {
+            assert_eq!(get(&mut first).await, 200);
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(get(&mut second).await, 200);
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(seen.borrow().connections, 1, "turn {turn}");
+        }
+        assert_eq!(world.open_by_worker(), [1, 1]);
+        assert_eq!(taken_over_and_left(world), (6 - 1, 0));
+        let pool = &world.snapshot().pools[0];
+        assert_eq!(pool.endpoints[0].idle.now(), 1);
+    });
+}
+
+/// A connection that another worker has just used stays there, because that worker may use it again
+/// at once; but the next one that it keeps is for the worker that had to open one.
+#[test]
+fn a_worker_that_found_no_idle_connection_gets_the_next_one_of_another() {
     let text = format!("workers 2; {}", app(ONE, ""));
     play(&text, async |world| {
         let seen = world.origin(1).answers(OK);
         let mut first = world.client().await;
         let mut second = world.client().await;
         assert_eq!(get(&mut first).await, 200);
-        let snapshot = world.snapshot();
-        let elsewhere = || snapshot.pools[0].endpoints[0].idle_elsewhere.load(Ordering::Relaxed);
         assert_eq!(world.open_by_worker(), [1, 1]);
-        assert_eq!(elsewhere(), 0, "nobody had any");
+        assert_eq!(taken_over_and_left(world), (0, 0), "no worker had any");
         assert_eq!(get(&mut second).await, 200);
-        assert_eq!(elsewhere(), 1);
-        for _ in 0..2 {
-            assert_eq!((get(&mut first).await, get(&mut second).await), (200, 200));
-        }
-        assert_eq!((elsewhere(), seen.borrow().connections), (1, 2), "each worker has its own now");
+        assert_eq!(taken_over_and_left(world), (0, 1));
+        assert_eq!(seen.borrow().connections, 2);
+        // The first worker parks its connection, and the second has one of its own.
+        assert_eq!((get(&mut first).await, get(&mut second).await), (200, 200));
+        assert_eq!(taken_over_and_left(world), (0, 1));
+        assert_eq!(get(&mut first).await, 200, "the first worker takes its own one back");
+        assert_eq!(taken_over_and_left(world), (1, 1));
+        assert_eq!(seen.borrow().connections, 2);
+    });
+}
+
+#[test]
+fn a_parked_connection_counts_for_the_cap_and_is_closed_after_its_time() {
+    let text = app("server 10.0.1.1:80; keepalive idle=1 timeout=10s;", "");
+    play(&format!("workers 2; {text}"), async |world| {
+        let origin = world.origin(1);
+        let mut first = world.client().await;
+        let mut second = world.client().await;
+        first.send(GET).await;
+        let mut parked = origin.accept().await;
+        parked.message().await;
+        second.send(GET).await;
+        let mut other = origin.accept().await;
+        other.message().await;
+        parked.send(OK).await;
+        assert_eq!(first.message().await.status(), 200);
+        sleep(Duration::from_secs(4)).await;
+        other.send(OK).await;
+        assert_eq!(second.message().await.status(), 200);
+        assert!(!other.is_open().await, "the parked one is the one that may be kept");
+        assert!(parked.is_open().await);
+        let endpoint = world.snapshot().pools[0].endpoints[0].clone();
+        assert_eq!(endpoint.idle.now(), 1);
+        sleep(Duration::from_secs(8)).await;
+        assert!(!parked.is_open().await);
+        assert_eq!(endpoint.idle.now(), 0);
+    });
+}
+
+#[test]
+fn a_parked_connection_that_its_endpoint_closed_is_not_used() {
+    let text = format!("workers 2; {}", app(ONE, ""));
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut first = world.client().await;
+        let mut second = world.client().await;
+        first.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(first.message().await.status(), 200);
+        sleep(Duration::from_secs(3)).await;
+        drop(upstream);
+        sleep(Duration::from_secs(1)).await;
+        second.send(GET).await;
+        let mut fresh = origin.accept().await;
+        fresh.message().await;
+        fresh.send(OK).await;
+        assert_eq!(second.message().await.status(), 200);
+        assert_eq!(taken_over_and_left(world), (0, 0));
+    });
+}
+
+#[test]
+fn a_reload_closes_parked_connections_to_endpoints_that_are_gone() {
+    let text = |server: &str| format!("workers 2; {}", app(server, ""));
+    play(&text(ONE), async |world| {
+        let origin = world.origin(1);
+        let mut first = world.client().await;
+        let _second = world.client().await;
+        first.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(first.message().await.status(), 200);
+        let endpoint = world.snapshot().pools[0].endpoints[0].clone();
+        sleep(Duration::from_secs(3)).await;
+        assert!(upstream.is_open().await && endpoint.idle.now() == 1);
+        world.reload(&text("server 10.0.1.2:80;")).await;
+        assert!(!upstream.is_open().await);
+        assert_eq!(endpoint.idle.now(), 0);
     });
 }
 

@@ -442,10 +442,12 @@ fn start_workers(
 ) -> (Vec<JoinHandle<()>>, Mailboxes) {
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         process.loads.iter().map(|_| mpsc::unbounded_channel()).unzip();
+    let shared_idle = Arc::default();
     let workers = receivers.into_iter().enumerate().map(|(number, mailbox)| {
         let (net, process, stage) = (net.clone(), process.clone(), stage.subscribe());
-        let seed = number as u64;
-        let parts = WorkerParts { number, net, process, mailbox: mailbox.into(), seed, stage };
+        let (seed, mailbox, shared_idle) =
+            (number as u64, mailbox.into(), Arc::clone(&shared_idle));
+        let parts = WorkerParts { number, net, process, mailbox, shared_idle, seed, stage };
         // A `LocalSet` of its own, as a worker's thread has: tasks that still run when the worker
         // ends are dropped with it.
         spawn_local(async move { LocalSet::new().run_until(worker_loop::run(parts)).await })

@@ -130,6 +130,7 @@ pub(crate) fn launch_with(
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
     let mailboxes: Arc<[mpsc::UnboundedSender<Mail<SimNet>>]> = mailboxes.into();
+    let shared_idle = Arc::default();
     for (number, mailbox) in receivers.into_iter().enumerate() {
         let (process, stage) = (process.clone(), stage());
         let seed = site.seed.wrapping_mul(31).wrapping_add(number as u64);
@@ -138,6 +139,7 @@ pub(crate) fn launch_with(
             net: site.net.clone(),
             process,
             mailbox: mailbox.into(),
+            shared_idle: Arc::clone(&shared_idle),
             seed,
             stage,
         }));

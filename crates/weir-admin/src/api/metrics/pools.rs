@@ -111,7 +111,7 @@ type EndpointColumn = (&'static str, MetricKind, &'static str, fn(&EndpointStatu
 
 fn write_endpoints(pools: &[PoolStatus], text: &mut Exposition) {
     let (gauge, counter) = (MetricKind::Gauge, MetricKind::Counter);
-    let columns: [EndpointColumn; 13] = [
+    let columns: [EndpointColumn; 14] = [
         ("weir_endpoint_up", gauge, "1 while the endpoint takes requests.", |one| {
             Some(u64::from(one.state == OperationalState::Up))
         }),
@@ -131,9 +131,15 @@ fn write_endpoints(pools: &[PoolStatus], text: &mut Exposition) {
             Some(one.connections_opened)
         }),
         (
+            "weir_endpoint_idle_taken_over",
+            counter,
+            "Requests that took over an idle connection of another worker.",
+            |one| Some(one.idle_taken_over),
+        ),
+        (
             "weir_endpoint_idle_elsewhere",
             counter,
-            "Requests whose worker had no idle connection while another worker had one.",
+            "Requests that found no idle connection while another worker kept one.",
             |one| Some(one.idle_elsewhere),
         ),
         (

@@ -175,6 +175,7 @@ impl Compiler<'_> {
             idle: IdleCount::default(),
             opened: count(|known| &known.opened),
             reused: count(|known| &known.reused),
+            taken_over: count(|known| &known.taken_over),
             idle_elsewhere: count(|known| &known.idle_elsewhere),
             retired: AtomicBool::new(false),
             trouble: ConnectTrouble::default(),

@@ -8,6 +8,7 @@ mod material;
 mod openssl;
 mod server;
 mod server_handshake;
+mod take_over;
 mod upstream;
 
 use std::sync::{Arc, LazyLock};

@@ -8,11 +8,11 @@ use rustls::{CertificateError, Error};
 
 use super::*;
 
-fn trusting(authority: &Authority) -> ClientSettings<'static> {
+pub(super) fn trusting(authority: &Authority) -> ClientSettings<'static> {
     ClientSettings { ca: Some(pem("ca.pem", &authority.pem())), ..ClientSettings::default() }
 }
 
-fn endpoint(issued: &Issued) -> Arc<ServerConfig> {
+pub(super) fn endpoint(issued: &Issued) -> Arc<ServerConfig> {
     serve(&[issued.material()], &ProtocolSettings::default())
 }
 
