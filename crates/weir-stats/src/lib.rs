@@ -9,6 +9,7 @@ mod exchange;
 pub mod exposition;
 pub mod interchange;
 pub mod metrics;
+pub mod procfs;
 
 pub use access_log::batch::{
     BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, LostLines, Message, log_channel,

@@ -5,47 +5,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
-use weir_stats::exposition::{Cpu, CpuGroup, MachineFigures};
+use weir_stats::exposition::{CpuGroup, MachineFigures};
+use weir_stats::procfs::{ControlGroup, CoreTimes, Cpu, Throttled, value_of};
 
-/// The length of a tick of `/proc`, µs: the kernel reports 100 ticks a second to all programs.
-const TICK_US: u64 = 10_000;
 /// The name of worker threads, before their number.
 const WORKER: &str = "weir-worker-";
-/// The root of the control groups.
-const GROUPS: &str = "/sys/fs/cgroup";
-
 /// Reads the current figures, with one entry for each of `workers` threads.
 pub fn read(workers: usize) -> MachineFigures {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let machine = machine_of(&text("/proc/stat"));
+    let machine = CoreTimes::of_stat(&text("/proc/stat"));
     let directory = group_directory(&text("/proc/self/cgroup"));
     let in_group = |name: &str| {
         let file = directory.as_ref().map(|directory| directory.join(name));
         file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default()
     };
     let stat = in_group("cpu.stat");
-    let throttled = throttled_of(&stat);
+    let throttled = Throttled::of_stat(&stat);
     MachineFigures {
-        cpu: cpu_of(&text("/proc/self/stat")),
+        cpu: Cpu::of_stat(&text("/proc/self/stat")),
         workers: workers_of(Path::new("/proc/self/task"), workers),
-        machine_us: machine.map(|machine| machine.total),
-        steal_us: machine.map(|machine| machine.steal),
-        idle_us: machine.map(|machine| machine.idle),
-        throttled_periods: throttled.map(|(periods, _)| periods),
-        throttled_us: throttled.map(|(_, us)| us),
+        machine_us: machine.map(|machine| machine.total_us),
+        steal_us: machine.map(|machine| machine.steal_us),
+        idle_us: machine.map(|machine| machine.idle_us),
+        throttled_periods: throttled.map(|throttled| throttled.periods),
+        throttled_us: throttled.map(|throttled| throttled.time_us),
         group: group_of(&stat, in_group),
         open_files: open_files(),
         open_files_limit: getrlimit(Resource::Nofile).current,
         resident_bytes: resident_of(&text("/proc/self/status")),
     }
-}
-
-/// The processor time in the `stat` file of a process or thread.
-fn cpu_of(stat: &str) -> Option<Cpu> {
-    // The name in parentheses may contain spaces and parentheses.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let mut us = || Some(fields.next()?.parse::<u64>().ok()? * TICK_US);
-    Some(Cpu { user_us: us()?, system_us: us()? })
 }
 
 /// The processor time of each worker's thread, found by the thread's name.
@@ -58,8 +46,9 @@ fn workers_of(tasks: &Path, workers: usize) -> Vec<Option<Cpu>> {
             continue;
         };
         if let Some(place) = found.get_mut(number) {
-            *place =
-                fs::read_to_string(task.path().join("stat")).ok().and_then(|stat| cpu_of(&stat));
+            *place = fs::read_to_string(task.path().join("stat"))
+                .ok()
+                .and_then(|stat| Cpu::of_stat(&stat));
         }
     }
     found
@@ -83,67 +72,27 @@ pub(crate) fn used() -> Option<Used> {
 }
 
 fn used_of(stat: &str, uptime: &str) -> Option<Used> {
-    let machine = machine_of(stat)?;
+    let CoreTimes { total_us, steal_us, idle_us } = CoreTimes::of_stat(stat)?;
     let own = |line: &&str| {
         let number = line.strip_prefix("cpu").and_then(|rest| rest.split(' ').next());
         number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
     let seconds: f64 = uptime.split(' ').next()?.parse().ok()?;
     Some(Used {
-        busy_us: machine.total.saturating_sub(machine.idle).saturating_sub(machine.steal),
-        steal_us: machine.steal,
+        busy_us: total_us.saturating_sub(idle_us).saturating_sub(steal_us),
+        steal_us,
         cores: stat.lines().filter(own).count() as u64,
         uptime_us: (seconds * 1e6) as u64,
-    })
-}
-
-/// Times summed over all cores, µs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Machine {
-    total: u64,
-    steal: u64,
-    idle: u64,
-}
-
-/// Parses `/proc/stat`. Guest time is already part of user time.
-fn machine_of(stat: &str) -> Option<Machine> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> =
-        line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [_, _, _, idle, waiting, _, _, steal] = ticks[..] else { return None };
-    Some(Machine {
-        total: ticks.iter().sum::<u64>() * TICK_US,
-        steal: steal * TICK_US,
-        idle: (idle + waiting) * TICK_US,
     })
 }
 
 /// The directory of this process's control group: of version 2, or the processor group of version
 /// 1.
 fn group_directory(groups: &str) -> Option<PathBuf> {
-    let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
-    let (below, path) = lines.find_map(|line| match line[..] {
-        ["0", "", path] => Some(("", path)),
-        [_, names, path] if names.split(',').any(|name| name == "cpu") => Some(("cpu", path)),
-        _ => None,
-    })?;
-    let root = Path::new(GROUPS).join(below);
-    let own = root.join(path.trim_start_matches('/'));
+    let group = ControlGroup::all(groups, "cpu").next()?;
+    let own = group.directories().next().filter(|own| own.join("cpu.stat").exists());
     // Inside a container the group's own directory is the root of the visible tree.
-    if own.join("cpu.stat").exists() { Some(own) } else { Some(root) }
-}
-
-/// The number of throttled periods and the throttled µs in a group's `cpu.stat`, of either version.
-fn throttled_of(stat: &str) -> Option<(u64, u64)> {
-    let us = value_of(stat, "throttled_usec")
-        .or_else(|| Some(value_of(stat, "throttled_time")? / 1_000))?;
-    Some((value_of(stat, "nr_throttled")?, us))
-}
-
-/// One value of a group's `cpu.stat`.
-fn value_of(stat: &str, name: &str) -> Option<u64> {
-    let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
-    lines.find(|(key, _)| *key == name)?.1.parse().ok()
+    Some(own.unwrap_or(group.root))
 }
 
 /// The processor limit of a group and its bursts, of either version; `file` reads one of the
@@ -190,18 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_formats_of_the_kernel_are_read() {
-        let stat = "77 (a b) (c)) S 1 2 3 4 5 6 7 8 9 10 250 40 0 0 20 0 3 0 100";
-        assert_eq!(cpu_of(stat), Some(Cpu { user_us: 2_500_000, system_us: 400_000 }));
-        assert_eq!(cpu_of("nonsense"), None);
-        let machine = machine_of("cpu  10 1 20 100 5 2 3 9 7 0\ncpu0 1 1 1\n");
-        let expected = Machine { total: 1_500_000, steal: 90_000, idle: 1_050_000 };
-        assert_eq!(machine, Some(expected));
-        let second = "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 1200\n";
-        assert_eq!(throttled_of(second), Some((3, 1_200)));
-        let first = "nr_periods 9\nnr_throttled 3\nthrottled_time 1200000\n";
-        assert_eq!(throttled_of(first), Some((3, 1_200)));
-        assert_eq!(throttled_of("usage_usec 5\n"), None);
+    fn the_memory_in_use_is_read() {
         assert_eq!(resident_of("Name:\tweir\nVmRSS:\t    1536 kB\n"), Some(1_572_864));
     }
 
@@ -249,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_control_group_is_found_in_either_version() {
-        let root = |below: &str| Some(Path::new(GROUPS).join(below));
+        let root = |below: &str| Some(Path::new("/sys/fs/cgroup").join(below));
         assert_eq!(group_directory("0::/no/such/group\n"), root(""));
         assert_eq!(group_directory("3:memory:/a\n2:cpu,cpuacct:/no/such\n"), root("cpu"));
         assert_eq!(group_directory("3:memory:/a\n"), None);

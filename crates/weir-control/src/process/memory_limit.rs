@@ -5,9 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir_config::Config;
-
-/// The root of the control groups.
-const GROUPS: &str = "/sys/fs/cgroup";
+use weir_stats::procfs::ControlGroup;
 
 /// The memory budget of the process under this configuration, in bytes; `None` if it is unbounded.
 pub(crate) fn budget(config: &Config) -> Option<usize> {
@@ -31,23 +29,12 @@ fn total(meminfo: &str) -> Option<u64> {
 }
 
 /// The files that may hold a limit, for either version of control groups: those of the group and
-/// all its ancestors. Inside a container the group's own directory is the root of the visible tree.
+/// all its ancestors.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let (below, name) = match names {
-            "" => ("", "memory.max"),
-            _ if names.split(',').any(|name| name == "memory") => {
-                ("memory", "memory.limit_in_bytes")
-            }
-            _ => continue,
-        };
-        let root = Path::new(GROUPS).join(below);
-        for group in Path::new(path.trim_start_matches('/')).ancestors() {
-            files.push(root.join(group).join(name));
-        }
+    for group in ControlGroup::all(groups, "memory") {
+        let name = if group.is_unified { "memory.max" } else { "memory.limit_in_bytes" };
+        files.extend(group.directories().map(|directory| directory.join(name)));
     }
     files
 }

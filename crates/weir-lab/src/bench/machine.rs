@@ -6,6 +6,7 @@ use std::fs;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
+use weir_stats::procfs::{ControlGroup, CoreTimes, Cpu, Throttled, value_of};
 
 /// Processor time of a process, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,26 +26,6 @@ pub struct ProcessUsage {
     pub read_bytes: u64,
     /// Bytes to be written to a disk.
     pub written_bytes: u64,
-}
-
-/// The machine's counters, in ticks of all cores together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct MachineCounters {
-    /// Total time.
-    pub total: u64,
-    /// Time that the host gave to other guests.
-    pub steal: u64,
-    /// Idle time.
-    pub idle: u64,
-}
-
-/// The counters of a control group and its ancestors.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Throttled {
-    /// Number of periods in which the group was throttled.
-    pub periods: u64,
-    /// Throttled time in microseconds.
-    pub time_us: u64,
 }
 
 /// Bytes over all network interfaces, loopback included.
@@ -113,8 +94,6 @@ impl ProcessUsage {
     }
 }
 
-/// Length of a tick of `/proc` in microseconds: the kernel shows 100 per second to all programs.
-const TICK_US: f64 = 10_000.0;
 /// Largest number of descendants that are followed.
 const MAX_PROCESSES: usize = 4096;
 
@@ -146,14 +125,9 @@ pub fn allowed_cores() -> Vec<usize> {
 }
 
 fn cpu_of(pid: u32) -> Option<ProcessCpu> {
-    cpu_from_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-fn cpu_from_stat(text: &str) -> Option<ProcessCpu> {
-    // The name in parentheses may contain spaces and parentheses.
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<f64>().ok();
-    Some(ProcessCpu { user_us: ticks()? * TICK_US, system_us: ticks()? * TICK_US })
+    let Cpu { user_us, system_us } =
+        Cpu::of_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    Some(ProcessCpu { user_us: user_us as f64, system_us: system_us as f64 })
 }
 
 fn children(pid: u32) -> Vec<u32> {
@@ -167,20 +141,8 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-pub(super) fn machine() -> Option<MachineCounters> {
-    machine_from_stat(&fs::read_to_string("/proc/stat").ok()?)
-}
-
-fn machine_from_stat(text: &str) -> Option<MachineCounters> {
-    let line = text.lines().find(|line| line.starts_with("cpu "))?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
-    let ticks: Vec<u64> =
-        line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
-    Some(MachineCounters {
-        total: ticks.iter().sum(),
-        idle: ticks.get(3)? + ticks.get(4)?,
-        steal: *ticks.get(7)?,
-    })
+pub(super) fn machine() -> Option<CoreTimes> {
+    CoreTimes::of_stat(&fs::read_to_string("/proc/stat").ok()?)
 }
 
 /// The counters of this process's control group and all its ancestors, for both versions of control
@@ -188,52 +150,18 @@ fn machine_from_stat(text: &str) -> Option<MachineCounters> {
 pub(super) fn throttled() -> Option<Throttled> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut sum = None;
-    for file in cpu_stat_files(&groups) {
-        let Some(found) = fs::read_to_string(file).ok().as_deref().and_then(throttled_from_stat)
-        else {
-            continue;
-        };
-        let before = sum.unwrap_or(Throttled::default());
-        sum = Some(Throttled {
-            periods: before.periods + found.periods,
-            time_us: before.time_us + found.time_us,
-        });
-    }
-    sum
-}
-
-/// The files that may contain the counters, given the text of `/proc/self/cgroup`. In a container
-/// its own group is the root, whatever path is shown.
-fn cpu_stat_files(groups: &str) -> Vec<String> {
-    let mut files = Vec::new();
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            named if named.split(',').any(|name| name == "cpu") => "/sys/fs/cgroup/cpu",
-            _ => continue,
-        };
-        let mut path = path.trim_end_matches('/');
-        loop {
-            files.push(format!("{root}{path}/cpu.stat"));
-            let Some((parent, _)) = path.rsplit_once('/') else { break };
-            path = parent;
+    for group in ControlGroup::all(&groups, "cpu") {
+        for directory in group.directories() {
+            let stat = fs::read_to_string(directory.join("cpu.stat")).unwrap_or_default();
+            let Some(found) = Throttled::of_stat(&stat) else { continue };
+            let before = sum.unwrap_or(Throttled::default());
+            sum = Some(Throttled {
+                periods: before.periods + found.periods,
+                time_us: before.time_us + found.time_us,
+            });
         }
     }
-    files
-}
-
-fn throttled_from_stat(text: &str) -> Option<Throttled> {
-    let time_us = value_of(text, "throttled_usec")
-        .or_else(|| Some(value_of(text, "throttled_time")? / 1000))?;
-    Some(Throttled { periods: value_of(text, "nr_throttled")?, time_us })
-}
-
-/// The number after a name at the start of a line.
-fn value_of(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.split(' ').next() == Some(name))?;
-    line.split(' ').nth(1)?.parse().ok()
+    sum
 }
 
 pub(super) fn network() -> Option<NetworkCounters> {
@@ -297,44 +225,9 @@ fn has_file(pid: u32, wanted: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        MachineCounters, NetworkCounters, ProcessCpu, ProcessUsage, Throttled, allowed_cores,
-        cpu_from_stat, cpu_stat_files, host_name, listener_on, machine_from_stat, name_of,
-        network_from, own_cpu, throttled_from_stat,
+        NetworkCounters, ProcessUsage, allowed_cores, host_name, listener_on, name_of,
+        network_from, own_cpu,
     };
-
-    #[test]
-    fn the_kernels_files_are_read() {
-        let line = "42 (we (i) r) S 1 42 42 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 3 0 100 1 1";
-        assert_eq!(
-            cpu_from_stat(line),
-            Some(ProcessCpu { user_us: 2_500_000.0, system_us: 500_000.0 })
-        );
-        assert_eq!(cpu_from_stat("nonsense"), None);
-        let machine = machine_from_stat("cpu  10 1 20 100 5 2 3 9 7 0\ncpu0 1 1 1\n");
-        assert_eq!(machine, Some(MachineCounters { total: 150, steal: 9, idle: 105 }));
-        let stat = "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 1200\n";
-        assert_eq!(throttled_from_stat(stat), Some(Throttled { periods: 3, time_us: 1200 }));
-        assert_eq!(throttled_from_stat("usage_usec 5\n"), None);
-    }
-
-    #[test]
-    fn control_groups_are_looked_for_upwards_and_in_both_versions() {
-        let files = cpu_stat_files("3:cpuset:/x\n4:cpu,cpuacct:/a/b\n0::/user.slice/run\n");
-        assert_eq!(
-            files,
-            [
-                "/sys/fs/cgroup/cpu/a/b/cpu.stat",
-                "/sys/fs/cgroup/cpu/a/cpu.stat",
-                "/sys/fs/cgroup/cpu/cpu.stat",
-                "/sys/fs/cgroup/user.slice/run/cpu.stat",
-                "/sys/fs/cgroup/user.slice/cpu.stat",
-                "/sys/fs/cgroup/cpu.stat",
-            ]
-        );
-        assert_eq!(cpu_stat_files("0::/"), ["/sys/fs/cgroup/cpu.stat"]);
-        let old = "nr_periods 9\nnr_throttled 3\nthrottled_time 1200000\n";
-        assert_eq!(throttled_from_stat(old), Some(Throttled { periods: 3, time_us: 1200 }));
-    }
 
     #[test]
     fn bytes_of_all_interfaces_are_summed() {

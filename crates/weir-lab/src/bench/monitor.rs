@@ -2,9 +2,10 @@
 //! targets on this machine and of the machine itself, all on the run's clock. Counters that cannot
 //! be read are left out.
 
+use weir_stats::procfs::{CoreTimes, Throttled};
+
 use super::machine::{
-    MachineCounters, NetworkCounters, ProcessCpu, ProcessUsage, Throttled, machine, name_of,
-    network, own_cpu, throttled,
+    NetworkCounters, ProcessCpu, ProcessUsage, machine, name_of, network, own_cpu, throttled,
 };
 use crate::timer::now_ns;
 
@@ -29,7 +30,7 @@ struct MonitorReading {
     own: Option<ProcessCpu>,
     /// In the order of the targets.
     targets: Vec<Option<ProcessUsage>>,
-    machine: Option<MachineCounters>,
+    machine: Option<CoreTimes>,
     throttled: Option<Throttled>,
     network: Option<NetworkCounters>,
 }
@@ -142,9 +143,9 @@ impl MonitorReading {
 
     fn since(&self, before: &Self, began_ns: u64) -> Slice {
         let shares = self.machine.zip(before.machine).map(|(now, then)| {
-            let total = now.total.saturating_sub(then.total).max(1) as f64;
-            let steal = now.steal.saturating_sub(then.steal) as f64 / total;
-            (steal, (1.0 - now.idle.saturating_sub(then.idle) as f64 / total).max(0.0))
+            let total = now.total_us.saturating_sub(then.total_us).max(1) as f64;
+            let steal = now.steal_us.saturating_sub(then.steal_us) as f64 / total;
+            (steal, (1.0 - now.idle_us.saturating_sub(then.idle_us) as f64 / total).max(0.0))
         });
         let targets = self.targets.iter().zip(&before.targets);
         Slice {
@@ -169,14 +170,14 @@ impl MonitorReading {
 #[cfg(test)]
 mod tests {
     use super::{
-        MachineCounters, Monitor, MonitorReading, ProcessCpu, ProcessUsage, RunUsage, Slice,
-        Throttled, WatchedProcess,
+        CoreTimes, Monitor, MonitorReading, ProcessCpu, ProcessUsage, RunUsage, Slice, Throttled,
+        WatchedProcess,
     };
 
     #[test]
     fn usage_is_the_difference_of_two_readings() {
         let cpu = |user_us, system_us| Some(ProcessCpu { user_us, system_us });
-        let machine = |total, steal, idle| Some(MachineCounters { total, steal, idle });
+        let machine = |total_us, steal_us, idle_us| Some(CoreTimes { total_us, steal_us, idle_us });
         let process = |read_bytes| Some(ProcessUsage { read_bytes, ..ProcessUsage::default() });
         let before = MonitorReading {
             at_ns: 1000,

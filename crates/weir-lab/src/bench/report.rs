@@ -253,9 +253,10 @@ pub(super) fn percent_text(percent: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_stats::procfs::Throttled;
+
     use super::ReportInput;
     use crate::bench::load::{Examples, SendPace};
-    use crate::bench::machine::Throttled;
     use crate::bench::monitor::{RunUsage, Slice};
     use crate::bench::record::{RequestSample, RunRecord};
     use crate::bench::run::RunResults;

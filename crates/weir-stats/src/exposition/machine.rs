@@ -5,31 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::family::{Family, MetricKind, MetricValue};
 use super::writer::Exposition;
-
-/// Processor time, µs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// Time in the process's own code.
-    pub user_us: u64,
-    /// Time in the kernel.
-    pub system_us: u64,
-}
-
-impl Cpu {
-    /// The sum of both.
-    pub fn total_us(self) -> u64 {
-        self.user_us + self.system_us
-    }
-
-    /// The difference to `earlier`, a former reading.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            user_us: self.user_us.saturating_sub(earlier.user_us),
-            system_us: self.system_us.saturating_sub(earlier.system_us),
-        }
-    }
-}
+use crate::procfs::Cpu;
 
 /// A reading of the machine. `None` and empty if the machine does not provide the figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -12,5 +12,5 @@ mod writer;
 pub use counted::{CountedMetrics, lines_by_worker};
 pub use credits::{CreditsReport, CreditsState, write_credits};
 pub use family::{Exemplar, Family, Format, HistogramTimes, Labels, MetricKind, MetricValue};
-pub use machine::{Cpu, CpuGroup, MachineFigures, Usage, write_machine};
+pub use machine::{CpuGroup, MachineFigures, Usage, write_machine};
 pub use writer::Exposition;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strict::{Text, parse};
-use weir_stats::exposition::{Cpu, CpuGroup, CreditsReport, CreditsState, MachineFigures};
+use weir_stats::exposition::{CpuGroup, CreditsReport, CreditsState, MachineFigures};
 use weir_stats::metrics::{Asked, Done, Handshake, MetricsRegistry, Outcome};
+use weir_stats::procfs::Cpu;
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 use super::*;
