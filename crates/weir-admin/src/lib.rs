@@ -36,6 +36,7 @@ use context::AdminContext;
 use status::sampler::SAMPLE;
 
 pub use client_tls::{ClientFiles, client_connection};
+pub use http::query::encoded;
 
 /// Starts the interface's thread. It ends when the other side of the port is dropped.
 ///

@@ -283,27 +283,9 @@ pub(crate) fn is_about(body: &str, field: &str) -> bool {
     said["error"]["field"] == field
 }
 
-/// Returns a name percent-encoded for a path.
-pub(crate) fn encoded(name: &str) -> String {
-    name.bytes().fold(String::new(), |mut text, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_any_kind_fit_into_a_path() {
-        assert_eq!(encoded("10.0.0.1:80"), "10.0.0.1:80");
-        assert_eq!(encoded("unix:/run/a b"), "unix:%2Frun%2Fa%20b");
-    }
 
     #[test]
     fn addresses_are_told_apart() {

@@ -26,6 +26,7 @@ use super::context::AdminContext;
 use crate::access::caller::Right;
 use crate::http::call::{ApiRoute, Call, Handler};
 use crate::http::error::ApiError;
+use crate::http::query::encoded;
 use crate::http::reply::HttpReply;
 use crate::status::collect::status;
 
@@ -79,7 +80,7 @@ fn one_endpoint(call: &Call) -> HttpReply {
         );
         return sorry(StatusCode::NOT_FOUND, &sentence);
     };
-    let live = format!("/live?pool={}&endpoint={}", page::encoded(pool), page::encoded(name));
+    let live = format!("/live?pool={}&endpoint={}", encoded(pool), encoded(name));
     html_reply(page::whole(&sight, &live, &main))
 }
 

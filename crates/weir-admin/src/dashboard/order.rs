@@ -62,6 +62,6 @@ fn back_to(call: &Call) -> String {
     if !is_own {
         return "/".to_owned();
     }
-    let part = super::page::encoded;
+    let part = crate::http::query::encoded;
     format!("/pools/{}/{}", part(call.parameter(0)), part(call.parameter(1)))
 }

@@ -68,13 +68,6 @@ pub(super) fn title(sight: &Sight<'_>) -> String {
     }
 }
 
-/// A name encoded for a query parameter or a path segment.
-pub(super) fn encoded(name: &str) -> String {
-    let mut html = Html::default();
-    html.path_part(name);
-    html.into_string()
-}
-
 /// A time in the system's zone: `2026-11-20T19:15:00+00:00`.
 pub(super) fn moment(at_ms: u64) -> String {
     let mut text = Vec::new();

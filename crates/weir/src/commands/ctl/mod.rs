@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
+use weir_admin::encoded;
 
-use crate::admin_client::{self as client, AdminPlace, encoded, sentence};
+use crate::admin_client::{self as client, AdminPlace, sentence};
 use crate::failure::CommandFailure;
 use crate::terminal;
 

@@ -3,9 +3,10 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use weir_admin::encoded;
 use weir_admin::status::{Event, Status, WaitingStatus};
 
-use crate::admin_client::{AdminPlace, encoded};
+use crate::admin_client::AdminPlace;
 use crate::failure::CommandFailure;
 
 /// The values that are drawn.
