@@ -81,7 +81,7 @@ fn a_mistake_is_reported_with_its_field_and_changes_nothing() {
         "PATCH",
         ONE,
         r#"{"wieght": 2}"#,
-        (422, "wieght", "there are order, weight and max_conn"),
+        (422, "wieght", "known are order, weight and max_conn"),
     );
     check("PATCH", ONE, r#"{"weight": 0}"#, (422, "weight", "0 is too small"));
     check("PATCH", ONE, r#"{"weight": 65536}"#, (422, "weight", "65536 is too large"));
