@@ -11,7 +11,8 @@
 //! ```
 //! A TLS connection stays: its keys and sequence numbers are internal to rustls.
 
-use crate::exchange::client_connection::{Connection, ConnectionFacts};
+use crate::connection::client_connection::Connection;
+use crate::exchange::client_side::ConnectionFacts;
 use crate::limits::SMALL_BUFFER;
 use crate::net::Net;
 use crate::net::transport::Transport;

@@ -9,6 +9,8 @@
 //! A cold connection holds a task, a socket and no buffer; the hot part has an allocation of its
 //! own.
 
+mod client_connection;
+mod http1_client;
 mod migration;
 
 use std::cell::Cell;
@@ -25,8 +27,10 @@ use tokio::task::yield_now;
 use weir_stats::Micros;
 use weir_stats::metrics::{GivenUpIdle, Handshake, Yield};
 
+use crate::connection::client_connection::Connection;
+use crate::connection::http1_client::Http1Client;
 use crate::exchange;
-use crate::exchange::client_connection::{Connection, ConnectionFacts};
+use crate::exchange::client_side::ConnectionFacts;
 use crate::exchange::outcome::Next;
 use crate::exchange::scope::{Scope, ScopeParts};
 use crate::limiting::admission::Gate;
@@ -396,7 +400,9 @@ impl<N: Net> Connection<N> {
             self.facts.served += 1;
             let busy = Busy::new(&scope.worker.load);
             worker.process.memory.look();
-            let next = exchange::run(scope, self, work, first_byte).await;
+            let Workspace { input, heads } = &mut **work;
+            let client = Http1Client::new(self, input, scope.listener.limits.head_bytes);
+            let next = exchange::run(scope, client, heads, first_byte).await;
             drop(busy);
             match next {
                 Next::KeepAlive => {}

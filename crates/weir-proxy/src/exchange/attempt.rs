@@ -8,9 +8,9 @@ use std::time::Duration;
 use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Scan, Version};
 
-use crate::exchange::client_connection::Connection;
-use crate::exchange::client_side::{ClientSide, poll_client_left};
-use crate::exchange::local_reply::{Taking, write_paced};
+use crate::exchange::body_stream::BodyStream;
+use crate::exchange::client_side::ClientSide;
+use crate::exchange::local_reply::{ResponsePiece, Taking, write_paced};
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
@@ -27,7 +27,7 @@ use crate::time::work_time::Turn;
 use crate::upstream::EndpointRef;
 use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::{RetryPolicy, Trouble};
-use crate::worker::workspace::Workspace;
+use crate::worker::workspace::Heads;
 
 /// The reason why no response head was received.
 #[derive(Clone, Copy, Debug)]
@@ -177,24 +177,23 @@ impl<'a, S: Socket> Attempt<'a, S> {
 }
 
 impl<S: Socket> Attempt<'_, S> {
-    /// Sends the request and waits for the final response head, which `work.response` then holds.
-    pub(crate) async fn hear<N: Net<Stream = S>>(
+    /// Sends the request and waits for the final response head, which `heads.response` then holds.
+    pub(crate) async fn hear<C: ClientSide<Net: Net<Stream = S>>>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         at: EndpointRef<'_>,
     ) -> Result<(), Failure> {
         let scope = exchange.scope;
         loop {
             let session = exchange.session;
-            let others = exchange.work.held() - exchange.work.input.held();
-            let Connection { client, timer, .. } = &mut *exchange.connection;
-            let Workspace { input, request, response, .. } = &mut *exchange.work;
+            let others = exchange.heads.held();
+            let client = &mut exchange.client;
+            let Heads { request, response, .. } = &mut *exchange.heads;
             let method = request.method;
             std::future::poll_fn(|context| {
-                let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
-                let turn = &scope.worker.turn;
-                let heard = self.poll_head(context, &mut side, response, method);
-                scope.holds(session, side.held() + self.held() + others);
+                let (turn, buffers) = (&scope.worker.turn, &scope.worker.buffers);
+                let heard = self.poll_head(context, client, buffers, response, method);
+                scope.holds(session, client.held() + self.held() + others);
                 if heard.is_ready() {
                     self.note_heard(turn);
                     return heard;
@@ -202,14 +201,14 @@ impl<S: Socket> Attempt<'_, S> {
                 if std::mem::take(&mut self.moved) {
                     self.progressed = turn.look_at_end();
                 }
-                let late = self.poll_deadline(scope, context, timer, at);
+                let late = self.poll_deadline(scope, context, client.timer(), at);
                 if late.is_ready() {
                     turn.goes_on();
                 }
                 late
             })
             .await?;
-            if !is_interim(&exchange.work.response) {
+            if !is_interim(&exchange.heads.response) {
                 return Ok(());
             }
             let mut taking = Taking::new(scope.client_rate(at.has_limit()));
@@ -228,37 +227,38 @@ impl<S: Socket> Attempt<'_, S> {
         }
     }
 
-    fn poll_head(
+    fn poll_head<C: ClientSide>(
         &mut self,
         context: &mut Context<'_>,
-        client: &mut ClientSide<'_, S>,
+        client: &mut C,
+        buffers: &Buffers,
         response: &mut ResponseHead,
         method: Method,
     ) -> Poll<Result<(), Failure>> {
-        if let Err(failure) = self.poll_upload(context, client) {
+        if let Err(failure) = self.poll_upload(context, client, buffers) {
             return Poll::Ready(Err(Failure::Body(failure)));
         }
         if !std::mem::take(&mut self.is_awaited)
-            && let Poll::Ready(heard) =
-                self.poll_response(context, client.buffers, response, method)
+            && let Poll::Ready(heard) = self.poll_response(context, buffers, response, method)
         {
             return Poll::Ready(heard);
         }
-        self.poll_client_left(context, client).map(|()| Err(Failure::ClientGone))
+        self.poll_client_gone(context, client, buffers).map(|()| Err(Failure::ClientGone))
     }
 
     /// Ready when the client has closed its connection. It checks only while the upload would not
     /// notice: because the body was sent, or the endpoint does not read it.
-    pub(crate) fn poll_client_left(
+    pub(crate) fn poll_client_gone<C: ClientSide>(
         &self,
         context: &mut Context<'_>,
-        client: &mut ClientSide<'_, S>,
+        client: &mut C,
+        buffers: &Buffers,
     ) -> Poll<()> {
         if self.upload.is_finished() {
-            return poll_client_left(context, client);
+            return client.poll_gone(context, buffers);
         }
         if self.upload_failed || self.upload.waiting == Waiting::Write {
-            return client.stream.poll_closed(context);
+            return client.stream().poll_closed(context);
         }
         Poll::Pending
     }
@@ -270,19 +270,19 @@ impl<S: Socket> Attempt<'_, S> {
 
     /// Sends more of the request, if any is left and the endpoint reads it. Fails when the client's
     /// body is at fault.
-    pub(crate) fn poll_upload(
+    pub(crate) fn poll_upload<C: ClientSide>(
         &mut self,
         context: &mut Context<'_>,
-        client: &mut ClientSide<'_, S>,
+        client: &mut C,
+        buffers: &Buffers,
     ) -> Result<(), PumpFailure> {
         if self.upload.is_finished() || self.upload_failed {
             return Ok(());
         }
-        match self.upload.poll(context, client.stream, &mut self.upstream.transport, client.buffers)
-        {
+        match self.upload.poll(context, client.stream(), &mut self.upstream.transport, buffers) {
             Poll::Ready(Ok(())) => {
                 self.moved = true;
-                client.input.append(self.upload.surplus());
+                client.unread(self.upload.surplus());
             }
             Poll::Ready(Err(PumpFailure::Write)) => self.upload_failed = true,
             Poll::Ready(Err(failure)) => return Err(failure),
@@ -386,25 +386,27 @@ impl<S: Socket> Attempt<'_, S> {
 
     /// Passes an interim response such as 103 on to the client; a 100 is dropped, because Weir has
     /// sent its own.
-    async fn pass_interim<N: Net<Stream = S>>(
+    async fn pass_interim<C: ClientSide<Net: Net<Stream = S>>>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         taking: &mut Taking,
     ) -> Result<(), Failure> {
-        let Exchange { scope, connection, work, .. } = exchange;
+        let Exchange { scope, client, heads, .. } = exchange;
         self.interim += 1;
         if self.interim > INTERIM_RESPONSES {
             self.wrong = Some(("more interim responses than the limit", 0));
             return Err(Failure::BadResponse);
         }
-        if work.response.status != 100 && work.request.version == Version::Http11 {
-            work.response_out.clear();
-            head_writer::write_interim_head(&work.response, &self.raw, &mut work.response_out);
-            let sent = write_paced(*scope, connection, &work.response_out, taking).await;
-            work.response_out.clear();
+        if heads.response.status != 100 && heads.request.version == Version::Http11 {
+            heads.response_out.clear();
+            head_writer::write_interim_head(&heads.response, &self.raw, &mut heads.response_out);
+            client.begin_response(&mut heads.response_out);
+            let sent =
+                write_paced(*scope, client, &heads.response_out, ResponsePiece::Part, taking).await;
+            heads.response_out.clear();
             sent.map_err(|_| Failure::ClientGone)?;
         }
-        self.raw.drain(..work.response.head_bytes.min(self.raw.len()));
+        self.raw.drain(..heads.response.head_bytes.min(self.raw.len()));
         self.scan = Scan::default();
         Ok(())
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use weir_balance::Slot;
 
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::dispatch::Dispatch;
 use crate::exchange::facts::PoolRef;
 use crate::exchange::state::Exchange;
-use crate::net::Net;
 use crate::upstream::UpstreamPool;
 use crate::upstream::affinity::Claim;
 
@@ -17,9 +17,9 @@ impl<'a> Dispatch<'a> {
     /// Returns the slot as one of the pool that the dispatch continues in; `None` when its endpoint
     /// was removed again.
     #[cold]
-    pub(crate) fn carry_over<N: Net>(
+    pub(crate) fn carry_over<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'a, N>,
+        exchange: &mut Exchange<'a, C>,
         slot: Slot,
     ) -> Option<Slot> {
         let scope = exchange.scope;
@@ -37,9 +37,9 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Translates all endpoint numbers of the exchange to those of the other pool.
-    fn go_over<N: Net>(
+    fn go_over<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'a, N>,
+        exchange: &mut Exchange<'a, C>,
         pool: Arc<UpstreamPool>,
     ) -> Option<()> {
         let scope = exchange.scope;

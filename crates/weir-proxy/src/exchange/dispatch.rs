@@ -13,19 +13,19 @@ use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
-use crate::exchange::client_side::{ClientSide, poll_client_left, poll_sender_left};
+use crate::exchange::client_side::{ClientSide, ReadBody, poll_sender_gone, wait_with};
 use crate::exchange::facts::Wait;
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::reasons::{about, octets};
 use crate::exchange::scope::Scope;
-use crate::exchange::state::Exchange;
-use crate::exchange::upload::{is_movable, put_back};
+use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
-use crate::net::{Net, Socket};
-use crate::time::deadline_timer::{Elapsed, before};
+use crate::net::Net;
+use crate::net::buffers::Buffers;
+use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::UpstreamConnection;
@@ -67,14 +67,14 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl<'a> Dispatch<'a> {
-    pub(crate) fn new<N: Net>(
-        exchange: &Exchange<'_, N>,
+    pub(crate) fn new<C: ClientSide>(
+        exchange: &Exchange<'_, C>,
         pool: &'a Arc<UpstreamPool>,
         number: usize,
         upload: &Pump,
     ) -> Self {
         let scope = exchange.scope;
-        let now = match (exchange.work.request.framing, &exchange.arrival.waiting) {
+        let now = match (exchange.heads.request.framing, &exchange.arrival.waiting) {
             (Framing::None, None) => exchange.arrival.head_end,
             _ => Instant::now(),
         };
@@ -90,7 +90,7 @@ impl<'a> Dispatch<'a> {
             fresh: false,
             at_hand: pool.buffer_request.is_some()
                 || upload.is_decoded() && upload.surplus().is_empty(),
-            chunks_read: exchange.work.request.framing == Framing::Chunked && upload.has_read,
+            chunks_read: exchange.heads.request.framing == Framing::Chunked && upload.has_read,
             began,
             now,
             now_us,
@@ -115,11 +115,11 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Obtains a connection to an endpoint; `placement.slot` then has its slot.
-    pub(crate) async fn connection<N: Net>(
+    pub(crate) async fn connection<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'a, N>,
+        exchange: &mut Exchange<'a, C>,
         upload: &mut Pump,
-    ) -> Result<Box<UpstreamConnection<N::Stream>>, Ended> {
+    ) -> Result<Box<UpstreamConnection<StreamOf<C>>>, Ended> {
         let scope = exchange.scope;
         loop {
             if exchange.placement.slot.is_none() {
@@ -190,9 +190,9 @@ impl<'a> Dispatch<'a> {
 
     /// Tells whether the attempt with this failure is followed by another one, and counts that one
     /// if so.
-    pub(crate) fn may_go_on<N: Net>(
+    pub(crate) fn may_go_on<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         trouble: Trouble,
     ) -> bool {
         let scope = exchange.scope;
@@ -228,9 +228,9 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Ends the attempt, and waits if every endpoint was tried.
-    pub(crate) async fn go_on<N: Net>(
+    pub(crate) async fn go_on<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
         trouble: Trouble,
     ) -> Result<(), Ended> {
@@ -261,9 +261,9 @@ impl<'a> Dispatch<'a> {
     /// # Errors
     /// The connect timeout has passed, or the client has closed its connection.
     #[cold]
-    async fn outlast_shortage<N: Net>(
+    async fn outlast_shortage<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
     ) -> Result<(), Ended> {
         let scope = exchange.scope;
@@ -289,15 +289,17 @@ impl<'a> Dispatch<'a> {
     ///
     /// # Errors
     /// The client has closed its connection.
-    async fn pause<N: Net>(
+    async fn pause<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
         deadline: Instant,
     ) -> Result<(), Ended> {
-        let (mut client, timer) = exchange.client_side();
-        let left = std::future::poll_fn(|context| self.poll_left(context, &mut client, upload));
-        match before(timer, deadline, left).await {
+        let buffers = &exchange.scope.worker.buffers;
+        let gone = wait_with(&mut exchange.client, deadline, |client, context| {
+            self.poll_gone(client, context, buffers, upload)
+        });
+        match gone.await {
             Ok(()) => return Err(Ended::Broken(Cause::ClientGone)),
             Err(Elapsed) => self.look_at_clock(exchange.scope),
         }
@@ -305,12 +307,12 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Opens a connection, unless the client closes its own first.
-    async fn open<N: Net>(
+    async fn open<C: ClientSide>(
         &self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
         index: usize,
-    ) -> Result<Opened<N::Stream>, Unopened> {
+    ) -> Result<Opened<StreamOf<C>>, Unopened> {
         let (scope, since) = (exchange.scope, exchange.placement.slot_since);
         exchange.holds(upload.held());
         let now = Instant::now();
@@ -320,35 +322,42 @@ impl<'a> Dispatch<'a> {
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
-        let (mut client, timer) = exchange.client_side();
-        let opened = std::future::poll_fn(|context| {
+        let buffers = &scope.worker.buffers;
+        let opened = wait_with(&mut exchange.client, deadline, |client, context| {
             if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
                 return Poll::Ready(opened.map_err(Unopened::Failed));
             }
-            self.poll_left(context, &mut client, upload).map(|()| Err(Unopened::ClientGone))
+            self.poll_gone(client, context, buffers, upload).map(|()| Err(Unopened::ClientGone))
         });
-        let opened = before(timer, deadline, opened).await;
         let late = || Unopened::Failed(ConnectFailure::Timeout(patience));
-        opened.unwrap_or_else(|_| Err(late()))
+        opened.await.unwrap_or_else(|Elapsed| Err(late()))
     }
 
-    /// Ready when the client has closed its connection.
-    fn poll_left<S: Socket>(
+    /// Ready when the client has gone away.
+    fn poll_gone<C: ClientSide>(
         &self,
+        client: &mut C,
         context: &mut Context<'_>,
-        client: &mut ClientSide<'_, S>,
+        buffers: &Buffers,
         upload: &mut Pump,
     ) -> Poll<()> {
         if self.at_hand {
-            poll_client_left(context, client)
+            client.poll_gone(context, buffers)
         } else {
-            poll_sender_left(context, client, upload)
+            poll_sender_gone(client, context, buffers, upload)
         }
+    }
+
+    /// Tells whether the part of a request that was read is still available as received, and small
+    /// enough to be moved. Decoded chunks are not available as received.
+    fn may_leave<C: ClientSide>(&self, client: &C, upload: &Pump) -> bool {
+        client.may_leave(upload.raw_bytes())
+            && (self.pool.buffer_request.is_some() || !self.chunks_read)
     }
 
     /// Starts measuring how long the endpoint takes to answer, if the whole request is at hand, so
     /// that only the endpoint can be the cause of a delay; sends notices about stalled endpoints.
-    fn wait_for_endpoint<N: Net>(&self, exchange: &mut Exchange<'_, N>) {
+    fn wait_for_endpoint<C: ClientSide>(&self, exchange: &mut Exchange<'_, C>) {
         let scope = exchange.scope;
         if let Some(slot) = exchange.placement.slot.as_mut().filter(|_| self.at_hand) {
             slot.sent(self.now_us);
@@ -359,9 +368,9 @@ impl<'a> Dispatch<'a> {
     /// Takes a slot, at once or after a wait in the queue, and stores it in `placement.slot`. A
     /// further attempt arrives at the end of the queue: the exchanges in the queue are waiting for
     /// their first attempt.
-    async fn take_slot<N: Net>(
+    async fn take_slot<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'a, N>,
+        exchange: &mut Exchange<'a, C>,
         upload: &mut Pump,
     ) -> Result<(), Ended> {
         let scope = exchange.scope;
@@ -415,9 +424,9 @@ impl<'a> Dispatch<'a> {
 
     /// Waits in the queue until a slot is free, the client closes its connection or the exchange's
     /// waiting time has passed.
-    async fn wait<N: Net>(
+    async fn wait<C: ClientSide>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
         mut ticket: Ticket,
     ) -> Result<Result<Slot, Rejection>, Ended> {
@@ -436,20 +445,17 @@ impl<'a> Dispatch<'a> {
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
         let movable = exchange.placement.attempts == 0;
-        let (mut client, timer) = exchange.client_side();
-        let served = std::future::poll_fn(|context| {
+        let buffers = &scope.worker.buffers;
+        let served = wait_with(&mut exchange.client, deadline, |client, context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
                 return Poll::Ready(Waited::Served(served));
             }
-            if scope.is_parting()
-                && movable
-                && is_movable(client.input, self.pool, upload, self.chunks_read)
-            {
+            if scope.is_parting() && movable && self.may_leave(client, upload) {
                 return Poll::Ready(Waited::Parting);
             }
-            self.poll_left(context, &mut client, upload).map(|()| Waited::ClientGone)
+            self.poll_gone(client, context, buffers, upload).map(|()| Waited::ClientGone)
         });
-        let served = before(timer, deadline, served).await;
+        let served = served.await;
         self.look_at_clock(scope);
         self.waited += self.now - began;
         exchange.outcome.times.queue = Micros::from(self.waited);
@@ -470,9 +476,9 @@ impl<'a> Dispatch<'a> {
     /// Leaves the queue so that another process can continue the request; returns a slot if one was
     /// assigned at the same moment.
     #[cold]
-    fn part<N: Net>(
+    fn part<C: ClientSide>(
         &self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
         ticket: Ticket,
     ) -> Option<Slot> {
@@ -491,8 +497,9 @@ impl<'a> Dispatch<'a> {
             let mut waiting =
                 WaitingRequest::new(id, exchange.arrival.head_end, since, position, seniority);
             waiting.number = Some(number);
-            exchange.connection.waiting = Some(Box::new(waiting));
-            put_back(exchange, self.pool, &upload.take_raw());
+            let is_whole = self.pool.buffer_request.is_some();
+            let body = ReadBody { raw: &upload.take_raw(), is_whole };
+            exchange.client.leave(Box::new(waiting), &exchange.heads.request, &body);
         }
         slot
     }
@@ -515,9 +522,9 @@ impl<'a> Dispatch<'a> {
 
     /// Takes a place in the count of the client's waiting requests. An exchange that gets none
     /// leaves the queue at once.
-    fn waiting_place<N: Net>(
+    fn waiting_place<C: ClientSide>(
         &self,
-        exchange: &Exchange<'_, N>,
+        exchange: &Exchange<'_, C>,
     ) -> Result<Option<OpenPlace>, Ended> {
         let scope = exchange.scope;
         let Some(limits) = &self.pool.limits else { return Ok(None) };
@@ -541,7 +548,7 @@ impl<'a> Dispatch<'a> {
 
 /// The place in the order of arrival of a request that waited in another process. A further attempt
 /// gets a new place.
-fn seniority<N: Net>(exchange: &Exchange<'_, N>) -> Option<weir_balance::Seniority> {
+fn seniority<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<weir_balance::Seniority> {
     let scope = exchange.scope;
     let waiting = exchange.arrival.waiting.as_ref().filter(|_| exchange.placement.attempts == 0)?;
     let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);

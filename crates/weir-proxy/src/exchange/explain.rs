@@ -3,15 +3,17 @@
 use weir_config::model::ExplainHeader;
 use weir_stats::{Entry, Escape, append_why};
 
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::record;
 use crate::exchange::state::Exchange;
 use crate::http::client_address::PeerTrust;
-use crate::net::Net;
 
 /// The name and value of the header that explains how the request was handled, if the client asks
 /// for it and may see it.
-pub(crate) fn on_demand<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<(&'a str, Vec<u8>)> {
+pub(crate) fn on_demand<'a, C: ClientSide>(
+    exchange: &Exchange<'a, C>,
+) -> Option<(&'a str, Vec<u8>)> {
     let scope = exchange.scope;
     let explain = scope.listener.explain_header.as_ref()?;
     if !exchange.arrival.has_head || !may_know(explain, exchange) {
@@ -26,14 +28,14 @@ pub(crate) fn on_demand<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<(&'a s
     Some((&explain.header, text))
 }
 
-fn may_know<N: Net>(explain: &ExplainHeader, exchange: &Exchange<'_, N>) -> bool {
-    let Exchange { scope, connection, work, .. } = exchange;
-    let trust = || PeerTrust::of(connection.facts.peer_ip(), &scope.listener.forwarded.trusted);
+fn may_know<C: ClientSide>(explain: &ExplainHeader, exchange: &Exchange<'_, C>) -> bool {
+    let Exchange { scope, client, heads, .. } = exchange;
+    let trust = || PeerTrust::of(client.facts().peer_ip(), &scope.listener.forwarded.trusted);
     if explain.trusted && trust() != PeerTrust::Trusted {
         return false;
     }
     let Some(when) = &explain.when else { return true };
-    let Some(shown) = work.request.header(work.input.bytes(), &when.header) else { return false };
+    let Some(shown) = heads.request.header(client.head(), &when.header) else { return false };
     when.value.as_ref().is_none_or(|secret| is_same(secret.as_bytes(), shown))
 }
 

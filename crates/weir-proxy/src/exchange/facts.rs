@@ -44,7 +44,7 @@ pub(crate) struct RequestArrival {
     pub(crate) started: SystemTime,
     /// End of the request head.
     pub(crate) head_end: Instant,
-    /// Set if `Workspace::request` holds this exchange's head.
+    /// Set if `Heads::request` holds this exchange's head.
     pub(crate) has_head: bool,
     pub(crate) client: Option<IpAddr>,
     /// Tells whether the peer's forwarding headers are trusted.
@@ -58,10 +58,7 @@ pub(crate) struct RequestArrival {
     pub(crate) waiting: Option<Box<WaitingRequest>>,
     /// The rules for trailers of the request; `None` if there are none.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
-    /// Bytes of `Workspace::input` behind the head that belong to this request's body.
-    pub(crate) body_in_input: usize,
-    /// Set once the body was read completely, so that the bytes after it in the input are the next
-    /// request.
+    /// Set once the body was read completely, so that the bytes after it are the next request.
     pub(crate) body_read: bool,
     pub(crate) bytes_received: u64,
 }
@@ -80,7 +77,6 @@ impl RequestArrival {
             told: None,
             waiting: None,
             trailers: None,
-            body_in_input: 0,
             body_read: false,
             bytes_received: 0,
         }

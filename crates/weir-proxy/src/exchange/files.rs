@@ -12,9 +12,9 @@ use weir_stats::Cause;
 use weir_stats::metrics::Yield;
 use weir_wire::{Method, RequestHead};
 
-use crate::exchange::client_connection::Connection;
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::facts::ExchangeOutcome;
-use crate::exchange::local_reply::{Taking, send, write_paced};
+use crate::exchange::local_reply::{ResponsePiece, Taking, send, send_piece, write_paced};
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
@@ -23,28 +23,27 @@ use crate::http::local_reply::Reply;
 use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::net::Net;
-use crate::net::transport::Transport;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::turns::ByteTurn;
 
 /// Answers a request from directory number `number` of the listener.
-pub(crate) async fn serve<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) async fn serve<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     number: usize,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
-    if !matches!(exchange.work.request.method, Method::Get | Method::Head) {
+    if !matches!(exchange.heads.request.method, Method::Get | Method::Head) {
         let reply = Reply::of(405).with_allow("GET, HEAD");
         return send(exchange, reply, 405).await;
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
     let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
-    if let Some(location) = with_slash(&exchange.work.request, exchange.work.input.bytes(), strip) {
+    if let Some(location) = with_slash(&exchange.heads.request, exchange.client.head(), strip) {
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
     }
-    let answer = find(root, &exchange.work.request, exchange.work.input.bytes(), strip).await;
+    let answer = find(root, &exchange.heads.request, exchange.client.head(), strip).await;
     match answer.map_err(|_| Ended::from(Cause::Internal))? {
         Answer::Status(status) => {
             let reply = Reply::of(status.code).with_headers(&status.headers);
@@ -102,8 +101,8 @@ fn question<'a>(head: &RequestHead, bytes: &'a [u8], strip: Option<&str>) -> Fil
     }
 }
 
-async fn send_file<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn send_file<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     file: FileAnswer,
 ) -> Result<Next, Ended> {
     let mut headers = vec![("ETag", file.etag), ("Accept-Ranges", "bytes".to_owned())];
@@ -118,7 +117,9 @@ async fn send_file<N: Net>(
         // A streamed body follows the head, or, for HEAD, no body.
         _ => reply.with_streamed_body(&file.content_type, file.content_length),
     };
-    let next = send(exchange, reply, file.status).await?;
+    let is_all = throttle.is_none() && matches!(file.body, FileBody::Whole(_));
+    let piece = if is_all { ResponsePiece::Last } else { ResponsePiece::Part };
+    let next = send_piece(exchange, reply, file.status, piece).await?;
     let outcome = match (file.body, throttle) {
         (FileBody::Pieces(pieces), throttle) => send_pieces(exchange, pieces, throttle).await,
         (FileBody::Whole(body), Some(throttle)) => send_throttled(exchange, &body, throttle).await,
@@ -138,8 +139,8 @@ async fn allowance(throttle: &mut Option<Box<Throttle>>, wanted: usize) -> usize
 }
 
 /// Sends a body from memory at its limited rate.
-async fn send_throttled<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn send_throttled<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     mut body: &[u8],
     throttle: Box<Throttle>,
 ) -> Result<(), Cause> {
@@ -148,12 +149,12 @@ async fn send_throttled<N: Net>(
     let mut throttle = Some(throttle);
     while !body.is_empty() {
         let (now, later) = body.split_at(allowance(&mut throttle, body.len()).await);
-        write_paced(scope, exchange.connection, now, &mut taking).await?;
+        write_paced(scope, &mut exchange.client, now, ResponsePiece::Part, &mut taking).await?;
         note_sent(&mut throttle, now.len());
         count(&mut exchange.outcome, now.len());
         body = later;
     }
-    Ok(())
+    write_paced(scope, &mut exchange.client, &[], ResponsePiece::Last, &mut taking).await
 }
 
 fn note_sent(throttle: &mut Option<Box<Throttle>>, bytes: usize) {
@@ -164,8 +165,8 @@ fn note_sent(throttle: &mut Option<Box<Throttle>>, bytes: usize) {
 
 /// Sends a body piece by piece. If the file cannot be read to the promised end, the connection is
 /// closed.
-async fn send_pieces<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn send_pieces<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     mut pieces: Pieces,
     mut throttle: Option<Box<Throttle>>,
 ) -> Result<(), Cause> {
@@ -176,7 +177,7 @@ async fn send_pieces<N: Net>(
         let before = exchange.outcome.bytes_sent;
         let most = allowance(&mut throttle, SENDFILE_BYTES).await;
         let progress;
-        let sent = send_from_file(scope, exchange.connection, &pieces, most, &mut taking).await?;
+        let sent = send_from_file(scope, &mut exchange.client, &pieces, most, &mut taking).await?;
         if let Some(sent) = sent {
             count(&mut exchange.outcome, sent);
             progress = pieces.skip(sent);
@@ -184,7 +185,8 @@ async fn send_pieces<N: Net>(
             (progress, pieces) = read_and_send(exchange, pieces, most, &mut taking).await?;
         }
         if progress == BodyProgress::Done {
-            return Ok(());
+            let client = &mut exchange.client;
+            return write_paced(scope, client, &[], ResponsePiece::Last, &mut taking).await;
         }
         let sent = usize::try_from(exchange.outcome.bytes_sent - before).unwrap_or(usize::MAX);
         note_sent(&mut throttle, sent);
@@ -196,8 +198,8 @@ async fn send_pieces<N: Net>(
     }
 }
 
-async fn read_and_send<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn read_and_send<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     mut pieces: Pieces,
     most: usize,
     taking: &mut Taking,
@@ -219,7 +221,7 @@ async fn read_and_send<N: Net>(
     };
     let progress = progress.map_err(|_| Cause::Internal)?;
     exchange.holds(buffer.capacity());
-    write_paced(scope, exchange.connection, &buffer, taking).await?;
+    write_paced(scope, &mut exchange.client, &buffer, ResponsePiece::Part, taking).await?;
     count(&mut exchange.outcome, buffer.len());
     scope.worker.buffers.give_back(buffer);
     Ok((progress, pieces))
@@ -232,21 +234,22 @@ fn count(outcome: &mut ExchangeOutcome, bytes: usize) {
 
 /// Lets the kernel send the next bytes directly from the file, and returns the number of bytes
 /// sent; `None` when the file has to be read.
-async fn send_from_file<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
+async fn send_from_file<C: ClientSide>(
+    scope: Scope<'_, C::Net>,
+    client: &mut C,
     pieces: &Pieces,
     most: usize,
     taking: &mut Taking,
 ) -> Result<Option<usize>, Cause> {
-    let Connection { client: Transport::Plain(stream), timer, .. } = connection else {
+    if client.bare_socket().is_none() {
         return Ok(None);
-    };
+    }
     let Some(stretch) = pieces.next_stretch(most) else { return Ok(None) };
     let deadline = Instant::now() + scope.listener.timeouts.send;
     std::future::poll_fn(|context| {
-        taking.look(scope, &*stream, None)?;
-        let Some(step) = scope.worker.net.poll_send_file(stream, context, stretch) else {
+        taking.look(scope, client, None)?;
+        let Some(socket) = client.bare_socket() else { return Poll::Ready(Ok(None)) };
+        let Some(step) = scope.worker.net.poll_send_file(socket, context, stretch) else {
             return Poll::Ready(Ok(None));
         };
         Poll::Ready(match step {
@@ -258,8 +261,8 @@ async fn send_from_file<N: Net>(
             }
             Poll::Ready(Err(_)) => Err(Cause::ClientGone),
             Poll::Pending => {
-                let look = taking.look(scope, &*stream, Some(Instant::now()))?;
-                ready!(deadline_timer::poll_either(timer, context, deadline, look));
+                let look = taking.look(scope, client, Some(Instant::now()))?;
+                ready!(deadline_timer::poll_either(client.timer(), context, deadline, look));
                 Err(Cause::ClientSendTimeout)
             }
         })

@@ -7,9 +7,10 @@ use std::task::{Poll, ready};
 use tokio::io::AsyncWrite;
 use weir_config::model::CauseHeader;
 use weir_stats::Cause;
-use weir_wire::{Framing, Method, Version};
+use weir_wire::{Framing, Method};
 
-use crate::exchange::client_connection::Connection;
+use crate::exchange::body_stream::BodySink;
+use crate::exchange::client_side::{ClientSide, RequestBody, ResponsePlan, ResponseStart};
 use crate::exchange::explain;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::record;
@@ -18,7 +19,6 @@ use crate::exchange::state::Exchange;
 use crate::http::client_address::PeerTrust;
 use crate::http::head_writer::ConnectionLine;
 use crate::http::local_reply::{BodyWanted, Reply, ReplySurroundings};
-use crate::net::Net;
 use crate::routing::route::{CompiledRedirect, CompiledRespond};
 use crate::snapshot::CompiledListener;
 use crate::time::deadline_timer;
@@ -46,49 +46,51 @@ impl Taking {
 
     /// Ends the current wait for the client, if there is one; with `waits_from`, a new wait begins
     /// at that time. Returns the time of the next check.
-    pub(crate) fn look<N: Net>(
+    pub(crate) fn look<C: ClientSide>(
         &mut self,
-        scope: Scope<'_, N>,
-        socket: &N::Stream,
+        scope: Scope<'_, C::Net>,
+        client: &C,
         waits_from: Option<Instant>,
     ) -> Result<Option<Instant>, Cause> {
         let is_asked = waits_from.is_some() || self.pace.is_waiting();
         let Some(rate) = self.rate.filter(|_| is_asked) else { return Ok(None) };
-        let taken = || self.written.saturating_sub(scope.worker.net.unacknowledged(socket));
+        let taken = || self.written.saturating_sub(client.unacknowledged(&scope.worker.net));
         let began = scope.worker.turn.began();
         self.pace.look(rate, began, waits_from, taken).map_err(|TooSlow| Cause::ClientTooSlow)
     }
 }
 
-/// Writes all of `bytes` to the client, as long as it takes some within every send timeout and
-/// keeps to the listener's minimum rate.
-pub(crate) async fn write_all<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    bytes: &[u8],
-) -> Result<(), Cause> {
-    write_paced(scope, connection, bytes, &mut Taking::new(scope.client_rate(false))).await
+/// The place of a piece in its response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResponsePiece {
+    /// Others follow.
+    Part,
+    /// The response ends with it.
+    Last,
 }
 
-/// Writes `bytes` as a part of a response whose pace `taking` measures.
-pub(crate) async fn write_paced<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
+/// Writes all of `bytes` to the client, as long as it takes some within every send timeout and
+/// keeps to the minimum rate of `taking`, which measures the pace of the whole response.
+pub(crate) async fn write_paced<C: ClientSide>(
+    scope: Scope<'_, C::Net>,
+    client: &mut C,
     bytes: &[u8],
+    piece: ResponsePiece,
     taking: &mut Taking,
 ) -> Result<(), Cause> {
     let patience = scope.listener.timeouts.send;
-    let Connection { client, timer, .. } = connection;
     let mut sent = 0;
     let mut deadline = Instant::now() + patience;
     std::future::poll_fn(|context| {
-        taking.look(scope, client.socket(), None)?;
+        taking.look(scope, client, None)?;
         loop {
             let rest = bytes.get(sent..).unwrap_or_default();
-            let step = if rest.is_empty() {
-                Pin::new(&mut *client).poll_flush(context).map_ok(|()| 0)
+            let step = if !rest.is_empty() {
+                Pin::new(client.stream()).poll_write(context, rest)
+            } else if piece == ResponsePiece::Last {
+                client.stream().poll_end(context, &[]).map_ok(|()| 0)
             } else {
-                Pin::new(&mut *client).poll_write(context, rest)
+                Pin::new(client.stream()).poll_flush(context).map_ok(|()| 0)
             };
             match step {
                 Poll::Ready(Ok(_)) if rest.is_empty() => return Poll::Ready(Ok(())),
@@ -99,8 +101,8 @@ pub(crate) async fn write_paced<N: Net>(
                     deadline = Instant::now() + patience;
                 }
                 Poll::Pending => {
-                    let look = taking.look(scope, client.socket(), Some(Instant::now()))?;
-                    ready!(deadline_timer::poll_either(timer, context, deadline, look));
+                    let look = taking.look(scope, client, Some(Instant::now()))?;
+                    ready!(deadline_timer::poll_either(client.timer(), context, deadline, look));
                     return Poll::Ready(Err(Cause::ClientSendTimeout));
                 }
             }
@@ -110,7 +112,10 @@ pub(crate) async fn write_paced<N: Net>(
 }
 
 /// Sends the client a response that refuses its request.
-pub(crate) async fn refuse<N: Net>(exchange: &mut Exchange<'_, N>, refusal: Refusal) -> Next {
+pub(crate) async fn refuse<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    refusal: Refusal,
+) -> Next {
     exchange.outcome.cause = refusal.cause;
     let reply = refusal_reply(exchange, refusal);
     match send(exchange, reply, refusal.status).await {
@@ -120,7 +125,7 @@ pub(crate) async fn refuse<N: Net>(exchange: &mut Exchange<'_, N>, refusal: Refu
 }
 
 /// The reply to a refused request; if the pool's queue was the cause, its settings apply.
-fn refusal_reply<'a, N: Net>(exchange: &Exchange<'a, N>, refusal: Refusal) -> Reply<'a> {
+fn refusal_reply<'a, C: ClientSide>(exchange: &Exchange<'a, C>, refusal: Refusal) -> Reply<'a> {
     let Exchange { arrival, placement, .. } = exchange;
     let reply = Reply::of(refusal.status);
     let limited = arrival.told.as_ref().and_then(|told| told.retry_after_seconds);
@@ -136,8 +141,8 @@ fn refusal_reply<'a, N: Net>(exchange: &Exchange<'a, N>, refusal: Refusal) -> Re
 }
 
 /// Sends a fixed response.
-pub(crate) async fn respond<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) async fn respond<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     respond: &CompiledRespond,
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
@@ -150,8 +155,8 @@ pub(crate) async fn respond<N: Net>(
 }
 
 /// Sends a redirect.
-pub(crate) async fn redirect<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) async fn redirect<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     redirect: &CompiledRedirect,
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
@@ -162,50 +167,57 @@ pub(crate) async fn redirect<N: Net>(
 }
 
 /// Writes a reply of this status and returns the fate of the connection.
-pub(crate) async fn send<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) async fn send<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     reply: Reply<'_>,
     status: u16,
 ) -> Result<Next, Ended> {
-    let scope = exchange.scope;
-    let next = next_after(exchange);
-    exchange.respond_with(status);
-    let mut out = std::mem::take(&mut exchange.work.response_out);
-    out.clear();
-    let body_bytes = write_reply(exchange, reply, next, &mut out);
-    exchange.holds(out.capacity());
-    let sent = write_all(scope, exchange.connection, &out).await;
-    if sent.is_ok() {
-        exchange.outcome.bytes_sent += out.len() as u64;
-        exchange.outcome.body_bytes_sent = body_bytes as u64;
-    }
-    exchange.work.response_out = out;
-    exchange.work.response_out.clear();
-    sent.map_err(Ended::Broken)?;
-    Ok(next)
+    send_piece(exchange, reply, status, ResponsePiece::Last).await
 }
 
-fn write_reply<N: Net>(
-    exchange: &Exchange<'_, N>,
+/// Does the same as [`send`] for a reply whose body may follow.
+pub(crate) async fn send_piece<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     reply: Reply<'_>,
-    next: Next,
+    status: u16,
+    piece: ResponsePiece,
+) -> Result<Next, Ended> {
+    let scope = exchange.scope;
+    let plan = plan(exchange);
+    exchange.respond_with(status);
+    let mut out = std::mem::take(&mut exchange.heads.response_out);
+    out.clear();
+    let body_bytes = write_reply(exchange, reply, plan.connection, &mut out);
+    exchange.holds(out.capacity());
+    let begun = exchange.client.begin_response(&mut out);
+    let taking = &mut Taking::new(scope.client_rate(false));
+    let sent = write_paced(scope, &mut exchange.client, &out, piece, taking).await;
+    if sent.is_ok() {
+        exchange.outcome.bytes_sent += begun + out.len() as u64;
+        exchange.outcome.body_bytes_sent = body_bytes as u64;
+    }
+    exchange.heads.response_out = out;
+    exchange.heads.response_out.clear();
+    sent.map_err(Ended::Broken)?;
+    Ok(plan.next)
+}
+
+fn write_reply<C: ClientSide>(
+    exchange: &Exchange<'_, C>,
+    reply: Reply<'_>,
+    connection: ConnectionLine,
     out: &mut Vec<u8>,
 ) -> usize {
-    let Exchange { scope, connection, work, arrival, route, .. } = exchange;
+    let Exchange { scope, client, heads, arrival, route, .. } = exchange;
     let router = &scope.listener.router;
-    let head_only = arrival.has_head && work.request.method == Method::Head;
-    let http10 = arrival.has_head && work.request.version == Version::Http10;
+    let head_only = arrival.has_head && heads.request.method == Method::Head;
     let reply = reply
         .with_body_wanted(if head_only { BodyWanted::HeadOnly } else { BodyWanted::Yes })
-        .with_connection(match next {
-            Next::KeepAlive if http10 => ConnectionLine::KeepAlive,
-            Next::KeepAlive => ConnectionLine::None,
-            Next::Close | Next::Linger | Next::Part => ConnectionLine::Close,
-        });
+        .with_connection(connection);
     let limits = arrival.told.as_ref().map_or(&[][..], |told| &told.headers);
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(arrival.head_end);
-    let cause_header = cause_header(scope.listener, connection.facts.peer_ip());
+    let cause_header = cause_header(scope.listener, client.facts().peer_ip());
     let why = explain::on_demand(exchange);
     record::with_entry(exchange, |entry| {
         let surroundings = ReplySurroundings {
@@ -233,30 +245,23 @@ fn cause_header(listener: &CompiledListener, peer: Option<IpAddr>) -> Option<&st
     (!trusted || knows()).then_some(header)
 }
 
-/// The fate of the connection after one of Weir's own responses: it stays open if the beginning of
+/// The form of one of Weir's own responses. The connection stays open after it if the beginning of
 /// the next request can be found, that is, if this request's body is absent or was read.
-fn next_after<N: Net>(exchange: &mut Exchange<'_, N>) -> Next {
-    let Exchange { scope, connection, work, arrival, placement, outcome, .. } = exchange;
+fn plan<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> ResponsePlan {
+    let Exchange { scope, client, heads, arrival, placement, outcome, .. } = exchange;
+    let body = if !arrival.has_head {
+        RequestBody::Abandoned
+    } else if heads.request.framing == Framing::None || arrival.body_read {
+        RequestBody::Received
+    } else if placement.pool.is_none() {
+        RequestBody::Untouched
+    } else {
+        RequestBody::Abandoned
+    };
+    let plan =
+        client.plan(*scope, heads, &ResponseStart { relayed: None, body, at: arrival.head_end });
     if outcome.cause == Cause::ConnectionCap {
-        return Next::Close;
+        return ResponsePlan { connection: ConnectionLine::Close, next: Next::Close, ..plan };
     }
-    if !arrival.has_head {
-        return Next::Linger;
-    }
-    let behind = work.input.bytes().len() - work.request.head_bytes;
-    match work.request.framing {
-        Framing::None => {}
-        _ if arrival.body_read => {}
-        Framing::Length(length) if placement.pool.is_none() && length <= behind as u64 => {
-            arrival.body_in_input = length as usize;
-        }
-        _ => return Next::Linger,
-    }
-    let stays = work.request.keep_alive && connection.facts.may_stay(*scope, arrival.head_end);
-    match (stays, work.request.keep_alive) {
-        (true, _) => Next::KeepAlive,
-        (false, false) => Next::Close,
-        // The client does not expect the close and may have sent its next request already.
-        (false, true) => Next::Linger,
-    }
+    plan
 }

@@ -3,8 +3,8 @@
 //! own responses.
 
 pub(crate) mod attempt;
+pub(crate) mod body_stream;
 pub(crate) mod carry_over;
-pub(crate) mod client_connection;
 pub(crate) mod client_side;
 pub(crate) mod dispatch;
 pub(crate) mod explain;
@@ -22,20 +22,20 @@ pub(crate) mod request_limits;
 pub(crate) mod response;
 pub(crate) mod scope;
 pub(crate) mod state;
+#[cfg(test)]
+mod tests;
 pub(crate) mod throttle;
 pub(crate) mod tunnel;
 pub(crate) mod upload;
 
-use std::net::SocketAddr;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
 
 use tokio::task::yield_now;
 use weir_config::model::RequestTimeout;
 use weir_stats::Cause;
-use weir_wire::{HeadLimits, Located, Method, Scan, Version};
+use weir_wire::Method;
 
-use crate::exchange::client_connection::Connection;
+use crate::exchange::client_side::{ClientSide, ConnectionFacts};
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
@@ -44,29 +44,28 @@ use crate::http::path;
 use crate::limits::LONG_HEAD;
 use crate::net::Net;
 use crate::routing::route::{CompiledAction, CompiledRoute};
-use crate::time::deadline_timer::{DeadlineTimer, Elapsed, before};
+use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
 use crate::worker::capture::Malformed;
 use crate::worker::sessions::{BegunExchange, Session};
-use crate::worker::workspace::Workspace;
+use crate::worker::workspace::Heads;
 
-/// Serves the request whose first bytes are in `work.input`.
-pub(crate) async fn run<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
+/// Serves the next request of a client, whose first byte came at `first_byte`.
+pub(crate) async fn run<C: ClientSide>(
+    scope: Scope<'_, C::Net>,
+    client: C,
+    heads: &mut Heads,
     first_byte: Instant,
 ) -> Next {
-    work.original_line.clear();
-    work.input.set_head_limit(scope.listener.limits.head_bytes);
-    let session = list_as_running(scope, connection, first_byte);
-    let mut exchange = Exchange::new(scope, session.key, connection, work, first_byte);
-    let Exchange { connection, arrival, placement, outcome, .. } = &mut exchange;
-    outcome.times.handshake = connection.facts.handshake();
-    outcome.times.idle = first_byte.span_since(connection.facts.since);
+    heads.original_line.clear();
+    let session = list_as_running(scope, client.facts(), first_byte);
+    let mut exchange = Exchange::new(scope, session.key, client, heads, first_byte);
+    let Exchange { client, arrival, placement, outcome, .. } = &mut exchange;
+    outcome.times.handshake = client.facts().handshake();
+    outcome.times.idle = first_byte.span_since(client.facts().since);
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
-    if let Some(waiting) = connection.waiting.take() {
+    if let Some(waiting) = client.take_waiting() {
         // Work that another process did for the exchange is not counted as ours.
         own = WorkTime::begun(Instant::now());
         placement.queue_position = waiting.queue_position;
@@ -92,17 +91,17 @@ pub(crate) async fn run<N: Net>(
         Ok(next) => next,
         Err(Ended::Refused(refusal)) => refuse_in_time(&mut exchange, &mut own, refusal).await,
         Err(Ended::Broken(cause)) => {
-            let Exchange { work, outcome, .. } = &mut exchange;
+            let Exchange { client, heads, outcome, .. } = &mut exchange;
             outcome.cause = cause;
             if cause == Cause::ClientGone && outcome.status == 0 {
                 outcome.status = 499;
             }
-            after_break(work.request.version, cause)
+            client.after_break(&heads.request, cause)
         }
         Err(Ended::Silent) => return Next::Close,
         Err(Ended::Parted) => {
-            let Workspace { input, request, original_line, .. } = exchange.work;
-            path::restore(request, input.bytes_mut(), original_line);
+            let Heads { request, original_line, .. } = exchange.heads;
+            path::restore(request, exchange.client.head_mut(), original_line);
             original_line.clear();
             return Next::Part;
         }
@@ -111,25 +110,21 @@ pub(crate) async fn run<N: Net>(
     let now = exchange.outcome.ended.unwrap_or_else(Instant::now);
     exchange.outcome.times.own = own.until(now);
     record::write(&mut exchange, now);
-    let Exchange { connection, work, arrival, .. } = exchange;
-    connection.facts.since = now;
-    if arrival.has_head {
-        work.input.consume(work.request.head_bytes + arrival.body_in_input);
-    }
+    exchange.client.end(now);
     next
 }
 
 /// Lists the exchange among those that run on the worker.
 fn list_as_running<'a, N: Net>(
     scope: Scope<'a, N>,
-    connection: &Connection<N>,
+    facts: &ConnectionFacts,
     first_byte: Instant,
 ) -> Session<'a> {
     scope.worker.sessions.begin(&BegunExchange {
         at: first_byte,
-        peer: connection.facts.peer,
-        resident: connection.facts.resident,
-        exchanges: connection.facts.served,
+        peer: facts.peer,
+        resident: facts.resident,
+        exchanges: facts.served,
         generation: scope.generation,
         listener: scope.number,
     })
@@ -137,8 +132,8 @@ fn list_as_running<'a, N: Net>(
 
 /// Sends a refusal within the rest of the exchange's total time, or the send timeout if that is
 /// longer.
-async fn refuse_in_time<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn refuse_in_time<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     own: &mut WorkTime,
     refusal: Refusal,
 ) -> Next {
@@ -177,7 +172,7 @@ fn poll_deadline<N: Net>(
 
 /// The end of an exchange that was ended from outside: if no byte was sent to the client, it still
 /// gets a response.
-fn cut_short<N: Net>(cause: Cause, exchange: &Exchange<'_, N>) -> Ended {
+fn cut_short<C: ClientSide>(cause: Cause, exchange: &Exchange<'_, C>) -> Ended {
     match cause {
         Cause::TotalTimeout if !exchange.arrival.has_head => Cause::RequestTimeout.into(),
         _ if exchange.outcome.status == 0 => cause.into(),
@@ -185,33 +180,12 @@ fn cut_short<N: Net>(cause: Cause, exchange: &Exchange<'_, N>) -> Ended {
     }
 }
 
-/// Decides how to close after an exchange that broke off. If bytes of the client are unread,
-/// closing at once resets the connection and would lose earlier responses still on their way. The
-/// framing tells an HTTP/1.1 client that this response is incomplete.
-fn after_break(version: Version, cause: Cause) -> Next {
-    match (version, cause) {
-        (
-            _,
-            Cause::ClientGone
-            | Cause::ClientSendTimeout
-            | Cause::ClientTooSlow
-            | Cause::Shutdown
-            | Cause::Memory
-            | Cause::ConnectionCap
-            | Cause::RateLimited
-            | Cause::InFlightLimited,
-        )
-        | (Version::Http10, _) => Next::Close,
-        (Version::Http11, _) => Next::Linger,
-    }
-}
-
-async fn serve<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<Next, Ended> {
+async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let total = scope.listener.timeouts.request;
     scope.set_deadline(total.map(|wait| exchange.arrival.first_byte + wait));
     read_head(exchange).await?;
-    let is_long = exchange.work.request.head_bytes > LONG_HEAD;
+    let is_long = exchange.heads.request.head_bytes > LONG_HEAD;
     if is_long {
         yield_now().await;
     }
@@ -233,119 +207,58 @@ async fn serve<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<Next, Ended> {
     answer(exchange, found).await
 }
 
-/// Reads until the head is complete and valid.
-async fn read_head<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Ended> {
-    let scope = exchange.scope;
-    let limits = HeadLimits {
-        head_bytes: scope.listener.limits.head_bytes,
-        request_line_bytes: scope.listener.limits.request_line_bytes,
-        headers: scope.listener.limits.headers,
-    };
-    let deadline = exchange.arrival.first_byte + scope.listener.timeouts.head;
-    let mut scan = Scan::default();
-    loop {
-        match exchange.work.request.parse(exchange.work.input.bytes(), &mut scan, &limits) {
-            Ok(Some(_)) => break,
-            Ok(None) => {}
-            Err(Located { fault, at }) => {
-                let bytes = exchange.work.input.bytes();
-                exchange.arrival.bytes_received = bytes.len() as u64;
-                let seen_at = scope.worker.wall(exchange.arrival.head_end);
-                keep_malformed(
-                    scope,
-                    exchange.connection.facts.peer,
-                    seen_at,
-                    fault.reason(),
-                    at,
-                    bytes,
-                );
-                request_limits::admit_client(exchange, exchange.connection.facts.peer_ip())?;
-                return Err(Ended::Refused(Refusal {
-                    cause: Cause::BadRequest,
-                    status: fault.status(),
-                }));
-            }
-        }
-        exchange.work.input.make_room(limits.head_bytes);
-        exchange.holds(0);
-        let Connection { client, timer, .. } = exchange.connection;
-        let input = &mut exchange.work.input;
-        let fill = std::future::poll_fn(|context| {
-            match input.poll_fill(client, context, &scope.worker.buffers) {
-                Poll::Pending if scope.is_parting() => Poll::Ready(None),
-                filled => filled.map(Some),
-            }
-        });
-        match before(timer, deadline, fill).await {
-            Ok(None) => return Err(Ended::Parted),
-            Ok(Some(Ok(read))) if read > 0 => exchange.arrival.head_end = Instant::now(),
-            // A lone line end before the close is no request.
-            Ok(_) if exchange.work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
-                return Err(Ended::Silent);
-            }
-            Ok(_) => return Err(Ended::Broken(Cause::ClientGone)),
-            Err(Elapsed) => return Err(Cause::RequestTimeout.into()),
-        }
-    }
+/// Waits for the head.
+async fn read_head<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended> {
+    C::read_head(exchange).await?;
     if let Some(waiting) = &exchange.arrival.waiting {
         exchange.arrival.head_end = waiting.head_end;
         // The client was told to continue (100) before the request began to wait.
-        exchange.work.request.expect_continue = false;
+        exchange.heads.request.expect_continue = false;
     }
     exchange.arrival.has_head = true;
-    exchange.arrival.bytes_received = exchange.work.request.head_bytes as u64;
     exchange.outcome.times.request =
         exchange.arrival.head_end.span_since(exchange.arrival.first_byte);
-    let line = exchange.work.request.request_line.of(exchange.work.input.bytes());
-    scope.worker.sessions.asks(exchange.session, exchange.arrival.head_end, line);
+    let line = exchange.heads.request.request_line.of(exchange.client.head());
+    exchange.scope.worker.sessions.asks(exchange.session, exchange.arrival.head_end, line);
     Ok(())
 }
 
 /// Normalises the path into the form that rules and endpoints see.
-fn normalise_path<N: Net>(exchange: &mut Exchange<'_, N>) -> Result<(), Refusal> {
-    let scope = exchange.scope;
-    let Workspace { input, request, original_line, .. } = exchange.work;
-    let rules = &scope.listener.path;
-    path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
-        let seen_at = scope.worker.wall(exchange.arrival.head_end);
-        let at = request.request_line.start as usize;
-        keep_malformed(
-            scope,
-            exchange.connection.facts.peer,
-            seen_at,
-            fault.reason(),
-            at,
-            input.bytes(),
-        );
+fn normalise_path<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Refusal> {
+    let rules = &exchange.scope.listener.path;
+    let Heads { request, original_line, .. } = exchange.heads;
+    path::normalise(request, exchange.client.head_mut(), rules, original_line).map_err(|fault| {
+        let at = exchange.heads.request.request_line.start as usize;
+        keep_malformed(exchange, fault.reason(), at);
         Cause::BadRequest.into()
     })
 }
 
-/// Keeps a malformed request for the operator.
-fn keep_malformed<N: Net>(
-    scope: Scope<'_, N>,
-    peer: Option<SocketAddr>,
-    seen_at: SystemTime,
+/// Keeps a malformed request, whose fault is at `position`, for the operator.
+pub(crate) fn keep_malformed<C: ClientSide>(
+    exchange: &Exchange<'_, C>,
     reason: &'static str,
     position: usize,
-    bytes: &[u8],
 ) {
+    let Exchange { scope, client, arrival, .. } = exchange;
     scope.worker.process.captures.keep(&Malformed {
         listener: &scope.listener.name,
         endpoint: None,
-        peer,
-        at: seen_at,
+        peer: client.facts().peer,
+        at: scope.worker.wall(arrival.head_end),
         reason,
         position,
-        bytes,
+        bytes: client.head(),
     });
 }
 
 /// Applies the limits on clients and the access rules, and finds the route.
-fn find_route<'a, N: Net>(exchange: &mut Exchange<'a, N>) -> Result<&'a CompiledRoute, Ended> {
+fn find_route<'a, C: ClientSide>(
+    exchange: &mut Exchange<'a, C>,
+) -> Result<&'a CompiledRoute, Ended> {
     let scope = exchange.scope;
     let listener = scope.listener;
-    let peer = exchange.connection.facts.peer_ip();
+    let peer = exchange.client.facts().peer_ip();
     exchange.arrival.client = peer;
     exchange.arrival.client =
         client_address(peer, &listener.forwarded.trusted, &exchange.request_view());
@@ -360,7 +273,7 @@ fn find_route<'a, N: Net>(exchange: &mut Exchange<'a, N>) -> Result<&'a Compiled
     drop(ids);
     let client = exchange.arrival.client;
     request_limits::admit_client(exchange, client)?;
-    if listener.limits.hops.is_some_and(|most| exchange.work.request.hops > most) {
+    if listener.limits.hops.is_some_and(|most| exchange.heads.request.hops > most) {
         return Err(Cause::LoopDetected.into());
     }
     if !allowed(&listener.access, client) {
@@ -375,7 +288,7 @@ fn find_route<'a, N: Net>(exchange: &mut Exchange<'a, N>) -> Result<&'a Compiled
 
 /// Sets the exchange's total time limit: the route's, else the shorter one of the listener's and
 /// the pool's.
-fn bound<N: Net>(exchange: &Exchange<'_, N>, route: &CompiledRoute) {
+fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute) {
     let scope = exchange.scope;
     let wait = match (route.request_timeout, &route.action) {
         (RequestTimeout::After(wait), _) => Some(wait),
@@ -391,12 +304,12 @@ fn bound<N: Net>(exchange: &Exchange<'_, N>, route: &CompiledRoute) {
     scope.set_deadline(wait.map(|wait| exchange.arrival.first_byte + wait));
 }
 
-async fn answer<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn answer<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
-    if exchange.work.request.method == Method::Connect {
+    if exchange.heads.request.method == Method::Connect {
         // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action would tell
         // the client that one is open.
         return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));

@@ -8,12 +8,13 @@ use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
 
 use crate::exchange::attempt::{Attempt, Failure};
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::dispatch::Dispatch;
 use crate::exchange::facts::PoolRef;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::Pump;
 use crate::exchange::scope::Scope;
-use crate::exchange::state::Exchange;
+use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::exchange::{passive, record, request_key, response};
@@ -21,26 +22,26 @@ use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
 use crate::limiting::pool::BreakerOpen;
-use crate::net::{Net, Socket};
+use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::instant::Instant;
 use crate::upstream::affinity::{Affinity, Claim};
 use crate::upstream::retry::Trouble;
 use crate::upstream::{EndpointRef, UpstreamPool};
 use crate::worker::capture::Malformed;
-use crate::worker::workspace::Workspace;
+use crate::worker::workspace::Heads;
 
 /// Sends the request to pool number `number` and relays the response to the client.
-pub(crate) async fn proxy<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) async fn proxy<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
     number: usize,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
     lead_to(exchange, pool, number)?;
-    let Exchange { work, arrival, placement, .. } = exchange;
-    let (head, bytes) = (&work.request, work.input.bytes());
+    let Exchange { client, heads, arrival, placement, .. } = exchange;
+    let (head, bytes) = (&heads.request, client.head());
     let claim = |affinity: &Affinity| affinity.claim(head, bytes);
     placement.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     arrival.trailers = trailers::of_request(&route.trailers.0, head, bytes);
@@ -48,7 +49,7 @@ pub(crate) async fn proxy<N: Net>(
     let throttle = throttle(exchange, Toward::Endpoint);
     let mut upload = initial_body(exchange, pool, throttle);
     prepare_body(exchange, pool, &mut upload).await?;
-    let framing = framing_upstream(exchange.work, pool, &upload);
+    let framing = framing_upstream(exchange.heads, pool, &upload);
     exchange.placement.key = request_key::of(exchange, pool);
     let mut dispatch = Dispatch::new(exchange, pool, number, &upload);
     loop {
@@ -57,13 +58,13 @@ pub(crate) async fn proxy<N: Net>(
         // A reload may have moved the request to another pool.
         let pool = dispatch.pool;
         write_head(exchange, route, pool, framing);
-        upload.prepend(std::mem::take(&mut exchange.work.request_out));
+        upload.prepend(std::mem::take(&mut exchange.heads.request_out));
         let placement = &exchange.placement;
         let mut attempt = Attempt::new(upstream, &mut upload, placement.slot_since, dispatch.now);
         let at = EndpointRef { pool, index: placement.endpoint.unwrap_or_default() };
         let heard = attempt.hear(exchange, at).await;
-        let heard = heard.and_then(|()| check_switch(exchange.work, &mut attempt, route));
-        let repeatable = attempt.may_repeat(exchange.work.request.method, &pool.retry);
+        let heard = heard.and_then(|()| check_switch(exchange, &mut attempt, route));
+        let repeatable = attempt.may_repeat(exchange.heads.request.method, &pool.retry);
         let trouble = match heard {
             Ok(()) => note_answer(exchange, at, attempt.heard),
             // The endpoint closed an idle connection while the request was on its way to it.
@@ -103,12 +104,12 @@ pub(crate) async fn proxy<N: Net>(
 
 /// Records the response head of an endpoint; returns the trouble that its status means for the
 /// pool's `retry`.
-fn note_answer<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+fn note_answer<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     at: EndpointRef<'_>,
     heard: Instant,
 ) -> Option<Trouble> {
-    let (scope, status) = (exchange.scope, exchange.work.response.status);
+    let (scope, status) = (exchange.scope, exchange.heads.response.status);
     scope.endpoint_answered(at, status);
     scope.slot_answered(exchange.placement.slot.as_mut(), at, heard);
     at.pool.retry.minds_status(status).then_some(Trouble::Status(status))
@@ -128,8 +129,8 @@ fn note_failure<N: Net>(
 }
 
 /// The framing of the request's body towards the endpoint: a body that was read whole has a length.
-fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Framing {
-    match (work.request.framing, pool.buffer_request) {
+fn framing_upstream(heads: &Heads, pool: &UpstreamPool, upload: &Pump) -> Framing {
+    match (heads.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
         (_, Some(_)) => Framing::Length(upload.body_bytes),
         (framing, None) => framing,
@@ -138,17 +139,18 @@ fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Fra
 
 /// Refuses a 101 that the client did not ask for, that switches to a protocol that was not offered,
 /// or that comes before the end of the request.
-fn check_switch<S: Socket>(
-    work: &Workspace,
-    attempt: &mut Attempt<'_, S>,
+fn check_switch<C: ClientSide>(
+    exchange: &Exchange<'_, C>,
+    attempt: &mut Attempt<'_, StreamOf<C>>,
     route: &CompiledRoute,
 ) -> Result<(), Failure> {
-    if work.response.status != 101 {
+    let Exchange { client, heads, .. } = exchange;
+    if heads.response.status != 101 {
         return Ok(());
     }
     let may_switch = || {
-        let (head, bytes) = (&work.request, work.input.bytes());
-        route.protocols.may_switch(head, bytes, &work.response, &attempt.raw)
+        let (request, response) = (&heads.request, &heads.response);
+        route.protocols.may_switch(request, client.head(), response, &attempt.raw)
     };
     let reason = if !attempt.upload.is_finished() {
         "a 101 before the end of the request"
@@ -162,8 +164,8 @@ fn check_switch<S: Socket>(
 }
 
 /// Assigns the exchange to a pool, if the pool's limits have room for it.
-fn lead_to<'a, N: Net>(
-    exchange: &mut Exchange<'a, N>,
+fn lead_to<'a, C: ClientSide>(
+    exchange: &mut Exchange<'a, C>,
     pool: &'a Arc<UpstreamPool>,
     number: usize,
 ) -> Result<(), Cause> {
@@ -178,10 +180,10 @@ fn lead_to<'a, N: Net>(
 }
 
 /// Keeps a malformed response for the operator.
-fn capture<N: Net>(
-    exchange: &Exchange<'_, N>,
+fn capture<C: ClientSide>(
+    exchange: &Exchange<'_, C>,
     pool: &UpstreamPool,
-    attempt: &Attempt<'_, N::Stream>,
+    attempt: &Attempt<'_, StreamOf<C>>,
 ) {
     let scope = exchange.scope;
     let Some((reason, position)) = attempt.wrong else { return };
@@ -189,7 +191,7 @@ fn capture<N: Net>(
     scope.worker.process.captures.keep(&Malformed {
         listener: &scope.listener.name,
         endpoint: endpoint.map(|own| (&pool.name, &own.name)),
-        peer: exchange.connection.facts.peer,
+        peer: exchange.client.facts().peer,
         at: scope.worker.wall(Instant::now()),
         reason,
         position,
@@ -200,7 +202,7 @@ fn capture<N: Net>(
 impl Ended {
     /// Calls [`leave_body`], except for a request that moves to another process, which has put its
     /// body back.
-    fn leave_body<N: Net>(self, exchange: &mut Exchange<'_, N>, upload: &Pump) {
+    fn leave_body<C: ClientSide>(self, exchange: &mut Exchange<'_, C>, upload: &Pump) {
         if !matches!(self, Self::Parted) {
             leave_body(exchange, upload);
         }
@@ -209,42 +211,42 @@ impl Ended {
 
 /// Ends an attempt that is followed by another one: its response is discarded, and its connection
 /// is kept if no part of the response is still to come.
-fn give_up<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+fn give_up<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
-    attempt: Attempt<'_, N::Stream>,
+    attempt: Attempt<'_, StreamOf<C>>,
     trouble: Trouble,
 ) {
     let scope = exchange.scope;
-    // An attempt without a response leaves `work.response` of an earlier attempt in place.
-    let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&exchange.work.response);
+    // An attempt without a response leaves `heads.response` of an earlier attempt in place.
+    let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&exchange.heads.response);
     let Attempt { upstream, upload, raw, .. } = attempt;
     if clean && let Some(endpoint) = exchange.placement.endpoint {
-        let limits = exchange.work.response.keep_alive_limits;
+        let limits = exchange.heads.response.keep_alive_limits;
         scope.worker.idle.keep(pool, endpoint, upstream, limits, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
     rewind(exchange, pool, upload);
 }
 
-fn write_head<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+fn write_head<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
     pool: &UpstreamPool,
     framing: Framing,
 ) {
     let scope = exchange.scope;
-    let mut out = std::mem::take(&mut exchange.work.request_out);
+    let mut out = std::mem::take(&mut exchange.heads.request_out);
     out.clear();
-    let Exchange { connection, work, arrival, placement, .. } = &*exchange;
+    let Exchange { client, heads, arrival, placement, .. } = &*exchange;
     let affinity = pool.affinity.as_ref();
     let endpoint = placement.endpoint.and_then(|index| pool.endpoints.get(index));
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = UpstreamHead {
-            head: &work.request,
-            bytes: work.input.bytes(),
-            peer: connection.facts.peer,
-            tls: connection.facts.tls.is_some(),
+            head: &heads.request,
+            bytes: client.head(),
+            peer: client.facts().peer,
+            tls: client.facts().tls.is_some(),
             request_id_value: arrival.request_id.as_bytes(),
             endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
             entry,
@@ -259,7 +261,7 @@ fn write_head<N: Net>(
                 Framing::Chunked => BodyFraming::Chunked,
             },
             upgrade: Some(&route.protocols)
-                .filter(|protocols| protocols.are_offered(&work.request, work.input.bytes())),
+                .filter(|protocols| protocols.are_offered(&heads.request, client.head())),
             counts_hops: scope.listener.limits.hops.is_some(),
         };
         head_writer::write_request_head(&head, &mut out);
@@ -270,5 +272,5 @@ fn write_head<N: Net>(
     } else {
         write(None);
     }
-    exchange.work.request_out = out;
+    exchange.heads.request_out = out;
 }

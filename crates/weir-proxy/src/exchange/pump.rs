@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncWrite};
 use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
+use crate::exchange::body_stream::{BodySink, BodySource};
 use crate::http::trailers::TrailerRules;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::{DECODE_FRAMING, SMALL_BUFFER, TURN_FRAMING_COST};
@@ -36,6 +36,8 @@ pub(crate) enum Encoder {
     Plain,
     /// By chunks.
     Chunked,
+    /// By the sink, which also sends the trailers.
+    Sink,
 }
 
 /// The event that a pending pump waits for.
@@ -80,7 +82,8 @@ pub(crate) struct Pump {
     out_at: usize,
     /// The range of `raw` with the body bytes to send next.
     direct: std::ops::Range<usize>,
-    /// The bytes to send after them.
+    /// The bytes to send after them; with [`Encoder::Sink`], the trailers for the sink, which do not
+    /// count as bytes to send (`tail_at` is at the end).
     tail: SmallVec<[u8; 16]>,
     tail_at: usize,
     /// The rules for trailers; `None` drops trailers.
@@ -142,8 +145,8 @@ impl Pump {
             Framing::UntilClose => Decoder::UntilClose,
         };
         let mut tail = SmallVec::new();
-        if matches!(decoder, Decoder::Done) && encoder == Encoder::Chunked {
-            end_chunks(None, &mut tail);
+        if matches!(decoder, Decoder::Done) {
+            end_body(encoder, None, &mut tail);
         }
         Self {
             decoder,
@@ -271,11 +274,7 @@ impl Pump {
     /// Reads on while the sink takes nothing, as far as the buffer has room, so that the source can
     /// finish before the sink does. An end or a failure of the source is found again by the next
     /// regular read.
-    pub(crate) fn read_ahead<R: AsyncRead + Unpin>(
-        &mut self,
-        context: &mut Context<'_>,
-        source: &mut R,
-    ) {
+    pub(crate) fn read_ahead<R: BodySource>(&mut self, context: &mut Context<'_>, source: &mut R) {
         while self.raw.len() < self.raw.capacity() && !self.is_read() {
             match poll_read_into(source, context, &mut self.raw, usize::MAX) {
                 Poll::Ready(Ok(read)) if read > 0 => self.has_read = true,
@@ -298,8 +297,8 @@ impl Pump {
         buffers: &Buffers,
     ) -> Poll<Result<(), PumpFailure>>
     where
-        R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
+        R: BodySource,
+        W: BodySink,
     {
         if self.finished {
             return Poll::Ready(Ok(()));
@@ -314,7 +313,8 @@ impl Pump {
             self.waiting = Waiting::Write;
             ready!(self.poll_write_pending(context, sink)).map_err(|_| PumpFailure::Write)?;
             if matches!(self.decoder, Decoder::Done) {
-                ready!(Pin::new(&mut *sink).poll_flush(context)).map_err(|_| PumpFailure::Write)?;
+                let ended = ready!(sink.poll_end(context, &self.tail));
+                ended.map_err(|_| PumpFailure::Write)?;
                 self.finished = true;
                 return Poll::Ready(Ok(()));
             }
@@ -364,7 +364,7 @@ impl Pump {
 
     /// Returns true if the framing at the beginning of the body is known to be valid.
     pub(crate) fn has_begun(&self) -> bool {
-        self.has_data() || matches!(self.decoder, Decoder::Done | Decoder::Length(_))
+        self.has_data() || !matches!(self.decoder, Decoder::Chunked(_))
     }
 
     /// Returns true if there is no buffer yet, or the buffer has room for a read.
@@ -381,7 +381,7 @@ impl Pump {
     }
 
     /// Reads more from the source without sending anything.
-    pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
+    pub(crate) fn poll_fill<R: BodySource>(
         &mut self,
         context: &mut Context<'_>,
         source: &mut R,
@@ -417,20 +417,27 @@ impl Pump {
         self.has_read = true;
         self.read += read as u64;
         if read == 0 {
-            return Poll::Ready(self.source_ended());
+            return Poll::Ready(self.source_ended(source));
         }
         Poll::Ready(Ok(()))
     }
 
-    fn source_ended(&mut self) -> Result<(), PumpFailure> {
+    fn source_ended<R: BodySource>(&mut self, source: &mut R) -> Result<(), PumpFailure> {
         if !matches!(self.decoder, Decoder::UntilClose) {
             return Err(PumpFailure::Truncated);
         }
-        self.decoder = Decoder::Done;
-        if self.encoder == Encoder::Chunked {
-            end_chunks(None, &mut self.tail);
-        }
+        self.end(&source.take_trailers());
         Ok(())
+    }
+
+    /// Writes the end of the body, with the trailers that may pass.
+    fn end(&mut self, trailers: &[u8]) {
+        self.decoder = Decoder::Done;
+        let rules = self.trailers.as_deref();
+        end_body(self.encoder, rules.map(|rules| (rules, trailers)), &mut self.tail);
+        if self.encoder == Encoder::Sink {
+            self.tail_at = self.tail.len();
+        }
     }
 
     /// Decodes the bytes read into `out`, `direct` and `tail`.
@@ -478,15 +485,11 @@ impl Pump {
             self.tail.extend_from_slice(encode::CHUNK_END);
         }
         if let Some(trailers) = trailers {
-            self.decoder = Decoder::Done;
-            if self.encoder == Encoder::Chunked {
-                let rules = self.trailers.as_deref();
-                end_chunks(rules.map(|rules| (rules, trailers.as_slice())), &mut self.tail);
-            }
+            self.end(&trailers);
         }
     }
 
-    fn poll_write_pending<W: AsyncWrite + Unpin>(
+    fn poll_write_pending<W: BodySink>(
         &mut self,
         context: &mut Context<'_>,
         sink: &mut W,
@@ -504,7 +507,7 @@ impl Pump {
                 self.out.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
                 self.direct = 0..0;
             }
-            if !self.tail.is_empty() {
+            if self.tail_at < self.tail.len() {
                 self.out.extend_from_slice(self.tail.get(self.tail_at..).unwrap_or_default());
                 self.tail.clear();
                 self.tail_at = 0;
@@ -537,8 +540,10 @@ impl Pump {
         }
         self.out.clear();
         self.out_at = 0;
-        self.tail.clear();
-        self.tail_at = 0;
+        if self.encoder != Encoder::Sink {
+            self.tail.clear();
+            self.tail_at = 0;
+        }
         self.direct = 0..0;
         Poll::Ready(Ok(()))
     }
@@ -568,13 +573,24 @@ fn some(sent: usize) -> io::Result<usize> {
     if sent == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
 }
 
-/// Ends a chunked body, with the trailers that the rules permit.
-fn end_chunks(trailers: Option<(&TrailerRules, &[u8])>, tail: &mut SmallVec<[u8; 16]>) {
-    tail.extend_from_slice(encode::LAST_CHUNK);
+/// Ends a body in its framing, with the trailers that the rules permit.
+fn end_body(
+    encoder: Encoder,
+    trailers: Option<(&TrailerRules, &[u8])>,
+    tail: &mut SmallVec<[u8; 16]>,
+) {
+    if encoder == Encoder::Plain {
+        return;
+    }
+    if encoder == Encoder::Chunked {
+        tail.extend_from_slice(encode::LAST_CHUNK);
+    }
     if let Some((rules, lines)) = trailers {
         rules.append(lines, tail);
     }
-    tail.extend_from_slice(b"\r\n");
+    if encoder == Encoder::Chunked {
+        tail.extend_from_slice(b"\r\n");
+    }
 }
 
 /// The result of [`decode_chunks`]: the end of the data, the position at which decoding stopped,
@@ -613,6 +629,8 @@ fn decode_chunks(
 mod tests {
     use std::task::Waker;
 
+    use tokio::io::AsyncRead;
+
     use super::*;
     use crate::limits::TURN_BYTES;
 
@@ -631,6 +649,10 @@ mod tests {
             Poll::Ready(Ok(()))
         }
     }
+
+    impl BodySource for TinyChunks {}
+    impl BodySource for tokio::io::Repeat {}
+    impl BodySink for tokio::io::Sink {}
 
     #[test]
     fn framing_uses_a_turn_up_sooner_than_data() {

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use weir_balance::{Basis, ExchangeInfo};
 use weir_stats::{ChosenBy, NamedRunnerUp, Reasons, WaitedFor};
 
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::state::Exchange;
-use crate::net::Net;
 
 /// The amount of detail that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,23 +31,23 @@ pub(crate) fn octets(address: Option<IpAddr>) -> SmallVec<[u8; 16]> {
 }
 
 /// The description of an exchange that has to wait, for the balancer.
-pub(crate) fn about<'a, N: Net>(
-    exchange: &'a Exchange<'_, N>,
+pub(crate) fn about<'a, C: ClientSide>(
+    exchange: &'a Exchange<'_, C>,
     client: &'a [u8],
 ) -> ExchangeInfo<'a> {
-    let Exchange { work, arrival, .. } = exchange;
-    let bytes = work.input.bytes();
+    let Exchange { client: side, heads, arrival, .. } = exchange;
+    let bytes = side.head();
     ExchangeInfo {
         name: arrival.request_id.as_bytes(),
         client,
-        method: work.request.method_span.of(bytes),
-        target: work.target(),
+        method: heads.request.method_span.of(bytes),
+        target: heads.target(bytes),
     }
 }
 
 /// Passes the reasons of an exchange to `then`.
-pub(crate) fn with_reasons<N: Net, R>(
-    exchange: &Exchange<'_, N>,
+pub(crate) fn with_reasons<C: ClientSide, R>(
+    exchange: &Exchange<'_, C>,
     depth: Depth,
     then: impl FnOnce(&Reasons<'_>) -> R,
 ) -> R {

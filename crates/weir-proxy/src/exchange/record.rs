@@ -6,15 +6,14 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome};
 use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsParameters};
-use weir_wire::{ResponseHead, Span, Version};
+use weir_wire::{ResponseHead, Span};
 
-use crate::exchange::client_connection::Connection;
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::request_view::bare_host;
 use crate::net::Net;
-use crate::net::transport::Transport;
 use crate::routing::route::Captures;
 use crate::snapshot::{LogCounts, LogReasons};
 use crate::time::instant::Instant;
@@ -32,8 +31,8 @@ impl Headers for ResponseView<'_> {
 }
 
 /// Builds the entry of the exchange in its current state and passes it to `then`.
-pub(crate) fn with_entry<N: Net, R>(
-    exchange: &Exchange<'_, N>,
+pub(crate) fn with_entry<C: ClientSide, R>(
+    exchange: &Exchange<'_, C>,
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
     let captures = captures(exchange, exchange.route.is_some_and(|route| route.uses_captures));
@@ -50,23 +49,26 @@ pub(crate) fn with_entry<N: Net, R>(
 
 /// The groups of the route's path regex. Only texts that use them ask for them: they cost more than
 /// the rest of an entry.
-pub(crate) fn captures<N: Net>(exchange: &Exchange<'_, N>, wanted: bool) -> Option<Captures> {
+pub(crate) fn captures<C: ClientSide>(
+    exchange: &Exchange<'_, C>,
+    wanted: bool,
+) -> Option<Captures> {
     let Exchange { arrival, route, .. } = exchange;
     let route = route.filter(|route| wanted && arrival.has_head && route.has_captures())?;
     route.captures(&exchange.request_view())
 }
 
-pub(crate) fn with_captures<N: Net, R>(
-    exchange: &Exchange<'_, N>,
+pub(crate) fn with_captures<C: ClientSide, R>(
+    exchange: &Exchange<'_, C>,
     captures: Option<&Captures>,
     concurrency: Concurrency,
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
-    let Exchange { scope, connection, work, arrival, placement, outcome, route, .. } = exchange;
-    let bytes = work.input.bytes();
-    let head = &work.request;
+    let Exchange { scope, client, heads, arrival, placement, outcome, route, .. } = exchange;
+    let bytes = client.head();
+    let head = &heads.request;
     let request = exchange.request_view();
-    let response = ResponseView { head: &work.response, bytes: &work.response_bytes };
+    let response = ResponseView { head: &heads.response, bytes: &heads.response_bytes };
     let part = |span: weir_wire::Span| if arrival.has_head { span.of(bytes) } else { &[] };
     let pool = placement.pool();
     let endpoint = pool.zip(placement.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
@@ -82,17 +84,17 @@ pub(crate) fn with_captures<N: Net, R>(
         times: outcome.times,
         cause: outcome.cause,
         status: outcome.status,
-        peer: connection.facts.peer,
-        client: arrival.client.or_else(|| connection.facts.peer_ip()),
-        local: local_address(*scope, connection),
-        request_line: if arrival.has_head { work.request_line() } else { &[] },
+        peer: client.facts().peer,
+        client: arrival.client.or_else(|| client.facts().peer_ip()),
+        local: local_address(*scope, client),
+        request_line: if arrival.has_head { heads.request_line(bytes) } else { &[] },
         method: part(head.method_span),
-        target: if arrival.has_head { work.target() } else { &[] },
+        target: if arrival.has_head { heads.target(bytes) } else { &[] },
         path: if head.path.is_empty() { &[] } else { part(head.path) },
-        protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+        protocol: client.protocol(head.version),
         host: bare_host(part(head.host)),
         request_headers: if arrival.has_head { &request } else { &() },
-        response_headers: if work.response_bytes.is_empty() { &() } else { &response },
+        response_headers: if heads.response_bytes.is_empty() { &() } else { &response },
         bytes_received: arrival.bytes_received,
         bytes_sent: outcome.bytes_sent,
         body_bytes_sent: outcome.body_bytes_sent,
@@ -108,10 +110,10 @@ pub(crate) fn with_captures<N: Net, R>(
         queue_position: placement.queue_position,
         reasons: None,
         request_id: arrival.request_id.as_bytes(),
-        tls: tls_facts(connection),
+        tls: tls_facts(client),
         concurrency,
         worker: scope.worker.number,
-        connection_requests: connection.facts.served,
+        connection_requests: client.facts().served,
         captures: &captures,
     };
     then(&entry)
@@ -119,9 +121,9 @@ pub(crate) fn with_captures<N: Net, R>(
 
 /// Counts an exchange that has ended, writes its access-log lines, and keeps its full record if it
 /// is among the slowest.
-pub(crate) fn write<N: Net>(exchange: &mut Exchange<'_, N>, now: Instant) {
-    let Exchange { scope, connection, placement, outcome, .. } = exchange;
-    outcome.times.total = now.span_since(connection.facts.began);
+pub(crate) fn write<C: ClientSide>(exchange: &mut Exchange<'_, C>, now: Instant) {
+    let Exchange { scope, client, placement, outcome, .. } = exchange;
+    outcome.times.total = now.span_since(client.facts().began);
     if placement.pool.is_none() {
         outcome.cause = outcome.cause.of_our_own();
     }
@@ -160,8 +162,8 @@ fn write_lines<N: Net>(scope: Scope<'_, N>, entry: &Entry<'_>) {
 }
 
 /// Counts an exchange for its route, its endpoint and its worker.
-fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
-    let Exchange { scope, connection, work, arrival, placement, outcome, route, .. } = exchange;
+fn count<C: ClientSide>(exchange: &Exchange<'_, C>, ended_us: u64) -> Keep {
+    let Exchange { scope, client, heads, arrival, placement, outcome, route, .. } = exchange;
     let worker = &scope.worker;
     let series = |index: usize| scope.generation.endpoint_series(placement.pool?.number, index);
     for (turn, (index, _)) in placement.failed.iter().enumerate() {
@@ -186,13 +188,13 @@ fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
         queue_position: placement.queue_position,
     };
     let request_id = arrival.request_id.as_bytes();
-    let line = if arrival.has_head { work.request.request_line } else { Span::default() };
-    let request = match work.original_line.as_slice() {
-        b"" => work.input.bytes().get(line.start as usize..).unwrap_or_default(),
+    let line = if arrival.has_head { heads.request.request_line } else { Span::default() };
+    let request = match heads.original_line.as_slice() {
+        b"" => client.head().get(line.start as usize..).unwrap_or_default(),
         original => original,
     };
     let asked = Asked {
-        client: arrival.client.or_else(|| connection.facts.peer_ip()),
+        client: arrival.client.or_else(|| client.facts().peer_ip()),
         request,
         line_bytes: line.len(),
     };
@@ -203,7 +205,7 @@ fn count<N: Net>(exchange: &Exchange<'_, N>, ended_us: u64) -> Keep {
 
 /// The numbers of concurrent exchanges besides this one; those of a pool are summed over its
 /// endpoints.
-fn concurrency<N: Net>(exchange: &Exchange<'_, N>) -> Concurrency {
+fn concurrency<C: ClientSide>(exchange: &Exchange<'_, C>) -> Concurrency {
     let Exchange { scope, placement, .. } = exchange;
     let balancer = placement.pool().map(|pool| &pool.balancer);
     let endpoint =
@@ -219,22 +221,21 @@ fn concurrency<N: Net>(exchange: &Exchange<'_, N>) -> Concurrency {
 }
 
 /// The local address of the connection; the kernel is asked only if the listener needs it.
-fn local_address<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
+fn local_address<C: ClientSide>(
+    scope: Scope<'_, C::Net>,
+    client: &C,
 ) -> Option<std::net::SocketAddr> {
     let wanted = scope.listener.shows_local_address;
-    wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
+    wanted.then(|| client.local_address(&scope.worker.net)).flatten()
 }
 
-fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsParameters<'_>> {
-    let Transport::Server(stream) = &connection.client else { return None };
-    let facts = connection.facts.tls.as_deref()?;
+fn tls_facts<C: ClientSide>(client: &C) -> Option<TlsParameters<'_>> {
+    let facts = client.facts().tls.as_deref()?;
     Some(TlsParameters {
         protocol: facts.version.unwrap_or_default(),
         cipher: facts.suite.unwrap_or_default(),
         group: facts.group.unwrap_or_default(),
-        server_name: stream.get_ref().1.server_name().unwrap_or_default(),
+        server_name: client.server_name().unwrap_or_default(),
         resumed: facts.resumed,
     })
 }

@@ -3,28 +3,28 @@
 use weir_balance::hash_key;
 use weir_stats::{Concurrency, Escape};
 
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::record;
 use crate::exchange::state::Exchange;
 use crate::http::pool_key::PoolKey;
-use crate::net::Net;
 use crate::upstream::UpstreamPool;
 
 /// The hashed key of a request, the same for all its attempts; 0 if the pool's policy uses none. An
 /// empty key, for example of a cookie that the client does not have, is replaced by a random one:
 /// otherwise all such requests together would be one hot key.
-pub(crate) fn of<N: Net>(exchange: &mut Exchange<'_, N>, pool: &UpstreamPool) -> u64 {
+pub(crate) fn of<C: ClientSide>(exchange: &mut Exchange<'_, C>, pool: &UpstreamPool) -> u64 {
     let scope = exchange.scope;
     let Some(key) = &pool.key else { return 0 };
-    let mut text = std::mem::take(&mut exchange.work.key);
+    let mut text = std::mem::take(&mut exchange.heads.key);
     fill(exchange, key, &mut text);
     let key =
         if text.is_empty() { scope.worker.random.borrow_mut().u64(..) } else { hash_key(&text) };
-    exchange.work.key = text;
+    exchange.heads.key = text;
     key
 }
 
 /// Replaces `text` by the key of a request.
-pub(crate) fn fill<N: Net>(exchange: &Exchange<'_, N>, key: &PoolKey, text: &mut Vec<u8>) {
+pub(crate) fn fill<C: ClientSide>(exchange: &Exchange<'_, C>, key: &PoolKey, text: &mut Vec<u8>) {
     let scope = exchange.scope;
     let PoolKey { template, shows_groups } = key;
     text.clear();

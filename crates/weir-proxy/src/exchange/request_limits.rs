@@ -1,12 +1,11 @@
 //! Applies the limits on clients and on rates to a request: passes, refuses or delays it.
 
 use std::net::IpAddr;
-use std::task::Poll;
 use std::time::Duration;
 
 use weir_stats::Cause;
 
-use crate::exchange::client_side::poll_client_left;
+use crate::exchange::client_side::{ClientSide, wait_with};
 use crate::exchange::facts::RequestArrival;
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::request_key;
@@ -15,6 +14,7 @@ use crate::exchange::state::Exchange;
 use crate::limiting::Refused;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
+use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
 
 impl Refused {
@@ -32,8 +32,8 @@ fn table_clock<N: Net>(scope: Scope<'_, N>, now: Instant) -> u64 {
 }
 
 /// Applies the limits on clients to a request.
-pub(crate) fn admit_client<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) fn admit_client<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     client: Option<IpAddr>,
 ) -> Result<(), Ended> {
     let scope = exchange.scope;
@@ -56,22 +56,22 @@ pub(crate) fn is_limited<N: Net>(scope: Scope<'_, N>, route: &CompiledRoute) -> 
 }
 
 /// Applies the rate limits of the listener and the route to a request; waits if they delay it.
-pub(crate) async fn admit<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) async fn admit<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
 ) -> Result<(), Ended> {
     let scope = exchange.scope;
     let now_ns = table_clock(scope, exchange.arrival.head_end);
     let mut wait_ns = 0;
     for limit in scope.listener.rate_limits.iter().chain(&route.rate_limits) {
-        let mut text = std::mem::take(&mut exchange.work.key);
+        let mut text = std::mem::take(&mut exchange.heads.key);
         request_key::fill(exchange, &limit.key, &mut text);
         let taken = if text.is_empty() {
             Ok(0)
         } else {
             limit.take(&text, now_ns, &mut exchange.arrival.told)
         };
-        exchange.work.key = text;
+        exchange.heads.key = text;
         match taken {
             Ok(own_ns) => wait_ns = wait_ns.max(own_ns),
             Err(refused) => return Err(refused.ended(&mut exchange.arrival)),
@@ -85,13 +85,13 @@ pub(crate) async fn admit<N: Net>(
 }
 
 /// Waits until `until`, unless the client closes its connection.
-async fn wait<N: Net>(exchange: &mut Exchange<'_, N>, until: Instant) -> Result<(), Ended> {
-    let (mut client, timer) = exchange.client_side();
-    std::future::poll_fn(|context| {
-        if poll_client_left(context, &mut client).is_ready() {
-            return Poll::Ready(Err(Ended::Broken(Cause::ClientGone)));
-        }
-        timer.poll(context, until).map(Ok)
-    })
-    .await
+async fn wait<C: ClientSide>(exchange: &mut Exchange<'_, C>, until: Instant) -> Result<(), Ended> {
+    let buffers = &exchange.scope.worker.buffers;
+    let gone = wait_with(&mut exchange.client, until, |client, context| {
+        client.poll_gone(context, buffers)
+    });
+    match gone.await {
+        Ok(()) => Err(Ended::Broken(Cause::ClientGone)),
+        Err(Elapsed) => Ok(()),
+    }
 }

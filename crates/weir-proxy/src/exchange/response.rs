@@ -8,68 +8,58 @@ use std::time::Duration;
 
 use weir_stats::metrics::Yield;
 use weir_stats::{Cause, Entry, Micros};
-use weir_wire::{Framing, Method, Version};
+use weir_wire::Framing;
 
 use crate::exchange::attempt::Attempt;
-use crate::exchange::client_connection::Connection;
-use crate::exchange::client_side::ClientSide;
+use crate::exchange::client_side::{ClientSide, RequestBody, ResponsePlan, ResponseStart};
 use crate::exchange::facts::ExchangeOutcome;
 use crate::exchange::outcome::{Ended, Next};
-use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
+use crate::exchange::pump::{Bounds, Pump, PumpFailure, Waiting};
 use crate::exchange::scope::Scope;
-use crate::exchange::state::Exchange;
+use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::upload::leave_body;
 use crate::exchange::{explain, record};
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
-use crate::http::head_writer::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::http::head_writer::{self, DownstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
-use crate::net::transport::Transport;
+use crate::net::buffers::Buffers;
 use crate::net::{Net, Socket};
 use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
 use crate::upstream::{EndpointRef, UpstreamPool};
-use crate::worker::workspace::Workspace;
 
-/// The framing of the body towards the client, and the persistence of the connection that follows
-/// from it.
-struct Plan {
-    framing: BodyFraming,
-    encoder: Encoder,
-    keep_alive: bool,
-}
-
-/// Relays the response whose head is in `work.response`.
+/// Relays the response whose head is in `heads.response`.
 ///
 /// It is no `async fn`, which would copy the attempt once more.
-pub(crate) fn relay<'a, 'b, N: Net>(
-    exchange: &'a mut Exchange<'b, N>,
+pub(crate) fn relay<'a, 'b, C: ClientSide>(
+    exchange: &'a mut Exchange<'b, C>,
     route: &'a CompiledRoute,
     pool: &'a Arc<UpstreamPool>,
-    mut attempt: Attempt<'a, N::Stream>,
-) -> impl Future<Output = Result<Next, Ended>> + use<'a, 'b, N> {
+    mut attempt: Attempt<'a, StreamOf<C>>,
+) -> impl Future<Output = Result<Next, Ended>> + use<'a, 'b, C> {
     let scope = exchange.scope;
     async move {
-        let switching = exchange.work.response.status == 101;
+        let switching = exchange.heads.response.status == 101;
         let plan = begin(exchange, route, &attempt);
         let raw = std::mem::take(&mut attempt.raw);
-        let head = std::mem::take(&mut exchange.work.response_out);
-        let framing = if switching { Framing::None } else { exchange.work.response.framing };
+        let head = std::mem::take(&mut exchange.heads.response_out);
+        let framing = if switching { Framing::None } else { exchange.heads.response.framing };
         let trailers = trailers::of_response(
             &route.trailers.1,
-            &exchange.work.request,
-            exchange.work.input.bytes(),
-            &exchange.work.response,
+            &exchange.heads.request,
+            exchange.client.head(),
+            &exchange.heads.response,
             &raw,
         );
         let throttle = throttle(exchange, Toward::Client);
         let bounds = Bounds { throttle, trailers, ..Bounds::default() };
-        let at = exchange.work.response.head_bytes;
+        let at = exchange.heads.response.head_bytes;
         let mut download = Pump::new(head, framing, plan.encoder, raw, at, bounds);
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
@@ -83,21 +73,21 @@ pub(crate) fn relay<'a, 'b, N: Net>(
         let mut now = Instant::now();
         if relayed.is_ok() {
             let clean = attempt.upload.is_finished()
-                && exchange.work.response.keep_alive
+                && exchange.heads.response.keep_alive
                 && download.surplus().is_empty();
             // The endpoint has done its part, even if the client still reads: its connection is
             // kept or closed, and then its slot is given to the next exchange, in this order, so
             // that the next exchange finds the connection.
             let upstream = attempt.upstream;
             if let Some(endpoint) = exchange.placement.endpoint.filter(|_| clean) {
-                let limits = exchange.work.response.keep_alive_limits;
+                let limits = exchange.heads.response.keep_alive_limits;
                 scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
             } else {
                 drop(upstream);
             }
             exchange.placement.finish_slot(now);
             if !download.is_finished() {
-                relayed = deliver(scope, exchange.connection, &mut download).await;
+                relayed = deliver(scope, &mut exchange.client, &mut download).await;
                 blocked += now.elapsed();
                 note_blocked(exchange, blocked);
                 now = Instant::now();
@@ -107,15 +97,15 @@ pub(crate) fn relay<'a, 'b, N: Net>(
         exchange.outcome.times.data = now.span_since(attempt.heard);
         note_relayed(exchange, upload, &download, relayed)?;
         exchange.outcome.ended = Some(now);
-        Ok(finish(exchange, upload, &mut download, plan.keep_alive))
+        Ok(finish(exchange, upload, &mut download, plan.next))
     }
 }
 
 /// Joins both connections into a tunnel, once the client has the head with the status 101.
-async fn switch<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn switch<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
-    attempt: Attempt<'_, N::Stream>,
+    attempt: Attempt<'_, StreamOf<C>>,
     download: Pump,
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
@@ -128,34 +118,35 @@ async fn switch<N: Net>(
 }
 
 /// Notes the response head and writes it for the client.
-fn begin<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+fn begin<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
-    attempt: &Attempt<'_, N::Stream>,
-) -> Plan {
+    attempt: &Attempt<'_, StreamOf<C>>,
+) -> ResponsePlan {
     let scope = exchange.scope;
-    exchange.respond_with(exchange.work.response.status);
-    let work = &mut *exchange.work;
+    exchange.respond_with(exchange.heads.response.status);
+    let heads = &mut *exchange.heads;
     if scope.listener.keeps_response_head {
-        let head = attempt.raw.get(..work.response.head_bytes).unwrap_or_default();
-        work.response_bytes.clear();
-        work.response_bytes.extend_from_slice(head);
+        let head = attempt.raw.get(..heads.response.head_bytes).unwrap_or_default();
+        heads.response_bytes.clear();
+        heads.response_bytes.extend_from_slice(head);
     }
     let plan = plan(exchange, attempt);
     write_head(exchange, route, &plan, &attempt.raw);
+    exchange.outcome.bytes_sent += exchange.client.begin_response(&mut exchange.heads.response_out);
     plan
 }
 
 /// Notes how long the client took no bytes, if it stopped at all.
-fn note_blocked<N: Net>(exchange: &mut Exchange<'_, N>, blocked: Duration) {
+fn note_blocked<C: ClientSide>(exchange: &mut Exchange<'_, C>, blocked: Duration) {
     if blocked > Duration::ZERO {
         exchange.outcome.delays.client = Micros::from(blocked);
     }
 }
 
 /// Notes the bytes transferred in both directions, and the outcome.
-fn note_relayed<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+fn note_relayed<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     upload: &Pump,
     download: &Pump,
     relayed: Result<(), Cause>,
@@ -164,7 +155,7 @@ fn note_relayed<N: Net>(
     exchange.outcome.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {
         leave_body(exchange, upload);
-        return Err(broken(&mut exchange.outcome, cause, download.written));
+        return Err(broken(&mut exchange.outcome, cause));
     }
     exchange.arrival.bytes_received += upload.received();
     Ok(())
@@ -172,8 +163,8 @@ fn note_relayed<N: Net>(
 
 /// The end of an exchange whose relay failed: a client that has received no byte of the response
 /// still gets an error response, unless the client itself was at fault.
-fn broken(outcome: &mut ExchangeOutcome, cause: Cause, written: u64) -> Ended {
-    if written > 0 {
+fn broken(outcome: &mut ExchangeOutcome, cause: Cause) -> Ended {
+    if outcome.bytes_sent > 0 {
         return Ended::Broken(cause);
     }
     outcome.status = 0;
@@ -183,37 +174,25 @@ fn broken(outcome: &mut ExchangeOutcome, cause: Cause, written: u64) -> Ended {
     }
 }
 
-fn plan<N: Net>(exchange: &Exchange<'_, N>, attempt: &Attempt<'_, N::Stream>) -> Plan {
-    let Exchange { scope, connection, work, .. } = exchange;
-    let modern = work.request.version == Version::Http11;
-    let mut keep_alive = work.request.keep_alive
-        && attempt.upload.is_finished()
-        && connection.facts.may_stay(*scope, attempt.heard);
-    let (framing, encoder) = match work.response.framing {
-        Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
-            (BodyFraming::AsReceived, Encoder::Plain)
-        }
-        Framing::None => (BodyFraming::None, Encoder::Plain),
-        Framing::Length(length) => (BodyFraming::Length(length), Encoder::Plain),
-        Framing::Chunked | Framing::UntilClose if modern => {
-            (BodyFraming::Chunked, Encoder::Chunked)
-        }
-        Framing::Chunked | Framing::UntilClose => {
-            keep_alive = false;
-            (BodyFraming::Close, Encoder::Plain)
-        }
-    };
-    Plan { framing, encoder, keep_alive }
+fn plan<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    attempt: &Attempt<'_, StreamOf<C>>,
+) -> ResponsePlan {
+    let Exchange { scope, client, heads, .. } = exchange;
+    let is_sent = attempt.upload.is_finished();
+    let body = if is_sent { RequestBody::Received } else { RequestBody::Arriving };
+    let start = ResponseStart { relayed: Some(&heads.response), body, at: attempt.heard };
+    client.plan(*scope, heads, &start)
 }
 
-fn write_head<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+fn write_head<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
-    plan: &Plan,
+    plan: &ResponsePlan,
     raw: &[u8],
 ) {
-    let mut out = std::mem::take(&mut exchange.work.response_out);
-    let Exchange { scope, work, arrival, .. } = &*exchange;
+    let mut out = std::mem::take(&mut exchange.heads.response_out);
+    let Exchange { scope, heads, arrival, .. } = &*exchange;
     out.clear();
     let respond = scope.listener.request_id.respond;
     let date = || scope.worker.date(arrival.head_end);
@@ -222,7 +201,7 @@ fn write_head<N: Net>(
     let why = explain::on_demand(exchange);
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
-            head: &work.response,
+            head: &heads.response,
             bytes: raw,
             entry,
             edits: &route.response_edits,
@@ -232,7 +211,7 @@ fn write_head<N: Net>(
             limits: arrival.told.as_ref().map_or(&[], |told| &told.headers),
             date: &date,
             framing: plan.framing,
-            connection: connection_line(work, plan.keep_alive),
+            connection: plan.connection,
         };
         head_writer::write_response_head(&head, &mut out);
     };
@@ -242,27 +221,17 @@ fn write_head<N: Net>(
     } else {
         write(None);
     }
-    exchange.work.response_out = out;
+    exchange.heads.response_out = out;
 }
 
 /// The pool's sticky cookie for the response, if it has one.
-fn response_cookie<'a, N: Net>(exchange: &Exchange<'a, N>) -> Option<ResponseCookie<'a>> {
-    let Exchange { connection, work, arrival, placement, .. } = exchange;
+fn response_cookie<'a, C: ClientSide>(exchange: &Exchange<'a, C>) -> Option<ResponseCookie<'a>> {
+    let Exchange { client, heads, arrival, placement, .. } = exchange;
     let pool = placement.pool()?;
     let over_tls = || {
-        connection.facts.tls.is_some()
-            || came_over_tls(arrival.trust, &work.request, work.input.bytes())
+        client.facts().tls.is_some() || came_over_tls(arrival.trust, &heads.request, client.head())
     };
     Some(pool.affinity.as_ref()?.response(placement.claim.endpoint(), placement.endpoint, over_tls))
-}
-
-fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {
-    match (work.response.status, keep_alive, work.request.version) {
-        (101, _, _) => ConnectionLine::Upgrade,
-        (_, false, _) => ConnectionLine::Close,
-        (_, true, Version::Http10) => ConnectionLine::KeepAlive,
-        (_, true, Version::Http11) => ConnectionLine::None,
-    }
 }
 
 /// The condition that ends a relay.
@@ -282,15 +251,15 @@ struct Relay<'a, 'c, S: Socket> {
 }
 
 impl<S: Socket> Relay<'_, '_, S> {
-    async fn run<N: Net<Stream = S>>(
+    async fn run<C: ClientSide<Net: Net<Stream = S>>>(
         &mut self,
-        exchange: &mut Exchange<'_, N>,
+        exchange: &mut Exchange<'_, C>,
         at: EndpointRef<'_>,
         blocked: &mut Duration,
     ) -> Result<(), Cause> {
         let scope = exchange.scope;
         let session = exchange.session;
-        let (mut side, timer) = exchange.client_side();
+        let client = &mut exchange.client;
         let mut progress = (0, self.attempt.heard);
         // The time since which the client takes no bytes.
         let mut full: Option<Instant> = None;
@@ -300,8 +269,8 @@ impl<S: Socket> Relay<'_, '_, S> {
             if let Some(since) = full.take() {
                 *blocked += turn.began().saturating_duration_since(since);
             }
-            let ended = self.poll(context, &mut side);
-            let held = side.held() + self.attempt.held() + self.download.held();
+            let ended = self.poll(context, client, &scope.worker.buffers);
+            let held = client.held() + self.attempt.held() + self.download.held();
             scope.holds(session, held);
             if ended.is_ready() {
                 return ended;
@@ -322,11 +291,12 @@ impl<S: Socket> Relay<'_, '_, S> {
                 }
             };
             let now = full.unwrap_or(progress.1.max(turn.began()));
-            let look = match paces.look(scope, at, &*side.stream, &mut *self, now) {
+            let look = match paces.look(scope, at, &*client, &mut *self, now) {
                 Ok(look) => look,
                 Err(cause) => return Poll::Ready(Err(cause)),
             };
-            let late = deadline_timer::poll_either(timer, context, progress.1 + patience, look);
+            let late =
+                deadline_timer::poll_either(client.timer(), context, progress.1 + patience, look);
             if late.is_ready() {
                 turn.goes_on();
             }
@@ -335,18 +305,19 @@ impl<S: Socket> Relay<'_, '_, S> {
         .await
     }
 
-    fn poll(
+    fn poll<C: ClientSide>(
         &mut self,
         context: &mut Context<'_>,
-        client: &mut ClientSide<'_, S>,
+        client: &mut C,
+        buffers: &Buffers,
     ) -> Poll<Result<(), Cause>> {
         // The response ends the exchange when it is complete, even if a rest of the request was
         // never read by the endpoint.
         let down = self.download.poll(
             context,
             &mut self.attempt.upstream.transport,
-            client.stream,
-            client.buffers,
+            client.stream(),
+            buffers,
         );
         match down {
             Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
@@ -359,7 +330,7 @@ impl<S: Socket> Relay<'_, '_, S> {
                 return Poll::Ready(Ok(()));
             }
         }
-        if self.attempt.poll_upload(context, client).is_err() {
+        if self.attempt.poll_upload(context, client, buffers).is_err() {
             // The client's request body is malformed; the response that it was receiving ends with
             // it.
             return Poll::Ready(Err(Cause::BadRequestBody));
@@ -367,7 +338,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         // No write is pending that could fail: without this check, a silent stream whose client is
         // gone would occupy its endpoint for ever.
         if self.download.waiting == Waiting::Read
-            && self.attempt.poll_client_left(context, client).is_ready()
+            && self.attempt.poll_client_gone(context, client, buffers).is_ready()
         {
             return Poll::Ready(Err(Cause::ClientGone));
         }
@@ -385,12 +356,12 @@ struct Paces {
 
 impl Paces {
     /// Returns the time of the next check, or the cause if a side is too slow.
-    fn look<N: Net>(
+    fn look<C: ClientSide>(
         &mut self,
-        scope: Scope<'_, N>,
+        scope: Scope<'_, C::Net>,
         at: EndpointRef<'_>,
-        client: &Transport<N::Stream>,
-        relay: &mut Relay<'_, '_, N::Stream>,
+        client: &C,
+        relay: &mut Relay<'_, '_, StreamOf<C>>,
         now: Instant,
     ) -> Result<Option<Instant>, Cause> {
         let began = scope.worker.turn.began();
@@ -424,8 +395,8 @@ impl Paces {
 }
 
 /// The number of response bytes that the client has received from the network.
-fn client_took<N: Net>(scope: Scope<'_, N>, client: &Transport<N::Stream>, download: &Pump) -> u64 {
-    download.written.saturating_sub(scope.worker.net.unacknowledged(client.socket()))
+fn client_took<C: ClientSide>(scope: Scope<'_, C::Net>, client: &C, download: &Pump) -> u64 {
+    download.written.saturating_sub(client.unacknowledged(&scope.worker.net))
 }
 
 fn download_cause(failure: PumpFailure) -> Cause {
@@ -437,18 +408,18 @@ fn download_cause(failure: PumpFailure) -> Cause {
 }
 
 /// Sends the client the rest of a response that was read completely.
-async fn deliver<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
+async fn deliver<C: ClientSide>(
+    scope: Scope<'_, C::Net>,
+    client: &mut C,
     download: &mut Pump,
 ) -> Result<(), Cause> {
     let patience = scope.listener.timeouts.send;
-    let Connection { client, timer, .. } = connection;
     let mut progress = (download.progress(), Instant::now());
     let mut pace = Pace::default();
     std::future::poll_fn(|context| {
         let nothing = &mut tokio::io::empty();
-        if let Poll::Ready(sent) = download.poll(context, nothing, client, &scope.worker.buffers) {
+        let sent = download.poll(context, nothing, client.stream(), &scope.worker.buffers);
+        if let Poll::Ready(sent) = sent {
             return Poll::Ready(sent.map_err(download_cause));
         }
         if progress.0 != download.progress() {
@@ -462,35 +433,30 @@ async fn deliver<N: Net>(
             return Poll::Ready(Err(Cause::ClientTooSlow));
         };
         let deadline = progress.1 + patience;
-        let late = deadline_timer::poll_either(timer, context, deadline, look.flatten());
+        let late = deadline_timer::poll_either(client.timer(), context, deadline, look.flatten());
         late.map(|()| Err(Cause::ClientSendTimeout))
     })
     .await
 }
 
 /// Gives the buffers back and returns the fate of the client's connection.
-fn finish<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+fn finish<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     upload: &mut Pump,
     download: &mut Pump,
-    keep_alive: bool,
+    next: Next,
 ) -> Next {
-    let Exchange { scope, work, .. } = exchange;
+    let Exchange { scope, heads, .. } = exchange;
     let whole = upload.is_finished();
     let buffers = &scope.worker.buffers;
     let (head, raw) = upload.take_buffers();
-    work.request_out = head;
+    heads.request_out = head;
     buffers.give_back(raw);
     let (head, raw) = download.take_buffers();
-    work.response_out = head;
-    work.response_out.clear();
-    work.request_out.clear();
+    heads.response_out = head;
+    heads.response_out.clear();
+    heads.request_out.clear();
     buffers.give_back(raw);
-    match (keep_alive, whole) {
-        (true, _) => Next::KeepAlive,
-        // A client that asked for the close sends nothing more; any other may have sent its next
-        // request already.
-        (false, true) if !work.request.keep_alive => Next::Close,
-        (false, _) => Next::Linger,
-    }
+    // A client that still sends its request must not be reset.
+    if next == Next::Close && !whole { Next::Linger } else { next }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use weir_stats::Cause;
 
-use crate::exchange::client_connection::ConnectionFacts;
+use crate::exchange::client_side::ConnectionFacts;
 use crate::net::Net;
 use crate::snapshot::CompiledListener;
 use crate::snapshot::generation::{Generation, Leaving, Seat};
@@ -126,18 +126,3 @@ impl<N: Net> Clone for Scope<'_, N> {
 }
 
 impl<N: Net> Copy for Scope<'_, N> {}
-
-impl ConnectionFacts {
-    /// Tells whether the listener's limits permit another request after one that is answered at
-    /// `now`.
-    pub(crate) fn may_stay<N: Net>(&self, scope: Scope<'_, N>, now: Instant) -> bool {
-        if self.served >= scope.listener.limits.requests || scope.is_last() {
-            return false;
-        }
-        let too_old = scope.listener.timeouts.age.is_some_and(|age| now >= self.taken + age);
-        if too_old {
-            scope.counts.listener.aged(scope.worker.number);
-        }
-        !too_old
-    }
-}

@@ -1,28 +1,29 @@
 //! An exchange in progress: the state that its stages share. The stages are functions that take it;
 //! `run` creates it.
 
-use crate::exchange::client_connection::Connection;
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::facts::{ExchangeOutcome, Placement, PoolRef, RequestArrival};
 use crate::exchange::scope::Scope;
 use crate::http::request_view::RequestView;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
-use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::worker::sessions::SessionKey;
-use crate::worker::workspace::Workspace;
+use crate::worker::workspace::Heads;
+
+/// The connections to endpoints, on the same network as the client's.
+pub(crate) type StreamOf<C> = <<C as ClientSide>::Net as Net>::Stream;
 
 /// A request and its response in progress.
-pub(crate) struct Exchange<'a, N: Net> {
+pub(crate) struct Exchange<'a, C: ClientSide> {
     /// The worker, the configuration and the listener.
-    pub(crate) scope: Scope<'a, N>,
+    pub(crate) scope: Scope<'a, C::Net>,
     /// The session under which the worker lists it as running.
     pub(crate) session: SessionKey,
     /// The client's side.
-    pub(crate) connection: &'a mut Connection<N>,
-    /// The bytes received, the parsed heads and the buffers.
-    pub(crate) work: &'a mut Workspace,
+    pub(crate) client: C,
+    /// The heads, parsed and as they are sent.
+    pub(crate) heads: &'a mut Heads,
     /// The route, once it is found.
     pub(crate) route: Option<&'a CompiledRoute>,
     pub(crate) arrival: RequestArrival,
@@ -30,22 +31,22 @@ pub(crate) struct Exchange<'a, N: Net> {
     pub(crate) outcome: ExchangeOutcome,
 }
 
-impl<'a, N: Net> Exchange<'a, N> {
-    /// Begins the exchange whose first bytes are in `work.input`.
+impl<'a, C: ClientSide> Exchange<'a, C> {
+    /// Begins the exchange of the client whose first byte came at `first_byte`.
     #[expect(clippy::inline_always, reason = "it is made in its place and not copied there")]
     #[inline(always)]
     pub(crate) fn new(
-        scope: Scope<'a, N>,
+        scope: Scope<'a, C::Net>,
         session: SessionKey,
-        connection: &'a mut Connection<N>,
-        work: &'a mut Workspace,
+        client: C,
+        heads: &'a mut Heads,
         first_byte: Instant,
     ) -> Self {
         Self {
             scope,
             session,
-            connection,
-            work,
+            client,
+            heads,
             route: None,
             arrival: RequestArrival::new(first_byte, scope.worker.wall(first_byte)),
             placement: Placement::new(first_byte),
@@ -71,24 +72,15 @@ impl<'a, N: Net> Exchange<'a, N> {
         self.scope.worker.sessions.responds(self.session, status);
     }
 
-    /// The client's side, for a stage that watches it, and the timer of its connection.
-    pub(crate) fn client_side(&mut self) -> (ClientSide<'_, N::Stream>, &mut DeadlineTimer) {
-        let Self { scope, connection, work, .. } = self;
-        let Connection { client, timer, .. } = &mut **connection;
-        let buffers = &scope.worker.buffers;
-        (ClientSide { stream: client, input: &mut work.input, buffers }, timer)
-    }
-
     /// The request as routes and templates see it.
     pub(crate) fn request_view(&self) -> RequestView<'_> {
-        let Self { work, arrival, .. } = self;
-        RequestView { head: &work.request, bytes: work.input.bytes(), client: arrival.client }
+        let Self { client, heads, arrival, .. } = self;
+        RequestView { head: &heads.request, bytes: client.head(), client: arrival.client }
     }
 
-    /// Records the bytes of memory that the exchange holds: those of its workspace and
-    /// of the client's connection, and `others`.
+    /// Records the bytes of memory that the exchange holds: those of its heads and of the client's
+    /// side, and `others`.
     pub(crate) fn holds(&self, others: usize) {
-        let own = self.work.held() + self.connection.client.held();
-        self.scope.holds(self.session, own + others);
+        self.scope.holds(self.session, self.heads.held() + self.client.held() + others);
     }
 }

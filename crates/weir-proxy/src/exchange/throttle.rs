@@ -1,13 +1,13 @@
 //! The throttle of a body: the limit of its route or listener, with the key of its request.
 
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::request_key;
 use crate::exchange::state::Exchange;
 use crate::limiting::bandwidth::{Throttle, Toward};
-use crate::net::Net;
 
 /// The throttle of a body, from the route's limit or else the listener's.
-pub(crate) fn throttle<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) fn throttle<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     toward: Toward,
 ) -> Option<Box<Throttle>> {
     let scope = exchange.scope;
@@ -17,11 +17,11 @@ pub(crate) fn throttle<N: Net>(
     if !limit.bounds(toward) {
         return None;
     }
-    let mut text = std::mem::take(&mut exchange.work.key);
+    let mut text = std::mem::take(&mut exchange.heads.key);
     if let Some(key) = limit.key() {
         request_key::fill(exchange, key, &mut text);
     }
     let throttle = limit.throttle(toward, &text, scope.worker.process.epoch);
-    exchange.work.key = text;
+    exchange.heads.key = text;
     throttle
 }

@@ -8,14 +8,14 @@ use tokio::io::AsyncWrite;
 use weir_stats::Cause;
 use weir_wire::Framing;
 
-use crate::exchange::client_connection::Connection;
+use crate::exchange::body_stream::BodyStream;
+use crate::exchange::client_side::ClientSide;
 use crate::exchange::outcome::Next;
 use crate::exchange::pump::{Bounds, Encoder, Pump, Waiting};
 use crate::exchange::state::Exchange;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
-use crate::net::transport::Transport;
-use crate::net::{Net, Socket};
+use crate::net::Net;
 use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
 use crate::upstream::UpstreamPool;
@@ -49,17 +49,13 @@ impl Direction {
     /// Checks if the source was reset when no read would show that: because the source has ended,
     /// or because the sink takes no bytes. The end of the source is no reason to end the other
     /// direction.
-    fn poll_source<S: Socket>(
-        &self,
-        context: &mut Context<'_>,
-        source: &mut Transport<S>,
-    ) -> Source {
+    fn poll_source<S: BodyStream>(&self, context: &mut Context<'_>, source: &mut S) -> Source {
         if !self.ended && self.pump.waiting != Waiting::Write {
             return Source::Watched;
         }
         match source.poll_closed(context) {
             Poll::Pending => Source::Watched,
-            Poll::Ready(()) if source.socket().is_reset() => Source::Reset,
+            Poll::Ready(()) if source.is_reset() => Source::Reset,
             Poll::Ready(()) => Source::Unwatched,
         }
     }
@@ -76,23 +72,22 @@ pub(crate) struct Switched<'a, N: Net> {
 }
 
 /// Transfers bytes both ways; the exchange ends with the tunnel.
-pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switched<'_, N>) -> Next {
+pub(crate) async fn run<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    switched: Switched<'_, C::Net>,
+) -> Next {
     let session = exchange.session;
-    let Exchange { scope, connection, work, arrival, outcome, .. } = exchange;
+    let Exchange { scope, client, heads, arrival, outcome, .. } = exchange;
     let Switched { pool, mut upstream, mut download, throttle } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
-    let behind = work.request.head_bytes + arrival.body_in_input;
-    let early = work.input.bytes().get(behind..).unwrap_or_default().to_vec();
-    arrival.body_in_input += early.len();
-    let mut up = Direction::new(early, throttle);
+    let mut up = Direction::new(client.take_early_bytes(), throttle);
     let mut down = Direction::new(download.surplus().to_vec(), download.take_throttle());
     // The total time limit of an exchange does not apply to a tunnel.
     scope.set_deadline(None);
     let began = Instant::now();
     let mut progress = (0, began);
-    let held = work.held();
-    let Connection { client, timer, .. } = &mut **connection;
+    let held = heads.held();
     let buffers = &scope.worker.buffers;
     outcome.cause = std::future::poll_fn(|context| {
         macro_rules! advance {
@@ -110,25 +105,27 @@ pub(crate) async fn run<N: Net>(exchange: &mut Exchange<'_, N>, switched: Switch
                 }
             };
         }
-        advance!(up, &mut *client, &mut upstream.transport);
-        advance!(down, &mut upstream.transport, &mut *client);
+        advance!(up, client.stream(), &mut upstream.transport);
+        advance!(down, &mut upstream.transport, client.stream());
         if up.ended && down.ended {
             return Poll::Ready(Cause::TunnelClosed);
         }
-        let looks =
-            [up.poll_source(context, client), down.poll_source(context, &mut upstream.transport)];
+        let looks = [
+            up.poll_source(context, client.stream()),
+            down.poll_source(context, &mut upstream.transport),
+        ];
         if looks.contains(&Source::Reset) {
             return Poll::Ready(Cause::TunnelClosed);
         }
-        let tls = client.held() + upstream.transport.held();
-        scope.holds(session, held + tls + up.pump.held() + down.pump.held());
+        let others = client.held() + upstream.transport.held();
+        scope.holds(session, held + others + up.pump.held() + down.pump.held());
         let moved = up.pump.progress() + down.pump.progress();
         if progress.0 != moved {
             progress = (moved, Instant::now());
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
         let deadline = progress.1 + pool.timeouts.tunnel;
-        poll_either(timer, context, deadline, look).map(|()| Cause::TunnelClosed)
+        poll_either(client.timer(), context, deadline, look).map(|()| Cause::TunnelClosed)
     })
     .await;
     arrival.bytes_received += up.pump.body_bytes;

@@ -6,19 +6,18 @@ use std::task::Poll;
 
 use tokio::task::yield_now;
 use weir_stats::Cause;
-use weir_wire::{ChunkedDecoder, Framing, Step, Version};
+use weir_wire::{Framing, Version};
 
-use crate::exchange::client_connection::Connection;
-use crate::exchange::local_reply::write_all;
+use crate::exchange::body_stream::BodyStream;
+use crate::exchange::client_side::{ClientSide, ReceivedBody, wait_with};
+use crate::exchange::local_reply::{ResponsePiece, Taking, write_paced};
 use crate::exchange::outcome::Ended;
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::limiting::bandwidth::Throttle;
-use crate::limits::{LONG_HEAD, MOVED_BYTES, SMALL_BUFFER};
-use crate::net::Net;
-use crate::net::input::Input;
-use crate::time::deadline_timer::{Elapsed, before};
+use crate::limits::{LONG_HEAD, SMALL_BUFFER};
+use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
 use crate::time::pace::Pace;
 use crate::upstream::UpstreamPool;
@@ -26,50 +25,18 @@ use crate::worker::overload::Pressure;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The number of these bytes, which follow a head, that belong to its chunked body: all of them if
-/// it does not end there.
-fn chunked_bytes(bytes: &[u8]) -> usize {
-    let mut decoder = ChunkedDecoder::new();
-    let mut at = 0;
-    loop {
-        match decoder.step(bytes.get(at..).unwrap_or_default()) {
-            Ok((used, Step::Data(_))) => at += used,
-            Ok((used, Step::End)) => return at + used,
-            // A fault is found again, and refused, when the body is decoded.
-            Ok((_, Step::More)) | Err(_) => return bytes.len(),
-        }
-    }
-}
-
-/// Creates the pump for a request body of which only the part that came with the head was read. It
-/// takes the bytes of the body, and leaves the requests after it in the input.
-pub(crate) fn initial_body<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+/// Creates the pump for a request body of which only the part that came with the head was read. Of
+/// the body's framing towards the endpoint, the request's head decides.
+pub(crate) fn initial_body<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     throttle: Option<Box<Throttle>>,
 ) -> Pump {
-    let Exchange { scope, work, arrival, .. } = exchange;
-    let framing = work.request.framing;
-    let available = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default();
-    let take = match framing {
-        Framing::None | Framing::UntilClose => 0,
-        Framing::Length(length) => {
-            available.len().min(usize::try_from(length).unwrap_or(usize::MAX))
-        }
-        Framing::Chunked => chunked_bytes(available),
-    };
-    arrival.body_in_input = take;
-    let encoder = if framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };
-    let mut raw = Vec::new();
-    if take > 0 {
-        raw = if take > SMALL_BUFFER {
-            Vec::with_capacity(take)
-        } else {
-            scope.worker.buffers.small()
-        };
-        raw.extend_from_slice(available.get(..take).unwrap_or_default());
-    }
-    work.input.set_own(work.request.head_bytes + take);
+    let Exchange { scope, client, heads, arrival, .. } = exchange;
+    let request = &heads.request;
+    let ReceivedBody { framing, raw } = client.begin_body(request, &scope.worker.buffers);
+    let encoder =
+        if request.framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };
     let own = pool.buffer_request.unwrap_or(u64::MAX);
     let bounds = Bounds {
         bytes: scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own),
@@ -82,24 +49,24 @@ pub(crate) fn initial_body<N: Net>(
 
 /// Checks that the body is acceptable, and that its available part is valid, before an endpoint is
 /// involved.
-pub(crate) async fn prepare_body<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) async fn prepare_body<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
-    if exchange.work.request.framing != Framing::None {
+    if exchange.heads.request.framing != Framing::None {
         let begun = begin_body(exchange, pool, upload).await;
         begun.inspect_err(|_| leave_body(exchange, upload))?;
     }
     Ok(())
 }
 
-async fn begin_body<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn begin_body<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
-    let (scope, request) = (exchange.scope, &exchange.work.request);
+    let (scope, request) = (exchange.scope, &exchange.heads.request);
     let expects = request.expect_continue && request.version == Version::Http11;
     if let Framing::Length(length) = request.framing
         && length > upload.limit()
@@ -112,21 +79,33 @@ async fn begin_body<N: Net>(
     }
     upload.decode_ahead().map_err(body_failure)?;
     if expects && !upload.has_data() {
-        write_all(scope, exchange.connection, CONTINUE).await.map_err(Ended::Broken)?;
+        send_continue(exchange).await.map_err(Ended::Broken)?;
     }
     if pool.buffer_request.is_some() {
         return whole_body(exchange, upload).await;
     }
     let mut pace = Pace::default();
     while !upload.has_begun() {
-        read_body(scope, exchange.connection, upload, 0, &mut pace).await?;
+        read_body(scope, &mut exchange.client, upload, 0, &mut pace).await?;
     }
     Ok(())
 }
 
+async fn send_continue<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Cause> {
+    let Exchange { scope, client, heads, .. } = exchange;
+    let mut head = std::mem::take(&mut heads.response_out);
+    head.clear();
+    head.extend_from_slice(CONTINUE);
+    client.begin_response(&mut head);
+    let taking = &mut Taking::new(scope.client_rate(false));
+    let sent = write_paced(*scope, client, &head, ResponsePiece::Part, taking).await;
+    heads.response_out = head;
+    sent
+}
+
 /// Reads the whole body, so that a slow sender occupies no endpoint.
-async fn whole_body<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+async fn whole_body<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
     let scope = exchange.scope;
@@ -136,40 +115,39 @@ async fn whole_body<N: Net>(
     while !upload.is_decoded() {
         exchange.holds(upload.held() + body.capacity());
         if scope.worker.process.memory.look() >= Pressure::PauseReads {
-            pause(scope, exchange.connection).await?;
+            pause(scope, &mut exchange.client).await?;
         }
         if upload.has_undecoded() {
             yield_now().await;
             upload.decode_ahead().map_err(body_failure)?;
         } else {
-            read_body(scope, exchange.connection, upload, body.len() as u64, &mut pace).await?;
+            read_body(scope, &mut exchange.client, upload, body.len() as u64, &mut pace).await?;
         }
         upload.take_decoded(&mut body);
     }
-    exchange.work.input.append(upload.surplus());
+    exchange.client.unread(upload.surplus());
     *upload = Pump::whole(body, upload.take_throttle());
     Ok(())
 }
 
 /// Waits while memory is short, up to the body timeout.
 #[cold]
-async fn pause<N: Net>(scope: Scope<'_, N>, connection: &mut Connection<N>) -> Result<(), Ended> {
+async fn pause<C: ClientSide>(scope: Scope<'_, C::Net>, client: &mut C) -> Result<(), Ended> {
     scope.worker.process.memory.note_paused();
     let deadline = Instant::now() + scope.listener.timeouts.body;
-    let Connection { client, timer, .. } = connection;
-    let over = std::future::poll_fn(|context| {
+    let over = wait_with(client, deadline, |client, context| {
         if scope.worker.process.memory.look() < Pressure::PauseReads {
             return Poll::Ready(Ok(()));
         }
-        client.poll_closed(context).map(|()| Err(Ended::Broken(Cause::ClientGone)))
+        client.stream().poll_closed(context).map(|()| Err(Ended::Broken(Cause::ClientGone)))
     });
-    before(timer, deadline, over).await.unwrap_or_else(|Elapsed| Err(Cause::Memory.into()))
+    over.await.unwrap_or_else(|Elapsed| Err(Cause::Memory.into()))
 }
 
 /// Records the received part of a body whose exchange ends without a response from an endpoint. If
 /// that is the whole body, the next request follows it.
-pub(crate) fn leave_body<N: Net>(exchange: &mut Exchange<'_, N>, upload: &Pump) {
-    let Exchange { work, arrival, .. } = exchange;
+pub(crate) fn leave_body<C: ClientSide>(exchange: &mut Exchange<'_, C>, upload: &Pump) {
+    let Exchange { client, arrival, .. } = exchange;
     arrival.bytes_received += upload.received();
     if !upload.is_decoded() {
         return;
@@ -177,30 +155,29 @@ pub(crate) fn leave_body<N: Net>(exchange: &mut Exchange<'_, N>, upload: &Pump) 
     arrival.body_read = true;
     // A pump that has sent the whole body has already put its surplus back.
     if !upload.is_finished() {
-        work.input.append(upload.surplus());
+        client.unread(upload.surplus());
     }
 }
 
 /// Reads and decodes once; `at_hand` bytes of the body were read before.
-async fn read_body<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
+async fn read_body<C: ClientSide>(
+    scope: Scope<'_, C::Net>,
+    client: &mut C,
     upload: &mut Pump,
     at_hand: u64,
     pace: &mut Pace,
 ) -> Result<(), Ended> {
     let mut now = Instant::now();
     let deadline = now + scope.listener.timeouts.body;
-    let Connection { client, timer, .. } = connection;
     loop {
         let looked =
             scope.client_rate(false).map(|rate| pace.look(rate, now, Some(now), || at_hand));
         let Ok(look) = looked.transpose() else { return Err(Cause::BodyTooSlow.into()) };
         let until = look.flatten().map_or(deadline, |look| look.min(deadline));
-        let fill = std::future::poll_fn(|context| {
-            upload.poll_fill(context, client, &scope.worker.buffers)
+        let fill = wait_with(client, until, |client, context| {
+            upload.poll_fill(context, client.stream(), &scope.worker.buffers)
         });
-        match before(timer, until, fill).await {
+        match fill.await {
             Ok(filled) => {
                 filled.map_err(body_failure)?;
                 break;
@@ -225,8 +202,8 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
 
 /// Prepares the body for another attempt, after one that `may_repeat`: a body that is
 /// not buffered whole has then read nothing beyond the bytes that came with the head.
-pub(crate) fn rewind<N: Net>(
-    exchange: &mut Exchange<'_, N>,
+pub(crate) fn rewind<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     upload: &mut Pump,
 ) {
@@ -235,44 +212,4 @@ pub(crate) fn rewind<N: Net>(
         Some(_) => Pump::whole(upload.take_buffers().1, throttle),
         None => initial_body(exchange, pool, throttle),
     };
-}
-
-/// Tells whether the part of a request that was read is still available as received, and small
-/// enough to be moved. Decoded chunks are not available as received.
-pub(crate) fn is_movable(
-    input: &Input,
-    pool: &UpstreamPool,
-    upload: &Pump,
-    chunks_read: bool,
-) -> bool {
-    let bytes = input.bytes().len() + upload.raw_bytes();
-    bytes <= MOVED_BYTES && (pool.buffer_request.is_some() || !chunks_read)
-}
-
-/// Puts the part of the body that was read behind its head again, as received or in an equivalent
-/// form.
-pub(crate) fn put_back<N: Net>(exchange: &mut Exchange<'_, N>, pool: &UpstreamPool, raw: &[u8]) {
-    let Exchange { work, arrival, .. } = exchange;
-    let framing = work.request.framing;
-    let (head, in_input) = (work.request.head_bytes, arrival.body_in_input);
-    match (framing, pool.buffer_request) {
-        (Framing::None | Framing::UntilClose, _) => {}
-        (Framing::Chunked, Some(_)) => {
-            let mut body = Vec::new();
-            if !raw.is_empty() {
-                weir_wire::encode::chunk_header(raw.len(), &mut body);
-                body.extend_from_slice(raw);
-                body.extend_from_slice(weir_wire::encode::CHUNK_END);
-            }
-            body.extend_from_slice(weir_wire::encode::LAST_CHUNK);
-            body.extend_from_slice(b"\r\n");
-            work.input.replace(head, in_input, &body);
-        }
-        (Framing::Length(_), _) => work.input.replace(head, in_input, raw),
-        // The bytes that came with the head are still there.
-        (Framing::Chunked, None) => {
-            let later = raw.get(in_input..).unwrap_or_default();
-            work.input.replace(head + in_input, 0, later);
-        }
-    }
 }

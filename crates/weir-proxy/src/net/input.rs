@@ -45,9 +45,10 @@ impl Input {
         self.bytes.capacity()
     }
 
-    /// Sets the maximum size of a head.
-    pub(crate) fn set_head_limit(&mut self, head_bytes: usize) {
+    /// Begins the request at its start, whose head may have `head_bytes`.
+    pub(crate) fn begin_request(&mut self, head_bytes: usize) {
         self.read_limit = (head_bytes + 1).max(SMALL_BUFFER);
+        self.own = 0;
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -67,9 +68,9 @@ impl Input {
         self.bytes.get_mut(self.start..).unwrap_or_default()
     }
 
-    /// Marks bytes as consumed.
-    pub(crate) fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.bytes.len());
+    /// Marks the bytes of the request being served as consumed.
+    pub(crate) fn consume_own(&mut self) {
+        self.start = (self.start + self.own).min(self.bytes.len());
         self.own = 0;
         if self.is_empty() {
             self.clear();
@@ -122,6 +123,16 @@ impl Input {
         self.own = own;
     }
 
+    /// The number of bytes that belong to the request being served.
+    pub(crate) fn own(&self) -> usize {
+        self.own
+    }
+
+    /// The bytes behind the request being served.
+    pub(crate) fn behind_own(&self) -> &[u8] {
+        self.bytes().get(self.own..).unwrap_or_default()
+    }
+
     /// Returns true if more may be read while a request is served: not once two more requests are
     /// buffered.
     pub(crate) fn takes_more(&self) -> bool {
@@ -131,7 +142,7 @@ impl Input {
     /// Tells whether two heads end after the request being served. The end of a chunked body looks
     /// like one.
     fn has_two_waiting(&self) -> bool {
-        let behind = self.bytes().get(self.own..).unwrap_or_default();
+        let behind = self.behind_own();
         !behind.is_empty() && memmem::find_iter(behind, b"\r\n\r\n").nth(1).is_some()
     }
 

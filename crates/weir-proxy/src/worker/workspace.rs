@@ -8,7 +8,22 @@ use crate::net::input::Input;
 /// Buffers and parsed heads that are reused from one exchange to the next.
 #[derive(Default)]
 pub(crate) struct Workspace {
+    /// The bytes received from the client.
     pub(crate) input: Input,
+    pub(crate) heads: Heads,
+}
+
+impl Workspace {
+    /// Prepares it for another connection.
+    pub(crate) fn reset(&mut self, buffers: &Buffers) {
+        self.input.give_back(buffers);
+        self.heads.clear();
+    }
+}
+
+/// The heads of an exchange, as parsed and as they are sent.
+#[derive(Default)]
+pub(crate) struct Heads {
     pub(crate) request: RequestHead,
     pub(crate) response: ResponseHead,
     /// The request head as it is sent upstream.
@@ -19,23 +34,24 @@ pub(crate) struct Workspace {
     pub(crate) response_bytes: Vec<u8>,
     /// The text of the key that the pool's policy hashes.
     pub(crate) key: Vec<u8>,
-    /// The request line as received, if the path was normalised; else empty.
+    /// The request line as received, if it is not the one that `request` refers to, because the
+    /// path was normalised; else empty.
     pub(crate) original_line: Vec<u8>,
 }
 
-impl Workspace {
-    /// The request line as received.
-    pub(crate) fn request_line(&self) -> &[u8] {
+impl Heads {
+    /// The request line as received; `bytes` are those that the request's spans refer to.
+    pub(crate) fn request_line<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         match self.original_line.as_slice() {
-            b"" => self.request.request_line.of(self.input.bytes()),
+            b"" => self.request.request_line.of(bytes),
             line => line,
         }
     }
 
     /// The request target as received.
-    pub(crate) fn target(&self) -> &[u8] {
+    pub(crate) fn target<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         match self.original_line.as_slice() {
-            b"" => self.request.target.of(self.input.bytes()),
+            b"" => self.request.target.of(bytes),
             // The target lies between method and version, with a space on either side.
             line => line
                 .get(self.request.method_span.len() + 1..line.len().saturating_sub(9))
@@ -45,12 +61,10 @@ impl Workspace {
 
     /// The bytes of memory that the running exchange holds in it.
     pub(crate) fn held(&self) -> usize {
-        self.input.held() + self.request_out.capacity() + self.response_out.capacity()
+        self.request_out.capacity() + self.response_out.capacity()
     }
 
-    /// Prepares it for another connection.
-    pub(crate) fn reset(&mut self, buffers: &Buffers) {
-        self.input.give_back(buffers);
+    fn clear(&mut self) {
         self.request_out.clear();
         self.response_out.clear();
         self.response_bytes.clear();

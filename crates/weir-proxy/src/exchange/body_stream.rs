@@ -1,0 +1,53 @@
+//! The streams that bodies are read from and written to. A stream that frames bodies itself, as one
+//! of HTTP/2, has trailers apart from the bytes.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, Empty};
+
+use crate::net::Socket;
+use crate::net::transport::Transport;
+
+/// A stream that bodies are read from.
+pub(crate) trait BodySource: AsyncRead + Unpin {
+    /// The trailers that followed the body at whose end the stream has ended, as lines.
+    fn take_trailers(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// A stream that bodies are written to.
+pub(crate) trait BodySink: AsyncWrite + Unpin {
+    /// Sends the rest of a body that was written completely, and its end with these trailers, if
+    /// the stream frames bodies itself.
+    fn poll_end(&mut self, context: &mut Context<'_>, _trailers: &[u8]) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_flush(context)
+    }
+}
+
+/// A stream both ways.
+pub(crate) trait BodyStream: BodySource + BodySink {
+    /// Does the same as [`Socket::poll_closed`].
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Does the same as [`Socket::is_reset`].
+    fn is_reset(&self) -> bool;
+}
+
+impl<S: Socket> BodySource for Transport<S> {}
+
+impl<S: Socket> BodySink for Transport<S> {}
+
+impl<S: Socket> BodyStream for Transport<S> {
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        Self::poll_closed(self, context)
+    }
+
+    fn is_reset(&self) -> bool {
+        self.socket().is_reset()
+    }
+}
+
+impl BodySource for Empty {}
