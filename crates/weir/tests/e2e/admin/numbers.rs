@@ -268,7 +268,7 @@ fn hdrhistogram_files_are_served_and_written() {
     };
     check("/v1/distributions.hgrm", 200, "Total count    =           40]");
     check("/v1/distributions.hgrm?phase=handshake", 422, "known are request, queue");
-    check("/v1/distributions.hgrm?endpoint=one", 422, "named with its pool");
+    check("/v1/distributions.hgrm?endpoint=one", 422, "needs its pool");
     check("/v1/distributions.hgrm?pool=nine", 404, "nine");
     check("/v1/distributions.hlog?window=never", 422, "neither start nor recent");
 }
