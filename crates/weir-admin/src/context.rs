@@ -11,7 +11,7 @@ use weir_control::logs::program_log::tell;
 
 use crate::access::caller::{Caller, Right, Visitor};
 use crate::access::seats::CallerStanding;
-use crate::status::history::History;
+use crate::status::history::ChartHistory;
 use crate::status::sources::StatusSources;
 
 /// The largest number of streams at once.
@@ -25,7 +25,7 @@ pub(crate) struct AdminContext {
     /// The sources of the status.
     pub(crate) sources: StatusSources,
     /// The points of the dashboard's charts.
-    pub(crate) history: History,
+    pub(crate) history: ChartHistory,
     /// The permits of clients that listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
     /// The number of refused requests since they were last logged, and the time of that.
@@ -36,7 +36,7 @@ impl AdminContext {
     pub(crate) fn new(operations: Arc<Operations>) -> Self {
         Self {
             sources: StatusSources::new(operations),
-            history: History::default(),
+            history: ChartHistory::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             turned_away: Mutex::default(),
         }

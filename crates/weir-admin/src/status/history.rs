@@ -63,7 +63,7 @@ struct PointCounters {
 }
 
 /// The history of the last minutes.
-pub(crate) struct History {
+pub(crate) struct ChartHistory {
     kept: Mutex<KeptPoints>,
     /// The latest status with its point.
     latest: watch::Sender<Option<Arc<Moment>>>,
@@ -81,13 +81,13 @@ pub(crate) struct Moment {
     pub(crate) point: Point,
 }
 
-impl Default for History {
+impl Default for ChartHistory {
     fn default() -> Self {
         Self { kept: Mutex::default(), latest: watch::Sender::new(None) }
     }
 }
 
-impl History {
+impl ChartHistory {
     /// Adds the status of this second.
     pub(crate) fn take(&self, status: Status) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_point_is_what_happened_since_the_one_before() {
-        let history = History::default();
+        let history = ChartHistory::default();
         let mut now = status();
         history.take(now.clone());
         now.at_ms += 2_000;
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let history = History::default();
+        let history = ChartHistory::default();
         let mut now = status();
         let pool = now.pools[0].clone();
         now.pools = (0..100).map(|n| PoolStatus { name: n.to_string(), ..pool.clone() }).collect();

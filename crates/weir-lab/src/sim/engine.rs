@@ -19,7 +19,7 @@ use super::exchange::{Holds, SimExchange, TakenSlot, WakeOne, WokenTickets, stan
 use super::outcome::{RequestEnd, RequestOutcome, RunOutcomes};
 use super::plan::{OutageKind, Scenario, SimCandidate, SimPlan};
 use super::server::{ServerReaction, SimServer};
-use super::state::{Pools, Shares};
+use super::state::{Pools, WeightShares};
 use super::time::micros;
 use super::watch::{OrderWatch, Stand};
 
@@ -36,7 +36,7 @@ struct Engine<'a> {
     servers: Vec<SimServer<'a>>,
     /// Occupied slots of each endpoint, as counted by the simulation.
     taken: Vec<u32>,
-    shares: Shares,
+    shares: WeightShares,
     agenda: Agenda,
     arrivals: Arrivals<'a>,
     next_arrival: Option<u64>,
@@ -100,7 +100,7 @@ impl<'a> Engine<'a> {
             pools: Pools::new(plan, candidate),
             servers: servers.collect(),
             taken: vec![0; endpoints],
-            shares: Shares::new(plan),
+            shares: WeightShares::new(plan),
             agenda: Agenda::default(),
             arrivals: Arrivals::new(plan, scenario.load),
             next_arrival: None,

@@ -166,7 +166,7 @@ fn pool(plan: &SimPlan, candidate: &SimCandidate) -> Arc<Balancer> {
 
 /// The lead of endpoints over the share of requests that their weights give them.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct WeightShares {
     /// The share due to each endpoint, 0 to 1.
     due: Vec<f64>,
     got: Vec<u64>,
@@ -174,7 +174,7 @@ pub(crate) struct Shares {
     most_ahead: f64,
 }
 
-impl Shares {
+impl WeightShares {
     pub(crate) fn new(plan: &SimPlan) -> Self {
         let weight = |endpoint: &SimEndpoint| {
             if plan.is_regular(endpoint) { f64::from(endpoint.weight) } else { 0.0 }
@@ -220,7 +220,7 @@ mod tests {
     fn shares_follow_weights() {
         let weight = |weight| SimEndpoint { weight, ..SimEndpoint::default() };
         let plan = SimPlan { endpoints: vec![weight(3), weight(1)], ..SimPlan::default() };
-        let mut shares = Shares::new(&plan);
+        let mut shares = WeightShares::new(&plan);
         for endpoint in [0, 0, 1, 0] {
             shares.dispatched(endpoint);
         }
