@@ -29,6 +29,8 @@ mod tls;
 pub(crate) mod validate;
 pub(crate) mod values;
 
+pub use weir_balance::AdminState;
+
 pub use access::{AccessRule, Verdict};
 pub use address::{EndpointAddress, ListenAddress};
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
@@ -52,8 +54,7 @@ pub use overrides::{
 };
 pub use policy::{FairPolicy, KeyHash, Policy};
 pub use pool::{
-    Endpoint, Keepalive, Order, Passive, PassiveCause, Pool, PoolLimits, StallDetection,
-    UpstreamTimeouts,
+    Endpoint, Keepalive, Passive, PassiveCause, Pool, PoolLimits, StallDetection, UpstreamTimeouts,
 };
 pub use queue::Queue;
 pub use resolver::Resolver;

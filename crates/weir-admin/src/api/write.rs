@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderMap};
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
-use weir_config::model::{Change, ChangeRefusal, Endpoint, EndpointOverride, Limit, Order};
+use weir_config::model::{AdminState, Change, ChangeRefusal, Endpoint, EndpointOverride, Limit};
 use weir_control::admin_port::{ChangeOutcome, Served, Trial};
 
 use crate::http::call::{Call, Later};
@@ -305,11 +305,11 @@ pub(crate) fn unknown_field(name: &str, known: &str) -> ApiError {
     ApiError::field(name, format!("there is no field `{name}`; known are {known}"))
 }
 
-fn order(value: &Value) -> Result<Order, ApiError> {
+fn order(value: &Value) -> Result<AdminState, ApiError> {
     match value.as_str() {
-        Some("ready") => Ok(Order::Ready),
-        Some("draining" | "drain") => Ok(Order::Draining),
-        Some("maintenance" | "maint") => Ok(Order::Maintenance),
+        Some("ready") => Ok(AdminState::Ready),
+        Some("draining" | "drain") => Ok(AdminState::Draining),
+        Some("maintenance" | "maint") => Ok(AdminState::Maintenance),
         _ => Err(ApiError::field(
             "order",
             format!("{value} is not an order: `ready`, `draining` or `maintenance`"),

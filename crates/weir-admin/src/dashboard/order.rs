@@ -3,7 +3,7 @@
 
 use hyper::StatusCode;
 use hyper::header;
-use weir_config::model::{Change, EndpointOverride, Order};
+use weir_config::model::{AdminState, Change, EndpointOverride};
 use weir_control::admin_port::Trial;
 
 use super::response::sorry;
@@ -29,9 +29,9 @@ pub(super) fn take(call: Call) -> Later {
             _ => "",
         };
         let order = match order {
-            "ready" => Order::Ready,
-            "draining" => Order::Draining,
-            "maintenance" => Order::Maintenance,
+            "ready" => AdminState::Ready,
+            "draining" => AdminState::Draining,
+            "maintenance" => AdminState::Maintenance,
             _ => {
                 return Ok(sorry(
                     StatusCode::UNPROCESSABLE_ENTITY,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use weir_config::model::{
-    Change, ChangeRefusal, Endpoint, EndpointOverride, Limit, Order, RefusalKind,
+    AdminState, Change, ChangeRefusal, Endpoint, EndpointOverride, Limit, RefusalKind,
 };
 use weir_control::admin_port::Trial;
 
@@ -101,9 +101,11 @@ pub(super) async fn execute(
         ["set", "server", rest @ ..] => asked.set_server(rest).await,
         ["set", "weight", rest @ ..] => asked.set_weight(rest).await,
         ["set", "maxconn", "server", rest @ ..] => asked.set_max_conn(rest).await,
-        ["enable", "server", rest @ ..] => asked.order(rest.first().copied(), Order::Ready).await,
+        ["enable", "server", rest @ ..] => {
+            asked.order(rest.first().copied(), AdminState::Ready).await
+        }
         ["disable", "server", rest @ ..] => {
-            asked.order(rest.first().copied(), Order::Maintenance).await
+            asked.order(rest.first().copied(), AdminState::Maintenance).await
         }
         ["set", "maxconn", "frontend", rest @ ..] => asked.set_frontend(rest).await,
         ["set", "maxconn", "global", rest @ ..] => asked.set_global(rest).await,
@@ -212,9 +214,9 @@ impl AskedCommand<'_> {
         match rest {
             ["state", state, ..] => {
                 let order = match *state {
-                    "ready" => Order::Ready,
-                    "drain" => Order::Draining,
-                    "maint" => Order::Maintenance,
+                    "ready" => AdminState::Ready,
+                    "drain" => AdminState::Draining,
+                    "maint" => AdminState::Maintenance,
                     _ => {
                         let text = "'set server <srv> state' expects 'ready', 'drain' and 'maint'.";
                         return Err(text.to_owned());
@@ -250,7 +252,7 @@ impl AskedCommand<'_> {
         };
         if weight == 0 {
             // Weight 0 is HAProxy's way to drain a server.
-            return self.order(words.first().copied(), Order::Draining).await;
+            return self.order(words.first().copied(), AdminState::Draining).await;
         }
         self.set(
             &endpoint,
@@ -316,7 +318,7 @@ impl AskedCommand<'_> {
             weir_config::endpoint_address(address).map_err(|error| format!("{error}."))?;
         let mut endpoint = Endpoint::new(name, address);
         // As in HAProxy, a new server gets no requests until it is enabled.
-        endpoint.order = Order::Maintenance;
+        endpoint.order = AdminState::Maintenance;
         let mut rest = words.get(2..).unwrap_or_default().iter();
         while let Some(word) = rest.next() {
             let mut number = || {
@@ -327,7 +329,7 @@ impl AskedCommand<'_> {
                 "weight" => endpoint.weight = number()?,
                 "maxconn" => endpoint.max_conn = Some(number()?).filter(|limit| *limit > 0),
                 "backup" => endpoint.backup = true,
-                "enabled" => endpoint.order = Order::Ready,
+                "enabled" => endpoint.order = AdminState::Ready,
                 // The pool's check applies to all of its servers.
                 "check" | "disabled" => {}
                 _ => return Err(format!("'{word}' option is not accepted for dynamic server.")),
@@ -346,7 +348,7 @@ impl AskedCommand<'_> {
         self.change(&change).await.map(|_| "Server deleted.".to_owned())
     }
 
-    async fn order(&self, place: Option<&str>, order: Order) -> Said {
+    async fn order(&self, place: Option<&str>, order: AdminState) -> Said {
         let (_, endpoint) = self.endpoint(place)?;
         self.set(&endpoint, EndpointOverride { order: Some(order), ..EndpointOverride::default() })
             .await

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weir_config::Config;
 use weir_config::model::names::is_place_of;
-use weir_config::model::{EndpointAddress, EndpointCheck, Order};
+use weir_config::model::{AdminState, EndpointAddress, EndpointCheck};
 
 use super::stat::{FIRST_PROXY, age, check_health, check_number};
 use crate::status::{EndpointStatus, OperationalState, PoolStatus, Status};
@@ -49,7 +49,7 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
             };
             // Bits: 1 forced maintenance, 4 maintenance by the configuration, 8 forced drain, 32 no
             // address.
-            let in_file = own.as_ref().is_some_and(|own| own.order == Order::Maintenance);
+            let in_file = own.as_ref().is_some_and(|own| own.order == AdminState::Maintenance);
             let ordered = match endpoint.order.as_str() {
                 "maintenance" if in_file => 5,
                 "maintenance" => 1,
@@ -88,7 +88,7 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
 /// A server's settings in the configuration file.
 struct Own {
     weight: Option<u32>,
-    order: Order,
+    order: AdminState,
     tls: bool,
     /// The name of its service's records.
     record: String,
@@ -98,7 +98,7 @@ struct Own {
 
 impl Default for Own {
     fn default() -> Self {
-        let (weight, order, tls) = (None, Order::Ready, false);
+        let (weight, order, tls) = (None, AdminState::Ready, false);
         Self { weight, order, tls, record: "-".to_owned(), check_at: (0, "-".to_owned()) }
     }
 }

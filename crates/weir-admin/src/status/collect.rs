@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
-use weir_balance::{AdminState, EndpointState, Health, QueuedExchange};
+use weir_balance::{EndpointState, Health, QueuedExchange};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe};
@@ -286,7 +286,7 @@ impl ReadModel<'_> {
             resolved: written.and_then(|written| resolved(live, written)),
             state,
             since_ms: milliseconds(since),
-            order: order_word(counts.admin_state()).to_owned(),
+            order: counts.admin_state().as_str().to_owned(),
             health: match counts.health() {
                 Health::Unhealthy => "down",
                 Health::Healthy if checked => "up",
@@ -494,14 +494,6 @@ fn client_text(octets: &[u8]) -> String {
     let v4 = || <[u8; 4]>::try_from(octets).ok().map(IpAddr::from);
     let v6 = || <[u8; 16]>::try_from(octets).ok().map(IpAddr::from);
     v4().or_else(v6).map(|address| address.to_string()).unwrap_or_default()
-}
-
-fn order_word(order: AdminState) -> &'static str {
-    match order {
-        AdminState::Ready => "ready",
-        AdminState::Draining => "draining",
-        AdminState::Maintenance => "maintenance",
-    }
 }
 
 fn resolved(live: &UpstreamEndpoint, own: &model::Endpoint) -> Option<String> {

@@ -2,6 +2,8 @@
 //! and the operator's admin state. It decides nothing; `Balancer` changes it and then serves the
 //! exchanges that wait.
 
+use serde::{Deserialize, Serialize};
+
 use crate::state::pulse::{Pulse, TRIAL_US};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -84,7 +86,8 @@ pub enum Health {
 }
 
 /// The state in which the operator puts an endpoint (HAProxy's admin state).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AdminState {
     /// Take every exchange.
     #[default]
@@ -93,6 +96,17 @@ pub enum AdminState {
     Draining,
     /// Take no exchange.
     Maintenance,
+}
+
+impl AdminState {
+    /// The state as one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Maintenance => "maintenance",
+        }
+    }
 }
 
 impl Default for EndpointState {

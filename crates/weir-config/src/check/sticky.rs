@@ -8,7 +8,7 @@ use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::validate::sticky as validate;
 use crate::model::{
-    Action, Listener, Order, Pool, Route, SameSite, Secret, Secure, Sticky, values,
+    Action, AdminState, Listener, Pool, Route, SameSite, Secret, Secure, Sticky, values,
 };
 use crate::source::SourceSpan;
 use crate::units;
@@ -94,7 +94,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the order of a `server` line.
-    pub(super) fn order(&mut self, line: &Arguments<'a>) -> Order {
+    pub(super) fn order(&mut self, line: &Arguments<'a>) -> AdminState {
         match (line.option("down"), line.option("drain")) {
             (Some(down), Some(drain)) => {
                 let error = Diagnostic::error(
@@ -102,17 +102,17 @@ impl<'a> Checker<'a> {
                     "a server is either `down` or draining; a server that is `down` gets no requests at all",
                 );
                 self.report(error.related(down.word.span, "first here"));
-                Order::Maintenance
+                AdminState::Maintenance
             }
-            (Some(_), None) => Order::Maintenance,
-            (None, Some(_)) => Order::Draining,
-            (None, None) => Order::Ready,
+            (Some(_), None) => AdminState::Maintenance,
+            (None, Some(_)) => AdminState::Draining,
+            (None, None) => AdminState::Ready,
         }
     }
 
     /// Compares the orders of the servers with the rest of their pool.
     pub(super) fn orders_fit(&mut self, name: SourceSpan, lines: &[Arguments<'a>], pool: &Pool) {
-        let ready = pool.endpoints.iter().any(|endpoint| endpoint.order == Order::Ready);
+        let ready = pool.endpoints.iter().any(|endpoint| endpoint.order == AdminState::Ready);
         if !ready && !pool.endpoints.is_empty() {
             let message = "every server of this pool is `down` or draining: new clients get 503";
             let warning = Diagnostic::warning(name, message);

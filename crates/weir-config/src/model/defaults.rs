@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::{
-    Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
-    ExplainHeader, Forwarded, HttpProbe, Keepalive, MemoryLimit, MessageLimits, Order, Passive,
-    PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue, RequestIdSettings, Resolver,
-    Retry, RetryOn, SrvName, StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient,
+    AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
+    EndpointCheck, ExplainHeader, Forwarded, HttpProbe, Keepalive, MemoryLimit, MessageLimits,
+    Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue, RequestIdSettings,
+    Resolver, Retry, RetryOn, SrvName, StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient,
     TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 use crate::defaults;
@@ -300,7 +300,7 @@ impl Endpoint {
             max_conn: None,
             priority: 0,
             backup: false,
-            order: Order::Ready,
+            order: AdminState::Ready,
             check: EndpointCheck::Own,
         }
     }

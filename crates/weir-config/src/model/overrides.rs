@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Config, Endpoint, Order, Pool};
+use super::{AdminState, Config, Endpoint, Pool};
 use crate::model::validate::validate;
 
 mod address;
@@ -65,7 +65,7 @@ pub struct PoolOverrides {
 pub struct EndpointOverride {
     /// The operator's order.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub order: Option<Order>,
+    pub order: Option<AdminState>,
     /// The weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_balance::Fault;
+use weir_balance::{AdminState, Fault};
 
 use super::{
     Check, EndpointAddress, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive, TlsClient,
@@ -124,34 +124,10 @@ pub struct Endpoint {
     pub backup: bool,
     /// The operator's order.
     #[serde(default)]
-    pub order: Order,
+    pub order: AdminState,
     /// The endpoint's probing.
     #[serde(default)]
     pub check: EndpointCheck,
-}
-
-/// The operator's order: the exchanges that an endpoint may take, whatever its health.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// All exchanges.
-    #[default]
-    Ready,
-    /// Only exchanges bound to it by affinity.
-    Draining,
-    /// None.
-    Maintenance,
-}
-
-/// Converts to the balancer's type.
-impl From<Order> for weir_balance::AdminState {
-    fn from(order: Order) -> Self {
-        match order {
-            Order::Ready => Self::Ready,
-            Order::Draining => Self::Draining,
-            Order::Maintenance => Self::Maintenance,
-        }
-    }
 }
 
 /// The idle keep-alive connections to endpoints and their limits.

@@ -386,7 +386,7 @@ fn put(served: &Served, config: &Config, live: &Config) {
             let index = pool.endpoints.iter().position(|own| *own.name == *new.name);
             let Some(index) = index else { continue };
             if old.order != new.order {
-                pool.balancer.set_admin_state(index, new.order.into(), now_us);
+                pool.balancer.set_admin_state(index, new.order, now_us);
             }
             if old.max_conn != new.max_conn {
                 pool.balancer.set_max_conn(index, new.max_conn, now_us);

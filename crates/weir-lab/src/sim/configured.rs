@@ -15,7 +15,7 @@ impl SimPlan {
             name: endpoint.name.clone(),
             weight: endpoint.weight,
             tier: pool.tier(endpoint),
-            order: endpoint.order.into(),
+            order: endpoint.order,
             ..SimEndpoint::default()
         };
         self.endpoints = pool.endpoints.iter().map(endpoint).collect();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Addressed, EndpointOverride, Limit, Overrides, PoolOverrides};
 use crate::defaults;
-use crate::model::{Config, Endpoint, EndpointAddress, EndpointCheck, Order, Pool};
+use crate::model::{AdminState, Config, Endpoint, EndpointAddress, EndpointCheck, Pool};
 
 /// One value that differs from the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,17 +204,6 @@ fn limit(limit: Limit) -> String {
     }
 }
 
-impl Order {
-    /// Returns the word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Draining => "draining",
-            Self::Maintenance => "maintenance",
-        }
-    }
-}
-
 /// Returns the `server` line of this endpoint, with its semicolon.
 pub fn server_line(endpoint: &Endpoint) -> String {
     let address = address_text(&endpoint.address);
@@ -238,9 +227,9 @@ pub fn server_line(endpoint: &Endpoint) -> String {
         line.push_str(&[" host=", &word(host)].concat());
     }
     match endpoint.order {
-        Order::Ready => {}
-        Order::Draining => line.push_str(" drain"),
-        Order::Maintenance => line.push_str(" down"),
+        AdminState::Ready => {}
+        AdminState::Draining => line.push_str(" drain"),
+        AdminState::Maintenance => line.push_str(" down"),
     }
     match &endpoint.check {
         EndpointCheck::Own => {}

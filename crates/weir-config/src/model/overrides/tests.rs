@@ -22,7 +22,7 @@ fn endpoint(pool: &str, endpoint: &str, set: EndpointOverride) -> Change {
     Change::Endpoint { pool: pool.to_owned(), endpoint: endpoint.to_owned(), set }
 }
 
-fn order(order: Order) -> EndpointOverride {
+fn order(order: AdminState) -> EndpointOverride {
     EndpointOverride { order: Some(order), ..EndpointOverride::default() }
 }
 
@@ -65,7 +65,7 @@ const SECOND: &str = "server 10.0.0.2:80 name=app2 weight=3 drain;";
 #[test]
 fn changes_are_put_over_the_file() {
     check(&[], &[FIRST, SECOND]);
-    let drained = endpoint("app", "app1", order(Order::Draining));
+    let drained = endpoint("app", "app1", order(AdminState::Draining));
     check(&[drained], &["server 10.0.0.1:80 name=app1 max_conn=2 drain;", SECOND]);
     let free = endpoint("app", "app1", limit(Limit::Unlimited));
     check(std::slice::from_ref(&free), &["server 10.0.0.1:80 name=app1;", SECOND]);
@@ -74,7 +74,7 @@ fn changes_are_put_over_the_file() {
     check(&[removed("app", "app2")], &[FIRST]);
     let third = "server 10.0.0.3:80 name=app3 backup;";
     check(&[added(third)], &[FIRST, SECOND, third]);
-    let ready = endpoint("app", "app3", order(Order::Maintenance));
+    let ready = endpoint("app", "app3", order(AdminState::Maintenance));
     let down = "server 10.0.0.3:80 name=app3 backup down;";
     check(&[added(third), ready], &[FIRST, SECOND, down]);
     check(&[added(third), removed("app", "app3")], &[FIRST, SECOND]);
@@ -124,7 +124,7 @@ fn a_change_that_makes_no_sense_names_what_is_to_blame() {
 fn they_go_to_json_and_back() {
     let (_, overrides) = after(&[
         endpoint("app", "app1", limit(Limit::Unlimited)),
-        endpoint("app", "app1", order(Order::Maintenance)),
+        endpoint("app", "app1", order(AdminState::Maintenance)),
         removed("app", "app2"),
         added("server unix:/run/app.sock name=app3 max_conn=4 check=off;"),
         Change::Listener { listener: "front".to_owned(), max_connections: 9 },
@@ -170,7 +170,7 @@ fn what_the_file_has_nothing_for_is_said() {
 #[test]
 fn differences_are_shown_beside_the_values_of_the_file() {
     let (_, overrides) = after(&[
-        endpoint("app", "app2", order(Order::Ready)),
+        endpoint("app", "app2", order(AdminState::Ready)),
         endpoint("app", "app2", limit(Limit::At(5))),
         removed("app", "app1"),
     ]);
@@ -195,7 +195,7 @@ fn differences_are_shown_beside_the_values_of_the_file() {
 #[test]
 fn reverting_brings_back_the_file() {
     let changes = [
-        endpoint("app", "app2", order(Order::Ready)),
+        endpoint("app", "app2", order(AdminState::Ready)),
         removed("app", "app1"),
         Change::MaxConnections(3),
     ];
@@ -259,7 +259,7 @@ fn address(last: u8, set: EndpointOverride) -> Change {
 
 #[test]
 fn an_order_for_an_address_stays_with_it() {
-    let overrides = with(&Overrides::default(), &address(2, order(Order::Draining)));
+    let overrides = with(&Overrides::default(), &address(2, order(AdminState::Draining)));
     let overrides = with(&overrides, &address(2, limit(Limit::At(7))));
     let one = "server 10.0.0.1:80 name=\"app.test:80\" max_conn=2 host=app.test;";
     assert_eq!(
@@ -282,12 +282,12 @@ fn an_order_for_an_address_stays_with_it() {
 #[test]
 fn the_later_order_counts_for_an_address_and_for_its_name() {
     let name = |set| endpoint("app", "app.test:80", set);
-    let drained = with(&Overrides::default(), &address(2, order(Order::Draining)));
-    assert!(with(&drained, &name(order(Order::Ready))).is_empty());
+    let drained = with(&Overrides::default(), &address(2, order(AdminState::Draining)));
+    assert!(with(&drained, &name(order(AdminState::Ready))).is_empty());
     let both = with(&drained, &name(limit(Limit::At(5))));
     assert_eq!(both.pools["app"].addresses["app.test:80"].len(), 1);
-    let all = with(&Overrides::default(), &name(order(Order::Draining)));
-    let but_one = with(&all, &address(1, order(Order::Ready)));
+    let all = with(&Overrides::default(), &name(order(AdminState::Draining)));
+    let but_one = with(&all, &address(1, order(AdminState::Ready)));
     let shown = served(&but_one, &[1, 2]);
     assert_eq!([0, 1].map(|place| shown[place].ends_with(" drain;")), [false, true], "{shown:?}");
     let of = addressed("app.test:80", 1);
@@ -301,7 +301,7 @@ fn the_later_order_counts_for_an_address_and_for_its_name() {
 
 #[test]
 fn orders_for_addresses_are_kept_and_told_and_given_up_with_the_name() {
-    let overrides = with(&Overrides::default(), &address(2, order(Order::Draining)));
+    let overrides = with(&Overrides::default(), &address(2, order(AdminState::Draining)));
     let text = serde_json::to_string(&overrides).unwrap();
     assert_eq!(serde_json::from_str::<Overrides>(&text).unwrap(), overrides);
     let differences = overrides.differences(&file(NAMES));
@@ -326,7 +326,7 @@ fn an_order_for_an_address_that_makes_no_sense_is_refused() {
     let other = |pool: &str, name: &str| Change::Address {
         pool: pool.to_owned(),
         of: addressed(name, 9),
-        set: order(Order::Draining),
+        set: order(AdminState::Draining),
     };
     check(&other("app", "10.0.0.9:80"), Conflict, "endpoint");
     check(&other("app", "nine"), Unknown, "endpoint");
@@ -340,9 +340,9 @@ fn an_order_for_an_address_that_makes_no_sense_is_refused() {
             .or_default()
             .addresses
             .entry("app.test:80".to_owned());
-        all.or_default().insert(address, order(Order::Draining));
+        all.or_default().insert(address, order(AdminState::Draining));
     }
-    assert!(many.with(&file(NAMES), &address(2, order(Order::Draining))).is_err());
+    assert!(many.with(&file(NAMES), &address(2, order(AdminState::Draining))).is_err());
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Compiler<'_> {
         let members = pool.endpoints.iter().zip(&endpoints);
         let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
         let orders: Vec<AdminState> =
-            pool.endpoints.iter().map(|endpoint| endpoint.order.into()).collect();
+            pool.endpoints.iter().map(|endpoint| endpoint.order).collect();
         // When a removed pool is configured again, `before` may be an old version of it whose
         // exchanges wait in a later balancer. The new pool succeeds that one.
         let latest = before.map(|before| before.balancer.latest());
