@@ -267,7 +267,7 @@ fn the_looks_of_a_pick_do_not_grow_with_the_pool() {
             let pool = pool(policy, limit, queue, 10_000);
             let _slots = free.map(|free| fill(&pool, free));
             let looks = looks_of(&pool);
-            assert!(looks <= 500, "{policy}, {state}: {looks}");
+            assert!(looks <= 800, "{policy}, {state}: {looks}");
         };
         check("idle", None, false, None);
         check("idle with a queue", Some(1), true, None);
@@ -279,10 +279,9 @@ fn the_looks_of_a_pick_do_not_grow_with_the_pool() {
         }
         check("all full", Some(1), false, Some(0));
         check("all full, with a queue", Some(1), true, Some(0));
-        let by_draws =
-            policy.hashes().is_some() || matches!(policy, PolicyKind::Random | PolicyKind::Random2);
-        if !by_draws {
+        if policy.hashes().is_none() {
             check("one free", Some(1), false, Some(1));
+            check("two free, with a queue", Some(1), true, Some(2));
         }
         // The best seat for a key may be full, and all are drawn for then.
         let by_draw_for_keys = matches!(policy, PolicyKind::Hash(_));
@@ -290,4 +289,20 @@ fn the_looks_of_a_pick_do_not_grow_with_the_pool() {
             check("a tenth free", Some(1), false, Some(1_000));
         }
     }
+}
+
+/// An exchange that joins the pool's line does not look at the line of each endpoint.
+#[test]
+fn the_looks_of_joining_a_queue_do_not_grow_with_the_pool() {
+    let pool = pool(PolicyKind::LeastConn, Some(1), true, 10_000);
+    let _slots = fill(&pool, 0);
+    let tried = Tried::new();
+    let bound = Request { bound: Some(7), ..Request::new(1, 1, &tried) };
+    let Arrival::Queued(_first) = pool.arrive(&bound) else { panic!("its endpoint is full") };
+    looks::take();
+    let arrival = pool.arrive(&Request::new(1, 2, &tried));
+    let looks = looks::take();
+    let Arrival::Queued(second) = arrival else { panic!("all are full") };
+    assert_eq!((second.position(), second.ahead().len()), (1, 1));
+    assert!(looks <= 500, "{looks}");
 }

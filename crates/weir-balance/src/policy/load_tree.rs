@@ -150,6 +150,12 @@ impl LoadTree {
         }
     }
 
+    /// The endpoints with room.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> {
+        let next = |from| self.next(from, WantedLoad::Open);
+        std::iter::successors(next(0), move |found| next(found + 1))
+    }
+
     /// The lowest load among all endpoints but one.
     pub(crate) fn least_but(&self, index: usize) -> LoadKey {
         let mut node = self.leaves + index;

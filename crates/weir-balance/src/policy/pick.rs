@@ -19,9 +19,10 @@ use crate::sync::Ordering;
 const ROUNDS: usize = 4;
 
 /// Draws among all endpoints of a tier before the draw is limited to those that may be picked, each
-/// of which is then looked at.
+/// of which is then looked at. So many draws among many endpoints fail only where few of them have
+/// room.
 const DRAWS: usize = 4;
-const DRAWS_OF_MANY: usize = 256;
+const DRAWS_OF_MANY: usize = 128;
 
 /// A policy's choice.
 #[derive(Clone, Copy)]
@@ -395,11 +396,11 @@ impl Picker {
         query: Query<'_>,
         accept: impl Fn(&Candidate) -> bool,
     ) -> Option<Candidate> {
-        let sum: u64 =
-            self.candidates(tier, query).filter(&accept).map(|candidate| candidate.weight).sum();
+        let open = || self.open_candidates(tier, query).filter(&accept);
+        let sum: u64 = open().map(|candidate| candidate.weight).sum();
         let mut left = ((u128::from(query.random) * u128::from(sum)) >> 64) as u64;
         let mut last = None;
-        for candidate in self.candidates(tier, query).filter(&accept) {
+        for candidate in open() {
             if left < candidate.weight {
                 return Some(candidate);
             }

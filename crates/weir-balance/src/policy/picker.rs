@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::policy::PolicyKind;
 use crate::policy::crowd::Crowd;
 use crate::policy::fair::{FairSettings, WeightMode};
-use crate::policy::load_tree::LoadKey;
+use crate::policy::load_tree::{LoadKey, LoadTree};
 use crate::policy::looks;
 use crate::policy::query::Query;
 use crate::policy::tier::Tier;
@@ -233,6 +233,17 @@ impl Picker {
         let member = self.members.get(index)?;
         let in_flight = member.state.in_flight_if_free()?;
         self.is_usable(index, query).then(|| Candidate::with(index, member, in_flight))
+    }
+
+    /// The endpoints of a tier that may be picked now; of many, only those with room are looked at.
+    pub(crate) fn open_candidates<'a>(
+        &'a self,
+        tier: &'a Tier,
+        query: Query<'a>,
+    ) -> impl Iterator<Item = Candidate> + 'a {
+        let few = if tier.loads.is_none() { tier.indexes() } else { &[] };
+        let many = tier.loads.iter().flat_map(LoadTree::open);
+        few.iter().copied().chain(many).filter_map(move |index| self.candidate(index, query))
     }
 
     /// The endpoints of a tier that may be picked now.

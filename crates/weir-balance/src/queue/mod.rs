@@ -5,9 +5,11 @@
 pub(crate) mod waiter_info;
 
 use core::task::Waker;
+use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
+use crate::policy::looks;
 use crate::queue::waiter_info::{AHEAD, Ahead, WaiterInfo};
 use crate::state::decision::{Rejection, Taken};
 use crate::state::held::Holder;
@@ -107,6 +109,8 @@ pub(crate) struct WaiterQueue<S> {
     waiters: Vec<Waiter<S>>,
     vacant: Vec<Id>,
     lines: Box<[WaitingLine]>,
+    /// The waiters in the lines of endpoints, by their numbers.
+    bound: BTreeSet<(i64, Id)>,
     waiting: u32,
     next_seq: i64,
 }
@@ -114,7 +118,8 @@ pub(crate) struct WaiterQueue<S> {
 impl<S> WaiterQueue<S> {
     pub(crate) fn new(endpoints: usize) -> Self {
         let lines = vec![EMPTY; endpoints + 1].into();
-        Self { waiters: Vec::new(), vacant: Vec::new(), lines, waiting: 0, next_seq: 0 }
+        let (waiters, vacant, bound) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { waiters, vacant, lines, bound, waiting: 0, next_seq: 0 }
     }
 
     /// The number of waiters in all lines.
@@ -142,6 +147,7 @@ impl<S> WaiterQueue<S> {
 
     /// The waiters of a line, the oldest first.
     pub(crate) fn line(&self, home: Option<usize>) -> impl Iterator<Item = (Id, &Waiter<S>)> {
+        looks::count();
         let first = self.lines.get(line(home)).map_or(NOBODY, |line| line.first);
         let at = |id: Id| self.get(id).map(|waiter| (id, waiter));
         std::iter::successors(at(first), move |(_, waiter)| at(waiter.next))
@@ -152,22 +158,15 @@ impl<S> WaiterQueue<S> {
     /// counts all.
     pub(crate) fn ahead(&self, home: Option<usize>, number: Option<i64>) -> Ahead {
         let mut first: SmallVec<[(i64, Id); 2 * AHEAD]> = SmallVec::new();
-        let mut add = |home| {
-            let before = |waiter: &Waiter<S>| number.is_none_or(|number| waiter.seq < number);
-            for (id, waiter) in self.line(home).take_while(|(_, waiter)| before(waiter)).take(AHEAD)
-            {
-                let place = first.partition_point(|(seq, _)| *seq < waiter.seq);
-                first.insert(place, (waiter.seq, id));
-                first.truncate(AHEAD);
-            }
-        };
-        add(None);
+        let is_before = |seq: &(i64, Id)| number.is_none_or(|number| seq.0 < number);
+        let line = |home| self.line(home).map(|(id, waiter)| (waiter.seq, id));
+        first.extend(line(None).take_while(is_before).take(AHEAD));
         match home {
-            Some(_) => add(home),
-            None if self.len(None) == self.waiting => {}
-            None => (0..self.lines.len() - 1).for_each(|index| add(Some(index))),
+            Some(_) => first.extend(line(home).take_while(is_before).take(AHEAD)),
+            None => first.extend(self.bound.iter().copied().take_while(is_before).take(AHEAD)),
         }
-        let waiters = first.into_iter().filter_map(|(_, id)| self.get(id));
+        first.sort_unstable();
+        let waiters = first.into_iter().take(AHEAD).filter_map(|(_, id)| self.get(id));
         waiters.map(|waiter| waiter.wish.about.name.clone()).collect()
     }
 
@@ -253,6 +252,7 @@ impl<S> WaiterQueue<S> {
     pub(crate) fn form(&mut self, mut home: impl FnMut(&mut Waiter<S>, &[u32]) -> Option<usize>) {
         let order = self.order();
         self.lines.fill(EMPTY);
+        self.bound.clear();
         let mut lens = vec![0; self.lines.len() - 1];
         for id in order {
             let Some(waiter) = self.get_mut(id) else { continue };
@@ -270,6 +270,7 @@ impl<S> WaiterQueue<S> {
     pub(crate) fn begin_anew(&mut self, endpoints: usize, mut change: impl FnMut(&mut Waiter<S>)) {
         let order = self.order();
         self.lines = vec![EMPTY; endpoints + 1].into();
+        self.bound.clear();
         for id in order {
             let Some(waiter) = self.get_mut(id) else { continue };
             waiter.home = None;
@@ -281,15 +282,22 @@ impl<S> WaiterQueue<S> {
     /// Returns true if lines, lengths and the count of waiters agree, and each line is in order of
     /// arrival.
     pub(crate) fn is_sound(&self) -> bool {
-        let mut total = 0;
+        let (mut total, mut bound) = (0, 0);
         let sound = (0..self.lines.len()).all(|number| {
             let home = number.checked_sub(1);
             let len = self.line(home).count();
             total += len;
+            if home.is_some() {
+                let listed = |(id, one): &(Id, &Waiter<S>)| self.bound.contains(&(one.seq, *id));
+                bound += self.line(home).filter(listed).count();
+            }
             self.line(home).is_sorted_by_key(|(_, waiter)| waiter.seq)
                 && len == self.len(home) as usize
         });
-        sound && total == self.waiting as usize
+        sound
+            && total == self.waiting as usize
+            && bound == self.bound.len()
+            && self.bound.len() + self.len(None) as usize == total
     }
 
     /// Inserts a waiter into a line behind all earlier ones. The search starts at the end, where
@@ -328,12 +336,20 @@ impl<S> WaiterQueue<S> {
         }
         if let Some(waiter) = self.get_mut(id) {
             (waiter.previous, waiter.next) = (ahead, behind);
+            let seq = waiter.seq;
+            if home.is_some() {
+                self.bound.insert((seq, id));
+            }
         }
     }
 
     fn unlink(&mut self, id: Id) {
         let Some(waiter) = self.get(id) else { return };
         let (previous, next, home) = (waiter.previous, waiter.next, waiter.home);
+        if home.is_some() {
+            let seq = waiter.seq;
+            self.bound.remove(&(seq, id));
+        }
         if let Some(before) = self.get_mut(previous) {
             before.next = next;
         }
