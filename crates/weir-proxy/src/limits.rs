@@ -81,6 +81,9 @@ pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
 pub(crate) const PARK_AFTER: Duration = Duration::from_secs(1);
 /// The number of endpoints whose idle connections are looked at before other tasks get their turn.
 pub(crate) const SWEEP_TURN: usize = 256;
+/// The age at which an exchange that waits gives back the buffer space that it does not use, at the
+/// next sweep.
+pub(crate) const SHRINK_AFTER: Duration = Duration::from_millis(500);
 /// The interval at which a worker shows that it runs its tasks, and at which the watchdog checks
 /// that.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);

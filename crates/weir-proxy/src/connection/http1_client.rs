@@ -156,7 +156,12 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
         };
         let mut raw = Vec::new();
         if take > 0 {
-            raw = if take > SMALL_BUFFER { Vec::with_capacity(take) } else { buffers.small() };
+            let is_whole = request.framing == Framing::Length(take as u64);
+            raw = if is_whole || take > SMALL_BUFFER {
+                Vec::with_capacity(take)
+            } else {
+                buffers.small()
+            };
             raw.extend_from_slice(available.get(..take).unwrap_or_default());
         }
         self.input.set_own(request.head_bytes + take);
@@ -263,6 +268,10 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
             Transport::Plain(stream) => Some(stream),
             Transport::Server(_) | Transport::Client(_) => None,
         }
+    }
+
+    fn shrink(&mut self, buffers: &Buffers) {
+        self.input.shrink(buffers);
     }
 
     fn unread(&mut self, surplus: &[u8]) {

@@ -521,6 +521,15 @@ mod tests {
     }
 
     #[test]
+    fn a_running_exchange_keeps_no_more_than_2700_bytes() {
+        fn future_bytes<A, B, C, D, E, F>(_function: impl Fn(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = future_bytes(Connection::<OsNet>::serve_hot);
+        assert!(bytes <= 2_700, "{bytes} bytes: is something in it that few exchanges need?");
+    }
+
+    #[test]
     fn an_idle_connection_keeps_no_more_than_408_bytes() {
         let bytes = future_bytes(serve::<OsNet>);
         // With tokio's 104 bytes for a task that is 512, the multiple of 128 that it gets.

@@ -114,6 +114,10 @@ pub(crate) trait ClientSide: Sized {
         None
     }
 
+    /// Gives back the buffer space that it does not use, because the exchange waits for long. The
+    /// bytes that [`ClientSide::head`] returns stay the same.
+    fn shrink(&mut self, _buffers: &Buffers) {}
+
     /// Takes back bytes that were read from the stream beyond the request's body.
     fn unread(&mut self, surplus: &[u8]) {
         debug_assert!(surplus.is_empty(), "{} bytes beyond a body", surplus.len());

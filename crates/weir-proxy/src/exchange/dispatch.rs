@@ -441,6 +441,7 @@ impl<'a> Dispatch<'a> {
             exchange.placement.wait = Some(Box::new(wait));
         }
         exchange.holds(upload.held());
+        let (session, others) = (exchange.session, exchange.heads.held() + upload.held());
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
@@ -452,6 +453,10 @@ impl<'a> Dispatch<'a> {
             }
             if scope.is_parting() && movable && self.may_leave(client, upload) {
                 return Poll::Ready(Waited::Parting);
+            }
+            if scope.worker.sessions.must_shrink(session) {
+                client.shrink(buffers);
+                scope.holds(session, client.held() + others);
             }
             self.poll_gone(client, context, buffers, upload).map(|()| Waited::ClientGone)
         });

@@ -68,7 +68,8 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
         let mut relayed = relay.run(exchange, at, &mut blocked).await;
         note_blocked(exchange, blocked);
         if switching {
-            return switch(exchange, pool, attempt, download, relayed).await;
+            // It is rare, and would more than double the size of every exchange.
+            return Box::pin(switch(exchange, pool, attempt, download, relayed)).await;
         }
         let mut now = Instant::now();
         if relayed.is_ok() {

@@ -60,8 +60,25 @@ impl Input {
     }
 
     pub(crate) fn clear(&mut self) {
+        if self.bytes.capacity() < SMALL_BUFFER {
+            // Too small for a read (see `shrink`).
+            self.bytes = Vec::new();
+        }
         self.bytes.clear();
         self.start = 0;
+    }
+
+    /// Moves the bytes to memory of their own size, if the buffer is mostly empty, and gives the
+    /// buffer back. Offsets remain valid. There is then no room for a read until the request is
+    /// served.
+    pub(crate) fn shrink(&mut self, buffers: &Buffers) {
+        let bytes = self.bytes();
+        if bytes.is_empty() || self.bytes.capacity() - bytes.len() < SMALL_BUFFER / 2 {
+            return;
+        }
+        let exact = bytes.to_vec();
+        self.give_back(buffers);
+        self.bytes = exact;
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
@@ -177,5 +194,78 @@ impl Input {
             buffers.give_back(std::mem::take(&mut self.bytes));
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that is always ready with `0..`.
+    struct Numbers(u8);
+
+    impl AsyncRead for Numbers {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            for _ in 0..buffer.remaining().min(10) {
+                buffer.put_slice(&[self.0]);
+                self.0 += 1;
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn fill(input: &mut Input, source: &mut Numbers, buffers: &Buffers) -> usize {
+        let context = &mut Context::from_waker(std::task::Waker::noop());
+        match input.poll_fill(source, context, buffers) {
+            Poll::Ready(read) => read.unwrap(),
+            Poll::Pending => panic!("it is always ready"),
+        }
+    }
+
+    #[test]
+    fn a_shrunk_input_keeps_its_bytes_and_reads_again_when_they_are_served() {
+        let (buffers, mut source) = (Buffers::default(), Numbers(0));
+        let mut input = Input::default();
+        fill(&mut input, &mut source, &buffers);
+        fill(&mut input, &mut source, &buffers);
+        input.set_own(4);
+        input.consume_own();
+        input.shrink(&buffers);
+        assert_eq!(input.bytes(), (4..20).collect::<Vec<u8>>());
+        assert_eq!((input.held(), input.has_room()), (16, false));
+        input.shrink(&buffers);
+        assert_eq!(input.held(), 16);
+        input.set_own(16);
+        input.consume_own();
+        assert!(input.has_room() && input.is_empty());
+        assert_eq!(fill(&mut input, &mut source, &buffers), 10);
+        assert_eq!(input.bytes(), (20..30).collect::<Vec<u8>>());
+        assert_eq!(input.held(), SMALL_BUFFER);
+    }
+
+    #[test]
+    fn a_shrunk_input_with_another_request_behind_makes_room_for_its_rest() {
+        let (buffers, mut source) = (Buffers::default(), Numbers(0));
+        let mut input = Input::default();
+        fill(&mut input, &mut source, &buffers);
+        input.shrink(&buffers);
+        input.set_own(6);
+        input.consume_own();
+        for read in [6, 10, 10] {
+            input.make_room(SMALL_BUFFER);
+            assert_eq!(fill(&mut input, &mut source, &buffers), read);
+        }
+        assert_eq!(input.bytes(), (6..36).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_full_buffer_is_kept() {
+        let mut input = Input::of(vec![7; SMALL_BUFFER]);
+        input.shrink(&Buffers::default());
+        assert_eq!(input.held(), SMALL_BUFFER);
     }
 }

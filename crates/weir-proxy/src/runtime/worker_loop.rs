@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 
 use crate::connection;
-use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, SWEEP_TURN};
+use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, SHRINK_AFTER, SWEEP_TURN};
 use crate::net::Net;
 use crate::time::instant::Instant;
 use crate::upstream::shared_idle::SharedIdle;
@@ -167,6 +167,9 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
             worker.idle.close_half(&worker.current().snapshot.pools);
         }
         worker.process.memory.look();
+        for resident in worker.sessions.shrink_old(now - SHRINK_AFTER) {
+            worker.residents.wake(resident);
+        }
         worker.forget_left_listeners();
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Sessions {
     load: Arc<WorkerLoad>,
     /// The number of exchanges that were told to end and have not ended yet.
     leaving: Cell<usize>,
+    /// Set while exchanges were told to give back spare memory and have not run since.
+    shrinking: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -83,6 +85,7 @@ struct RunningSession {
     held: usize,
     /// The cause with which it has to end, if it was told to.
     given_up: Option<Cause>,
+    shrink: Shrink,
     /// The end of the request head.
     head_end: Option<Instant>,
     client: Option<IpAddr>,
@@ -91,6 +94,17 @@ struct RunningSession {
     status: u16,
     /// Set once it was recorded as lost.
     told: bool,
+}
+
+/// Giving back the memory that a long exchange does not use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shrink {
+    /// It is not old enough.
+    NotYet,
+    /// It was told to.
+    Told,
+    /// It has done so.
+    Done,
 }
 
 /// The bytes of a request line that are kept.
@@ -136,7 +150,8 @@ impl Sessions {
     /// number held was not subtracted if that worker hung, so the count starts at 0.
     pub(crate) fn new(load: Arc<WorkerLoad>, process: Arc<Process>, worker: usize) -> Self {
         load.held.store(0, Ordering::Relaxed);
-        Self { table: RefCell::default(), process, worker, load, leaving: Cell::new(0) }
+        let (leaving, shrinking) = (Cell::default(), Cell::default());
+        Self { table: RefCell::default(), process, worker, load, leaving, shrinking }
     }
 
     /// Makes the table visible to [`tell_lost`]. It must not be moved afterwards.
@@ -181,6 +196,7 @@ impl Sessions {
                     endpoint: None,
                     held: 0,
                     given_up: None,
+                    shrink: Shrink::NotYet,
                     head_end: None,
                     client: None,
                     route: None,
@@ -257,6 +273,42 @@ impl Sessions {
         let count = self.change(|table| table.give_up_largest(bytes));
         self.leaving.set(self.leaving.get() + count);
         count
+    }
+
+    /// Tells the exchanges that began before `before`, and hold more than their share of a small
+    /// buffer, to give back what they do not use; each is told once. The caller has to wake the
+    /// tasks of these connections.
+    pub(crate) fn shrink_old(&self, before: Instant) -> Vec<ResidentKey> {
+        let told = self.change(|table| {
+            let old = table.running.iter_mut().flatten().filter(|one| {
+                one.shrink == Shrink::NotYet && one.began < before && one.held >= SMALL_BUFFER
+            });
+            let tell = |one: &mut RunningSession| {
+                one.shrink = Shrink::Told;
+                one.resident
+            };
+            old.map(tell).collect::<Vec<_>>()
+        });
+        self.shrinking.set(!told.is_empty());
+        told
+    }
+
+    /// Returns true, once, if the exchange was told to give back what it does not use.
+    #[inline]
+    pub(crate) fn must_shrink(&self, key: SessionKey) -> bool {
+        self.shrinking.get() && self.is_told_to_shrink(key)
+    }
+
+    #[cold]
+    fn is_told_to_shrink(&self, key: SessionKey) -> bool {
+        let mut told = false;
+        self.note(key, |running| {
+            told = running.shrink == Shrink::Told;
+            if told {
+                running.shrink = Shrink::Done;
+            }
+        });
+        told
     }
 
     /// The running exchanges, with the times of their beginning.

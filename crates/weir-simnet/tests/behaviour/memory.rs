@@ -83,6 +83,59 @@ fn held(world: &World) -> usize {
     world.process.loads.iter().map(|load| load.held.load(Ordering::Relaxed)).sum()
 }
 
+/// A request whose body arrives with its head, and two that follow it at once.
+const WAITS: &str = "POST /first HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
+    GET /second HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn an_exchange_that_waits_for_its_endpoint_gives_back_what_it_does_not_use() {
+    play(&app("server 10.0.1.1:80 max_conn=1; queue timeout=60s;", ""), async |world| {
+        let origin = world.origin(1);
+        let mut clients = [world.client().await, world.client().await];
+        clients[0].send(WAITS).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        // The second one waits in the queue.
+        clients[1].send(WAITS).await;
+        pass(100).await;
+        let before = held(world);
+        assert!(before > 2 * 16 * 1024, "{before}");
+        pass(2_000).await;
+        let shrunk = held(world);
+        assert!(shrunk < 2 * 1024, "{shrunk}");
+        // Bytes that come later stay in the socket until they are needed.
+        clients[0].send(GET).await;
+        for _ in 0..4 {
+            upstream.send(OK).await;
+            upstream.message().await;
+        }
+        upstream.send(OK).await;
+        for (client, answers) in clients.iter_mut().zip([3, 2]) {
+            for _ in 0..answers {
+                assert_eq!(client.message().await.status(), 200);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_client_that_leaves_after_its_exchange_shrank_is_noticed() {
+    play(&app(SERVER, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        pass(3_000).await;
+        assert!(held(world) < 1024, "{}", held(world));
+        client.send(GET).await;
+        drop(client);
+        pass(1).await;
+        assert_eq!(world.in_flight(), 0);
+        upstream.expect_end().await;
+    });
+}
+
 const UPLOAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
 
 #[test]
