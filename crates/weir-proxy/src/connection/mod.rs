@@ -1,5 +1,5 @@
 //! The life of one client connection: TLS handshake, waiting for requests, one exchange after the
-//! other, the end. `exchange.rs` handles the requests.
+//! other, the end. `exchange/` handles the requests, over `http1_client.rs`.
 //!
 //! ```text
 //!  handshake ─▶ cold ──first byte──▶ hot: exchange ─▶ wait ─▶ exchange …

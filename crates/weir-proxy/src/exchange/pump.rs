@@ -82,8 +82,8 @@ pub(crate) struct Pump {
     out_at: usize,
     /// The range of `raw` with the body bytes to send next.
     direct: std::ops::Range<usize>,
-    /// The bytes to send after them; with [`Encoder::Sink`], the trailers for the sink, which do not
-    /// count as bytes to send (`tail_at` is at the end).
+    /// The bytes to send after them; with [`Encoder::Sink`], the trailers for the sink, which are
+    /// not counted as bytes to send (`tail_at` is at the end).
     tail: SmallVec<[u8; 16]>,
     tail_at: usize,
     /// The rules for trailers; `None` drops trailers.
