@@ -1,6 +1,7 @@
 //! Slow exchanges and peers: total timeouts, attempt timeouts, minimum rates, and the age of
 //! connections.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::task::spawn_local;
@@ -298,13 +299,14 @@ async fn taken(world: &World, piece: usize, interval: Duration, most: Duration) 
     read
 }
 
-/// Creates a directory with a large index page.
-fn directory() -> String {
+/// A directory with a large index page. It is written once: tests run in parallel, and a file that
+/// is written again is empty for a moment.
+static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
     let own = format!("{}/slow-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
     std::fs::create_dir_all(&own).unwrap();
     std::fs::write(format!("{own}/index.html"), vec![b'x'; LARGE]).unwrap();
     own
-}
+});
 
 const LARGE: usize = 1_000_000;
 
@@ -312,7 +314,7 @@ const LARGE: usize = 1_000_000;
 /// response, a file, a refusal.
 fn own_answers(timeout: &str) -> [String; 3] {
     let text = "x".repeat(LARGE);
-    let directory = directory();
+    let directory = &*DIRECTORY;
     let answers = [
         format!("default -> respond 200 \"{text}\";"),
         format!("default -> files {directory};"),
