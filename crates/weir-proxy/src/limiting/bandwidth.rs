@@ -120,7 +120,7 @@ impl BandwidthLimiter {
     }
 }
 
-/// Keeps a body at its rate.
+/// The state that keeps a body at its rate.
 pub(crate) struct Throttle {
     bucket: BandwidthBucket,
     way: Way,
@@ -144,8 +144,8 @@ enum BandwidthBucket {
 }
 
 impl Throttle {
-    /// Returns how many of `wanted` bytes may be sent now; pending until at least one may. `wanted`
-    /// is not 0.
+    /// Returns the number of bytes, at most `wanted`, that may be sent now; pending until at least
+    /// one may be sent. `wanted` is not 0.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<usize> {
         if self.free > 0 {
             return Poll::Ready(wanted.min(usize::try_from(self.free).unwrap_or(usize::MAX)));

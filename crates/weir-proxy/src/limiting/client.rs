@@ -1,6 +1,6 @@
-//! `limit client`: limits the connections and requests of a client address or network. Connections
-//! are limited by the peer's address before a worker sees them, requests by the client's address
-//! behind trusted hops.
+//! `limit client`: limits the connections, TLS handshakes and requests of a client address or
+//! network. Connections and handshakes are limited by the peer's address, connections before a
+//! worker sees them; requests are limited by the client's address behind trusted hops.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -146,7 +146,8 @@ impl ClientLimiter {
         }
     }
 
-    /// Tells whether this peer may begin a TLS handshake now.
+    /// Counts a TLS handshake that this peer begins; an error, without counting it, if the limit
+    /// does not permit one now.
     pub(crate) fn begin_handshake(&self, peer: IpAddr, now_ns: u64) -> Result<(), OverLimit> {
         if self.is_free(peer) {
             return Ok(());
@@ -160,8 +161,8 @@ impl ClientLimiter {
     }
 
     /// Admits a request of this client on a worker if the limit permits it now. Its place among
-    /// those in flight is added to `places`; a request that is refused before it has a head
-    /// (`places` is `None`) gets none.
+    /// those in flight is added to `places`; a request without a valid head (`places` is `None`)
+    /// gets none.
     pub(crate) fn begin_request(
         &self,
         client: IpAddr,
@@ -252,14 +253,16 @@ pub(super) fn rate_of(rate: EventRate, burst: Option<u32>) -> Rate {
 }
 
 /// The headers `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) for a
-/// limit of this name: the number of events left, and the nanoseconds until there are more.
+/// limit of this name: `left` events may still come at once, and more are permitted after
+/// `reset_ns`.
 pub(super) fn told(
     name: &str,
     rate: Rate,
     left: u64,
     reset_ns: u64,
 ) -> Vec<(&'static str, String)> {
-    // A string of RFC 9651 has no other characters. Names contain no quotes.
+    // A string of RFC 9651 holds only visible ASCII characters and spaces, and a backslash begins
+    // an escape. Names contain no quotes.
     let clean = |byte: char| if (' '..='~').contains(&byte) && byte != '\\' { byte } else { '_' };
     let name: String = name.chars().map(clean).collect();
     let (quota, window) = (rate.at_once(), seconds(rate.window_ns()));
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_as_the_draft_writes_them() {
+    fn rate_limit_headers_have_the_form_of_the_draft() {
         let rate = Rate::new(10, 1_000_000_000, 99);
         let expected = [
             ("RateLimit-Policy", "\"a\";q=100;w=10".to_owned()),

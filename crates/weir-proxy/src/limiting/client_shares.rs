@@ -1,8 +1,8 @@
 //! Counts connections per client under a cap, in a table of fixed size without locks: enough to
 //! find the client that holds the most connections when places run out. A client is an IPv4 address
 //! or an IPv6 network of 64 bits. Clients whose hashes collide share one count, so a count is never
-//! too low; the hash is keyed, so that no client can choose to collide with another. It decides
-//! nothing; `idle_clients.rs` and `accept.rs` do.
+//! too low; the hash is keyed, so that no client can choose to collide with another. It closes no
+//! connection; `make_room.rs` orders that.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -55,7 +55,7 @@ pub(crate) struct ClientShares {
 /// A newcomer and its time of arrival, in microseconds of the balancers' clock.
 #[derive(Clone, Copy)]
 struct Newcomer {
-    /// [`BUCKETS`] for clients that are not counted.
+    /// The index of the client's count; [`BUCKETS`] for clients that are not counted.
     bucket: u16,
     at_us: u64,
 }
@@ -96,8 +96,8 @@ impl ClientShares {
     }
 
     /// The excess of a client over an ordinary client's share of `cap`: 0 is within the share, and
-    /// each further step is twice as many connections. A client without other clients beside it
-    /// takes nothing from them, so its excess is 0.
+    /// each further step is twice as many connections. The excess is 0 if no other client connected
+    /// recently, because the client then takes nothing from others.
     pub(crate) fn excess(&self, client: ClientBucket, cap: usize, now_us: u64) -> u32 {
         let ordinary = (cap / ORDINARY_SHARE).max(FEW_CONNECTIONS);
         let times = self.count(client).saturating_sub(1) / ordinary;
@@ -130,8 +130,9 @@ impl ClientShares {
         Some(ClientBucket(place)).filter(|client| self.is_heavy(*client, cap))
     }
 
-    /// Decides about a newcomer for which there is no place, at this time of the balancers' clock.
-    /// A newcomer without a bucket speaks for many clients and is never heavy.
+    /// Decides the treatment of a newcomer when places are short, at this time of the balancers'
+    /// clock. A newcomer without a bucket, such as a trusted proxy, carries requests of many
+    /// clients and is never heavy.
     pub(crate) fn settle(
         &self,
         newcomer: Option<ClientBucket>,
@@ -163,7 +164,7 @@ impl ClientShares {
     }
 }
 
-/// The treatment of a newcomer for which there is no place.
+/// The treatment of a newcomer when places are short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
     /// It waits for a place.
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_newcomer_is_refused_only_where_others_come_too() {
+    fn a_heavy_newcomer_is_refused_only_if_other_clients_connect_too() {
         let shares = shares(&[(HEAVY, 90)]);
         shares.note_newcomer(Some(HEAVY), 100, 5);
         // The client was light when its first connections came.
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_excess_doubles_with_each_step() {
+    fn the_excess_grows_by_one_with_each_doubling_of_connections() {
         let check = |count, cap, expected| {
             let shares = shares(&[(HEAVY, count)]);
             assert_eq!(shares.excess(HEAVY, cap, 0), 0, "alone: {count} of {cap}");
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_an_address_or_a_network_of_ipv6() {
+    fn a_client_is_an_ipv4_address_or_an_ipv6_network_of_64_bits() {
         let hasher = ClientHasher::default();
         let bucket = |text: &str| hasher.bucket(text.parse().unwrap());
         assert_eq!(bucket("192.0.2.1"), bucket("::ffff:192.0.2.1"));

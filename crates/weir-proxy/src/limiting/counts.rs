@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The number of keys that are kept for each limit.
+/// The number of keys that are kept for each bound of a limit.
 const TOP_KEYS: usize = 32;
 /// The number of bytes of a key that are kept.
 const KEY_BYTES: usize = 64;
@@ -14,7 +14,7 @@ const KEY_BYTES: usize = 64;
 pub struct LimitKey {
     /// The limit's name.
     pub limit: Arc<str>,
-    /// The bound: `connections`, `rate` and so on.
+    /// The bound: `client_connections`, `rate` and so on.
     pub bound: &'static str,
 }
 
@@ -25,14 +25,14 @@ pub(crate) enum Limited {
     Refused,
     /// A request had to wait.
     Delayed,
-    /// One of these would have happened, but the limit is in dry run.
+    /// An event would have been refused or delayed, but the limit is in dry run.
     DryRun,
 }
 
 /// The counts of one bound of a limit.
 #[derive(Debug)]
 pub struct LimitCounts {
-    /// The bound.
+    /// The identity of the bound.
     pub key: LimitKey,
     refused: AtomicU64,
     delayed: AtomicU64,
@@ -61,7 +61,7 @@ pub struct LimitFigures {
     pub refused: u64,
     /// The number of requests that had to wait.
     pub delayed: u64,
-    /// The number of events that would have been refused or delayed.
+    /// The number of events that a limit in dry run would have refused or delayed.
     pub dry_run: u64,
 }
 

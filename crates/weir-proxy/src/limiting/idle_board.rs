@@ -14,8 +14,8 @@ use crate::limiting::room::Room;
 pub(crate) const NONE: u64 = u64::MAX;
 /// The number of bits of a rank that hold the time.
 const TIME_BITS: u32 = 58;
-/// Set in the rank of a connection that has carried a request. Connections that never did are
-/// closed first.
+/// Set in the rank of a connection that has carried a request. Connections that have carried none
+/// are closed first.
 const SERVED: u64 = 1 << TIME_BITS;
 /// The largest excess that ranks distinguish.
 const MOST_EXCESS: u32 = 31;
@@ -62,13 +62,12 @@ pub struct IdleBoard {
     pub(crate) waiting: AtomicUsize,
     /// The number of idle connections to close.
     wanted: AtomicUsize,
-    /// The number of idle connections to close of clients with more than their share.
+    /// The number of idle connections to close that belong to clients with more than their share.
     wanted_excessive: AtomicUsize,
     /// Notifies acceptors that wait without an accepted connection that an idle connection can be
     /// closed now.
     pub(crate) appeared: Notify,
-    /// The order to end requests of a client when no connection is idle: a packed [`CrowdOrder`],
-    /// or 0.
+    /// The order to end requests of a client: a packed [`CrowdOrder`], or 0.
     crowd: AtomicU64,
 }
 
@@ -90,7 +89,7 @@ impl IdleBoard {
         }
     }
 
-    /// The worker that has the first connection to close.
+    /// The worker that has the first connection to close; `None` if no connection is idle.
     pub(crate) fn worker(&self) -> Option<usize> {
         let all = self.lowest.get()?.iter().enumerate();
         let all = all.map(|(number, rank)| (rank.load(Ordering::SeqCst), number));
@@ -143,7 +142,7 @@ impl IdleBoard {
     }
 }
 
-/// An order to end `count` requests and handshakes of a client.
+/// An order to end `count` requests, handshakes and lingering closes of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrowdOrder {
     pub(crate) client: ClientBucket,
@@ -162,7 +161,7 @@ impl CrowdOrder {
     }
 }
 
-/// An acceptor that waits for room.
+/// An acceptor that waits for room, counted until this is dropped.
 pub(crate) struct WaitingAcceptor<'a>(&'a IdleBoard);
 
 impl<'a> WaitingAcceptor<'a> {
@@ -190,7 +189,7 @@ pub struct IdleSignals {
     pub(crate) all: IdleBoard,
     /// The number of connections to close to free memory.
     pub(crate) for_memory: AtomicUsize,
-    /// Indexed by worker.
+    /// Indexed by worker: notified when the worker has orders to carry out.
     calls: Box<[Notify]>,
 }
 
@@ -209,6 +208,7 @@ impl IdleSignals {
         self.call(&self.all);
     }
 
+    /// Ready when the worker has orders to carry out; `None` if there is no worker of this number.
     pub(crate) fn is_called(&self, worker: usize) -> Option<Notified<'_>> {
         self.calls.get(worker).map(Notify::notified)
     }
@@ -220,8 +220,8 @@ impl IdleSignals {
         }
     }
 
-    /// Orders `count` requests and handshakes of a client to be ended now, or one of its
-    /// connections as soon as it is idle.
+    /// Orders `count` requests, handshakes and lingering closes of a client to be ended now, and
+    /// one connection of a client with more than its share to be closed as soon as it is idle.
     pub(crate) fn order_of_client(&self, board: &IdleBoard, client: ClientBucket, count: usize) {
         board.order_of_client(CrowdOrder { client, count: count as u32 });
         board.wanted_excessive.fetch_max(1, Ordering::SeqCst);
@@ -234,7 +234,7 @@ impl IdleSignals {
         self.call(board);
     }
 
-    /// Renews an order of `count` idle connections that has found none so far.
+    /// Renews an order to close `count` idle connections that has found none so far.
     pub(crate) fn renew(&self, board: &IdleBoard, count: usize) {
         board.wanted.fetch_max(count, Ordering::SeqCst);
         self.call(board);

@@ -1,7 +1,9 @@
-//! Limits on clients and keys, exact over all workers. `table.rs` is the shared state, `client.rs`
-//! is `limit client`, `rate.rs` is `limit rate`, `bandwidth.rs` is `limit bandwidth`, `pool.rs` is
-//! `limits` of a pool, `counts.rs` counts the limited events. Without configured limits, a request
-//! only looks at two empty lists.
+//! Limits on clients and keys, and caps on connections, exact over all workers. `table.rs` is the
+//! state that limits share, `client.rs` is `limit client`, `rate.rs` is `limit rate`,
+//! `bandwidth.rs` is `limit bandwidth`, `pool.rs` is `limits` of a pool, `counts.rs` counts the
+//! limited events. `room.rs` is a cap on connections, `client_shares.rs` and `idle_board.rs`
+//! determine the connections that make room under it, `admission.rs` holds the state of a listener.
+//! Without configured limits, a request only finds empty lists.
 
 pub mod admission;
 pub mod bandwidth;
@@ -36,7 +38,7 @@ impl Limiter {
         Arc::new(Self { table: LimitTable::new(table_bytes), counts: Mutex::default() })
     }
 
-    /// The counts of a limit, which continue over reloads.
+    /// The counts of a bound of a limit; they continue over reloads.
     pub(crate) fn counts(&self, limit: &str, bound: &'static str) -> Arc<LimitCounts> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = LimitKey { limit: limit.into(), bound };
@@ -49,7 +51,7 @@ impl Limiter {
         counts.retain(|_, counts| Arc::strong_count(counts) > 1);
     }
 
-    /// The counts of all configured limits, by name.
+    /// The counts of all configured limits, sorted by name.
     pub fn all(&self) -> Vec<Arc<LimitCounts>> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.values().cloned().collect()
@@ -73,7 +75,7 @@ pub(crate) struct Told {
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
-/// The time in whole seconds, rounded up, at least one.
+/// A time of `ns` nanoseconds in whole seconds, rounded up; at least 1.
 pub(crate) fn seconds(ns: u64) -> u64 {
     ns.div_ceil(1_000_000_000).max(1)
 }

@@ -77,7 +77,7 @@ impl PoolLimiter {
         self.open(self.retries.as_ref(), worker, now_ns)
     }
 
-    /// Takes a place for a waiting request, among those of its client.
+    /// Takes a place for a waiting request in the count of its client's waiting requests.
     pub(crate) fn wait(
         &self,
         client: Option<IpAddr>,

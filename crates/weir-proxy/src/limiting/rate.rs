@@ -11,8 +11,8 @@ use super::table::{LimitVerdict, Rate};
 use super::{Limiter, Refused, Told, seconds};
 use crate::http::pool_key::PoolKey;
 
-/// Twice the most bytes that are shown of a key that may be a secret; of a shorter key, half is
-/// shown.
+/// The number of bytes at the beginning of a key that may be a secret of which the first half is
+/// shown; of a shorter key, half is shown.
 const SHOWN_BYTES: usize = 8;
 
 /// A compiled `limit rate`.
@@ -60,7 +60,8 @@ impl RateLimiter {
         })
     }
 
-    /// Counts a request with this key; returns the time that it has to wait, ns.
+    /// Counts a request with this key; returns the time that it has to wait, ns. The limit's
+    /// headers are added to `response`.
     pub(crate) fn take(
         &self,
         key: &[u8],
@@ -101,7 +102,8 @@ impl RateLimiter {
         if !self.hides_keys {
             return self.counts.note(what, key, now_ns);
         }
-        // This is enough to distinguish keys, and for the owner of a key to recognise it.
+        // These bytes and the hash are enough to distinguish keys, and for the owner of a key to
+        // recognise it.
         let begin = key.get(..key.len().min(SHOWN_BYTES) / 2).unwrap_or_default();
         let tail = self.limiter.table.key(self.number, key).short();
         let shown = format!("{}…{tail:08x}", String::from_utf8_lossy(begin));

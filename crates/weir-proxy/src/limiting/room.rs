@@ -134,7 +134,8 @@ impl Room {
         Some(RoomPlace::new(self, client))
     }
 
-    /// Counts a place that was taken for no client for this one; returns true if it is counted.
+    /// Counts a place that was taken without a client as one of this client; returns false if there
+    /// is no cap, so that nothing is counted.
     pub(crate) fn count_for(&self, client: ClientBucket) -> bool {
         self.shares().inspect(|shares| shares.add(client)).is_some()
     }
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lower_cap_holds_once_enough_have_gone() {
+    async fn a_lowered_cap_frees_no_place_until_enough_connections_have_closed() {
         let room = Arc::new(Room::new(3));
         let mut places = Vec::new();
         for _ in 0..3 {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cap_that_falls_and_rises_again_is_the_last_one() {
+    async fn after_several_changes_the_last_cap_applies() {
         let room = Arc::new(Room::new(4));
         let mut places = Vec::new();
         for _ in 0..4 {
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_lower_of_two_caps_holds_in_whatever_order_they_change() {
+    async fn the_lower_of_two_caps_applies_in_whatever_order_they_change() {
         let room = Arc::new(Room::new(10));
         let place = room.enter(None).await;
         let check = |change: &dyn Fn(&Room), cap: usize| {

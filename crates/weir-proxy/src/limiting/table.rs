@@ -141,7 +141,7 @@ impl Drop for OpenPlace {
 pub enum Entered {
     /// It is counted as open.
     Yes(OpenPlace),
-    /// No slot is free to count it in.
+    /// No slot is free to count it in, and it is let through.
     Untracked,
     /// The limit of open items is reached.
     Full,
@@ -170,7 +170,8 @@ impl LimitTable {
             }
             slots.wanted = wanted;
             let mut before = std::mem::take(&mut slots.all);
-            // Where a bucket has too many, the later ones replace the earlier: the least indebted.
+            // If a bucket has too many slots, the later ones replace the earlier ones, which have
+            // the least debts.
             before.sort_unstable_by_key(|slot| (slot.open > 0, slot.whole_at_ns));
             for slot in before.into_iter().filter(|slot| slot.key != 0) {
                 // The time only decides whether an eviction is reported, which is ignored here.
@@ -211,8 +212,8 @@ impl LimitTable {
         })
     }
 
-    /// Counts an event of this cost regardless of the rate; returns how far ahead of the rate it
-    /// begins, ns.
+    /// Counts an event of this cost regardless of the rate; returns the time by which it is ahead
+    /// of the rate, ns.
     pub(crate) fn spend(&self, key: TableKey, cost_ns: u64, now_ns: u64) -> u64 {
         self.with(key, now_ns, |slot| {
             let Some(slot) = slot else { return 0 };
@@ -305,8 +306,8 @@ impl LimitTable {
         (self.evicted.load(Ordering::Relaxed), self.untracked.load(Ordering::Relaxed))
     }
 
-    /// The slots in use, the slots in all, and the bytes that they occupy. It scans the whole
-    /// table.
+    /// The number of slots in use, the number of all slots, and the bytes of the slots allocated so
+    /// far. It scans the whole table.
     pub fn fill(&self, now_ns: u64) -> (usize, usize, usize) {
         let (mut used, mut all, mut bytes) = (0, 0, 0);
         for shard in &self.shards {
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_and_how_far_ahead_it_is_are_told() {
+    fn a_verdict_has_the_events_left_and_the_time_ahead_of_the_rate() {
         let table = LimitTable::new(1 << 20);
         let key = table.key(1, b"a");
         let rate = Rate::new(1, SECOND, 2);
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_limits_are_told_apart() {
+    fn each_key_of_each_limit_has_an_allowance_of_its_own() {
         let table = LimitTable::new(1 << 20);
         let rate = Rate::new(1, SECOND, 0);
         for key in [table.key(1, b"a"), table.key(1, b"b"), table.key(2, b"a")] {
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_counted_exactly_over_threads() {
+    fn open_items_are_counted_exactly_over_threads() {
         let table = LimitTable::new(1 << 20);
         let key = table.key(1, b"a");
         let most_seen = AtomicU64::new(0);
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_worker_holds_open_is_given_back_once() {
+    fn open_items_of_a_lost_worker_are_given_back_once() {
         let table = LimitTable::new(1 << 20);
         let keys = [table.key(1, b"a"), table.key(1, b"b")];
         let enter = |worker: usize, key| match table.enter_on(worker, key, 9, 0) {
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_addresses_frees_nobody_who_is_deep_in_debt_and_limits_nobody_else() {
+    fn a_flood_of_addresses_neither_clears_a_deep_debt_nor_limits_other_clients() {
         // The smallest possible table: 512 slots.
         let table = LimitTable::new(0);
         let rate = Rate::new(1, SECOND, 100);
@@ -541,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_never_forgotten_and_what_finds_no_place_is_let_through() {
+    fn open_items_are_never_forgotten_and_items_without_a_slot_are_let_through() {
         let table = LimitTable::new(0);
         let mut places = Vec::new();
         let mut untracked = 0_u64;
@@ -549,7 +550,7 @@ mod tests {
             match table.enter(table.key(1, &address.to_be_bytes()), 1, 0) {
                 Entered::Yes(place) => places.push((address, place)),
                 Entered::Untracked => untracked += 1,
-                Entered::Full => panic!("an address is told apart from no other"),
+                Entered::Full => panic!("two addresses share a slot"),
             }
         }
         assert_eq!((places.len() as u64 + untracked, table.forgotten()), (2000, (0, untracked)));
@@ -563,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn another_size_keeps_what_is_known() {
+    fn a_resized_table_keeps_open_items_and_debts() {
         let table = LimitTable::new(1 << 20);
         let rate = Rate::new(1, SECOND, 9);
         let keys: Vec<TableKey> =
@@ -580,6 +581,6 @@ mod tests {
         }
         drop(places);
         assert!(keys.iter().all(|key| table.open(*key) == 0));
-        assert_eq!(table.fill(20 * SECOND).0, 0, "nothing is left of what is over");
+        assert_eq!(table.fill(20 * SECOND).0, 0, "a slot is in use after its item was closed");
     }
 }
