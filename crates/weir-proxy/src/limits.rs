@@ -8,10 +8,10 @@ pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 /// is the memory that one slow reader can hold. 32, 48 and 112 KiB cost more per 100 KB response
 /// over TLS than 64 (2026-11-20, interleaved).
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
-/// The memory of a TLS connection without unsent bytes, as measured over idle ones, bytes.
+/// The memory of a TLS connection without unsent bytes, measured on idle ones, bytes.
 pub(crate) const TLS_STATE_BYTES: usize = 8 * 1024;
-/// The most bytes of records that a TLS connection keeps for a peer that does not read: those of
-/// one [`LARGE_BUFFER`], the limit that is set or rustls's own, and their overhead.
+/// The most bytes of records that a TLS connection keeps for a peer that does not read: its buffer
+/// limit, [`LARGE_BUFFER`], which is also the default of rustls, and the overhead of the records.
 pub(crate) const TLS_UNSENT_BYTES: usize = LARGE_BUFFER + SMALL_BUFFER;
 /// The bytes of a file that one `sendfile` call may send: one system call sends many pages, and
 /// other connections still get their turn soon.
@@ -20,35 +20,38 @@ pub(crate) const SENDFILE_BYTES: usize = 256 * 1024;
 pub(crate) const POOLED_BUFFERS: usize = 64;
 /// The number of workspaces (parsed heads and their vectors) that a worker keeps for reuse.
 pub(crate) const POOLED_WORKSPACES: usize = 64;
-/// A connection that waits longer than this for its next request gives its memory back.
+/// The time for which a connection that waits for its next request stays hot (`connection/mod.rs`);
+/// after that it frees the memory of its hot part.
 pub(crate) const HOT_LINGER: Duration = Duration::from_millis(100);
-/// An accepted client connection that has sent nothing may be closed to make room after this time;
-/// a connection of a client with more than its share of connections may be closed at once.
+/// The time for which an accepted client connection that has sent nothing is not closed to make
+/// room. A connection of a client with more than its share of connections may be closed at once.
 pub(crate) const SILENT_GRACE: Duration = Duration::from_secs(1);
-/// An ordinary client's share of a cap on connections is one part in this many. Idle connections of
+/// The divisor of a cap on connections that gives an ordinary client's share. Idle connections of
 /// clients with more are closed first.
 pub(crate) const ORDINARY_SHARE: usize = 16;
-/// This many connections are always within a client's share.
+/// The number of connections that is always within a client's share.
 pub(crate) const FEW_CONNECTIONS: usize = 8;
-/// A client with more than one part in this many of a cap is refused further connections, and its
-/// requests are ended in favour of other clients, when no place is free and no connection is idle.
+/// The divisor of a cap that gives the number of connections above which a client is heavy. When
+/// places are short and no client with more than its share has an idle connection, a heavy client
+/// is refused further connections, and its requests are ended in favour of other clients.
 pub(crate) const HEAVY_SHARE: usize = 4;
 /// The time after which an acceptor that waits for a place orders room again; doubled each time up
 /// to [`LAST_RENEWAL`].
 pub(crate) const FIRST_RENEWAL: Duration = Duration::from_millis(2);
-/// The longest time between two such orders.
+/// The longest time between two orders of one acceptor.
 pub(crate) const LAST_RENEWAL: Duration = Duration::from_millis(64);
-/// The time for which other clients are remembered, µs.
+/// The time for which a client that has connected counts as competing for places, µs.
 pub(crate) const OTHERS_REMEMBERED_US: u64 = 600_000_000;
-/// One place in this many under a cap on connections is kept free by closing idle connections.
+/// The divisor of a cap on connections that gives the number of places kept free by closing idle
+/// connections.
 pub(crate) const ROOM_RESERVE_SHARE: usize = 32;
-/// The most places that are kept free in this way.
+/// The most places that are kept free by closing idle connections.
 pub(crate) const ROOM_RESERVE: usize = 64;
 /// The pause after `accept` failed for lack of file descriptors or memory.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The first pause after a connect to an endpoint failed for lack of descriptors, ports or memory.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
-/// The number of times that this pause may double.
+/// The number of times that [`SHORTAGE_PAUSE`] may double.
 pub(crate) const SHORTAGE_DOUBLINGS: u32 = 4;
 /// The time that an idle client connection gets for one more request while the process is stopping.
 pub(crate) const STOP_IDLE_GRACE: Duration = Duration::from_secs(2);
@@ -57,7 +60,7 @@ pub(crate) const CUT_PATIENCE: Duration = Duration::from_millis(100);
 /// The time for which a client's remaining bytes are read and discarded after a response that ends
 /// a connection early, so that the client's kernel does not drop the response because of a reset.
 pub(crate) const LINGERING_CLOSE: Duration = Duration::from_secs(2);
-/// The most bytes that are discarded in this way.
+/// The most bytes that are discarded within [`LINGERING_CLOSE`].
 pub(crate) const LINGERING_BYTES: usize = 1024 * 1024;
 /// The maximum size of a response head from an endpoint, bytes.
 pub(crate) const RESPONSE_HEAD_BYTES: usize = 64 * 1024;
@@ -90,11 +93,12 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);
 /// The number of the watchdog's checks without a heartbeat after which a worker is late: half a
 /// second at least.
 pub(crate) const LATE_TICKS: u32 = 3;
-/// The number of checks after which the worker's stack is reported: a second.
+/// The number of the watchdog's checks without a heartbeat after which the worker's stack is
+/// reported: a second at least.
 pub(crate) const STACK_TICKS: u32 = 5;
 /// The interval at which the queues of the pools are audited.
 pub(crate) const QUEUE_AUDIT: Duration = Duration::from_secs(1);
-/// The time that workers may take to answer a message. A worker that does not is late.
+/// The time that workers may take to answer a message; a worker that takes longer is late.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 /// The longest time that log lines wait in a worker's batch.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_millis(100);
@@ -109,34 +113,34 @@ pub(crate) const CAPTURES_PER_SECOND: u32 = 4;
 pub(crate) const MEMORY_RELIEF: Duration = Duration::from_millis(10);
 /// The time for which reads are paused before the requests that hold the most memory are ended.
 pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
-/// The number of a worker's running exchanges that are shown to an operator, the oldest ones.
+/// The most running exchanges of a worker that are shown to an operator, the oldest ones.
 pub(crate) const SESSIONS_TOLD: usize = 4096;
-/// The number of exchanges of one connection in one turn of its task, if none of them has to wait.
+/// The most exchanges of one connection in one turn of its task, if none of them has to wait.
 pub(crate) const TURN_EXCHANGES: u32 = 16;
 /// The age of a turn at which no further exchange begins in it.
 pub(crate) const TURN_TIME: Duration = Duration::from_micros(200);
 /// The bytes that a body or a file transfers in one turn, reads and writes together: some 200 µs of
 /// copying.
 pub(crate) const TURN_BYTES: usize = 512 * 1024;
-/// The minimum that a read counts for in that sum, because a system call costs as much as copying a
-/// few kilobytes.
+/// The minimum that one step of a transfer counts for in [`TURN_BYTES`], because a system call
+/// costs as much as copying a few kilobytes.
 pub(crate) const TURN_STEP_BYTES: usize = 4096;
-/// The number of copied bytes that one byte of chunk framing counts for in that sum: a chunk of one
-/// byte costs as much as copying a hundred.
+/// The number of copied bytes that one byte of chunk framing counts for in [`TURN_BYTES`], because
+/// decoding costs far more than copying: a turn decodes about 4 KiB of framing.
 pub(crate) const TURN_FRAMING_COST: u64 = 128;
 /// The bytes of chunk framing after which the decoded bytes are sent before decoding continues.
 pub(crate) const DECODE_FRAMING: usize = 2048;
 /// The size of a request head, bytes, above which other tasks get a turn between the steps of its
 /// processing.
 pub(crate) const LONG_HEAD: usize = 4 * 1024;
-/// The number of sticky cookies of one name that are looked at in one request.
+/// The most sticky cookies of one name that are looked at in one request.
 pub(crate) const STICKY_COOKIES: usize = 16;
-/// The number of addresses in `X-Forwarded-For` of trusted proxies that are looked at.
+/// The most addresses in `X-Forwarded-For` of trusted proxies that are looked at.
 pub(crate) const FORWARDED_HOPS: usize = 64;
 /// The time that clients' TLS handshakes may take in one round of a worker's loop before the others
 /// wait for the next round.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
-/// The number of handshake steps in one round; most steps are short.
+/// The most handshake steps in one round. Most steps are short.
 pub(crate) const HANDSHAKE_STEPS: u32 = 8;
 /// The interval at which a tunnel checks whether a side that sends nothing more was reset.
 pub(crate) const TUNNEL_LOOK: Duration = Duration::from_secs(1);
@@ -145,32 +149,34 @@ pub(crate) const ACCEPT_TURN: u32 = 16;
 /// The margin before the announced close of an idle connection in which an endpoint is sent no
 /// request; half of the announced time if that is shorter.
 pub(crate) const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
-/// The age of the last look at an idle endpoint connection from which on it is checked again, by a
-/// system call, before a request is written to it. Under load, where the call would matter,
-/// connections are reused sooner; bytes that arrive within this time cannot be distinguished from
-/// those that cross the request on its way.
+/// The age of the last check of an idle endpoint connection from which on a system call checks it
+/// again before a request is written to it. Under load, where that call would cost most,
+/// connections are reused sooner. Bytes that arrive within this time cannot be distinguished from
+/// bytes that cross the request on its way.
 pub(crate) const PEEK_AFTER: Duration = Duration::from_millis(5);
 /// The maximum size of a `ClientHello`, bytes; at most what one record holds, because it is joined
 /// into one. Clients with post-quantum keys, an encrypted name and a large session ticket send 2 to
 /// 5 KB. This limit and those on its lists together keep the time that rustls takes to parse and
 /// hash it below 200 µs; the test `longest_poll` counts it.
 pub(crate) const HELLO_BYTES: usize = 12 * 1024;
-/// The same limit including the headers of its records.
+/// [`HELLO_BYTES`] with the headers of the records.
 pub(crate) const HELLO_RAW_BYTES: usize = 14 * 1024;
-/// The maximum number of cipher suites that it lists. OpenSSL's client with all suites enabled
-/// lists some 170.
+/// The maximum number of cipher suites that a `ClientHello` lists. OpenSSL's client with all suites
+/// enabled lists some 170.
 pub(crate) const HELLO_SUITES: usize = 256;
-/// The maximum number of its extensions. Fewer than 70 are registered.
+/// The maximum number of extensions of a `ClientHello`. Fewer than 70 are registered.
 pub(crate) const HELLO_EXTENSIONS: usize = 128;
-/// The maximum number of groups, and of signature schemes, that it lists.
+/// The maximum number of groups, and of signature schemes, that a `ClientHello` lists.
 pub(crate) const HELLO_CODES: usize = 128;
-/// The maximum number of application protocols, certificate authorities and OCSP responders that it
-/// lists.
+/// The maximum number of application protocols, certificate authorities and OCSP responders that a
+/// `ClientHello` lists.
 pub(crate) const HELLO_NAMES: usize = 64;
-/// The maximum number of key shares, tickets (pre-shared keys) and their binders that it offers.
+/// The maximum number of key shares, tickets (pre-shared keys) and their binders that a
+/// `ClientHello` offers.
 pub(crate) const HELLO_KEYS: usize = 16;
-/// The bytes that are read from a client between its `ClientHello` and the end of the handshake. It
-/// needs less than 500; a client certificate, which listeners do not request, would need more.
+/// The bytes that are read from a client between its `ClientHello` and the end of the handshake. A
+/// handshake needs less than 500; a client certificate, which listeners do not request, would need
+/// more.
 pub(crate) const HANDSHAKE_BYTES: usize = 2048;
 /// The bytes that one read takes during a handshake.
 pub(crate) const HANDSHAKE_READ: usize = 4096;
