@@ -1,6 +1,5 @@
 //! The client's side of an exchange over HTTP/1: the connection, and the bytes received on it,
-//! behind which further requests may stand. It frames bodies and decides when the connection stays
-//! open.
+//! which may contain further requests. It frames bodies and decides if the connection stays open.
 
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -49,8 +48,8 @@ impl<'a, N: Net> Http1Client<'a, N> {
         Self { connection, input }
     }
 
-    /// Tells whether the body of a request that no stage asked for was received with its head; if
-    /// so, it is skipped.
+    /// Skips the body of a request that no stage asked for, if it was received with the head;
+    /// returns true if it was.
     fn skip_body(&mut self, request: &RequestHead) -> bool {
         let behind = self.input.bytes().len() - request.head_bytes;
         match request.framing {
@@ -126,7 +125,7 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
             match before(timer, deadline, fill).await {
                 Ok(None) => return Err(Ended::Parted),
                 Ok(Some(Ok(read))) if read > 0 => exchange.arrival.head_end = Instant::now(),
-                // A lone line end before the close is no request.
+                // White space before the close is no request.
                 Ok(_) if exchange.client.input.bytes().iter().all(u8::is_ascii_whitespace) => {
                     return Err(Ended::Silent);
                 }
@@ -168,8 +167,8 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
         ReceivedBody { framing: request.framing, raw }
     }
 
-    /// What the client sends meanwhile, the next requests, is kept until there are two of them or
-    /// there is no room; from then on the socket is watched but not read.
+    /// Keeps the bytes that the client sends meanwhile, its next requests, until there are two
+    /// requests or there is no room; from then on the socket is watched but not read.
     fn poll_gone(&mut self, context: &mut Context<'_>, buffers: &Buffers) -> Poll<()> {
         let stream = &mut self.connection.client;
         while self.input.takes_more() {
@@ -218,9 +217,9 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
         ResponsePlan { framing, encoder, connection, next }
     }
 
-    /// If bytes of the client are unread, closing at once resets the connection and would lose
-    /// earlier responses still on their way. The framing tells an HTTP/1.1 client that this
-    /// response is incomplete.
+    /// Lets an HTTP/1.1 connection linger, because a close with unread bytes of the client would
+    /// reset it and could lose earlier responses on their way. The framing tells the client that
+    /// this response is incomplete.
     fn after_break(&self, request: &RequestHead, cause: Cause) -> Next {
         match (request.version, cause) {
             (

@@ -1,5 +1,5 @@
 //! Moves client connections to another process: when a successor replaces this process, plain
-//! connections leave their workers as soon as no request of theirs was sent to an endpoint.
+//! connections leave their workers as soon as no request of theirs is at an endpoint.
 //! `worker/migration.rs` has the state that moves with the socket; the caller of `DataPlane::part`
 //! carries the connection to the other process and decides what happens if that process does not
 //! take it.
@@ -57,8 +57,9 @@ impl<N: Net> Connection<N> {
         Begun { bytes, first_byte, waiting: self.waiting.take() }
     }
 
-    /// Leaves this worker; returns the connection if it has to stay. If that fails, the connection
-    /// is closed, as it is when it cannot be registered with a worker.
+    /// Sends the connection to the worker's channel for leaving connections; returns it if there is
+    /// no such channel any more, so that it stays. A connection whose socket cannot be detached is
+    /// closed.
     #[cold]
     pub(crate) fn part(
         self,

@@ -59,13 +59,13 @@ pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
     tokio::task::spawn_local(serve(worker.clone(), Box::new(handoff)));
 }
 
-/// Serves a connection as a task. The handoff has an allocation of its own, because the future
-/// reserves room for its arguments as long as it lives, and twice.
+/// Serves a connection as a task. The handoff has an allocation of its own, because an async
+/// function's future reserves room for its arguments twice, for as long as it lives.
 async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
     let resident = worker.residents.enter(handoff.place.client, &handoff.place.gate);
     let key = resident.key;
     let begin = {
-        // Freed here: what is in it moves on.
+        // Freed here, once its contents have moved on.
         let handoff = handoff;
         Box::pin(begin(&worker, *handoff, key))
     };
@@ -84,7 +84,7 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
 }
 
 /// Polls a connection's future once. It is a function by itself, so that its instructions can be
-/// counted by its name (`longest_poll.rs` of the simulation's tests).
+/// counted by its name (`weir-simnet/tests/longest_poll`).
 #[inline(never)]
 fn take_turn<F: Future>(life: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
     life.poll(context)
@@ -213,7 +213,8 @@ async fn open<N: Net>(
     Some(Connection { client, timer, facts, waiting: None })
 }
 
-/// Tells whether the client's limits permit this peer to begin a handshake now.
+/// Counts a TLS handshake of this peer; returns true if the client's limits permit it. A trusted
+/// peer is not limited.
 fn may_shake_hands<N: Net>(
     worker: &Worker<N>,
     listener: &CompiledListener,
@@ -245,9 +246,10 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The reason why the hot part of a connection's life ended.
+/// The reason for the end of the hot part of a connection's life.
 enum Hot {
-    /// No byte arrived for a while.
+    /// No byte arrived for a while, or places are short and the client has more than its share of
+    /// them.
     Idle,
     /// The connection ended.
     Ended,
@@ -259,7 +261,7 @@ enum Hot {
 enum Cold {
     /// A request begins.
     Woken(Vec<u8>, Instant),
-    /// The client closed the connection or stayed silent too long, or its listener was removed.
+    /// The client closed the connection or stayed silent too long, or the worker ends.
     Ended,
     /// The connection is closed to make room for others.
     GivenUp(GivenUpIdle),
@@ -328,7 +330,8 @@ impl<N: Net> Connection<N> {
         })
     }
 
-    /// Looks at the socket and at what is asked of all connections; `None` if the wait goes on.
+    /// Checks the socket, and the worker's orders to all its connections; `None` if the wait goes
+    /// on.
     fn poll_cold(&mut self, worker: &Worker<N>, context: &mut Context<'_>) -> Option<Cold> {
         let mut buffer = worker.buffers.small();
         let read = if worker.pressure.get() == Pressure::Refuse {
@@ -390,7 +393,7 @@ impl<N: Net> Connection<N> {
                 yield_now().await;
                 worker.turn.resume_task(Instant::now());
             }
-            // An exchange checks the configuration only here.
+            // The configuration is looked at only between exchanges.
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
@@ -526,7 +529,7 @@ mod tests {
             size_of::<F>()
         }
         let bytes = future_bytes(Connection::<OsNet>::serve_hot);
-        assert!(bytes <= 2_700, "{bytes} bytes: is something in it that few exchanges need?");
+        assert!(bytes <= 2_700, "{bytes} bytes: does the future hold what few exchanges need?");
     }
 
     #[test]
@@ -535,7 +538,7 @@ mod tests {
         // With tokio's 104 bytes for a task that is 512, the multiple of 128 that it gets.
         assert!(
             bytes <= 408,
-            "{bytes} bytes: is something in it that only a beginning or a request needs?"
+            "{bytes} bytes: does the future hold what only a handshake or a request needs?"
         );
     }
 }
