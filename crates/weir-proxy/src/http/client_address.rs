@@ -12,7 +12,7 @@ use weir_wire::{Known, RequestHead};
 use crate::http::request_view::RequestView;
 use crate::limits::FORWARDED_HOPS;
 
-/// Tells whether a peer's statements about other clients are trusted.
+/// The trust in a peer's statements about other clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerTrust {
     /// A peer in one of the configured networks.
@@ -73,9 +73,9 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
         .or_else(bare)
 }
 
-/// Tells whether the client may connect: the first matching rule decides, and if none matches the
-/// client is allowed. A client without an address (on a Unix socket) matches only rules for all
-/// clients.
+/// Tells whether the client's request is permitted: the first matching rule decides, and if none
+/// matches the request is allowed. A client without an address (on a Unix socket) matches only
+/// rules for all clients.
 pub fn allowed(rules: &[AccessRule], client: Option<IpAddr>) -> bool {
     if rules.is_empty() {
         return true;
@@ -100,7 +100,7 @@ mod tests {
     use crate::http::sample::{SampleRequest, networks};
 
     #[test]
-    fn so_many_hops_are_looked_at() {
+    fn no_more_than_the_maximum_of_hops_is_followed() {
         let hops = |count| format!("X-Forwarded-For: 1.1.1.1{}\r\n", ", 10.0.0.1".repeat(count));
         check("10.0.0.2", "10.0.0.0/8", &hops(FORWARDED_HOPS - 1), "1.1.1.1");
         check("10.0.0.2", "10.0.0.0/8", &hops(FORWARDED_HOPS), "10.0.0.1");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_is_believed_about_tls() {
+    fn tls_is_taken_only_from_a_trusted_proxy() {
         let says = |proto: &str, trust| {
             let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: {proto}\r\n\r\n");
             let request = SampleRequest::new(&text);

@@ -57,7 +57,7 @@ pub(crate) fn write(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the trusted part of the list, and the peer's address. A peer without an address adds
+/// Writes the list that a trusted peer sent, and the peer's address. A peer without an address adds
 /// nothing.
 fn write_for(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     if input.edits.drops(b"x-forwarded-for") {

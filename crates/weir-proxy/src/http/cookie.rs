@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_without_the_cookie() {
+    fn a_cookie_line_is_written_without_the_cookie() {
         let check = |line: &str, expected: &str| {
             let mut out = b"before\r\n".to_vec();
             assert!(has(line.as_bytes(), b"SRV"), "{line}");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn set_cookie_names_its_cookie() {
+    fn the_name_of_a_set_cookie_value_is_found() {
         assert_eq!(set_name(b"SRV=x; Path=/; a=b"), b"SRV");
         assert_eq!(set_name(b" SRV = x"), b"SRV");
         assert_eq!(set_name(b"=x"), b"");

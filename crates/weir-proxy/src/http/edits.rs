@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn set_and_remove_drop_what_came() {
+    fn set_and_remove_drop_received_lines() {
         let edits = Edits::compile(
             EditedMessage::Response,
             &[set("Server", "x"), remove("X-Powered-By"), add("Via", "y")],
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_and_names_that_are_none_are_refused() {
+    fn edits_of_framing_headers_and_invalid_names_are_refused() {
         let check = |direction, edit: HeaderEdit, expected: &str| {
             let error = Edits::compile(direction, [&edit]).unwrap_err();
             assert!(error.contains(expected), "{error}");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_whether_groups_are_shown() {
+    fn edits_with_regex_groups_are_recognised() {
         let uses = |value: &str| {
             Edits::compile(EditedMessage::Request, &[set("X", value)]).unwrap().uses_captures()
         };

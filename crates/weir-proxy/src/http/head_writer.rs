@@ -70,7 +70,7 @@ pub struct UpstreamHead<'a> {
     pub request_id: &'a RequestIdSettings,
     /// The route's header edits.
     pub edits: &'a Edits,
-    /// Tells whether the peer's forwarding headers are trusted.
+    /// The trust in the peer's forwarding headers.
     pub trust: PeerTrust,
     /// The name of the pool's sticky cookie, which concerns only the client and Weir.
     pub hidden_cookie: Option<&'a [u8]>,
@@ -84,8 +84,9 @@ pub struct UpstreamHead<'a> {
 
 /// Appends the request head for an endpoint.
 ///
-/// The target is forwarded as received, in origin form. `Host` is the client's, unless it is edited
-/// or, in an HTTP/1.0 request, missing: then it is the endpoint's address.
+/// The target is forwarded as it is in the parsed head, in origin form. `Host` is the client's,
+/// unless it is edited or, in an HTTP/1.0 request, missing: then it is the endpoint's address, or
+/// `localhost` for a Unix socket.
 pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
     write_request_line(head, bytes, out);
@@ -174,7 +175,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let (id_header, id) = input.request_id.unwrap_or_default();
     let mut dated = false;
     let mut lines = Lines::new(bytes);
-    // Few lines need a comparison of their names.
+    // Names are compared only if lines may have to be left out.
     let compares_names = input.edits.drops_any() || !id_header.is_empty();
     for header in head.forwarded(bytes) {
         dated |= header.known == Known::Date;
@@ -310,7 +311,7 @@ fn write_connection(line: ConnectionLine, bytes: &[u8], headers: &[Header], out:
 pub(crate) fn write_sound(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     debug_assert!(
         !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)),
-        "a value that ends its line"
+        "a value with a line end or a NUL"
     );
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");

@@ -80,10 +80,10 @@ fn content_type_of(path: &Path) -> &'static str {
     }
 }
 
-/// Tells whether the response to a request carries its body.
+/// The part of a response that the client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyWanted {
-    /// The body is sent.
+    /// Headers and body.
     Yes,
     /// HEAD: only the headers that describe the body are sent.
     HeadOnly,
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_say_what_was_asked() {
+    fn a_reply_has_the_status_the_lines_and_the_body_that_were_set() {
         let page = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>404 Not Found</title>\n\
                     <h1>404 Not Found</h1>\n</html>\n";
         let html = "Content-Type: text/html; charset=utf-8\r\n";
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_change_replies_too() {
+    fn edits_apply_to_local_replies() {
         let set = |name: &str, value| HeaderEdit::Set(name.into(), Template::parse(value).unwrap());
         let edits = [
             set("Strict-Transport-Security", "max-age=1"),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn configured_pages_stand_for_their_statuses() {
+    fn configured_pages_replace_the_built_in_pages_of_their_statuses() {
         let page = |statuses: &[u16], path: &str| ErrorPage {
             statuses: statuses.into(),
             page: path.into(),
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reply_is_a_sound_response_of_its_length() {
+    fn every_reply_is_a_valid_response_of_its_length() {
         for status in 200..600 {
             let (text, body_bytes) =
                 write(&Reply::of(status), &ErrorPages::default(), &Edits::default());

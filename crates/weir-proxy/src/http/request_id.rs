@@ -107,7 +107,7 @@ mod tests {
     use crate::http::sample::SampleRequest;
 
     #[test]
-    fn digits_are_those_that_are_printed() {
+    fn digits_are_those_of_the_standard_library() {
         let numbers = (0..32).map(|bit| 1_u32 << bit).chain([
             0,
             0x0123_4567,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_peer_may_choose_a_sane_id() {
+    fn a_valid_id_is_taken_over_from_a_trusted_peer_only() {
         use PeerTrust::{Trusted, Untrusted};
         let name = Some("x-request-id");
         check(Trusted, name, "abc-123", true);

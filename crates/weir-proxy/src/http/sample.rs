@@ -13,7 +13,7 @@ use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
 use crate::http::path;
 use crate::http::request_view::{RequestView, bare_host};
 
-/// Rules that refuse no path.
+/// Rules that normalise paths and keep all characters that may be kept.
 pub(crate) const KEEP: PathRules = PathRules {
     normalize: true,
     merge_slashes: true,
@@ -41,7 +41,7 @@ impl SampleRequest {
         Self { head, bytes: text.into(), client: "192.0.2.7".parse().ok() }
     }
 
-    /// The request after normalisation of its path, whatever the path contains.
+    /// The request after normalisation of its path by [`KEEP`].
     pub(crate) fn normalised(mut self) -> Self {
         path::normalise(&mut self.head, &mut self.bytes, &KEEP, &mut Vec::new()).unwrap();
         self
@@ -72,7 +72,7 @@ impl SampleRequest {
     }
 }
 
-/// A parsed response with its bytes.
+/// Parses the head of a response.
 pub(crate) fn response(text: &str, method: Method) -> ResponseHead {
     let mut head = ResponseHead::default();
     let parsed = head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS, method);

@@ -1,7 +1,6 @@
 //! The protocols that a route permits a connection to switch to (RFC 9110 section 7.8). Weir does
 //! not inspect the bytes after a switch, so only protocols that the configuration names are offered
-//! to an endpoint, and the endpoint may switch only to one of those. `tunnel.rs` transfers the
-//! bytes.
+//! to an endpoint, and the endpoint may switch only to those. `tunnel.rs` transfers the bytes.
 
 use weir_wire::{RequestHead, ResponseHead};
 
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_allowed_is_offered_and_only_what_is_offered_is_taken() {
+    fn only_permitted_protocols_are_offered_and_only_offered_ones_are_accepted() {
         let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
         let both = "Connection: upgrade\r\nUpgrade: h2c, WebSocket\r\n";
         check(&["websocket"], websocket, websocket, (Some("websocket"), true));

@@ -1,4 +1,5 @@
-//! Tests of forwarded heads, case by case, and the property that no other line is forwarded.
+//! Tests of forwarded heads, case by case, and the property that a forwarded head is valid and has
+//! exactly the permitted lines.
 
 use proptest::prelude::*;
 use weir_config::model::HeaderEdit;
@@ -85,7 +86,7 @@ fn set(name: &str, value: &str) -> HeaderEdit {
 }
 
 #[test]
-fn request_lines_go_on_in_origin_form() {
+fn request_lines_are_forwarded_in_origin_form() {
     let check = |received: &str, expected: &str| {
         let expected = format!("{expected} HTTP/1.1\r\nHost: a:81\r\n\r\n");
         Setting::default().check(&format!("{received} HTTP/1.1\r\nHost: a:81\r\n\r\n"), &expected);
@@ -112,7 +113,7 @@ fn host_is_the_clients_or_the_edited_one_or_the_endpoints() {
 }
 
 #[test]
-fn lines_of_one_connection_stay_behind() {
+fn hop_by_hop_lines_are_not_forwarded() {
     let check = |received: &str, expected: &str| Setting::default().check_lines(received, expected);
     check("", "");
     check("A: 1\r\nB:2\r\nC:   3  \r\nD: 4\r\n", "A: 1\r\nB:2\r\nC:   3\r\nD: 4\r\n");
@@ -125,7 +126,7 @@ fn lines_of_one_connection_stay_behind() {
 }
 
 #[test]
-fn the_sticky_cookie_stays_behind_and_the_others_go_on() {
+fn the_sticky_cookie_is_not_forwarded_and_other_cookies_are() {
     let setting = Setting { hidden_cookie: Some(b"SRV"), ..Setting::default() };
     let check = |received: &str, expected: &str| setting.check_lines(received, expected);
     check("A: 1\r\nCookie: SRV=x\r\nB: 2\r\n", "A: 1\r\nB: 2\r\n");
@@ -137,7 +138,7 @@ fn the_sticky_cookie_stays_behind_and_the_others_go_on() {
 }
 
 #[test]
-fn framing_and_connection_are_the_callers_words() {
+fn framing_and_connection_lines_are_those_of_the_caller() {
     let check = |framing, upgrade, expected: &str| {
         let setting = Setting { framing, upgrade, ..Setting::default() };
         setting.check_lines("A: 1\r\nConnection: upgrade\r\nUpgrade: h2c, websocket\r\n", expected);
@@ -152,7 +153,7 @@ fn framing_and_connection_are_the_callers_words() {
 }
 
 #[test]
-fn hops_are_counted_where_that_is_asked_for() {
+fn hops_are_counted_only_if_configured() {
     let counts = Setting { counts_hops: true, ..Setting::default() };
     counts.check_lines("A: 1\r\n", "A: 1\r\nWeir-Hops: 1\r\n");
     counts.check_lines("Weir-Hops: 9\r\nA: 1\r\nWeir-Hops: 3\r\n", "A: 1\r\nWeir-Hops: 10\r\n");
@@ -170,7 +171,7 @@ fn told(trust: PeerTrust, x_forwarded: bool, forwarded: bool) -> Setting {
 }
 
 #[test]
-fn an_untrusted_peers_claims_are_dropped() {
+fn forwarding_headers_of_an_untrusted_peer_are_dropped() {
     let for_proto_host =
         "X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n";
     let forwarded = "Forwarded: for=198.51.100.1;host=a;proto=http\r\n";
@@ -184,7 +185,7 @@ fn an_untrusted_peers_claims_are_dropped() {
 }
 
 #[test]
-fn a_trusted_peers_claims_are_continued() {
+fn forwarding_headers_of_a_trusted_peer_are_continued() {
     let lists = "X-Forwarded-Prefix: /x\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\nA: 1\r\n";
     told(PeerTrust::Trusted, false, false).check_lines(CLAIMS, CLAIMS);
     let continued = format!(
@@ -195,7 +196,7 @@ fn a_trusted_peers_claims_are_continued() {
 }
 
 #[test]
-fn a_name_with_underscores_is_the_same_name_to_an_application() {
+fn a_name_with_underscores_is_treated_as_the_name_with_hyphens() {
     let claims =
         "X_Forwarded_For: 6.6.6.6\r\nx-forwarded_proto: https\r\nX_Real_IP: 6.6.6.6\r\nX_Y: 1\r\n";
     for trust in [PeerTrust::Trusted, PeerTrust::Untrusted] {
@@ -209,7 +210,7 @@ fn a_name_with_underscores_is_the_same_name_to_an_application() {
 }
 
 #[test]
-fn forwarding_headers_know_every_kind_of_peer() {
+fn forwarding_headers_describe_ipv6_ipv4_mapped_and_unix_peers() {
     let check = |peer, tls, host: &str, expected: &str| {
         let setting = Setting { tls, peer, ..told(PeerTrust::Untrusted, true, true) };
         let received = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -239,7 +240,7 @@ fn forwarding_headers_know_every_kind_of_peer() {
 }
 
 #[test]
-fn edits_win_over_our_own_lines() {
+fn edits_override_lines_of_weirs_own() {
     let request_id = RequestIdSettings { header: Some("X-Request-Id".into()), respond: false };
     let check = |edits: Vec<HeaderEdit>, expected: &str| {
         let setting = Setting {
@@ -309,7 +310,7 @@ impl DownstreamSetting {
 }
 
 #[test]
-fn responses_keep_what_the_endpoint_said() {
+fn responses_keep_the_status_and_the_end_to_end_lines_of_the_endpoint() {
     let plain = DownstreamSetting::new(BodyFraming::Length(3), ConnectionLine::None);
     check_response(
         &plain,
@@ -351,7 +352,7 @@ fn responses_keep_what_the_endpoint_said() {
 }
 
 #[test]
-fn the_sticky_cookie_is_set_after_all_edits_and_kept_from_caches() {
+fn the_sticky_cookie_is_set_after_all_edits_and_not_stored_by_shared_caches() {
     let line = Some(b"Set-Cookie: SRV=x; Path=/\r\n".as_slice());
     let cookie = Some(ResponseCookie { name: b"SRV", line });
     let plain = DownstreamSetting::new(BodyFraming::None, ConnectionLine::None);
@@ -376,7 +377,7 @@ fn the_sticky_cookie_is_set_after_all_edits_and_kept_from_caches() {
 }
 
 #[test]
-fn a_cookie_of_the_endpoints_own_by_the_sticky_name_is_dropped() {
+fn an_endpoints_cookie_with_the_name_of_the_sticky_one_is_dropped() {
     let cookie = Some(ResponseCookie { name: b"SRV", line: None });
     let plain = DownstreamSetting::new(BodyFraming::None, ConnectionLine::None);
     check_response(
@@ -408,7 +409,7 @@ fn response_edits_and_the_request_id_replace_lines() {
 }
 
 #[test]
-fn interim_responses_pass_bare() {
+fn interim_responses_pass_without_edits_and_framing() {
     let text = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nKeep-Alive: 1\r\n\r\n";
     let mut out = Vec::new();
     write_interim_head(&response(text, Method::Get), text.as_bytes(), &mut out);
@@ -451,7 +452,7 @@ fn value() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_goes_up_is_one_sound_head_without_hop_by_hop_lines(
+    fn a_forwarded_request_is_one_valid_head_without_hop_by_hop_lines(
         lines in prop::collection::vec((name(), value()), 0..12),
         tainted in "[\\x00-\\x7f]{0,12}",
         target in "/[!-\"$-~]{0,20}",
@@ -462,7 +463,7 @@ proptest! {
         let mut head = RequestHead::default();
         prop_assume!(matches!(head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS), Ok(Some(_))));
         let request = SampleRequest { head, bytes: text.into_bytes(), client: None };
-        // A variable whose value contains what a decoded escape or a stored value might.
+        // The text beside a variable may hold any ASCII bytes.
         let tainted = tainted.replace('$', "$$");
         let setting = Setting {
             edits: vec![set("X-Tainted", &format!("${{request_method}}{tainted}"))],

@@ -12,7 +12,7 @@ use weir_wire::{RequestHead, Span, TargetForm};
 
 use crate::http::path::percent::{PathBuffer, digit, push_escape};
 
-/// The reason why a path is refused.
+/// The reason for refusing a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathFault {
     /// A `%` without two hexadecimal digits after it.
@@ -110,7 +110,7 @@ enum Shape {
     Special,
 }
 
-#[expect(clippy::indexing_slicing, reason = "at compile time, and within the table")]
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, within the table")]
 static SHAPE: [Shape; 256] = {
     let mut shape = [Shape::Plain; 256];
     shape[b'/' as usize] = Shape::Slash;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_goes_on_in_its_one_form() {
+    fn a_path_is_forwarded_in_its_normal_form() {
         for plain in
             ["/", "/a/b.html", "/a/", "/a?b=%2f/../;%zz", "/.well-known/x", "/...", "/..a/b"]
         {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_two_ways_is_refused() {
+    fn an_ambiguous_path_is_refused() {
         refused("/a%", PathFault::Escape);
         refused("/a%4", PathFault::Escape);
         refused("/a%zz", PathFault::Escape);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_by_choice_goes_on_as_it_is() {
+    fn characters_that_the_rules_keep_are_forwarded_unchanged() {
         let check = |target: &str, expected: Result<&str, PathFault>| {
             assert_eq!(sent(target, &KEEP).as_deref(), expected.as_deref(), "{target}");
         };
@@ -287,7 +287,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_normal_form_is_its_own_and_has_nothing_left_to_resolve(
+        fn the_normal_form_of_a_normal_path_is_itself_and_has_no_dot_segment(
             path in "/([a.%/;~]|%2[efEF05]|%25|%5c|%41){0,24}", merge_slashes in any::<bool>(),
         ) {
             let rules = PathRules { merge_slashes, ..KEEP };

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_one_form() {
+    fn a_path_as_received_is_decoded_once_and_resolved() {
         check("/", "/");
         check("/a/b.html", "/a/b.html");
         check("/a/", "/a/");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_see_the_path_that_is_sent_decoded_but_for_slashes() {
+    fn rules_match_the_normal_path_decoded_except_for_slashes() {
         let check = |path: &str, expected: &str| {
             let mut buffer = PathBuffer::new();
             let seen = PathForm::Normal.seen(path.as_bytes(), &mut buffer);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_decode_plus() {
+    fn a_plus_in_a_query_is_decoded_to_a_space() {
         let mut out = PathBuffer::new();
         decode_query(b"a+b%2Bc%", &mut out);
         assert_eq!(out.as_slice(), b"a b+c%");
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_segment_to_resolve_is_left(path in "/([a.%/]|%2[efEF]|%25){0,24}") {
+        fn a_resolved_path_has_no_dot_segment_and_no_empty_one(path in "/([a.%/]|%2[efEF]|%25){0,24}") {
             let mut buffer = PathBuffer::new();
             let normal = normal_path(path.as_bytes(), &mut buffer);
             prop_assert!(normal.starts_with(b"/"));
