@@ -96,8 +96,8 @@ pub(crate) struct Attempt<'a, S: Socket> {
     pub(crate) upload: &'a mut Pump,
     /// Set once the endpoint stopped reading the request; it may have answered all the same.
     pub(crate) upload_failed: bool,
-    /// Set if the endpoint was found silent in this same turn and its bytes wake the task: an
-    /// attempt to read would gain nothing.
+    /// Set if a read from the endpoint was pending in this same turn, so that bytes wake the task
+    /// and another read would gain nothing.
     is_awaited: bool,
     /// Bytes from the endpoint, the response head first.
     pub(crate) raw: Vec<u8>,
@@ -121,7 +121,8 @@ pub(crate) struct Attempt<'a, S: Socket> {
 }
 
 impl<'a, S: Socket> Attempt<'a, S> {
-    /// An attempt that `began` when the slot was obtained; `now` the connection is established.
+    /// Creates an attempt: `began` is the time at which the slot was obtained, `now` the time at
+    /// which the connection was established.
     pub(crate) fn new(
         upstream: Box<UpstreamConnection<S>>,
         upload: &'a mut Pump,
@@ -250,7 +251,7 @@ impl<S: Socket> Attempt<'_, S> {
     }
 
     /// Ready when the client has closed its connection. It checks only while the upload would not
-    /// notice: because the body was sent, or the endpoint does not read it.
+    /// notice a close, because the body was sent or the endpoint does not read it.
     pub(crate) fn poll_client_gone<C: ClientSide>(
         &self,
         context: &mut Context<'_>,

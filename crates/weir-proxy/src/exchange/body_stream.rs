@@ -1,5 +1,5 @@
 //! The streams that bodies are read from and written to. A stream that frames bodies itself, as one
-//! of HTTP/2, has trailers apart from the bytes.
+//! of HTTP/2 does, passes their trailers separately.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::net::transport::Transport;
 
 /// A stream that bodies are read from.
 pub(crate) trait BodySource: AsyncRead + Unpin {
-    /// The trailers that followed the body at whose end the stream has ended, as lines.
+    /// Takes the trailers, as lines, of the body that ended with the stream.
     fn take_trailers(&mut self) -> Vec<u8> {
         Vec::new()
     }

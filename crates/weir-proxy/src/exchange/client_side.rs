@@ -32,13 +32,13 @@ use crate::worker::workspace::Heads;
 /// lack.
 pub(crate) trait ClientSide: Sized {
     type Net: Net;
-    /// The bytes of both bodies.
+    /// The stream of both bodies.
     type Stream: BodyStream;
 
     /// The data of the client's connection.
     fn facts(&self) -> &ConnectionFacts;
 
-    /// The bytes of both bodies.
+    /// The stream of both bodies.
     fn stream(&mut self) -> &mut Self::Stream;
 
     /// The timer of all waits for this client.
@@ -54,6 +54,7 @@ pub(crate) trait ClientSide: Sized {
     /// The bytes that the spans of the request's head refer to; others may follow the head.
     fn head(&self) -> &[u8];
 
+    /// The bytes of [`ClientSide::head`], to be changed in place.
     fn head_mut(&mut self) -> &mut [u8];
 
     /// The beginning of the request's body, as far as it was received, and its framing in the
@@ -73,8 +74,8 @@ pub(crate) trait ClientSide: Sized {
     ) -> ResponsePlan;
 
     /// Begins a response, also an interim one, with the head at the beginning of `out`. A client
-    /// that gets heads in another form takes it out and returns the number of bytes that it sends
-    /// for it; otherwise the caller writes `out` to the stream.
+    /// that gets heads in another form removes the head from `out` and returns the number of bytes
+    /// that it sends for it; otherwise the caller writes `out` to the stream.
     fn begin_response(&mut self, out: &mut Vec<u8>) -> u64;
 
     /// Ends the exchange, whose response was complete, or broke off, at `now`.
@@ -141,7 +142,7 @@ pub(crate) trait ClientSide: Sized {
 
     /// Prepares the request for its move to another process, where it takes the place `waiting` in
     /// a queue.
-    #[expect(clippy::boxed_local, reason = "those that can leave keep it")]
+    #[expect(clippy::boxed_local, reason = "implementations that can leave keep it")]
     fn leave(
         &mut self,
         _waiting: Box<WaitingRequest>,
@@ -155,7 +156,7 @@ pub(crate) trait ClientSide: Sized {
 pub(crate) struct ConnectionFacts {
     /// The address of the peer; `None` on a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
-    /// End of the handshake or of the previous response.
+    /// The time at which the handshake or the previous response ended.
     pub(crate) since: Instant,
     /// The time of accepting, for the first exchange's total; later equal to `since`.
     pub(crate) began: Instant,
@@ -168,8 +169,8 @@ pub(crate) struct ConnectionFacts {
     /// The result of the handshake, looked up once and shared by connections with the same one;
     /// `None` without TLS.
     pub(crate) tls: Option<Rc<TlsFacts<'static>>>,
-    /// Tells whether another process can continue the connection: not inside TLS, and not after it
-    /// was offered to another process that did not take it.
+    /// Set if another process can continue the connection: not inside TLS, and not after it was
+    /// offered to another process that did not take it.
     pub(crate) may_part: bool,
 }
 

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_compared_whole() {
+    fn a_secret_matches_only_the_same_text() {
         for (secret, shown, same) in [
             ("abc", "abc", true),
             ("abc", "abd", false),

@@ -1,4 +1,4 @@
-//! The data of an exchange, as far as it is known, in three parts by the stages that write them:
+//! The data of an exchange, as far as they are known, in three parts by the stages that write them:
 //! reading the request, dispatching it, answering it. `record.rs` reads all at the end.
 
 use std::net::IpAddr;
@@ -37,17 +37,17 @@ impl Wait {
     }
 }
 
-/// A request as it arrived: when, from which client, and how much of it was read.
+/// A request as it arrived: its times, its client, and the amount that was read.
 pub(crate) struct RequestArrival {
     pub(crate) first_byte: Instant,
-    /// The same on the wall clock.
+    /// The time of the first byte on the wall clock.
     pub(crate) started: SystemTime,
-    /// End of the request head.
+    /// The time at which the request head was complete.
     pub(crate) head_end: Instant,
     /// Set if `Heads::request` holds this exchange's head.
     pub(crate) has_head: bool,
     pub(crate) client: Option<IpAddr>,
-    /// Tells whether the peer's forwarding headers are trusted.
+    /// The trust in the peer's forwarding headers.
     pub(crate) trust: PeerTrust,
     pub(crate) request_id: RequestId,
     /// The exchange's places in the counts of its client's exchanges in flight.

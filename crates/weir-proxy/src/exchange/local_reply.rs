@@ -34,7 +34,7 @@ pub(crate) struct Taking {
 }
 
 impl Taking {
-    /// Starts with a new response; `rate` is the minimum.
+    /// Begins to measure a new response; `rate` is the minimum, if there is one.
     pub(crate) fn new(rate: Option<MinRate>) -> Self {
         Self { rate, pace: Pace::default(), written: 0 }
     }

@@ -7,15 +7,16 @@ use weir_stats::Cause;
 pub(crate) enum Next {
     /// The connection stays open for the next request.
     KeepAlive,
-    /// The connection ends, and no byte is unread.
+    /// The connection is closed at once.
     Close,
-    /// The connection ends, but the client may still be sending.
+    /// The connection is closed after a time in which bytes of the client are discarded, because
+    /// the client may still be sending.
     Linger,
     /// Another process is to serve the request that was begun.
     Part,
 }
 
-/// An exchange that ends with a response of Weir's own.
+/// The cause and the status of a response of Weir's own that ends an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     pub(crate) cause: Cause,
@@ -33,7 +34,7 @@ impl From<Cause> for Refusal {
 pub(crate) enum Ended {
     /// No byte was sent to the client yet: it gets this response.
     Refused(Refusal),
-    /// The connection cannot be used any more: it is closed without a response.
+    /// The connection cannot be used any more: it ends without a response, or in the middle of one.
     Broken(Cause),
     /// The client closed an idle connection without sending a request.
     Silent,

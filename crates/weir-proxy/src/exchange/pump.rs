@@ -82,8 +82,8 @@ pub(crate) struct Pump {
     out_at: usize,
     /// The range of `raw` with the body bytes to send next.
     direct: std::ops::Range<usize>,
-    /// The bytes to send after them; with [`Encoder::Sink`], the trailers for the sink, which are
-    /// not counted as bytes to send (`tail_at` is at the end).
+    /// The bytes to send after `direct`; with [`Encoder::Sink`], the trailers for the sink, which
+    /// are not counted as bytes to send (`tail_at` is at the end).
     tail: SmallVec<[u8; 16]>,
     tail_at: usize,
     /// The rules for trailers; `None` drops trailers.
@@ -172,8 +172,8 @@ impl Pump {
         }
     }
 
-    /// Creates a pump for a body that was completely read and decoded, at the rate of the pump that
-    /// read it.
+    /// Creates a pump for a body that was completely read and decoded, with the throttle of the
+    /// pump that read it.
     pub(crate) fn whole(body: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
         let length = body.len();
         let bounds = Bounds { throttle, ..Bounds::default() };
@@ -245,7 +245,7 @@ impl Pump {
         self.written + self.read + self.framing * TURN_FRAMING_COST
     }
 
-    /// A number that grows whenever a byte is transferred.
+    /// A number that grows whenever a byte of the body is decoded or a byte is sent.
     pub(crate) fn progress(&self) -> u64 {
         self.written + self.body_bytes
     }
@@ -655,7 +655,7 @@ mod tests {
     impl BodySink for tokio::io::Sink {}
 
     #[test]
-    fn framing_uses_a_turn_up_sooner_than_data() {
+    fn chunk_framing_uses_up_a_turn_sooner_than_data() {
         let context = &mut Context::from_waker(Waker::noop());
         for chunk in ["1\r\nx\r\n".as_bytes(), b"1;extension=of-some-length\r\nx\r\n"] {
             let (mut source, mut sink) = (TinyChunks(chunk), tokio::io::sink());
@@ -674,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_whose_both_sides_can_always_go_on_ends_its_turn() {
+    fn a_body_whose_two_sides_are_always_ready_ends_its_turn() {
         let context = &mut Context::from_waker(Waker::noop());
         for encoder in [Encoder::Plain, Encoder::Chunked] {
             let (mut source, mut sink) = (tokio::io::repeat(b'x'), tokio::io::sink());

@@ -15,7 +15,7 @@ use crate::exchange::state::Exchange;
 /// The amount of detail that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// The stored reasons: for every request.
+    /// The stored reasons, which every exchange has.
     Remembered,
     /// Also reasons that have to be looked up: the second choice of a key.
     LookedUp,

@@ -210,7 +210,8 @@ fn concurrency<C: ClientSide>(exchange: &Exchange<'_, C>) -> Concurrency {
     let balancer = placement.pool().map(|pool| &pool.balancer);
     let endpoint =
         balancer.zip(placement.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
-    // HAProxy has already released the exchange's own place when it counts.
+    // The exchange itself is left out, as in HAProxy, which has already released its place when it
+    // counts.
     let own = u32::from(placement.slot.is_some());
     Concurrency {
         process: scope.worker.process.open_connections() as u32,

@@ -1,6 +1,6 @@
 //! Sends an endpoint's response to the client while the rest of the request is still being sent,
-//! and decides about the reuse of both connections. If the body fails, the client's connection is
-//! broken off, so that a client never takes a part of the body for the whole.
+//! and decides about the reuse of the endpoint's connection. If the body fails, the client's
+//! connection is broken off, so that a client never takes a part of the body for the whole.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -68,7 +68,7 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
         let mut relayed = relay.run(exchange, at, &mut blocked).await;
         note_blocked(exchange, blocked);
         if switching {
-            // It is rare, and would more than double the size of every exchange.
+            // Boxed, because it is rare and would more than double the size of every exchange.
             return Box::pin(switch(exchange, pool, attempt, download, relayed)).await;
         }
         let mut now = Instant::now();
@@ -138,7 +138,7 @@ fn begin<C: ClientSide>(
     plan
 }
 
-/// Notes how long the client took no bytes, if it stopped at all.
+/// Notes the time for which the client took no bytes, if it stopped taking them.
 fn note_blocked<C: ClientSide>(exchange: &mut Exchange<'_, C>, blocked: Duration) {
     if blocked > Duration::ZERO {
         exchange.outcome.delays.client = Micros::from(blocked);

@@ -117,7 +117,7 @@ impl<N: Net> Scope<'_, N> {
 
 #[expect(
     clippy::expl_impl_clone_on_copy,
-    reason = "a derived one would ask `N: Clone` of what is only borrowed"
+    reason = "a derived one would require `N: Clone`, though `N` is only borrowed"
 )]
 impl<N: Net> Clone for Scope<'_, N> {
     fn clone(&self) -> Self {

@@ -11,7 +11,7 @@ use crate::time::instant::Instant;
 use crate::worker::sessions::SessionKey;
 use crate::worker::workspace::Heads;
 
-/// The connections to endpoints, on the same network as the client's.
+/// The stream of a connection to an endpoint, on the same network as the client's.
 pub(crate) type StreamOf<C> = <<C as ClientSide>::Net as Net>::Stream;
 
 /// A request and its response in progress.
@@ -33,7 +33,7 @@ pub(crate) struct Exchange<'a, C: ClientSide> {
 
 impl<'a, C: ClientSide> Exchange<'a, C> {
     /// Begins the exchange of the client whose first byte came at `first_byte`.
-    #[expect(clippy::inline_always, reason = "it is made in its place and not copied there")]
+    #[expect(clippy::inline_always, reason = "it is built in place instead of being copied there")]
     #[inline(always)]
     pub(crate) fn new(
         scope: Scope<'a, C::Net>,

@@ -25,8 +25,8 @@ use crate::worker::overload::Pressure;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Creates the pump for a request body of which only the part that came with the head was read. Of
-/// the body's framing towards the endpoint, the request's head decides.
+/// Creates the pump for a request body of which only the part that came with the head was read. The
+/// request's head determines the framing of the body towards the endpoint.
 pub(crate) fn initial_body<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
@@ -48,7 +48,7 @@ pub(crate) fn initial_body<C: ClientSide>(
 }
 
 /// Checks that the body is acceptable, and that its available part is valid, before an endpoint is
-/// involved.
+/// involved; reads the whole body if the pool buffers it.
 pub(crate) async fn prepare_body<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
@@ -200,8 +200,8 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     }
 }
 
-/// Prepares the body for another attempt, after one that `may_repeat`: a body that is
-/// not buffered whole has then read nothing beyond the bytes that came with the head.
+/// Prepares the body for another attempt, after one for which `Attempt::may_repeat` is true: a body
+/// that is not buffered whole has then read nothing beyond the bytes that came with the head.
 pub(crate) fn rewind<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
