@@ -36,7 +36,7 @@ impl PeerTrust {
 /// The client's address: follows `X-Forwarded-For` from the peer, right to left, as long as the hop
 /// that reports the next address is trusted. The walk ends at the first address that is not
 /// trusted, at the first entry of the list, before an entry that is no address, or after
-/// [`FORWARDED_HOPS`] entries.
+/// `FORWARDED_HOPS` entries.
 pub fn client_address(
     peer: Option<IpAddr>,
     trusted: &[IpNet],
