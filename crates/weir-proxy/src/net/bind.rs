@@ -19,7 +19,7 @@ const BACKLOG: i32 = 65_535;
 
 /// A listening socket.
 pub struct BoundSocket {
-    /// Non-blocking and listening.
+    /// The descriptor, non-blocking and listening.
     pub socket: Arc<OwnedFd>,
     /// The socket's actual address: the kernel chooses the port when 0 was asked for.
     pub address: BoundAddress,
@@ -72,9 +72,9 @@ pub fn bind_with(
     })
 }
 
-/// Tells whether an error of preparing the file of an inherited Unix socket is to be ignored. The
-/// process that opened the socket has chosen its mode; it may have been root, and its path may lie
-/// outside our root directory now.
+/// Returns true if an error of preparing the file of an inherited Unix socket is to be ignored. The
+/// process that opened the socket has chosen its mode; it may have been root, and the path may lie
+/// outside this process's root directory.
 fn is_beyond_us(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
@@ -84,7 +84,7 @@ fn is_beyond_us(error: &io::Error) -> bool {
 /// followed.
 ///
 /// # Errors
-/// If the file is not ours, or is not a socket.
+/// If the file belongs to another user, or is not a socket.
 pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
     let Some(mode) = mode else { return Ok(()) };
     let permissions = std::fs::Permissions::from_mode(mode);

@@ -13,8 +13,8 @@ use rustix::process::{Resource, getrlimit};
 /// Indexed by descriptor: the owner, or 0. Pages that no descriptor falls into take no memory.
 static OWNERS: OnceLock<Box<[AtomicU32]>> = OnceLock::new();
 
-/// The next owner. Owners are counted over the whole process, as descriptors are: the numbers of
-/// workers would not do, because tests run several data planes beside each other.
+/// The next owner. Owners are counted over the whole process, as descriptors are. Workers' numbers
+/// are not unique there, because tests run several data planes in one process.
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// Descriptors beyond this number are not tracked.
@@ -38,12 +38,12 @@ pub(crate) fn own_from_now_on() -> u32 {
     owner
 }
 
-/// A socket's entry in its worker's list; it must be dropped before the socket is closed.
+/// A socket's entry in the table; it must be dropped before the socket is closed.
 #[derive(Debug)]
 pub(crate) struct Listed(RawFd);
 
 impl Listed {
-    /// Lists a socket for this thread.
+    /// Registers this thread as the owner of a socket.
     pub(crate) fn new(socket: &impl AsFd) -> Self {
         let socket = socket.as_fd().as_raw_fd();
         note(socket, OWNER.get());
@@ -76,8 +76,8 @@ pub(crate) unsafe fn close_all_of(owner: u32) -> usize {
             continue;
         }
         listed.store(0, Ordering::Relaxed);
-        // SAFETY: it is open, since it is taken off the list before it is closed, and its owner
-        // does not run any more.
+        // SAFETY: the descriptor is open, since it is removed from the table before it is closed,
+        // and its owner does not run any more.
         let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
         // The peer is notified even if another descriptor of the socket exists.
         let _ = shutdown(&socket, Shutdown::Both);
@@ -103,7 +103,7 @@ mod tests {
         let _kept = Listed::new(&kept);
         // Simulates an owner that does not run any more.
         std::mem::forget((lost, listed));
-        // SAFETY: the owner was forgotten.
+        // SAFETY: the owner's socket and its entry were forgotten.
         assert_eq!(unsafe { close_all_of(owner) }, 1);
         let mut byte = [0];
         assert_eq!(std::io::Read::read(&mut &peer, &mut byte).unwrap(), 0);

@@ -72,7 +72,7 @@ impl Inherited {
 }
 
 impl InheritedSocket {
-    /// Tells whether the socket is what binding this address would give.
+    /// Returns true if binding this address would open such a socket.
     fn is(&self, wanted: &ListenAddress) -> bool {
         match (&self.address, wanted) {
             (BoundAddress::Unix(own), ListenAddress::Unix { path, .. }) => own == path,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_taken_by_its_address_and_by_what_it_was_opened_for() {
+    fn a_socket_is_taken_by_its_actual_address_or_by_the_one_it_was_opened_for() {
         let open = || TcpListener::bind("127.0.0.1:0").unwrap();
         let (named, asked) = (open(), open());
         let at = named.local_addr().unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_no_matter_when_its_socket_was_inherited() {
+    fn an_inherited_unix_socket_is_taken_though_its_file_exists() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("own.sock");
         let mut inherited = Inherited::default();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_told_and_closed() {
+    fn sockets_that_no_listener_takes_are_returned_and_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at: SocketAddr = listener.local_addr().unwrap();
         let mut inherited = Inherited::default();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_accepted_from_is_refused() {
+    fn a_descriptor_that_is_no_listening_stream_socket_is_refused() {
         let mut inherited = Inherited::default();
         let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(inherited.add(datagrams.into(), None).is_err());

@@ -30,7 +30,7 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + 'static {
     /// that happens; bytes that arrive meanwhile may wake it, too.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Tells whether the connection was reset or has failed, as far as that has been reported.
+    /// Returns true if the connection was reset or has failed, as far as that has been reported.
     fn is_reset(&self) -> bool;
 
     /// Makes the close discard written bytes that were not sent yet, and reset the connection. A
@@ -103,7 +103,7 @@ pub trait Net: Clone + 'static {
         true
     }
 
-    /// Enables probes that detect that the peer of one of our connections has disappeared silently.
+    /// Enables probes that detect that the peer has disappeared silently.
     fn keep_alive(&self, _stream: &Self::Stream, _probes: &TcpKeepalive) {}
 
     /// The number of written bytes that the peer has not acknowledged: those that a reader has not
@@ -112,9 +112,9 @@ pub trait Net: Clone + 'static {
         0
     }
 
-    /// Sends bytes of a file without reading them into this process, and returns how many; 0 means
-    /// that the file ends before them. `None` when this stretch has to be read and written instead:
-    /// the network does not support it, or it might wait for a disk.
+    /// Sends bytes of a file without reading them into this process, and returns their number; 0
+    /// means that the file ends before the stretch. `None` when the stretch has to be read and
+    /// written instead: the network does not support this, or it might wait for a disk.
     fn poll_send_file(
         &self,
         _stream: &Self::Stream,

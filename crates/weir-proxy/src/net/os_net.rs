@@ -211,7 +211,7 @@ fn has_nothing(socket: BorrowedFd<'_>) -> bool {
     matches!(peeked, Err(Errno::AGAIN))
 }
 
-/// Tells whether `sendfile` failed because of the file; a normal read then works or reports the
+/// Returns true if `sendfile` failed because of the file; a normal read then works or reports the
 /// file's error.
 fn is_of_the_file(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
@@ -236,7 +236,7 @@ macro_rules! each {
 
 impl OsStream {
     /// Sends without asking the reactor, because the socket usually takes all bytes at once. `None`
-    /// if the write has to go through the reactor.
+    /// if the write must go through the reactor.
     fn send_at_once(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         if self.full {
             return None;
@@ -271,7 +271,7 @@ impl OsStream {
         if proceeds.is_pending() {
             return Some(Poll::Pending);
         }
-        // SAFETY: only the kernel writes to it, so no byte of it becomes uninitialised.
+        // SAFETY: only the kernel writes to the memory, so no byte of it becomes uninitialised.
         let room = unsafe { buffer.unfilled_mut() };
         let most = room.len();
         let read = each!(self, stream => recv(&*stream, room, RecvFlags::empty()));
@@ -409,14 +409,14 @@ mod tests {
     use super::*;
     use crate::net::page_cache::tests::fresh_file;
 
-    /// A stream of ours and its peer.
+    /// A connected stream and its peer.
     async fn connected() -> (OsStream, std::net::TcpStream) {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         (stream.into(), listener.accept().unwrap().0)
     }
 
-    /// Makes one call; `None` is passed on, and a full socket is waited for.
+    /// Calls [`Net::poll_send_file`] until it has sent bytes, or returns `None` as it does.
     async fn send_file(stream: &OsStream, stretch: Stretch<'_>) -> Option<usize> {
         let sent =
             std::future::poll_fn(|context| match OsNet.poll_send_file(stream, context, stretch) {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sends_what_is_in_memory_and_leaves_the_rest_to_reading() {
+    async fn sendfile_sends_only_a_stretch_that_is_in_memory() {
         let (stream, mut client) = connected().await;
         let content: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
         let (file, tells) = fresh_file(&content, 300_000);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_socket_is_waited_for_and_loses_nothing() {
+    async fn writes_to_a_full_socket_wait_and_lose_no_byte() {
         let (mut stream, mut client) = connected().await;
         let sent: Vec<u8> = (0..8_000_000_u32).map(|number| (number % 251) as u8).collect();
         let mut at = 0;
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_has_gone_is_an_error() {
+    async fn a_write_to_a_client_that_has_closed_fails() {
         let (mut stream, client) = connected().await;
         drop(client);
         while stream.write(b"nobody reads this").await.is_ok() {
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_close_is_seen_behind_bytes_that_nobody_reads() {
+    async fn a_close_is_reported_while_bytes_before_it_are_unread() {
         use std::io::Write;
         for sends in [0, 10, 100_000] {
             for resets in [false, true] {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_lay_unread_while_a_close_was_awaited_is_read_afterwards() {
+    async fn bytes_left_unread_while_waiting_for_a_close_are_read_afterwards() {
         use std::io::Write;
         let (mut stream, mut client) = connected().await;
         let sent: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_for_a_client_that_does_not_read() {
+    async fn sendfile_waits_for_a_client_that_does_not_read() {
         let (stream, mut client) = connected().await;
         let (file, tells) = fresh_file(&vec![7; 1 << 20], 1 << 20);
         let stretch = Stretch { file: file.as_fd(), offset: 0, bytes: 1 << 20 };

@@ -35,7 +35,7 @@ struct Statistics {
     recently_evicted: u64,
 }
 
-/// Tells whether all pages of a stretch are in memory and filled. It also returns `false` where
+/// Returns true if all pages of a stretch are in memory and filled. It also returns `false` where
 /// that cannot be determined: on an older kernel, on a file system that does not report it (tmpfs,
 /// overlays, most network ones), and from Linux 6.14 on for a file that this user neither owns nor
 /// may write.
@@ -54,7 +54,7 @@ fn cached_pages(stretch: Stretch<'_>) -> Option<u64> {
     let range = Range { offset: stretch.offset, bytes: stretch.bytes as u64 };
     let mut statistics = Statistics::default();
     // SAFETY: both pointers are to live values laid out as the kernel's structures of these names;
-    // it writes only the second.
+    // the kernel writes only the second.
     let outcome = unsafe {
         libc::syscall(
             CACHESTAT,
@@ -67,7 +67,7 @@ fn cached_pages(stretch: Stretch<'_>) -> Option<u64> {
     (outcome == 0).then_some(statistics.cached)
 }
 
-/// Tells whether no page is still being read: `cachestat` counts such pages as well, and a
+/// Returns true if no page is still being read: `cachestat` counts such pages as well, and a
 /// read-ahead reads many at once. One page of each read-ahead is probed.
 fn are_filled(stretch: Stretch<'_>, last: u64) -> bool {
     let first = stretch.offset + (PROBE_EVERY as u64 - 1);
@@ -81,7 +81,7 @@ fn is_filled(file: BorrowedFd<'_>, offset: u64) -> bool {
 }
 
 fn page_bytes() -> Option<u64> {
-    // SAFETY: it takes no pointer.
+    // SAFETY: the call takes no pointer.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok().filter(|bytes| *bytes > 0)
 }
 
@@ -105,7 +105,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tells_what_is_in_memory() {
+    fn only_a_stretch_that_is_wholly_in_memory_is_held() {
         let (file, tells) = fresh_file(&vec![1; 200_000], 1_000_000);
         let check = |offset, bytes, expected| {
             let stretch = Stretch { file: file.as_fd(), offset, bytes };
@@ -124,7 +124,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_has_no_page_cache_holds_nothing() {
+    fn a_descriptor_without_a_page_cache_holds_no_stretch() {
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(!holds(Stretch { file: socket.as_fd(), offset: 0, bytes: 1 }));
     }

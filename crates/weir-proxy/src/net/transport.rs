@@ -18,9 +18,9 @@ use crate::net::{Net, Socket};
 /// stay small.
 pub(crate) enum Transport<S> {
     Plain(S),
-    /// We are the TLS server.
+    /// TLS with this process as the server.
     Server(Box<server::TlsStream<S>>),
-    /// We are the TLS client.
+    /// TLS with this process as the client.
     Client(Box<client::TlsStream<S>>),
 }
 
@@ -34,8 +34,8 @@ impl<S> Transport<S> {
         }
     }
 
-    /// The bytes of memory that TLS holds for the connection at most: its state, and what the peer
-    /// has not taken yet.
+    /// The bytes of memory that TLS holds for the connection at most: its state, and the bytes that
+    /// the peer has not taken yet.
     pub(crate) fn held(&self) -> usize {
         let has_unsent = match self {
             Self::Plain(_) => return 0,
@@ -46,14 +46,14 @@ impl<S> Transport<S> {
     }
 }
 
-/// A connection of ours, plain or inside TLS, that is registered with no worker's reactor.
+/// A connection to an endpoint, plain or inside TLS, that is registered with no worker's reactor.
 pub(crate) struct Detached<A> {
     pub(crate) socket: A,
     session: Option<Box<ClientConnection>>,
 }
 
 impl<S: Socket> Transport<S> {
-    /// Takes one of our connections from this worker.
+    /// Takes a connection to an endpoint from this worker.
     ///
     /// # Errors
     /// If bytes of it wait to be sent, or the reactor does not release it. The connection is then
@@ -73,7 +73,7 @@ impl<S: Socket> Transport<S> {
         Ok(Detached { socket: net.detach(socket)?, session })
     }
 
-    /// Makes a connection usable on this worker; `name` is the one that its TLS was opened with.
+    /// Makes a connection usable on this worker; `name` is the server name of its TLS.
     ///
     /// # Errors
     /// If it cannot be registered with this worker's reactor.

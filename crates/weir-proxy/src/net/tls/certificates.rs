@@ -23,8 +23,8 @@ pub(super) struct Certificates {
     fallback: Group,
 }
 
-/// Certificates in the order in which they are tried. One that fits only clients that an earlier
-/// one fits too is left out, so that a group is no longer than there are kinds of keys.
+/// Certificates in the order in which they are tried. A certificate is left out if an earlier one
+/// fits every client that it fits, so a group has at most one certificate of each kind of key.
 type Group = SmallVec<[CertificateCandidate; 2]>;
 
 /// A certificate with the signature schemes that its key supports.
@@ -92,7 +92,7 @@ impl CertificateCandidate {
         self.schemes.iter().any(|scheme| offered.contains(scheme))
     }
 
-    /// Smaller is cheaper to sign with.
+    /// The relative cost of a signature with its key.
     fn cost(&self) -> u8 {
         match self.schemes.first() {
             Some(&SignatureScheme::ECDSA_NISTP256_SHA256) => 0,
@@ -105,7 +105,7 @@ impl CertificateCandidate {
     }
 }
 
-/// Tells whether any TLS 1.2 suite in `suites` can be used with one of the certificates.
+/// Returns true if any TLS 1.2 suite in `suites` can be used with one of the certificates.
 pub(super) fn any_fits_tls12(loaded: &[Loaded], suites: &[rustls::SupportedCipherSuite]) -> bool {
     let kinds: Vec<SignatureAlgorithm> =
         loaded.iter().map(|entry| entry.certified.key.algorithm()).collect();
@@ -139,7 +139,7 @@ fn insert(group: &mut Group, candidate: CertificateCandidate) {
     insert_at(group, at, candidate);
 }
 
-/// Adds a certificate at this place of its group if one before it does not make it superfluous.
+/// Adds a certificate at this place of its group, unless one before it has all its schemes.
 fn insert_at(group: &mut Group, at: usize, candidate: CertificateCandidate) {
     let covers = |other: &CertificateCandidate| {
         candidate.schemes.iter().all(|one| other.schemes.contains(one))
@@ -190,7 +190,7 @@ mod tests {
     /// A client that sends no name, or an unknown one, is compared with one certificate of each
     /// kind of key, however many there are.
     #[test]
-    fn a_group_is_as_long_as_there_are_kinds_of_keys() {
+    fn a_group_has_one_certificate_of_each_kind_of_key() {
         let first = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
         let other = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         let mut loaded = vec![certificate("first.test", &first)];

@@ -55,7 +55,7 @@ pub(super) enum Progress {
 }
 
 impl ClientHello {
-    /// Creates the state for the one that answers a `HelloRetryRequest`.
+    /// Creates the state for the message that answers a `HelloRetryRequest`.
     pub(super) fn after_retry() -> Self {
         Self { may_change_cipher: true, ..Self::default() }
     }
@@ -155,7 +155,7 @@ impl ClientHello {
     }
 }
 
-/// Tells whether a list in the body of a `ClientHello` has more items than its limit. `None` when
+/// Returns true if a list in the body of a `ClientHello` has more items than its limit. `None` when
 /// the body is malformed; rustls stops at the same place. A malformed list is counted up to its
 /// fault.
 fn is_excessive(body: &[u8]) -> Option<bool> {
@@ -179,7 +179,8 @@ fn is_excessive(body: &[u8]) -> Option<bool> {
     Some(!extensions.0.is_empty())
 }
 
-/// Tells the same for an extension.
+/// Returns true if a list in an extension has more items than its limit, with the same treatment of
+/// malformed bytes.
 fn has_many_items(kind: u16, mut content: Reader<'_>) -> Option<bool> {
     Some(match kind {
         // status_request: identities of OCSP responders.

@@ -2,8 +2,8 @@
 //!
 //! By default rustls uses the HKDF of aws-lc-rs, which hashes the key again for each secret that it
 //! derives from it, and for those of the handshake and master secret even extracts that key again.
-//! An HMAC key keeps the state of the hash after its key. A full handshake then takes a third fewer
-//! compressions, which are a third of its instructions with SHA-384.
+//! The HMAC keys used here keep the state of the hash after the key. A full handshake then takes a
+//! third fewer compressions, which are a third of its instructions with SHA-384.
 
 use std::sync::LazyLock;
 
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// The values that a derivation gives, in the order of a handshake.
+    /// The values that a key derivation gives, in the order of a handshake.
     fn derived(hkdf: &dyn Hkdf) -> Vec<Vec<u8>> {
         let mut values = Vec::new();
         let mut expand = |from: &dyn HkdfExpander| {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_suite_derives_what_the_library_derives() {
+    fn every_suite_derives_the_same_values_as_the_library() {
         let libraries: Vec<_> =
             ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some()).copied().collect();
         assert_eq!(libraries.len(), 3);

@@ -49,7 +49,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     feed(&mut stream, &mut tls, hello.behind()).await?;
     drop(hello);
     finish(&mut stream, &mut tls, left).await?;
-    // rustls has the connection; tokio-rustls takes it in exchange for an unused one.
+    // tokio-rustls begins a connection of its own; the finished one replaces it.
     let acceptor = TlsAcceptor::from(Arc::clone(config));
     Box::pin(acceptor.accept_with(stream, |place| *place = *tls)).await
 }
@@ -123,7 +123,7 @@ async fn feed<S: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Makes rustls process the bytes that it has read, with the same treatment of a fault.
+/// Makes rustls process the bytes that it has read. A fault is treated as in [`feed`].
 async fn process<S: AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,

@@ -34,6 +34,9 @@ impl Default for ProtocolSettings<'_> {
 }
 
 /// Checks that the names and versions fit together, without a certificate.
+///
+/// # Errors
+/// One sentence that names the word at fault.
 pub fn check(settings: &ProtocolSettings<'_>) -> Result<(), TlsError> {
     provider(settings).map(|_| ())
 }
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_both_spellings_in_order() {
+    fn both_spellings_of_suites_are_accepted_and_their_order_kept() {
         let names = ["ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"];
         assert_eq!(
             suites(&names, TlsVersion::Tls12, TlsVersion::Tls12).unwrap(),
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_one_version_and_leaves_the_other() {
+    fn suites_of_one_version_leave_the_other_at_its_default() {
         let chosen =
             suites(&["TLS_AES_256_GCM_SHA384"], TlsVersion::Tls12, TlsVersion::Tls13).unwrap();
         assert_eq!(chosen.iter().filter(|name| !name.contains("ECDHE")).count(), 1);
@@ -266,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn offers_no_suite_of_an_excluded_version() {
+    fn no_suite_of_an_excluded_version_is_offered() {
         let chosen = suites(&[], TlsVersion::Tls12, TlsVersion::Tls12).unwrap();
         assert!(chosen.iter().all(|name| name.contains("ECDHE")));
     }
 
     #[test]
-    fn refuses_a_suite_of_an_excluded_version() {
+    fn a_suite_of_an_excluded_version_is_refused() {
         let error = suites(&["ECDHE-RSA-AES256-GCM-SHA384"], TlsVersion::Tls13, TlsVersion::Tls13)
             .unwrap_err();
         assert!(error.contains("belongs to TLS 1.2"), "{error}");
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn suggests_the_nearest_suite_and_lists_all() {
+    fn an_unknown_suite_has_a_suggestion_and_the_list_of_all() {
         let error =
             suites(&["ECDHE-ECDSA-AES256-GCM-SHA348"], TlsVersion::Tls12, TlsVersion::Tls13)
                 .unwrap_err();
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_every_spelling_of_a_curve() {
+    fn every_spelling_of_a_curve_is_accepted() {
         for name in ["P-256", "prime256v1", "secp256r1", "p256"] {
             assert_eq!(curves(&[name], TlsVersion::Tls12).unwrap(), ["secp256r1"], "{name}");
         }
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_unknown_curves_and_a_set_without_one_for_an_allowed_version() {
+    fn unknown_curves_and_sets_without_one_for_an_allowed_version_are_refused() {
         let error = curves(&["X25591"], TlsVersion::Tls12).unwrap_err();
         assert!(error.contains("did you mean `X25519`?"), "{error}");
         let error = curves(&["X25519MLKEM768"], TlsVersion::Tls12).unwrap_err();

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::error::TlsError;
 
-/// The time for which a key makes tickets. Its tickets are valid for the same time again.
+/// The time for which a key makes tickets. For the same time after that it only opens them.
 const ROTATION_SECONDS: u64 = 6 * 60 * 60;
 const NAME_LEN: usize = 8;
 const SECRET_LEN: usize = 32;
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_what_it_sealed_and_nothing_else() {
+    fn only_an_unchanged_ticket_of_an_own_key_is_opened() {
         let tickets = Tickets::starting_at(0).unwrap();
         let ticket = tickets.seal(0, b"a session").unwrap();
         assert_eq!(tickets.open(0, &ticket).unwrap(), b"a session");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_goes_on_with_the_keys() {
+    fn another_process_continues_with_the_saved_keys() {
         let old = Tickets::starting_at(0).unwrap();
         let first = old.seal(0, b"first").unwrap();
         let second = old.seal(ROTATION_SECONDS, b"second").unwrap();

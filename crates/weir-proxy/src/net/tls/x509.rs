@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_names_validity_and_key() {
+    fn names_validity_and_public_key_are_read() {
         let key = KeyPair::generate().unwrap();
         let mut params = params(&["Shop.Example.com", "*.example.com", "192.0.2.1"]);
         params.not_before = date_time_ymd(1999, 12, 31);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn falls_back_to_the_common_name_only_without_dns_names() {
+    fn the_common_name_is_used_only_without_dns_names() {
         let key = KeyPair::generate().unwrap();
         let mut by_common_name = params(&[]);
         by_common_name.distinguished_name.push(DnType::CommonName, "Old.example");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_every_truncation() {
+    fn every_truncation_is_refused() {
         let certificate =
             params(&["a.example"]).self_signed(&KeyPair::generate().unwrap()).unwrap();
         for len in 0..certificate.der().len() {
@@ -227,12 +227,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn reading_any_bytes_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = CertificateFacts::read(&bytes);
         }
 
         #[test]
-        fn never_panics_on_a_damaged_certificate(at in 0_usize..500, with: u8) {
+        fn reading_a_damaged_certificate_does_not_panic(at in 0_usize..500, with: u8) {
             let certificate = params(&["a.example"]).self_signed(&KeyPair::generate().unwrap()).unwrap();
             let mut der = certificate.der().to_vec();
             let at = at % der.len();

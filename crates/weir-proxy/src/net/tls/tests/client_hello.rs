@@ -42,7 +42,7 @@ fn usual() -> Vec<u8> {
 }
 
 #[test]
-fn a_message_is_whole_at_its_last_byte_however_it_comes() {
+fn a_message_is_whole_at_its_last_byte_in_any_records_and_pieces() {
     let record = usual();
     let message = &record[5..];
     for piece in [1, 2, 5, 100, message.len() - 1, message.len()] {
@@ -64,7 +64,7 @@ fn a_message_is_whole_at_its_last_byte_however_it_comes() {
 }
 
 #[test]
-fn what_a_client_lists_is_bounded() {
+fn every_list_of_a_message_is_bounded() {
     type Make = Box<dyn Fn(usize) -> Fields>;
     let list = |kind: u16, item: &'static [u8]| -> Make {
         Box::new(move |count| Fields::new(extension(kind, &block(&item.repeat(count)))))
@@ -126,7 +126,7 @@ fn what_a_client_lists_is_bounded() {
 }
 
 #[test]
-fn a_message_is_one_record_at_most() {
+fn a_message_is_no_longer_than_one_record() {
     let filled = |size: usize| {
         let empty = Fields::new(extension(0xfafa, &[])).message().len();
         Fields::new(extension(0xfafa, &vec![0; size - empty])).message()
@@ -148,7 +148,7 @@ fn a_message_is_one_record_at_most() {
 }
 
 #[test]
-fn what_is_no_client_hello_is_for_rustls() {
+fn bytes_that_are_no_client_hello_are_left_to_rustls() {
     let usual = usual();
     let (record, message) = (usual.as_slice(), &usual[5..]);
     let cut = in_records(&message[..20], 20);
@@ -174,7 +174,7 @@ fn what_is_no_client_hello_is_for_rustls() {
 }
 
 #[test]
-fn a_change_of_the_cipher_may_precede_the_second_message() {
+fn a_change_cipher_spec_record_may_precede_the_second_message() {
     let change = [20, 3, 3, 0, 1, 1];
     let record = usual();
     let wire = [&change[..], &record].concat();
@@ -190,7 +190,7 @@ fn a_change_of_the_cipher_may_precede_the_second_message() {
     }
 }
 
-/// Random bytes, and messages in which some bytes were changed.
+/// Random bytes, or a message in which some bytes were changed.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let protocols = with_protocols(20).message();
     let changes = prop::collection::vec((0..protocols.len(), any::<u8>()), 0..8);
@@ -206,7 +206,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_decided_alike_in_any_pieces(
+    fn any_bytes_have_the_same_result_in_any_pieces(
         bytes in bytes(),
         lengths in prop::collection::vec(1..40_usize, 0..20),
         retry in any::<bool>(),

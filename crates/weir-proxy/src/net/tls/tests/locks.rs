@@ -20,7 +20,7 @@ const STOPS: usize = 80;
 static TURN: Mutex<()> = Mutex::new(());
 /// Set while the thread that gets the signal has to stand still.
 static STOP: AtomicBool = AtomicBool::new(false);
-/// Set while it does.
+/// Set while it stands still.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 fn signal() -> libc::c_int {
@@ -62,7 +62,7 @@ fn others_go_on<T: Send>(
         for (idx, argument) in arguments.into_iter().enumerate() {
             let (send, handshake, ended, done) = (send.clone(), &handshake, &ended, &done);
             scope.spawn(move || {
-                // SAFETY: it has no preconditions.
+                // SAFETY: `pthread_self` has no preconditions.
                 send.send((idx, unsafe { libc::pthread_self() })).unwrap();
                 while !ended.load(SeqCst) {
                     handshake(&argument);

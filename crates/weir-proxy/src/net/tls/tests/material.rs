@@ -1,4 +1,4 @@
-//! Tests of bundles in any order, and of the sentences about faulty files.
+//! Tests of bundles in any order, and of the messages about faulty files.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -35,7 +35,7 @@ fn openssl(arguments: &[&str], input: &str) -> String {
 }
 
 #[test]
-fn takes_a_bundle_in_any_order() {
+fn a_bundle_may_be_in_any_order() {
     let root = Authority::new();
     let intermediate_key = KeyPair::generate().unwrap();
     let mut intermediate = params(&[]);
@@ -57,7 +57,7 @@ fn takes_a_bundle_in_any_order() {
 }
 
 #[test]
-fn takes_each_encoding_and_kind_of_key() {
+fn each_encoding_and_kind_of_key_is_accepted() {
     let authority = Authority::new();
     let rsa = authority.issue_rsa(&["a.example"]);
     load(&rsa.certificate, Some(&rsa.key)).unwrap();
@@ -79,7 +79,7 @@ fn takes_each_encoding_and_kind_of_key() {
 }
 
 #[test]
-fn ignores_what_else_a_bundle_holds() {
+fn other_sections_of_a_bundle_are_ignored() {
     let issued = Authority::new().issue(&["a.example"]);
     let parameters = openssl(&["ecparam", "-name", "prime256v1"], "");
     let bundle =
@@ -88,7 +88,7 @@ fn ignores_what_else_a_bundle_holds() {
 }
 
 #[test]
-fn says_in_one_sentence_what_is_wrong() {
+fn an_error_is_one_sentence_that_names_the_file() {
     let authority = Authority::new();
     let (one, two) = (authority.issue(&["a.example"]), authority.issue(&["b.example"]));
     assert_eq!(message(&one.key, None), "no certificate in site.pem");
@@ -119,7 +119,7 @@ fn says_in_one_sentence_what_is_wrong() {
 }
 
 #[test]
-fn says_that_a_key_is_encrypted() {
+fn an_encrypted_key_has_an_error_of_its_own() {
     let issued = Authority::new().issue_rsa(&["a.example"]);
     let pkcs8 = openssl(&["pkcs8", "-topk8", "-passout", "pass:secret"], &issued.key);
     let pkcs1 =
@@ -131,7 +131,7 @@ fn says_that_a_key_is_encrypted() {
 }
 
 #[test]
-fn warns_of_a_certificate_outside_its_validity_and_starts() {
+fn a_certificate_outside_its_validity_is_a_warning() {
     let authority = Authority::new();
     let warning = |from: i32, to: i32| {
         let mut params = params(&["a.example"]);

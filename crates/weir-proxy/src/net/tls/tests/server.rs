@@ -60,7 +60,7 @@ fn rsa_only(
 }
 
 #[test]
-fn negotiates_1_3_with_the_hybrid_group_by_default() {
+fn tls_1_3_with_the_hybrid_group_is_the_default() {
     let authority = Authority::new();
     let server = serve(&[authority.issue(&["a.example"]).material()], &ProtocolSettings::default());
     let pair = Pair::shake(&Arc::new(authority.client()), &server, "a.example").unwrap();
@@ -114,7 +114,7 @@ fn each_pinned_suite_is_negotiated() {
 }
 
 #[test]
-fn a_list_is_an_order_of_preference_and_without_one_the_client_decides() {
+fn a_list_of_suites_sets_the_order_and_without_one_the_client_does() {
     let authority = Authority::new();
     let material = [authority.issue(&["a.example"]).material()];
     let prefers_chacha = client_with(&authority, &[&TLS13], |provider| {
@@ -147,7 +147,7 @@ fn a_pinned_curve_is_used_and_others_are_refused() {
 }
 
 #[test]
-fn picks_by_server_name() {
+fn the_certificate_is_picked_by_server_name() {
     let authority = Authority::new();
     let first = authority.issue(&["first.example"]);
     let exact = authority.issue(&["shop.example.com"]);
@@ -172,7 +172,7 @@ fn picks_by_server_name() {
 }
 
 #[test]
-fn picks_the_kind_of_key_that_the_client_can_verify() {
+fn the_certificate_has_a_kind_of_key_that_the_client_can_verify() {
     let authority = Authority::new();
     let rsa = authority.issue_rsa(&["a.example"]);
     let ecdsa = authority.issue(&["a.example"]);
@@ -192,7 +192,7 @@ fn picks_the_kind_of_key_that_the_client_can_verify() {
 }
 
 #[test]
-fn falls_back_to_a_wildcard_whose_key_fits() {
+fn a_wildcard_certificate_is_picked_if_only_its_key_fits() {
     let authority = Authority::new();
     let exact = authority.issue(&["a.example.com"]);
     let wildcard = authority.issue_rsa(&["*.example.com"]);
@@ -202,7 +202,7 @@ fn falls_back_to_a_wildcard_whose_key_fits() {
 }
 
 #[test]
-fn refuses_a_list_of_suites_that_fits_no_certificate() {
+fn a_list_of_suites_that_fits_no_certificate_is_refused() {
     let authority = Authority::new();
     let material = [authority.issue(&["a.example"]).material()];
     let ciphers = strings(&["ECDHE-RSA-AES256-GCM-SHA384"]);
@@ -243,7 +243,7 @@ fn a_session_resumes_at_another_worker_and_after_a_reload() {
 }
 
 #[test]
-fn speaks_http_1_1_and_refuses_a_client_that_does_not() {
+fn alpn_selects_http_1_1_and_refuses_a_client_without_it() {
     let authority = Authority::new();
     let server = serve(&[authority.issue(&["a.example"]).material()], &ProtocolSettings::default());
     let mut client = authority.client();
@@ -255,7 +255,7 @@ fn speaks_http_1_1_and_refuses_a_client_that_does_not() {
 }
 
 #[tokio::test]
-async fn what_the_peer_does_not_take_counts_as_held() {
+async fn bytes_that_the_peer_does_not_take_count_as_held() {
     use std::pin::Pin;
     use std::task::Poll;
     use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};

@@ -61,7 +61,7 @@ async fn run(
         }
         let wire = change(flight, wire);
         for part in wire.chunks(write) {
-            // A server that has refused the handshake takes no more bytes; its alert tells the
+            // A server that has refused the handshake takes no more bytes; its alert has the
             // reason.
             let _ = stream.write_all(part).await;
             tokio::task::yield_now().await;
@@ -166,7 +166,7 @@ async fn a_second_hello_may_come_in_any_pieces() {
 }
 
 #[tokio::test]
-async fn rustls_says_why_there_is_nothing_in_common() {
+async fn without_a_common_version_or_group_the_alert_has_the_reason() {
     let (authority, server) = configured(&ONLY_13);
     let old = only(&authority, &rustls::version::TLS12);
     let same = |_, wire| wire;
@@ -213,7 +213,7 @@ async fn a_hello_over_a_bound_is_refused_with_an_alert() {
 }
 
 #[tokio::test]
-async fn little_is_read_between_the_hello_and_the_end_of_the_handshake() {
+async fn the_bytes_between_the_hello_and_the_end_of_the_handshake_are_bounded() {
     let long = with_protocols(HANDSHAKE_BYTES).record();
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
         let (authority, server) = configured(&ProtocolSettings::default());
@@ -228,7 +228,7 @@ async fn little_is_read_between_the_hello_and_the_end_of_the_handshake() {
 }
 
 #[tokio::test]
-async fn what_is_no_hello_is_answered_with_an_alert() {
+async fn bytes_that_are_no_hello_are_answered_with_an_alert() {
     let (_, server) = configured(&ProtocolSettings::default());
     let hello = with_protocols(1).record();
     let other = [&[22, 3, 1, 0, 4], &[2, 0, 0, 0][..]].concat();

@@ -1,5 +1,5 @@
-//! Tests of connections to endpoints that go on in another thread, and a measurement of what that
-//! costs beside a new connection.
+//! Tests of connections to endpoints that continue in another thread, and a measurement of the cost
+//! of that beside the cost of a new connection.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -55,7 +55,7 @@ fn alone<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-/// A client's side of TLS, if there is any.
+/// The client side of TLS; `None` for a plain connection.
 type Tls<'a> = Option<(&'a Arc<ClientConfig>, &'a ServerName<'static>)>;
 
 async fn open(address: &PeerAddress, tls: Tls<'_>) -> Transport<OsStream> {
@@ -76,7 +76,7 @@ async fn ask(transport: &mut Transport<OsStream>, byte: u8) -> u8 {
 }
 
 #[test]
-fn a_session_goes_on_in_another_thread_without_a_handshake() {
+fn a_session_continues_in_another_thread_without_a_handshake() {
     let authority = Authority::new();
     let cases = [(TlsVersion::Tls12, "app.internal"), (TlsVersion::Tls13, "192.0.2.9")];
     for (max, named) in cases {

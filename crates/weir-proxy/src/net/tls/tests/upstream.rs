@@ -37,7 +37,7 @@ fn refusal(
 }
 
 #[test]
-fn verifies_the_name_the_authority_and_the_dates() {
+fn name_authority_and_dates_of_an_endpoint_are_verified() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let issued = authority.issue(&["app.internal", "192.0.2.9"]);
     let server = endpoint(&issued);
@@ -65,7 +65,7 @@ fn verifies_the_name_the_authority_and_the_dates() {
 }
 
 #[test]
-fn the_systems_roots_do_not_know_a_private_authority() {
+fn the_systems_roots_do_not_include_a_private_authority() {
     let authority = Authority::new();
     let server = endpoint(&authority.issue(&["app.internal"]));
     match ClientTls::new(&ClientSettings::default()) {
@@ -75,7 +75,7 @@ fn the_systems_roots_do_not_know_a_private_authority() {
 }
 
 #[test]
-fn without_verification_any_certificate_does_but_the_key_must_be_its_own() {
+fn without_verification_any_certificate_is_accepted_but_its_key_is_needed() {
     let authority = Authority::new();
     let (shown, other) =
         (authority.issue(&["elsewhere.example"]), authority.issue(&["other.example"]));
@@ -128,7 +128,7 @@ fn a_self_signed_endpoint_listed_itself_is_verified_by_name_and_date() {
 }
 
 #[test]
-fn offers_http_1_1_by_alpn_and_nothing_else() {
+fn alpn_towards_endpoints_offers_only_http_1_1() {
     let authority = Authority::new();
     let issued = authority.issue(&["app.internal"]);
     let shake_with = |protocols: &[&[u8]]| {
@@ -148,7 +148,7 @@ fn offers_http_1_1_by_alpn_and_nothing_else() {
 }
 
 #[test]
-fn presents_its_certificate_when_asked() {
+fn the_client_certificate_is_presented_when_asked_for() {
     let authority = Authority::new();
     let mut roots = RootCertStore::empty();
     roots.add(authority.0.der().clone()).unwrap();
@@ -193,7 +193,7 @@ fn each_worker_resumes_its_own_sessions() {
 }
 
 #[test]
-fn refuses_files_that_hold_no_roots() {
+fn a_file_without_roots_is_refused() {
     let settings =
         |text: &str| ClientSettings { ca: Some(pem("ca.pem", text)), ..ClientSettings::default() };
     let message = |text: &str| ClientTls::new(&settings(text)).unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn refuses_files_that_hold_no_roots() {
 }
 
 #[test]
-fn names_an_endpoint_by_configuration_host_or_address() {
+fn the_server_name_is_the_configured_one_or_the_host_or_address() {
     let check = |configured: Option<&str>, host: &str, expected: &str| {
         assert_eq!(server_name(configured, host).unwrap().to_str(), expected);
     };
