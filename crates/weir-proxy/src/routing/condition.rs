@@ -1,5 +1,5 @@
-//! Evaluates the matching rules of routes: boolean expressions over one request, compiled once. The
-//! action of a route is not its business.
+//! Evaluates the matching rules of routes: boolean expressions over one request, compiled once. It
+//! knows no action of a route.
 
 use ipnet::IpNet;
 use smallvec::SmallVec;
@@ -90,7 +90,7 @@ impl Condition {
         }
     }
 
-    /// Tells whether the rule matches this request.
+    /// Returns true if the rule matches this request.
     pub(crate) fn holds(&self, subject: RoutedRequest<'_>) -> bool {
         let view = subject.view;
         match self {
@@ -141,7 +141,7 @@ fn fits(pattern: Option<&TextPattern>, value: &[u8]) -> bool {
     pattern.is_none_or(|pattern| pattern.matches(value))
 }
 
-/// Tells whether a header line of that name has a matching value.
+/// Returns true if a header line of that name has a matching value.
 fn has_header(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
     view.head.headers.iter().any(|header| {
         header.name.len() == name.len()
@@ -150,14 +150,14 @@ fn has_header(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) 
     })
 }
 
-/// Tells whether a cookie of that name has a matching value, as sent or without its quotes (RFC
+/// Returns true if a cookie of that name has a matching value, as sent or without its quotes (RFC
 /// 6265 section 4.1.1).
 fn has_cookie(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
     cookie::values(view.head, view.bytes, name)
         .any(|text| fits(value, text) || fits(value, cookie::bare(text)))
 }
 
-/// Tells whether a query parameter of that name has a matching value, as sent or decoded.
+/// Returns true if a query parameter of that name has a matching value, as sent or decoded.
 fn has_parameter(query: &[u8], name: &[u8], value: Option<&TextPattern>) -> bool {
     if memchr::memchr2(b'%', b'+', query).is_none() && memchr::memmem::find(query, name).is_none() {
         return false;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn any_line_of_the_name_counts() {
+    fn a_header_rule_holds_if_any_line_of_that_name_matches() {
         let header = |value: &str| Rule::Header("X-Channel".into(), text(value));
         check(&header("canary"), "/", "x-channel: canary\r\n", true);
         check(&header("canary"), "/", "X-Channel: stable\r\nX-Channel: canary\r\n", true);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_combine() {
+    fn all_any_and_not_combine_rules() {
         let yes = || Rule::All(Vec::new());
         let no = || Rule::Any(Vec::new());
         check(&yes(), "/", "", true);

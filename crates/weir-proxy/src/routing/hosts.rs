@@ -1,6 +1,6 @@
-//! Finds the host block of a request: the first one that serves its host. Names are looked up, and
-//! so are many names with a wildcard; only regexes are tried one after the other. It knows no
-//! route.
+//! Finds the host block of a request: the first one that serves its host. Names are looked up in a
+//! table, and so are wildcards if there are many; regexes and few wildcards are tried one after the
+//! other. It knows no route.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,8 @@ use weir_config::pattern::HostPattern;
 use crate::http::request_view::bare_host;
 use crate::routing::prefix_table::PrefixTable;
 
-/// The number of wildcards up to which they are tried one after the other, which costs less.
+/// The largest number of wildcards that are tried one after the other: for so few, that costs less
+/// than a table.
 const FEW: usize = 8;
 
 /// A host without port and trailing dot, in lower case.
@@ -22,18 +23,18 @@ type Name = SmallVec<[u8; 64]>;
 pub(super) struct Hosts {
     /// The first host block of each plain name, in lower case and without a trailing dot.
     exact: HashMap<Box<[u8]>, usize>,
-    /// The names of many wildcards, in lower case and backwards.
+    /// The suffixes of the wildcards, in lower case and reversed, if there are more than [`FEW`].
     below: Option<PrefixTable<Below>>,
-    /// The other patterns with their host block, in order.
+    /// The other patterns with the number of their host block, in order.
     patterns: Box<[(usize, HostPattern)]>,
 }
 
-/// The host blocks of a wildcard.
+/// The host blocks that serve the names below a suffix, by number.
 #[derive(Clone, Copy, Debug)]
 struct Below {
-    /// The first of its own.
+    /// The first one that has this wildcard.
     own: usize,
-    /// The first of its own and of all wildcards that match everything that it matches.
+    /// The first one that has this wildcard or a more general one (`*.b` for `*.a.b`).
     first: usize,
 }
 
@@ -66,7 +67,7 @@ impl Hosts {
         matching.map(|(number, _)| *number).or(named)
     }
 
-    /// The first host block with a name or a wildcard that needs no trying.
+    /// The first host block whose name or wildcard is found in a table.
     fn looked_up(&self, host: &[u8]) -> Option<usize> {
         if self.exact.is_empty() && self.below.is_none() {
             return None;
@@ -83,7 +84,7 @@ impl Hosts {
     }
 }
 
-/// The table of the names below which wildcards match.
+/// The table of the wildcards' suffixes.
 fn below_names(patterns: &[(usize, HostPattern)]) -> PrefixTable<Below> {
     let mut names: BTreeMap<Box<[u8]>, Below> = BTreeMap::new();
     for (number, pattern) in patterns {
@@ -98,7 +99,7 @@ fn below_names(patterns: &[(usize, HostPattern)]) -> PrefixTable<Below> {
     table
 }
 
-/// The name of a pattern that is a single name, in the form that [`Hosts`] looks up.
+/// The name of a pattern without wildcard or regex, in the form that [`Hosts`] looks up.
 fn plain_name(pattern: &HostPattern) -> Option<Box<[u8]>> {
     let text = pattern.as_str();
     (!text.starts_with(['*', '~'])).then(|| bare_host(text.as_bytes()).to_ascii_lowercase().into())
@@ -116,9 +117,8 @@ mod tests {
         Hosts::new(&texts.into_iter().map(site).collect::<Vec<_>>())
     }
 
-    /// Names and wildcards need no trying, however many there are.
     #[test]
-    fn ten_thousand_hosts_leave_nothing_to_try() {
+    fn ten_thousand_names_and_wildcards_are_looked_up_in_tables() {
         let names = (0..10_000).map(|number| format!("h{number}.test *.below{number}.test"));
         let hosts = hosts(names);
         assert!(hosts.patterns.is_empty());

@@ -1,6 +1,6 @@
-//! The index of a long list of routes by their paths: it names the routes that a path can take, in
-//! their order, so that the first one whose whole condition holds is the first of all. It decides
-//! nothing itself: a route that it leaves out cannot match.
+//! The index of a long list of routes by their paths: it lists the routes that may match a path, in
+//! their order, so that the first one whose whole condition holds is the first of all routes. It
+//! evaluates no condition; it leaves out only routes that cannot match.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,28 @@ use weir_config::pattern::PathShape;
 use crate::routing::condition::Condition;
 use crate::routing::prefix_table::PrefixTable;
 
-/// The number of routes up to which they are tried one after the other, which costs less.
+/// The largest number of routes that are tried one after the other: for so few, that costs less
+/// than an index.
 const FEW: usize = 8;
 
-/// The routes of a list by the paths that they can match.
+/// The numbers of a list's routes by the paths that they can match.
 #[derive(Debug)]
 pub(super) struct RouteIndex {
     paths: PrefixTable<Routes>,
-    /// The routes whose conditions do not fix the beginning of a path.
+    /// The routes whose conditions do not determine the beginning of the path.
     others: Box<[u32]>,
 }
 
 /// The numbers of the routes of one text, in ascending order.
 #[derive(Debug, Default)]
 struct Routes {
-    /// For the path that is this text.
+    /// For the path that equals this text.
     exact: Vec<u32>,
     /// For paths that begin with this text.
     prefix: Vec<u32>,
 }
 
-/// A text that a path has to be or to begin with.
+/// A text that a path must equal or begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathKey<'a> {
     Exact(&'a [u8]),
@@ -106,7 +107,8 @@ impl Iterator for Candidates<'_> {
     }
 }
 
-/// The keys one of which every path has that meets the condition; `None` if any path may meet it.
+/// A list of keys such that every path that meets the condition fits one of them; `None` if any
+/// path may meet the condition.
 fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
     match condition {
         Condition::Path(patterns) => {
@@ -125,7 +127,7 @@ fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
             }
             Some(keys)
         }
-        // Any of them would do; the one with the longest texts leaves the fewest routes.
+        // The keys of any one part are enough; those with the longest texts fit the fewest paths.
         Condition::All(conditions) => {
             conditions.iter().filter_map(keys).max_by_key(|keys| shortest(keys))
         }
@@ -142,7 +144,7 @@ fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
     }
 }
 
-/// The length of the shortest text.
+/// The length of the shortest text of the keys.
 fn shortest(keys: &[PathKey<'_>]) -> usize {
     let len = |key: &PathKey<'_>| match key {
         PathKey::Exact(text) | PathKey::Prefix(text) => text.len(),
@@ -224,9 +226,10 @@ mod tests {
         assert!(candidates(&below, "/p/1").is_empty());
     }
 
-    /// Prefixes of one another: a path has as many candidates as it has configured beginnings.
+    /// If routes have prefixes of one another, a path has one candidate for each configured prefix
+    /// of it.
     #[test]
-    fn nested_prefixes_are_bounded_by_the_depth_of_the_path() {
+    fn candidates_among_nested_prefixes_are_bounded_by_the_depth_of_the_path() {
         let nested = (0..200).map(|depth| path(&format!("/{}*", "a/".repeat(depth + 1))));
         let index = index(nested);
         assert_eq!(candidates(&index, "/a/a/a/x"), [0, 1, 2]);

@@ -1,4 +1,4 @@
-//! Routes and their conditions: which one a request takes.
+//! Routes, their conditions, and the search for the route that a request takes.
 
 pub(crate) mod condition;
 mod hosts;

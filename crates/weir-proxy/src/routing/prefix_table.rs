@@ -1,6 +1,6 @@
-//! A sorted table of texts that finds, for one text, the entries that are equal to it or begin it.
-//! A look-up is one binary search, then one step for each entry that begins another. It knows
-//! neither routes nor hosts.
+//! A sorted table of texts that finds all entries that are prefixes of one text, or equal to it. A
+//! look-up is one binary search, then one step for each level of nested prefixes. It knows neither
+//! routes nor hosts.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub(super) struct PrefixTable<V> {
 #[derive(Debug)]
 struct PrefixEntry<V> {
     text: Box<[u8]>,
-    /// The longest other entry that begins this one. An entry that begins a text and is not the
-    /// last one before it in the order of the table begins that last one too, so that the parents
-    /// of one entry are all that can begin the text.
+    /// The longest other entry that is a prefix of this one. In sorted order, a prefix of a text is
+    /// also a prefix of every entry between itself and the text. So the last entry before the text
+    /// and the chain of that entry's parents include all prefixes of the text.
     parent: Option<u32>,
     value: V,
 }
@@ -37,7 +37,8 @@ impl<V> PrefixTable<V> {
         Self { entries: entries.into() }
     }
 
-    /// Lets each entry inherit from the longest other entry that begins it, shorter ones first.
+    /// Calls `inherit` for each entry and the longest other entry that is a prefix of it, shorter
+    /// entries first.
     pub(super) fn inherit(&mut self, inherit: impl Fn(&mut V, &V)) {
         for number in 0..self.entries.len() {
             let Some((before, [entry, ..])) = self.entries.split_at_mut_checked(number) else {
@@ -49,7 +50,8 @@ impl<V> PrefixTable<V> {
         }
     }
 
-    /// The values of the entries that begin `text`, with their lengths; the longest first.
+    /// The lengths and values of the entries that are prefixes of `text` or equal to it, the
+    /// longest first.
     pub(super) fn beginnings_of<'a>(
         &'a self,
         text: &'a [u8],
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_beginning_comes_first() {
+    fn the_longest_prefix_comes_first() {
         let texts = "/ /a /a/ /a/b /a/b/c /ab /b";
         check(texts, "/a/b/c/d", "/a/b/c /a/b /a/ /a /");
         check(texts, "/a/b", "/a/b /a/ /a /");

@@ -1,6 +1,6 @@
-//! Finds the route of a request. Host blocks are tried first, then routes from top to bottom; the
-//! first match wins. Everything possible is prepared once per snapshot. It does not carry out a
-//! route's action.
+//! Finds the route of a request: first the host block, then the first of its routes that matches,
+//! from top to bottom. Routes are compiled once per snapshot. It does not carry out a route's
+//! action.
 
 use std::io;
 use std::path::Path;
@@ -115,7 +115,7 @@ impl CompiledRedirect {
     }
 }
 
-/// Tells whether this is an `http` or `https` URL with an empty host.
+/// Returns true for an `http` or `https` URL with an empty host.
 fn lacks_host(location: &[u8]) -> bool {
     let after = |scheme: &[u8]| {
         let (start, rest) = location.split_at_checked(scheme.len())?;
@@ -143,7 +143,7 @@ pub struct Router {
 #[derive(Debug)]
 struct RouteList {
     routes: Box<[CompiledRoute]>,
-    /// The index of a long list.
+    /// The index of the routes, if there are many.
     index: Option<RouteIndex>,
 }
 
@@ -171,10 +171,10 @@ impl RouteList {
 }
 
 impl Router {
-    /// Compiles a listener's routes; `read` returns the contents of error pages.
+    /// Compiles a listener's routes; `read` returns the contents of an error page.
     ///
     /// # Errors
-    /// A sentence for the operator: a page that cannot be read, or an invalid header edit.
+    /// A sentence for the operator: an error page cannot be read, or a header edit is invalid.
     pub fn compile(
         listener: &Listener,
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
@@ -224,7 +224,7 @@ impl Router {
         list.find(subject)
     }
 
-    /// Adds the limits to its routes.
+    /// Sets the rate and bandwidth limits of the routes.
     pub(crate) fn limit(&mut self, listener: &Listener, limiter: &Arc<Limiter>) {
         let models = listener.default.iter();
         let models = models.chain(listener.sites.iter().flat_map(|site| &site.routes));
@@ -273,7 +273,7 @@ impl Router {
 }
 
 impl CompiledRoute {
-    /// Returns true if its path rule has groups.
+    /// Returns true if its condition has a path regex with groups.
     pub fn has_captures(&self) -> bool {
         self.condition.has_groups()
     }
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_handed_on_encoded() {
+    fn groups_are_percent_encoded() {
         let rules = vec![Rule::Method(vec!["GET".into()]), path("~^/u/([^/]*)/(x)?(.*)$")];
         let router =
             compile(&Listener { default: vec![route("user", Rule::All(rules))], ..listener() });
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_and_texts_take_variables() {
+    fn redirects_and_fixed_responses_contain_variables() {
         let parse = |text: &str| Template::parse(text).unwrap();
         let to = |text| Action::Redirect(Redirect { status: 308, to: parse(text) });
         let body = |text| {
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compiled_says_where() {
+    fn a_compile_error_names_the_route_or_the_error_page() {
         let error = |listener: &Listener| {
             Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into())).unwrap_err()
         };

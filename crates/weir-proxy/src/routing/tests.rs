@@ -1,6 +1,6 @@
-//! The router against its definition: host blocks in order, then routes in order, the first match
-//! wins, over tables and requests drawn from small alphabets, so that hits, nested prefixes and
-//! wildcards are frequent.
+//! Compares the router with its definition (host blocks in order, then routes in order; the first
+//! match wins) on random tables and requests. They are drawn from small alphabets, so that matches,
+//! nested prefixes and wildcards are frequent.
 
 use std::io;
 use std::path::Path;
@@ -118,7 +118,7 @@ fn request() -> impl Strategy<Value = String> {
     )
 }
 
-/// The name of the route by definition: everything is tried in order.
+/// The name of the route by definition: all host blocks and routes are tried in order.
 fn first_match(listener: &Listener, request: &SampleRequest) -> String {
     let view = request.view();
     let host = view.head.host.of(view.bytes);
@@ -137,7 +137,7 @@ proptest! {
 
     /// Each case is a table and twenty requests.
     #[test]
-    fn the_first_match_of_the_file_wins(table in table(), requests in vec(request(), 20)) {
+    fn the_router_finds_the_first_match_of_the_configuration(table in table(), requests in vec(request(), 20)) {
         let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()));
         let router = router.unwrap();
         for text in requests {
