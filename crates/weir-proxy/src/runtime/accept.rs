@@ -25,8 +25,8 @@ use crate::worker::make_room::{Cap, TooMany};
 use crate::worker::process::{Process, Stage};
 
 impl Place {
-    /// Counts a connection that another process accepted for its client: under the caps, and among
-    /// the connections that the listener's limits bound, even beyond them.
+    /// Counts a connection that another process accepted for its client: in the client's share of
+    /// the caps, and under the listener's limits, even beyond them.
     pub(crate) fn count_client(&mut self, process: &Process, peer: IpAddr) {
         let snapshot = process.snapshot();
         let listener = snapshot.position_of(&self.gate).and_then(|at| snapshot.listeners.get(at));
@@ -58,7 +58,10 @@ struct Client {
     bucket: Option<ClientBucket>,
 }
 
-/// Counts a new connection for its client; an error if one of the client's limits is reached.
+/// Counts a new connection for its client.
+///
+/// # Errors
+/// If one of the client's limits is reached.
 fn client_of(process: &Process, gate: &Arc<Gate>, peer: &PeerAddress) -> Result<Client, OverLimit> {
     let snapshot = process.snapshot();
     let listener = snapshot.position_of(gate).and_then(|number| snapshot.listeners.get(number));
@@ -80,8 +83,8 @@ fn client_of(process: &Process, gate: &Arc<Gate>, peer: &PeerAddress) -> Result<
 /// the gate stays as it is.
 pub type GateOrders = watch::Receiver<Option<Arc<Gate>>>;
 
-/// Accepts from one socket until the stage changes or the socket is closed. A change of the gate
-/// never loses a connection that the kernel has already handed over.
+/// Accepts from one socket until the process stops or the gate's sender closes the socket. A change
+/// of the gate never loses a connection that the kernel has already handed over.
 pub async fn accept<N: Net>(
     net: N,
     socket: N::Listener,

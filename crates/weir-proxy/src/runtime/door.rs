@@ -1,6 +1,6 @@
 //! A listening socket and the worker that accepts from it. A socket outlives its worker: when that
-//! worker is late or gone, another one accepts (`watchdog/` decides when). `accept.rs` does the
-//! accepting itself.
+//! worker is late or gone, another one accepts (`watchdog/` decides when). It accepts no connection
+//! itself; `accept.rs` does.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -96,7 +96,7 @@ impl Door {
         Self(site)
     }
 
-    /// Sets the gate for all further connections, including those that wait in the kernel.
+    /// Sets the gate for all further connections, including those in the kernel's backlog.
     pub fn lead_to(&self, gate: &Arc<Gate>) {
         let mut state = self.0.state();
         state.gate = Arc::clone(gate);
@@ -108,8 +108,8 @@ impl Door {
         });
     }
 
-    /// Stops accepting and closes the socket: it is closed when this returns. A worker that does
-    /// not answer holds it open; the socket is then shut down, so that clients are refused.
+    /// Stops accepting and closes the socket: it is closed when this returns. If a worker that does
+    /// not answer holds it open, it is shut down instead, so that clients are refused.
     pub async fn close(self) {
         let socket = self.0.state().socket.as_ref().map(Arc::downgrade);
         if timeout(ANSWER_PATIENCE, self.leave()).await.is_err()
@@ -120,8 +120,8 @@ impl Door {
         }
     }
 
-    /// Stops accepting and returns when no worker accepts any more. Another process may still have
-    /// the socket.
+    /// Stops accepting and returns when no worker accepts any more. The socket is not shut down:
+    /// another process may have it too.
     pub async fn leave(self) {
         let (orders, former) = {
             let mut state = self.0.state();

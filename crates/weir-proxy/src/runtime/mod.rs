@@ -1,5 +1,5 @@
-//! The threads of the data plane on the operating system: their start, the loop of each worker,
-//! accepting, the watchdog.
+//! The threads of the data plane on the operating system: their start, their sandbox, the loop of
+//! each worker, accepting, and the watchdog.
 
 pub(crate) mod accept;
 pub mod door;

@@ -1,6 +1,6 @@
 //! Restricts the process after its start: system calls that no part of Weir needs are denied to all
-//! threads. Workers, the only threads that read data from clients and endpoints, have a list of
-//! permitted calls, and may neither change nor execute files. Restrictions that the kernel does not
+//! threads. Workers, the only threads that read data from clients and endpoints, may use only the
+//! calls of a list, and may neither change nor execute files. Restrictions that the kernel does not
 //! support are reported and left out.
 //!
 //! The threads that manage the process keep the calls that reloads and upgrades need: they bind
@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::set_no_new_privs;
 
-/// The outcome of the restrictions.
+/// The result of restricting the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confined {
-    /// Sentences about restrictions that the kernel does not support.
+    /// One sentence about each restriction that the kernel does not support.
     pub lacking: Vec<String>,
 }
 
@@ -210,8 +210,8 @@ pub(crate) fn confine_worker() {
     let _ = filter(&program(&allowed, Otherwise::Deny), Threads::This);
 }
 
-/// Tells whether this process inherited a filter from its predecessor. Another filter on top would
-/// deny the same calls.
+/// Returns true if this process inherited a filter from its predecessor. A second filter would deny
+/// the same calls.
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
@@ -293,7 +293,8 @@ const TRUNCATE: u64 = 1 << 14;
 /// The right to bind TCP sockets, from version 4 on.
 const BIND_TCP: u64 = 1;
 
-/// The rights that the rules restrict; the kernel reads as much of the struct as its version knows.
+/// The rights that the rules restrict (`struct landlock_ruleset_attr`). Older kernels know only the
+/// first field.
 #[repr(C)]
 struct Handled {
     files: u64,
@@ -302,7 +303,7 @@ struct Handled {
 
 fn landlock_version() -> io::Result<i64> {
     let none = std::ptr::null::<Handled>();
-    // SAFETY: it only asks for the version and passes no memory of ours.
+    // SAFETY: the call only asks for the version and is passed no memory.
     match unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, 1_u32) } {
         version if version > 0 => Ok(version),
         _ => Err(io::Error::last_os_error()),
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_reads_and_connects_and_changes_nothing() {
+    fn a_confined_worker_reads_files_and_connects_but_changes_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "text").unwrap();
@@ -369,13 +370,13 @@ mod tests {
             std::fs::remove_file(&own).unwrap_err();
             std::fs::rename(&own, own.with_extension("other")).unwrap_err();
             std::process::Command::new("/bin/true").status().unwrap_err();
-            // SAFETY: it only checks the permission.
+            // SAFETY: signal 0 sends nothing; the call only checks the permission.
             assert_eq!(unsafe { libc::kill(libc::getpid(), 0) }, -1);
             if landlocked {
                 std::fs::write(&own, "other").unwrap_err();
                 std::fs::File::create(own.with_extension("new")).unwrap_err();
             }
-            // Threads that it starts are confined, too.
+            // Threads that the worker starts are confined, too.
             let inner = move || std::fs::remove_file(&own).unwrap_err();
             std::thread::spawn(inner).join().unwrap();
         });
@@ -384,10 +385,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_denied_and_the_rest_is_not() {
+    fn denied_calls_fail_and_other_calls_succeed() {
         let denied = || {
             filter(&program(DENIED, Otherwise::Allow), Threads::This).unwrap();
-            // SAFETY: harmless where it is permitted.
+            // SAFETY: the call passes no memory, and is harmless where it is permitted.
             let traced = unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, 0, 0) };
             assert_eq!(
                 (traced, io::Error::last_os_error().raw_os_error()),

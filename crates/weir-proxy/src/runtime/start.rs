@@ -50,7 +50,7 @@ pub struct DataPlane {
     report: mpsc::UnboundedSender<String>,
     /// The number of sockets opened so far: they are assigned to the workers in turn.
     opened: AtomicUsize,
-    /// The sockets that are accepted from.
+    /// The sockets that workers accept from.
     sites: Mutex<Vec<Arc<AcceptSite>>>,
     /// The threads of the workers, by number. The thread of a replaced worker is removed.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -143,7 +143,7 @@ impl DataPlane {
     }
 
     /// Accepts from a socket from now on, on one of the workers. `name` is the listener's name, for
-    /// the report if this ends by a panic.
+    /// the report if accepting ends by a panic.
     pub fn open(&self, socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Door {
         let site = Arc::new(AcceptSite::new(socket, name, gate));
         self.accept_from(&site, self.next_worker());
@@ -226,7 +226,7 @@ impl DataPlane {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if the process serves and is not about to stop.
+    /// Returns true if the process is not draining or stopped.
     pub(crate) fn is_running(&self) -> bool {
         matches!(*self.stage.borrow(), Stage::Running)
     }
@@ -287,15 +287,15 @@ impl DataPlane {
         }
     }
 
-    /// Makes plain connections leave their workers to `to` from now on, as soon as none of their
-    /// requests is with an endpoint; with `None` they stay. Returns when the connections that could
-    /// leave at once have left.
+    /// Makes connections without TLS leave their workers for `to` from now on, as soon as no
+    /// endpoint processes one of their requests; with `None` they stay. Returns when the
+    /// connections that could leave at once have left.
     pub async fn part(&self, to: Option<Departures<OsNet>>) {
         self.ask(|sender| Mail::Part(to.clone(), sender)).await;
     }
 
     /// Continues a connection that left its worker and that no process took; it stays from then on.
-    /// It returns like [`DataPlane::enter`].
+    /// Returns when [`DataPlane::enter`] would.
     pub async fn take_back(&self, mut parting: Parting<OsNet>) {
         parting.moved.stays = true;
         let (worker, handoff, arrived) = parting.returned();
@@ -389,8 +389,8 @@ impl Running {
         self.plane.enter_stage(Stage::draining(patience));
     }
 
-    /// Does the same as [`Running::drain`] after another process has taken over the sockets: its
-    /// start does not depend on the end of this one, so connections without a running request are
+    /// Does the same as [`Running::drain`] after another process has taken over the sockets. That
+    /// process does not wait for the end of this one, so connections without a running request are
     /// kept for the whole `patience`.
     pub fn drain_behind_successor(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
@@ -420,11 +420,11 @@ impl Running {
     }
 
     /// Waits until a thread or a listener has ended by a panic, and returns one sentence about it.
-    /// Its connections are not served any more.
+    /// The connections of the thread or listener are not served any more.
     pub async fn failed(&mut self) -> String {
         match self.failures.recv().await {
             Some(sentence) => sentence,
-            // It does not end while this value holds a sender itself.
+            // The channel does not end: this value holds a sender itself.
             None => std::future::pending().await,
         }
     }
@@ -483,7 +483,7 @@ pub(crate) mod tests {
 
     pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A configuration that responds with 204; with `before`, its successor.
+    /// A snapshot that answers every request with 204; the successor of `before` if that is given.
     fn snapshot(before: Option<&Snapshot>) -> Arc<Snapshot> {
         compiled("listen 127.0.0.1:0 -> respond 204;", log_channel(0, 1).0, before)
     }
@@ -502,8 +502,8 @@ pub(crate) mod tests {
         start(&Process::new(snapshot(None), 2, 100).0).unwrap()
     }
 
-    /// Starts two workers that serve the configuration's first listener; a worker that hangs is
-    /// replaced soon.
+    /// Starts two workers that serve the configuration's first listener; a worker that hangs for
+    /// half a second is replaced.
     pub(crate) fn serving(text: &str, sinks: Vec<LogSink>) -> (Running, Door, SocketAddr) {
         let running = start(&Process::new(compiled(text, sinks, None), 2, 100).0).unwrap();
         running.process().incidents.set_patience(Some(Duration::from_millis(500)));
@@ -555,7 +555,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_worker_that_hangs_holds_up_no_change_and_adopts_it_later() {
+    fn a_hung_worker_delays_no_reload_and_adopts_the_snapshot_later() {
         let running = two_workers();
         let release = hang(&running, 1);
         let next = snapshot(Some(&running.process().snapshot()));
@@ -570,7 +570,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn connections_are_served_though_the_worker_that_accepts_them_hangs() {
+    fn connections_are_served_though_the_accepting_worker_hangs() {
         let running = two_workers();
         let doors = [open(&running), open(&running)];
         let release = hang(&running, 0);
@@ -594,7 +594,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_socket_that_a_worker_which_hangs_holds_open_refuses_clients_once_it_is_closed() {
+    fn a_closed_socket_refuses_clients_though_a_hung_worker_holds_it_open() {
         let running = two_workers();
         let (door, at) = open(&running);
         let release = hang(&running, 0);
@@ -614,7 +614,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_worker_that_hangs_is_replaced_and_what_it_had_is_given_back() {
+    fn a_hung_worker_is_replaced_and_its_places_are_given_back() {
         static SAID: Mutex<String> = Mutex::new(String::new());
         let running = two_workers();
         let process = running.process().clone();
@@ -627,7 +627,7 @@ pub(crate) mod tests {
         let open_at = |number: usize| process.loads[number].open.load(Ordering::Relaxed);
         let places = || process.loads[0].places().len();
         until("both workers have two", || (open_at(0), open_at(1), places()) == (2, 2, 2));
-        // Another data plane of this process, which has a worker 0 too.
+        // A second data plane in this process, which has a worker 0 too.
         let beside = two_workers();
         let door_beside = open(&beside);
         let held_beside: Vec<TcpStream> =
@@ -679,7 +679,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_worker_that_panics_starts_again_and_accepts_again() {
+    fn a_worker_that_panics_starts_again_and_accepts_connections() {
         let running = two_workers();
         let doors = [open(&running), open(&running)];
         running.plane.send(0, Mail::Work(Box::new(|| panic!("told to"))));
@@ -697,7 +697,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_worker_that_hangs_does_not_respond_and_one_that_has_ended_does_not_matter() {
+    fn respond_waits_for_a_hung_worker_but_not_for_one_that_has_ended() {
         let running = two_workers();
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let responds = |within: Duration| {

@@ -1,4 +1,5 @@
-//! The loop of a worker: it takes mail, and ends when the process stops.
+//! The loop of a worker: it takes mail, closes what was idle for too long, and ends when the
+//! process stops. It serves no connection itself.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     mailbox.shut();
     worker.current().flush_logs();
     worker.idle.close_parked();
-    // These tasks wait for calls that no longer concern this worker.
+    // These tasks wait for notifications that no longer concern this worker.
     attending.abort();
     waking.abort();
     relieving.abort();
@@ -125,8 +126,8 @@ async fn drain<N: Net>(
     }
 }
 
-/// Ends what is still open: clients without a response get one, every exchange is logged with its
-/// cause, and idle connections are closed properly.
+/// Ends the connections that are still open: clients without a response get one, every exchange is
+/// logged with its cause, and idle connections are closed properly.
 async fn cut_off<N: Net>(worker: &Worker<N>) {
     let running = worker.load.busy.load(Ordering::Relaxed);
     worker.process.cut_off.fetch_add(running, Ordering::Relaxed);
@@ -137,7 +138,7 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
     }
 }
 
-/// Looks at all idle connections to endpoints, some endpoints at a time.
+/// Closes expired idle connections to endpoints, some endpoints at a time.
 async fn sweep_idle<N: Net>(worker: &Worker<N>, now: Instant) {
     worker.idle.sweep_parked(now);
     let generation = worker.current();

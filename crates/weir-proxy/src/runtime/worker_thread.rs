@@ -1,6 +1,6 @@
 //! The thread of a worker, with its own runtime, pinned to a core. A worker that ends by a panic
 //! outside a task starts again with the same mailbox; its resources are given back as it unwinds.
-//! It serves nothing itself (`worker.rs`).
+//! It serves nothing itself (`worker_loop.rs` does).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

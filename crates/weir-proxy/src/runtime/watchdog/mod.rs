@@ -12,7 +12,7 @@
 //!                        └──it held a lock that is needed: the process ends
 //! ```
 //!
-//! A lost worker's memory is not freed: no code may run there any more. None of its values is
+//! A lost worker's memory is not freed: its thread never runs again, and none of its values is
 //! dropped, so nothing is given back twice.
 
 pub(crate) mod stack;
@@ -63,10 +63,10 @@ fn audit(plane: &Weak<DataPlane>) {
 #[derive(Clone, Copy, Default)]
 struct WatchedWorker {
     beats: u64,
-    /// The number of consecutive checks without a new heartbeat. Time in which this thread did not
-    /// run either is not counted.
+    /// The number of consecutive checks without a new heartbeat. Time in which the watchdog itself
+    /// did not run is not counted.
     missed: u32,
-    /// Set if it cannot be replaced, and that was reported.
+    /// Set once it was reported that the worker cannot be replaced.
     stuck: bool,
 }
 
@@ -121,8 +121,8 @@ fn look_at(plane: &Arc<DataPlane>, number: usize, seen: &mut WatchedWorker) {
     }
 }
 
-/// Gives the connections that wait in a late worker's mailbox to other workers. Other mail stays,
-/// in its order.
+/// Gives the connections that wait in a late worker's mailbox to other workers. Other mail stays
+/// there, in its order.
 fn reroute(plane: &DataPlane, from: usize) {
     let Some(mailbox) = plane.received.get(from) else { return };
     let loads = &plane.process().loads;

@@ -47,8 +47,11 @@ fn signal_number() -> i32 {
     libc::SIGRTMIN() + 2
 }
 
-/// Installs the signal handler. It must be called once before any thread is asked, and may be
-/// called again.
+/// Installs the signal handler. It must be called before any thread is asked, and may be called
+/// again.
+///
+/// # Errors
+/// If the handler cannot be installed.
 pub(super) fn prepare() -> io::Result<()> {
     // SAFETY: a zeroed `sigaction` is a valid one; the handler does only what a handler may.
     let done = unsafe {
@@ -61,7 +64,7 @@ pub(super) fn prepare() -> io::Result<()> {
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
-    // The first use of the unwinder initialises it here and not in a handler.
+    // The unwinder initialises itself at its first use, which must not be in a handler.
     note_frames();
     Ok(())
 }
@@ -131,7 +134,7 @@ fn ask(_turn: &MutexGuard<'_, ()>, thread: i32, order: u32) -> Option<u32> {
 }
 
 extern "C" fn handle(_signal: i32) {
-    // SAFETY: the calling thread's own `errno`, which a handler must not change.
+    // SAFETY: the pointer to the calling thread's own `errno`, which a handler must not change.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
@@ -148,7 +151,7 @@ extern "C" fn handle(_signal: i32) {
             unsafe { libc::prctl(libc::PR_SET_NAME, c"weir-lost".as_ptr()) };
             STATE.store(DONE, Ordering::Release);
             loop {
-                // SAFETY: it waits for a signal; all signals that can be blocked are blocked here.
+                // SAFETY: the call waits for a signal; all signals that can be blocked are blocked.
                 unsafe { libc::pause() };
             }
         }

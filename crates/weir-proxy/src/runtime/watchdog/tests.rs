@@ -43,7 +43,7 @@ fn open(running: &Running, limit: &str, of_client: bool) -> u32 {
 }
 
 #[test]
-fn what_a_lost_worker_has_open_under_limits_is_given_back_once() {
+fn the_counts_of_a_lost_worker_under_limits_are_given_back_once() {
     let ((_one, silent), (_other, busy), (_dead, dead)) =
         (silent_server(), silent_server(), dead_server());
     let text = format!(
@@ -103,8 +103,8 @@ fn lines_until(receiver: &LogReceiver, text: &str) -> Vec<String> {
     lines
 }
 
-/// Ends a worker with a request that waits for its server, after one that was answered: both must
-/// be recorded.
+/// Ends a worker that has answered a request and waits for the server with another one: both must
+/// be logged.
 #[track_caller]
 fn loses(end: impl FnOnce(&Running)) {
     let (_server, at) = silent_server();
@@ -164,11 +164,11 @@ fn loses(end: impl FnOnce(&Running)) {
 }
 
 #[test]
-fn exchanges_that_a_hung_worker_takes_along_are_counted_and_logged() {
+fn the_exchanges_of_a_hung_worker_are_counted_and_logged() {
     loses(|running| lose_worker(running, 0));
 }
 
 #[test]
-fn exchanges_that_a_worker_which_panics_takes_along_are_counted_and_logged() {
+fn the_exchanges_of_a_worker_that_panics_are_counted_and_logged() {
     loses(|running| running.plane().inject(0, WorkerFault::Panic));
 }
