@@ -176,7 +176,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Compiles a listener; returns the previous one if nothing about it changed.
+    /// Compiles a listener; returns the previous one if nothing that it depends on has changed.
     fn listener(
         &mut self,
         listener: &model::Listener,
@@ -299,7 +299,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Tells whether a limit of the listener is keyed by that address.
+/// Returns true if a limit of the listener is keyed by the local address.
 fn limited_by_local_address(listener: &model::Listener) -> bool {
     let routes = listener.sites.iter().flat_map(|site| &site.routes).chain(&listener.default);
     let bandwidths = routes.clone().filter_map(|route| route.bandwidth.as_ref());

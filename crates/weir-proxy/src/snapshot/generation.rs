@@ -19,7 +19,7 @@ use crate::snapshot::series::{ListenerCounts, SnapshotSeries};
 use crate::snapshot::{CompiledListener, Snapshot};
 use crate::upstream::UpstreamPool;
 
-/// The configuration and its state that exchanges of one worker run on.
+/// The configuration, with its state, on which exchanges of one worker run.
 pub(crate) struct Generation {
     pub(crate) snapshot: Arc<Snapshot>,
     /// The counters of its exchanges.
@@ -51,7 +51,8 @@ impl Annex {
 }
 
 impl Generation {
-    /// Creates a generation, with what this worker had for the same pools in the previous one.
+    /// Creates a generation. Pools that the previous one had unchanged keep this worker's TLS
+    /// configuration.
     pub(crate) fn new(
         snapshot: Arc<Snapshot>,
         numbers: &MetricsRegistry,
@@ -82,7 +83,8 @@ impl Generation {
         self.snapshot.pools.get(number).or_else(|| Some(&self.annexed(number)?.pool))
     }
 
-    /// Returns the number, in this generation, of a pool of a later one.
+    /// Returns the number that a pool of a later generation has in this one; a pool that is new
+    /// here is added.
     pub(crate) fn annex(&self, pool: Arc<UpstreamPool>, numbers: &MetricsRegistry) -> usize {
         let mut number = self.snapshot.pools.len();
         let mut place = &self.annex;
@@ -165,8 +167,8 @@ pub(crate) struct Seat {
     pub(crate) number: usize,
     /// The worker's generation at the time of the look-up.
     pub(crate) as_of: u64,
-    /// Tells whether the listener was removed from the configuration: the next response is then the
-    /// connection's last.
+    /// [`Leaving::Yes`] if the listener was removed from the configuration: the next response is
+    /// then the connection's last.
     pub(crate) leaving: Leaving,
 }
 

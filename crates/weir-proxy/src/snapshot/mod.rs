@@ -78,7 +78,7 @@ impl Snapshot {
     }
 
     /// The pool of this name, and its predecessors that still have exchanges, the latest first. The
-    /// name may not be configured any more.
+    /// name need not be configured any more.
     pub(crate) fn line_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
         self.pool(name).cloned().into_iter().chain(self.former_of(name))
     }
@@ -160,7 +160,7 @@ pub struct CompiledListener {
     pub forwarded: model::Forwarded,
     /// The request id header.
     pub request_id: model::RequestIdSettings,
-    /// The header that tells the cause in Weir's own responses.
+    /// The header with the cause in local replies.
     pub cause_header: Option<model::CauseHeader>,
     /// The header that explains, on request, how a request was handled.
     pub explain_header: Option<model::ExplainHeader>,
@@ -186,7 +186,8 @@ pub struct CompiledListener {
 }
 
 impl CompiledListener {
-    /// Returns true if this peer speaks for other clients, and so has no limits of its own.
+    /// Returns true if this peer is a trusted proxy. It forwards requests of other clients, and so
+    /// has no limits of its own.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         let trusted = &self.forwarded.trusted;
         !trusted.is_empty() && model::contains(trusted, peer.to_canonical())
@@ -222,7 +223,7 @@ impl ListenerModel {
     }
 }
 
-/// Tells whether a pool hashes the local address of client connections.
+/// Returns true if a pool hashes the local address of client connections.
 pub(crate) fn keys_of_local_addresses(config: &Config) -> bool {
     let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
     keys.any(|key| key.variables().any(Variable::is_local_address))

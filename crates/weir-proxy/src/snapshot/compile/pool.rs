@@ -1,6 +1,5 @@
-//! Compiles a pool. What an unchanged endpoint had in the pool's predecessor is taken over: its
-//! state, its address and its idle connections; the new balancer succeeds the old one and inherits
-//! its queue.
+//! Compiles a pool. It takes over the state, the address and the idle connections of endpoints that
+//! its predecessor had unchanged; the new balancer succeeds the old one and inherits its queue.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,7 +27,7 @@ use crate::upstream::retry::RetryPolicy;
 use crate::upstream::source::FilesSource;
 use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 
-/// The succession of one pool to another.
+/// The succession of one pool to another, with the configured admin states of the new one.
 pub(crate) struct PoolSuccession {
     pub(crate) before: Arc<Balancer>,
     pub(crate) after: Arc<UpstreamPool>,
@@ -44,8 +43,8 @@ enum TlsComparison {
 }
 
 impl Compiler<'_> {
-    /// Compiles a pool. `line` are the earlier versions of the pool, the current one first; the
-    /// first is returned itself if nothing about it changed.
+    /// Compiles a pool. `line` has the earlier versions of the pool, the current one first; that
+    /// one is returned if nothing that it depends on has changed.
     pub(super) fn pool(
         &mut self,
         pool: &model::Pool,
