@@ -25,8 +25,8 @@ impl SleepTimer {
         Self { sleep: Box::pin(sleep_until(deadline.into())), deadline }
     }
 
-    /// Polls it whatever is left of the task's budget: without a budget tokio would neither fire
-    /// nor set it, and it would never fire, because a timer that is pending is not polled again.
+    /// Polls the timer outside the task's budget. With the budget used up, tokio would neither fire
+    /// nor arm it, and it would never fire: [`DeadlineTimer`] does not poll a pending timer again.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         pin!(unconstrained(self.sleep.as_mut())).poll(context)
     }
@@ -46,7 +46,7 @@ impl DeadlineTimer {
                 timer.reset(deadline);
                 timer
             }
-            // The latest poll has found it pending, so that it wakes the task.
+            // The latest poll found it pending, so it will wake the task.
             Some(timer) if !timer.sleep.is_elapsed() => return Poll::Pending,
             Some(timer) => timer,
             none => none.insert(SleepTimer::new(deadline)),
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn fires_though_the_budget_of_the_task_was_used_up_when_it_was_set() {
+    async fn a_timer_fires_though_it_was_set_when_the_budget_of_the_task_was_used_up() {
         let deadline = Instant::now() + Duration::from_secs(5);
         let mut timer = DeadlineTimer::default();
         let mut is_first = true;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fires_at_the_deadline_of_the_moment_whether_moved_earlier_or_later() {
+    async fn a_timer_fires_at_the_current_deadline_whether_moved_earlier_or_later() {
         let start = Instant::now();
         let mut timer = DeadlineTimer::default();
         for (seconds, expected) in [(60, 60), (1, 61), (5, 66), (5, 71), (2, 73)] {

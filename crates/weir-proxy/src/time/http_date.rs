@@ -22,7 +22,8 @@ impl Default for HttpDate {
 }
 
 impl HttpDate {
-    /// The date of `now`. Times before 1970 become 1970, years after 9999 become 9999.
+    /// The date of `now`. Times before 1970 become the first second of 1970, times after the year
+    /// 9999 its last second.
     pub(crate) fn at(&mut self, now: SystemTime) -> &[u8; 29] {
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if second != self.second {

@@ -1,6 +1,6 @@
 //! Points in time of the data plane: nanoseconds in one integer, so that a difference, a sum and a
 //! comparison take an instruction or two each; a request needs a dozen of them. The clock is the
-//! monotonic clock, which tokio's is too, or tokio's own where a simulation controls that.
+//! monotonic clock, which tokio uses too, or tokio's clock where a simulation controls it.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::LazyLock;
@@ -18,10 +18,10 @@ use weir_stats::Micros;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
-/// The point that [`ORIGIN_NS`] stands for: the first time that was asked for.
+/// The point that [`ORIGIN_NS`] stands for: the time of the first use.
 static ORIGIN: LazyLock<ClockOrigin> = LazyLock::new(ClockOrigin::now);
 
-/// Set if the current time is asked of tokio.
+/// Set if the current time is read from tokio's clock.
 static FOLLOWS_TOKIO: AtomicBool = AtomicBool::new(cfg!(test));
 
 /// One point in time on both clocks.
@@ -47,9 +47,9 @@ impl ClockOrigin {
     }
 }
 
-/// The monotonic clock, nanoseconds. It is read directly because the type of the standard library
-/// takes three times the instructions to make a number of. (rustix would look for the kernel's
-/// function by itself, which fails under valgrind.)
+/// Reads the monotonic clock, in nanoseconds. Reading the standard library's type and converting it
+/// to a number would take three times the instructions. (rustix finds the kernel's function by its
+/// own search, which fails under valgrind.)
 #[inline]
 fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -58,7 +58,7 @@ fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Asks tokio for the current time from now on: for simulations, which pause tokio's clock.
+/// Makes [`Instant::now`] read tokio's clock from now on, for simulations, which pause that clock.
 pub fn follow_tokio() {
     FOLLOWS_TOKIO.store(true, Ordering::Relaxed);
 }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_the_time_of_tokios_clock_to_the_nanosecond() {
+    async fn instants_follow_tokios_clock_to_the_nanosecond() {
         let (theirs, own) = (TokioInstant::now(), Instant::now());
         assert_eq!(Instant::from(theirs), own);
         assert_eq!(TokioInstant::from(own), theirs);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn both_clocks_agree() {
+    fn the_origin_is_the_same_time_on_both_clocks() {
         for _ in 0..1_000 {
             let origin = ClockOrigin::now();
             let later = monotonic_ns().saturating_sub(origin.monotonic_ns);

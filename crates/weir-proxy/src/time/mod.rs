@@ -1,5 +1,5 @@
 //! Time: instants, deadlines, turns between tasks, the pace of bodies, the date of responses. All
-//! of it follows tokio's clock where a simulation controls that.
+//! of it follows tokio's clock where a simulation controls that clock.
 
 pub(crate) mod deadline_timer;
 pub(crate) mod http_date;

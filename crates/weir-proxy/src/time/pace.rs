@@ -67,7 +67,7 @@ mod tests {
     const RATE: MinRate = MinRate { bytes: 100, after: Duration::from_secs(10) };
 
     #[tokio::test(start_paused = true)]
-    async fn only_waiting_counts() {
+    async fn only_time_spent_waiting_counts() {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let mut pace = Pace::default();

@@ -1,6 +1,6 @@
-//! Turns: limit the work that one connection's task does before the worker's other tasks run, and
-//! the part of each round of the worker's loop that TLS handshakes use. A task that ends its turn
-//! runs again after all tasks that are ready then, including those that the reactor reports next.
+//! Limits the work that one connection's task does before the worker's other tasks run, and the
+//! part of each round of the worker's loop that TLS handshakes use. A task that ends its turn runs
+//! again after all tasks that are ready then, including those that the reactor reports next.
 //! `work_time.rs` measures the duration of turns.
 
 use std::cell::Cell;
@@ -16,8 +16,8 @@ use tokio::task::{spawn_local, yield_now};
 use crate::limits::{HANDSHAKE_STEPS, HANDSHAKE_TIME, TURN_BYTES, TURN_STEP_BYTES};
 use crate::time::instant::Instant;
 
-/// Makes the runtime poll the current task again after the reactor was asked for events and the
-/// tasks that are ready by then have run. The caller then returns [`Poll::Pending`].
+/// Makes the runtime poll the current task again after it has asked the reactor for events and run
+/// the tasks that are ready by then. The caller then returns [`Poll::Pending`].
 pub(crate) fn end_turn(context: &mut Context<'_>) {
     // Waking the task directly would put it before the events that the reactor has not reported
     // yet.
@@ -49,7 +49,7 @@ impl ByteTurn {
 /// Rounds are not observed: after every [`HANDSHAKE_STEPS`] steps or [`HANDSHAKE_TIME`], however
 /// many rounds they took, the next step waits for the next round.
 pub(crate) struct HandshakeTurns {
-    /// One permit while a step may run, none until the next round.
+    /// Has one permit while a step may run, and none until the next round.
     turn: Semaphore,
     /// The number of steps since the last wait for a round, and their total time.
     steps: Cell<u32>,
@@ -127,7 +127,7 @@ enum Round {
     Ended,
 }
 
-/// Ready when the task is polled the next time.
+/// Completes when the task is polled the next time.
 async fn woken() {
     let mut waited = false;
     poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending })
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_ends_after_so_many_bytes_or_steps() {
+    fn a_turn_ends_after_a_number_of_bytes_or_steps() {
         let steps = |moved: usize| {
             let mut turn = ByteTurn::new();
             (1..=TURN_BYTES).find(|_| turn.is_over_after(moved)).unwrap()
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(steps(0), TURN_BYTES / TURN_STEP_BYTES);
     }
 
-    /// A handshake whose steps never have to wait, and the number of its remaining steps.
+    /// A handshake whose steps never have to wait.
     struct Busy {
         left: u32,
         number: usize,
@@ -189,8 +189,7 @@ mod tests {
         assert_eq!(next.await.unwrap(), 7);
     }
 
-    /// The log entry of other tasks, which are ready again and again, like connections with
-    /// requests.
+    /// The log entry of another task, which is always ready, like connections with requests.
     const OTHERS: usize = usize::MAX;
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! Measures how long a task worked at an exchange, without the time that it only waited: the time
-//! that Weir itself adds to a request. It sets no limits.
+//! Measures the time that a task worked on an exchange, without its waiting: the time that Weir
+//! itself adds to a request. It also says when a task's turn is over.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use crate::limits::{TURN_EXCHANGES, TURN_TIME};
 use crate::time::instant::Instant;
 
 /// The turn that a worker's thread gives to one exchange: from the poll of its future until it
-/// waits again. Code that reads the clock within a turn saves others from reading it.
+/// waits again. It keeps readings of the clock, so that other code need not read it again.
 pub(crate) struct Turn {
     began: Cell<Instant>,
-    /// A reading of the clock just before it ends.
+    /// A reading of the clock just before the turn ends.
     ends: Cell<Option<Instant>>,
     /// The time of the first poll of an exchange since the connection's task was polled.
     task_began: Cell<Option<Instant>>,
@@ -43,13 +43,13 @@ impl Turn {
         self.task_began.set(Some(now));
     }
 
-    /// The time at which the work at an exchange begins; its first byte came at `first_byte`.
+    /// The time at which the work on an exchange begins; its first byte came at `first_byte`.
     pub(crate) fn work_begins(&self, first_byte: Instant) -> Instant {
         self.task_began.get().map_or(first_byte, |began| began.max(first_byte))
     }
 
-    /// Counts an exchange that ended at `now`, and tells whether another one may begin in this turn
-    /// of the task.
+    /// Counts an exchange that ended at `now`. Returns [`Share::Left`] if another one may begin in
+    /// this turn of the task.
     pub(crate) fn end_exchange(&self, now: Instant) -> Share {
         let exchanges = self.exchanges.get() + 1;
         self.exchanges.set(exchanges);
@@ -73,7 +73,7 @@ impl Turn {
         now
     }
 
-    /// Withdraws that: there is more work to do.
+    /// Discards the reading of [`Turn::look_at_end`]: there is more work to do.
     pub(crate) fn goes_on(&self) {
         self.ends.set(None);
     }
@@ -86,15 +86,15 @@ pub(crate) enum Share {
     UsedUp,
 }
 
-/// The sum of the times in which the futures of an exchange were polled.
+/// The total time that polls of an exchange's futures took.
 pub(crate) struct WorkTime {
-    /// The beginning of the current work; `None` while it waits.
+    /// The beginning of the current work; `None` while the exchange waits.
     since: Option<Instant>,
     before_ns: u64,
 }
 
 impl WorkTime {
-    /// Starts with work that began at `since`.
+    /// The time of an exchange whose work began at `since`.
     pub(crate) fn begun(since: Instant) -> Self {
         Self { since: Some(since), before_ns: 0 }
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_has_so_many_exchanges_and_so_much_time_in_a_turn() {
+    async fn a_turn_ends_after_a_number_of_exchanges_or_a_time() {
         let began = Instant::now();
         let turn = Turn::new(began);
         let poll = |since| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_is_no_work() {
+    async fn waiting_is_not_counted_as_work() {
         let began = Instant::now();
         let mut work = WorkTime::begun(began);
         advance(Duration::from_micros(30)).await;
