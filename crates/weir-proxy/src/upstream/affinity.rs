@@ -1,6 +1,6 @@
-//! Affinity by cookie: reads the endpoint that a request's cookie means, and builds the cookie that
-//! a response sets. Everything is computed when the configuration is compiled; a request costs one
-//! pass over its cookies and one table look-up.
+//! Affinity by cookie: finds the endpoint that a request's cookie identifies, and builds the cookie
+//! that a response sets. Everything is computed when the configuration is compiled; a request costs
+//! one pass over its cookies and one table look-up.
 //!
 //! A cookie's value is an HMAC of the names of pool and endpoint with the operator's secret. It is
 //! therefore the same in every instance and after a restart, reveals nothing to a reader, and
@@ -23,7 +23,7 @@ const VALUE_BYTES: usize = 22;
 /// A prefix of the text that is hashed, so that the secret can be used for other purposes too.
 const PURPOSE: &[u8] = b"weir sticky cookie 1";
 
-/// The key if the operator gave no secret: the value then hides the names, but is not unforgeable.
+/// The key if the operator gave no secret: the value then hides the names, but can be forged.
 const NO_SECRET: &[u8] = b"names only";
 
 type CookieValue = [u8; VALUE_BYTES];
@@ -52,14 +52,14 @@ pub(crate) enum Claim {
     None,
     /// The request has no sticky cookie.
     New,
-    /// The request has the cookie, but its value means no endpoint.
+    /// The request has the cookie, but its value identifies no endpoint.
     Unknown,
-    /// The cookie means this endpoint.
+    /// The cookie identifies this endpoint.
     Bound(usize),
 }
 
 impl Claim {
-    /// The endpoint that the cookie means.
+    /// The endpoint that the cookie identifies.
     pub(crate) fn endpoint(self) -> Option<usize> {
         match self {
             Self::Bound(endpoint) => Some(endpoint),
@@ -112,7 +112,7 @@ impl Affinity {
     }
 
     /// Evaluates the request's cookies. Browsers may send several cookies of the name, for other
-    /// paths too: the first value that means an endpoint counts, if it is among the first
+    /// paths too: the first value that identifies an endpoint counts, if it is among the first
     /// [`STICKY_COOKIES`].
     pub(crate) fn claim(&self, head: &RequestHead, bytes: &[u8]) -> Claim {
         let mut claim = Claim::New;
@@ -130,8 +130,8 @@ impl Affinity {
         self.endpoints.get(value).copied()
     }
 
-    /// The sticky cookie in a response of endpoint `served` to a client whose cookie meant endpoint
-    /// `bound`.
+    /// The sticky cookie in a response of endpoint `served` to a client whose cookie identified
+    /// endpoint `bound`.
     pub(crate) fn response(
         &self,
         bound: Option<usize>,
@@ -229,7 +229,7 @@ mod tests {
     /// base64.urlsafe_b64encode(digest[:16]).rstrip(b"=")
     /// ```
     #[test]
-    fn values_are_those_that_another_implementation_makes() {
+    fn values_equal_those_of_another_implementation() {
         assert_eq!(value_of(&affinity(Some(SECRET)), 1), "EsfB0Xk_g0tjzB1apAohVw");
         assert_eq!(value_of(&affinity(None), 1), "JWr62bm2SOqc6dQHfNvDzg");
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_means_its_endpoint_wherever_it_stands() {
+    fn a_value_identifies_its_endpoint_wherever_it_stands() {
         let affinity = affinity(None);
         let value = value_of(&affinity, 2);
         for cookies in [
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_given_out_means_nothing() {
+    fn a_value_that_was_not_issued_identifies_no_endpoint() {
         let affinity = affinity(Some(SECRET));
         let value = value_of(&affinity, 0);
         let forged = value_of(&super::tests::affinity(None), 0);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_what_was_configured() {
+    fn the_set_cookie_line_has_the_configured_attributes() {
         let check = |sticky: &Sticky, over_tls, expected: &str| {
             let affinity = Affinity::new(sticky, "app", &["a"], None);
             let value = "YvgBG0NBqPXjZ0z-EwYdsg";

@@ -52,7 +52,7 @@ impl ConnectFailure {
     }
 }
 
-/// Tells whether a connect failed for lack of descriptors, ports or memory on this machine, which
+/// Returns true if a connect failed for lack of descriptors, ports or memory on this machine, which
 /// says nothing about the endpoint.
 pub fn is_own_shortage(error: &io::Error, address: &PeerAddress) -> bool {
     let Some(errno) = Errno::from_io_error(error) else { return false };
@@ -75,7 +75,7 @@ pub fn is_own_shortage(error: &io::Error, address: &PeerAddress) -> bool {
 /// for a few instructions, and only after a failed connect.
 ///
 /// ```text
-///  quiet ──note: announced──▶ loud ──take, take, …──▶ is_over ──nothing new──▶ quiet
+///  quiet ──note: announced──▶ collecting (take, take, …) ──is_over: nothing new──▶ quiet
 /// ```
 #[derive(Debug, Default)]
 pub struct ConnectTrouble(Mutex<TroubleState>);
@@ -106,7 +106,7 @@ impl ConnectTrouble {
         if std::mem::replace(&mut state.announced, true) { Announce::No } else { Announce::Yes }
     }
 
-    /// Takes an announcement back that could not be delivered.
+    /// Withdraws an announcement that could not be delivered: the next failure is announced.
     pub(crate) fn was_not_announced(&self) {
         self.state().announced = false;
     }
@@ -119,7 +119,7 @@ impl ConnectTrouble {
     }
 
     /// Returns true if the reporter may stop: no failure is left to collect, and the next failure
-    /// is announced anew.
+    /// is announced again.
     pub fn is_over(&self) -> bool {
         let mut state = self.state();
         if state.first.is_some() {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_announced_once_and_taken_as_a_number() {
+    fn many_failures_are_announced_once_and_taken_as_a_count() {
         let trouble = ConnectTrouble::default();
         assert!(trouble.take().is_none());
         assert_eq!(trouble.note(refused()), Announce::Yes);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_quiet_time_the_next_is_announced_anew() {
+    fn the_first_failure_after_a_quiet_time_is_announced_again() {
         let trouble = ConnectTrouble::default();
         assert_eq!(trouble.note(refused()), Announce::Yes);
         assert!(!trouble.is_over(), "it was not taken");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_what_happened() {
+    fn the_message_of_a_failure_has_its_kind_and_its_detail() {
         let tls = ConnectFailure::Tls(io::Error::other("invalid peer certificate"));
         assert_eq!(tls.to_string(), "TLS: invalid peer certificate");
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_lacks_is_told_from_what_the_endpoint_does() {
+    fn shortages_of_this_machine_are_distinguished_from_failures_of_the_endpoint() {
         let tcp = PeerAddress::Socket(([127, 0, 0, 1], 80).into());
         let unix = PeerAddress::Unix("/run/app.sock".into());
         let check = |errno: Errno, expected: [bool; 2]| {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_lost_between_threads() {
+    fn no_failure_is_lost_between_threads() {
         let trouble = Arc::new(ConnectTrouble::default());
         let (tell, told) = std::sync::mpsc::channel();
         let workers: Vec<_> = (0..4)

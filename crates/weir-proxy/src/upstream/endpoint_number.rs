@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_unique_while_they_live_and_stay_small() {
+    fn numbers_are_unique_while_in_use_and_stay_small() {
         let numbers = Arc::<EndpointNumbers>::default();
         let first = numbers.give();
         for _ in 0..100 {

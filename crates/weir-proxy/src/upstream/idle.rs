@@ -23,12 +23,12 @@ use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::{Parked, SharedIdle};
 use crate::upstream::{EndpointRef, UpstreamEndpoint, UpstreamPool};
 
-/// The former use of a connection.
+/// The use of a connection so far.
 #[derive(Clone, Copy)]
 pub(crate) struct History {
     opened: Instant,
     idle_since: Instant,
-    /// The end of its idle time under the limits that it was kept under.
+    /// The end of its idle time, under the limits that applied when it was kept.
     pub(crate) idle_until: Instant,
     /// The number of exchanges over it, including the running one.
     requests: u64,
@@ -38,7 +38,7 @@ pub(crate) struct History {
 pub(crate) struct UpstreamConnection<S: Socket> {
     pub(crate) transport: Transport<S>,
     history: History,
-    /// Set if the running exchange found it idle.
+    /// Set if the connection was idle when the running exchange took it.
     pub(crate) reused: bool,
     /// Set if a part of the running exchange's request is not written yet.
     pub(crate) sends: bool,
@@ -54,8 +54,8 @@ impl<S: Socket> UpstreamConnection<S> {
     /// The transport and the history of an idle connection.
     fn into_parts(self) -> (Transport<S>, History) {
         let idle = ManuallyDrop::new(self);
-        // SAFETY: `idle` is neither used again nor dropped, so that the transport has one owner; the
-        // other fields have nothing to drop.
+        // SAFETY: `idle` is neither used again nor dropped, so that the transport has one owner;
+        // the other fields have nothing to drop.
         (unsafe { std::ptr::read(&raw const idle.transport) }, idle.history)
     }
 }
@@ -70,11 +70,12 @@ impl<S: Socket> Drop for UpstreamConnection<S> {
     }
 }
 
-/// A worker's idle connections to one endpoint, the most recently used last. One of them, the usual
-/// number where endpoints are many, takes no memory besides.
+/// A worker's idle connections to one endpoint, the most recently used last. The list allocates
+/// memory only for more than one of them; one is the usual number where endpoints are many.
 type Shelf<S> = SmallVec<[Box<UpstreamConnection<S>>; 1]>;
 
-/// A worker's idle connections, by the endpoint's number, and access to those of no worker.
+/// A worker's idle connections, by the endpoint's number, and access to the parked connections,
+/// which belong to no worker.
 pub(crate) struct IdleConnections<N: Net> {
     shelves: RefCell<Vec<Shelf<N::Stream>>>,
     worker: OfWorker,
@@ -115,8 +116,8 @@ impl<N: Net> IdleConnections<N> {
         if endpoint.idle.now() > 0 { self.take_over(context, endpoint, now) } else { None }
     }
 
-    /// Takes over a parked connection. If there is none, asks for the next one that another worker
-    /// keeps.
+    /// Takes over a parked connection. If there is none, asks the other workers to park the next
+    /// one that becomes idle.
     #[cold]
     fn take_over(
         &self,
@@ -189,8 +190,8 @@ impl<N: Net> IdleConnections<N> {
         }
     }
 
-    /// Gives a connection that is counted for this worker to whichever worker lacks one, or closes
-    /// it.
+    /// Parks a connection that is counted for this worker, so that any worker may take it over, or
+    /// closes it.
     #[cold]
     fn park(
         &self,
@@ -218,7 +219,7 @@ impl<N: Net> IdleConnections<N> {
     }
 
     /// Closes the connections to endpoints that were removed. Called after each change of the
-    /// configuration, before the numbers of those endpoints are given to others.
+    /// configuration, before the numbers of those endpoints are assigned to others.
     pub(crate) fn close_retired(&self, pools: &[Arc<UpstreamPool>]) {
         let mut shelves = self.shelves.borrow_mut();
         for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
@@ -321,17 +322,16 @@ fn within_limits(pool: &UpstreamPool, history: &History, now: Instant) -> bool {
         && now - history.opened < pool.keepalive.max_age
 }
 
-/// Tells whether no bytes arrived that the reactor has not reported yet. Bytes that arrived before
-/// the request was sent are not its response but would be taken for it, and every later response
-/// would be matched to the wrong request. The system call is made only if the last look at the
-/// socket is some time ago: a connection that is taken right after it was kept was read to its end
-/// a moment before.
+/// Returns true if no bytes have arrived that the reactor has not reported yet. Bytes that arrived
+/// before the request was sent are not its response but would be taken for it, and every later
+/// response would be matched to the wrong request. The system call is made only if the connection
+/// has been idle for [`PEEK_AFTER`]: one that was kept a moment ago has just been read to its end.
 fn is_silent<N: Net>(net: &N, connection: &UpstreamConnection<N::Stream>, now: Instant) -> bool {
     now < connection.history.idle_since + PEEK_AFTER || net.is_silent(connection.transport.socket())
 }
 
-/// Tells whether an idle connection is still open and has received no unexpected bytes. It costs no
-/// system call while the reactor has reported nothing.
+/// Returns true if an idle connection is still open and has received no unexpected bytes. It costs
+/// no system call while the reactor has reported nothing.
 fn is_open<S: AsyncRead + AsyncWrite + Unpin>(
     context: &mut Context<'_>,
     transport: &mut Transport<S>,
@@ -365,15 +365,15 @@ mod tests {
         Arc::clone(&snapshot.pools[0])
     }
 
-    /// State of the reactor while a connection is idle.
+    /// The state of the reactor while a connection is idle.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Reactor {
         Asked,
         NotAsked,
     }
 
-    /// Tells whether a connection is reused that was idle for this long, while `meanwhile` happened
-    /// at its other end.
+    /// Returns true if a connection is reused after it was idle for this long, while `meanwhile`
+    /// happened at its other end.
     async fn is_used_after(
         idle_for: Duration,
         reactor: Reactor,
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_unasked_and_was_not_reported_yet_ends_an_idle_connection() {
+    async fn unexpected_bytes_and_a_close_end_an_idle_connection_even_if_not_reported_yet() {
         let mut kept = None;
         assert!(is_used_after(PEEK_AFTER, Reactor::NotAsked, |peer| kept = Some(peer)).await);
         // If the connection is taken sooner, only the reactor's report can show the bytes.
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_given_up_before_its_endpoint_closes_it() {
+    fn the_idle_time_ends_before_the_endpoint_closes_the_connection() {
         let millis = |seconds| shortened(seconds).as_millis();
         assert_eq!([0, 1, 2, 5, 60].map(millis), [0, 500, 1_000, 4_000, 59_000]);
     }

@@ -13,7 +13,7 @@ const NEAR: usize = 4;
 #[repr(C)]
 pub struct IdleCount {
     all: AtomicU32,
-    /// Those of them that belong to no worker.
+    /// The parked connections, which belong to no worker.
     parked: AtomicU32,
     /// The number of the worker that found no idle connection while others had some, plus 1; 0 if
     /// there is none.
@@ -51,7 +51,7 @@ impl IdleCount {
         }
     }
 
-    /// Adds one, unless the count has reached `most`.
+    /// Adds one and returns true, unless the total has reached `most`.
     pub(crate) fn add_below(&self, worker: OfWorker, most: u32) -> bool {
         let room = |idle: u32| (idle < most).then_some(idle + 1);
         let added = self.all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
@@ -69,13 +69,13 @@ impl IdleCount {
         }
     }
 
-    /// Takes a connection from its worker; it still counts.
+    /// Makes a connection of the worker a parked one; the total stays the same.
     pub(crate) fn park(&self, worker: OfWorker) {
         self.parked.fetch_add(1, Ordering::Relaxed);
         self.change_part(worker, |part| part.saturating_sub(1));
     }
 
-    /// Subtracts a parked connection.
+    /// Subtracts one parked connection.
     pub(crate) fn unpark(&self) {
         self.parked.fetch_sub(1, Ordering::Relaxed);
         self.all.fetch_sub(1, Ordering::Relaxed);
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_part_of_a_lost_worker_is_taken_out() {
+    fn the_part_of_a_lost_worker_is_subtracted() {
         let count = IdleCount::default();
         let [lost, other] = [0, 1].map(|number| OfWorker { number, of: 2 });
         assert!(count.add_below(lost, 3) && count.add_below(lost, 3) && count.add_below(other, 3));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parked_connection_counts_but_is_no_worker_s() {
+    fn a_parked_connection_counts_for_no_worker() {
         let count = IdleCount::default();
         for number in [0, 3, 4, 9] {
             let worker = OfWorker { number, of: 10 };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worker_that_asked_does_not_answer() {
+    fn a_request_for_a_connection_is_answered_once_by_another_worker() {
         let count = IdleCount::default();
         let [asks, other] = [0, 1].map(|number| OfWorker { number, of: 2 });
         assert!(!count.is_asked_for(other));

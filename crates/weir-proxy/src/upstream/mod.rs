@@ -82,12 +82,13 @@ pub struct UpstreamQueue {
     pub status: u16,
     /// The value of `Retry-After` in that response.
     pub retry_after_seconds: Option<u64>,
-    /// The body of that response; `None` is the usual page of the status.
+    /// The body of that response; `None` stands for the usual page of the status.
     pub page: Option<Page>,
 }
 
 /// An endpoint's address and connection counts.
-// What each exchange uses stands in the first cache line: of thousands of endpoints none is cached.
+// The fields that each exchange uses are in the first cache line: with thousands of endpoints, none
+// of them is in the processor's cache.
 #[repr(C, align(64))]
 pub struct UpstreamEndpoint {
     /// Its number in this process.
@@ -150,12 +151,13 @@ impl UpstreamPool {
         self.source.reads_files()
     }
 
-    /// Tells whether an endpoint has a limit of concurrent exchanges.
+    /// Returns true if an endpoint has a limit on the exchanges in flight.
     pub(crate) fn has_limit(&self, endpoint: usize) -> bool {
         self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.state.max_conn().is_some())
     }
 
     /// Sets the address of an endpoint whose name was looked up; `None` makes it unavailable.
+    /// `now_us` is the time on the balancer's clock, µs.
     pub fn resolved(&self, endpoint: usize, address: Option<SocketAddr>, now_us: u64) {
         let Some(place) = self.endpoints.get(endpoint) else { return };
         let availability =

@@ -1,5 +1,5 @@
 //! Notices of workers about pools and endpoints for the operator. A worker never waits to send one:
-//! notices that find no room are counted.
+//! notices that find no room are dropped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ pub enum Noticed {
         /// The end of the ejection, on the balancer's clock, µs.
         until_us: u64,
     },
-    /// The endpoint takes exchanges and does not answer, while others do: it gets no more.
+    /// The endpoint accepts exchanges and does not answer, while others do: it gets no more.
     Stalled {
         /// The endpoint's index in the pool.
         endpoint: usize,
@@ -54,7 +54,8 @@ pub enum Noticed {
         /// The endpoint's index in the pool.
         endpoint: usize,
     },
-    /// The watchdog found a law of the queue violated and repaired what it could: a bug.
+    /// The queue audit found an invariant of the queue violated, which is a bug, and repaired what
+    /// it could.
     LawBroken {
         /// The number of violations found at once.
         found: u64,
@@ -82,7 +83,7 @@ impl Notices {
         (Self { sender, lost: AtomicU64::new(0) }, receiver)
     }
 
-    /// Sends a notice, if there is room and a receiver; returns whether it was sent.
+    /// Sends a notice if there is room and a receiver.
     pub(crate) fn tell(&self, notice: Notice) -> NoticeSent {
         match self.sender.try_send(notice) {
             Ok(()) => NoticeSent::Yes,

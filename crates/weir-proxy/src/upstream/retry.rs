@@ -26,8 +26,8 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     /// The cause with which the exchange ends if no other attempt follows. A response is no failure
-    /// by itself: it has a cause only if it was discarded for another attempt that no endpoint
-    /// accepted.
+    /// by itself: it has a cause only if it was discarded for another attempt and no endpoint was
+    /// available for that.
     pub(crate) fn cause(self) -> Cause {
         match self {
             Self::Refused => Cause::ConnectFailed,
@@ -96,7 +96,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Tells whether this failure leads to another attempt, after `retries` earlier ones and
+    /// Returns true if this failure leads to another attempt, after `retries` earlier ones and
     /// `elapsed` time since the request.
     pub(crate) fn covers(&self, trouble: Trouble, retries: u32, elapsed: Duration) -> bool {
         retries < self.attempts
@@ -104,8 +104,8 @@ impl RetryPolicy {
             && self.on.iter().any(|on| trouble.is(*on))
     }
 
-    /// Tells whether a response of this status may lead to another attempt. It is asked for every
-    /// response, before any other check.
+    /// Returns true if a response of this status may lead to another attempt. It is called for
+    /// every response, before any other check.
     pub(crate) fn minds_status(&self, status: u16) -> bool {
         status >= 400 && self.on.contains(&RetryOn::Status(status))
     }
@@ -120,19 +120,19 @@ impl RetryPolicy {
         self.budget.as_ref().map_or(0, RetryBudget::refused)
     }
 
-    /// Tells whether a request of which bytes went upstream may be sent again (RFC 9110 section
-    /// 9.2.2).
+    /// Returns true if a request may be sent again after bytes of it were sent upstream (RFC 9110
+    /// section 9.2.2).
     pub(crate) fn may_resend(&self, method: Method) -> bool {
         self.resends_all || method.is_idempotent()
     }
 
-    /// Returns true if an endpoint may be tried a second time.
+    /// Returns true if an endpoint may be tried a second time, after a back-off.
     pub(crate) fn asks_again(&self) -> bool {
         self.backoff.is_some()
     }
 
-    /// The wait before that, after `earlier` such waits: "full jitter", a random time up to a limit
-    /// that doubles.
+    /// The back-off after `earlier` ones: "full jitter", a random time up to a limit that doubles.
+    /// `random` has 64 random bits.
     pub(crate) fn backoff(&self, earlier: u32, random: u64) -> Duration {
         let first = self.backoff.unwrap_or_default();
         let longest = first * (1 << earlier.min(MOST_DOUBLINGS)).min(LONGEST_BACKOFF);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_covers_its_troubles_and_no_others() {
+    fn each_retry_condition_covers_its_failures_and_no_others() {
         let all = [
             Trouble::Refused,
             Trouble::Cause(Cause::ConnectFailed),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn number_and_time_are_bounds() {
+    fn retries_are_bounded_in_number_and_time() {
         let retry = Retry { within: Some(Duration::from_secs(1)), ..Retry::default() };
         let policy = RetryPolicy::new(&retry);
         let covers = |retries, millis| {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn back_off_is_drawn_below_a_time_that_doubles_up_to_ten_times() {
+    fn the_limit_of_the_random_back_off_doubles_up_to_ten_times_the_first() {
         let backoff = Some(Duration::from_millis(100));
         let policy = RetryPolicy::new(&Retry { backoff, ..Retry::default() });
         let longest = |earlier| policy.backoff(earlier, u64::MAX).as_micros().div_ceil(1_000);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_minded_as_written() {
+    fn only_configured_statuses_lead_to_another_attempt() {
         let policy = policy(&[RetryOn::Connect, RetryOn::Status(404), RetryOn::Status(503)]);
         assert!(policy.minds_status(503) && policy.minds_status(404));
         assert!(!policy.minds_status(200) && !policy.minds_status(502));

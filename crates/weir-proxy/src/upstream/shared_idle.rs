@@ -1,7 +1,7 @@
-//! Idle connections to endpoints that belong to no worker. A worker leaves those here that it has
-//! not used for a while, and those that another worker lacked; a worker that has none of its own
-//! takes one over. The plain way of a request, on which a worker has an idle connection, does not
-//! come here. No worker waits here for another one: where the lock is taken, it does without.
+//! Idle connections to endpoints that belong to no worker. A worker parks a connection here that it
+//! has not used for a while, or that another worker asked for; a worker that has none of its own
+//! takes one over. Requests whose worker has an idle connection do not come here. No worker waits
+//! here for another one: if the lock is taken, it goes on without a parked connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -26,8 +26,8 @@ pub(crate) struct Parked<A> {
 /// Connections by the quotient of the endpoint's number, the most recently used last.
 type Stripe<A> = Vec<Vec<Parked<A>>>;
 
-/// Idle connections that belong to no worker. Their number is bounded with that of all idle
-/// connections of an endpoint.
+/// Idle connections that belong to no worker. They count under the cap of all idle connections to
+/// an endpoint.
 pub struct SharedIdle<A> {
     stripes: [Mutex<Stripe<A>>; STRIPES],
     /// The number of connections.
@@ -51,7 +51,7 @@ impl<A> SharedIdle<A> {
         }
     }
 
-    /// Adds a connection, which is counted for `worker` until then; returns it if the lock is
+    /// Adds a connection that was counted for `worker`; returns the connection if the lock is
     /// taken.
     pub(crate) fn put(&self, parked: Parked<A>, worker: OfWorker) -> Option<Parked<A>> {
         let endpoint = Arc::clone(&parked.endpoint);
@@ -81,7 +81,7 @@ impl<A> SharedIdle<A> {
         parked.endpoint.idle.unpark();
     }
 
-    /// Takes the connections of a stripe out that `gone` returns true for.
+    /// Removes the connections of a stripe for which `gone` returns true, and returns them.
     fn take_out(&self, number: usize, mut gone: impl FnMut(&Parked<A>) -> bool) -> Vec<Parked<A>> {
         let mut out = Vec::new();
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -99,8 +99,8 @@ impl<A> SharedIdle<A> {
     }
 
     /// Closes connections that are too old, or whose endpoints are gone or have closed them. Each
-    /// worker looks at a part of them; the last check takes a system call for each connection and
-    /// is made for one stripe at a time.
+    /// worker checks its own stripes; the check for a close takes a system call for each connection
+    /// and is made in one of these stripes, which `turn` determines.
     pub(crate) fn sweep<N: Net<Accepted = A>>(
         &self,
         net: &N,

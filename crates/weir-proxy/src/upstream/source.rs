@@ -38,7 +38,7 @@ impl<M: PartialEq> FilesSource<M> {
         Self { model, files }
     }
 
-    /// Returns true if a file was read for it.
+    /// Returns true if a file was read or a directory opened for it.
     pub(crate) fn reads_files(&self) -> bool {
         !self.files.is_empty()
     }
@@ -107,5 +107,5 @@ fn hash_of(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Reads a file that the configuration names.
+/// A function that reads a file that the configuration names.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
