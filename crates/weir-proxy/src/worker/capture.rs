@@ -122,7 +122,7 @@ impl LatestMessage {
         Self { captured, since: message.at, kept: 0 }
     }
 
-    /// Tells whether one more message may be kept now. A clock that was set back starts a new
+    /// Returns true if one more message may be kept now. A clock that was set back starts a new
     /// second.
     fn may_keep(&mut self, now: SystemTime) -> bool {
         let passed = now.duration_since(self.since).unwrap_or(Duration::MAX);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_of_each_is_kept_and_no_more_than_a_bound() {
+    fn the_latest_message_of_each_listener_and_pool_is_kept_within_a_bound() {
         let captures = CapturedMessages::default();
         let large = [b'x'; 2 * CAPTURED_BYTES];
         keep(&captures, "front", None, &large, 0);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_counted_and_a_few_of_it_are_kept_each_second() {
+    fn all_messages_are_counted_and_a_few_are_kept_each_second() {
         let captures = CapturedMessages::default();
         for number in 0..100 {
             keep(&captures, "front", None, format!("{number}").as_bytes(), 7);

@@ -14,12 +14,12 @@ use crate::worker::Worker;
 use crate::worker::residents::ResidentKey;
 use crate::worker::sessions::SessionKey;
 
-/// Something that can be ended, with the time of its beginning.
+/// A request, handshake or lingering close that can be ended, with the time of its beginning.
 type CrowdingCandidate = (Instant, ResidentKey, Option<SessionKey>);
 
 impl<N: Net> Worker<N> {
-    /// The excess of the client of a connection through this gate over an ordinary client's share
-    /// of connections, in doublings.
+    /// The number of doublings by which the client of a connection at this gate exceeds an ordinary
+    /// client's share of connections.
     pub(crate) fn excess(&self, gate: &Gate, resident: ResidentKey, now_us: u64) -> u32 {
         let client = self.residents.client(resident);
         let of = |room: &Room, client| room.excess(client, now_us);
@@ -34,7 +34,7 @@ impl<N: Net> Worker<N> {
     }
 
     /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest
-    /// running first, at one listener or at all; returns how many.
+    /// running first, at one listener or at all; returns the number that it ended.
     pub(crate) fn give_up_of_client(
         &self,
         client: ClientBucket,

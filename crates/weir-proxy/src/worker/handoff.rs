@@ -1,4 +1,4 @@
-//! Client connections on their way between workers and processes: to a worker, and away from one.
+//! Client connections on their way between threads and processes: to a worker, and away from one.
 
 use std::sync::Arc;
 

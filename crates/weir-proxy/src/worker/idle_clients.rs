@@ -33,7 +33,7 @@ pub(crate) struct IdlePlace<'a, N: Net> {
 }
 
 impl<N: Net> Worker<N> {
-    /// Lists a connection of this gate as idle. It is closed soon if there is an order for that.
+    /// Lists a connection of this gate as idle. It is closed soon if another thread needs room.
     pub(crate) fn list_idle(
         &self,
         key: ResidentKey,
@@ -133,8 +133,8 @@ impl<N: Net> Worker<N> {
 }
 
 impl<N: Net> IdlePlace<'_, N> {
-    /// The reason why the connection has to be closed, if it has; otherwise its task is woken when
-    /// that happens.
+    /// The reason why the connection must be closed. `None` if it need not be; its task is then
+    /// woken when it is chosen.
     pub(crate) fn given_up(&self) -> Option<GivenUpIdle> {
         match self.worker.residents.table().all.get(self.key)?.phase {
             ResidentPhase::GivenUp { why, .. } => Some(why),

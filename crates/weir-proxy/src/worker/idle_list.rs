@@ -14,8 +14,8 @@ use crate::worker::residents::{Chain, ChainKind, Entries, ResidentKey, ResidentP
 #[derive(Default)]
 pub(crate) struct IdleClients(pub(crate) RefCell<IdleLines>);
 
-/// The idle connections, linked into a few lines for each listener, oldest first: one line per
-/// excess of the client and per whether the connection carried a request.
+/// The idle connections, linked into a few lines for each listener, oldest first. Connections share
+/// a line if their clients have the same excess and if both have carried a request or neither has.
 #[derive(Default)]
 pub(crate) struct IdleLines(pub(crate) Vec<IdleLine>);
 

@@ -14,7 +14,7 @@ pub struct Incidents {
     pub hangs: AtomicU64,
     /// The number of workers that were replaced because they hung.
     pub replaced: AtomicU64,
-    /// The number of workers that ended by a panic and were started again.
+    /// The number of times that a worker ended by a panic.
     pub panics: AtomicU64,
     /// The number of client connections that ended with a worker.
     pub lost_connections: AtomicU64,

@@ -42,8 +42,8 @@ impl WorkerLoad {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// Locked by its worker when a connection begins and when it ends, and by another thread only
-    /// once the worker is lost.
+    /// Locks the places. Its worker does so when a connection begins and when it ends, another
+    /// thread only once the worker is lost.
     pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,8 +55,8 @@ impl WorkerLoad {
     }
 }
 
-/// A connection's place within the caps and counters; dropping it frees the place. There is one for
-/// each idle connection, so that it is kept small.
+/// A connection's place within the caps and counters; dropping it frees the place. Each idle
+/// connection has one, so it is kept small.
 pub(crate) struct Place {
     load: Arc<WorkerLoad>,
     pub(crate) gate: Arc<Gate>,
@@ -64,13 +64,13 @@ pub(crate) struct Place {
     room: Arc<Room>,
     /// The places under the client's own connection limits, if it has any.
     of_client: Box<[OpenPlace]>,
-    /// The client's bucket in the counts under the caps; `None` if the peer speaks for other
-    /// clients (a trusted proxy) or has no IP address.
+    /// The client's bucket in the counts under the caps; `None` if the peer is a trusted proxy or
+    /// has no IP address.
     pub(crate) client: Option<ClientBucket>,
     counted: Counted,
 }
 
-/// Tells whether a client's places include this one, under each cap.
+/// Tells, for each cap, whether its count of the client's places includes this one.
 struct Counted {
     of_process: bool,
     of_gate: bool,
@@ -101,7 +101,7 @@ impl Place {
         self.of_client = before.into_iter().chain(places).collect();
     }
 
-    /// Counts a place that was taken for no client for this one.
+    /// Counts the place, which was taken for no client, for this one.
     pub(crate) fn count_for(&mut self, client: ClientBucket) {
         let Self { room, gate, counted, .. } = self;
         self.client = Some(client);
@@ -166,7 +166,7 @@ impl std::fmt::Debug for Places {
 /// A place stored among those of its worker; dropping it frees the place.
 pub(crate) struct Kept {
     load: Arc<WorkerLoad>,
-    /// `None` once the place was taken out.
+    /// `None` once [`Kept::take`] has removed the place.
     key: Option<u32>,
     pub(crate) gate: Arc<Gate>,
 }
@@ -188,7 +188,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         let place = self.key.and_then(|key| self.load.places().remove(key));
-        // Dropping a place can wake arbitrary code, so it happens without the lock.
+        // Dropping a place can wake other tasks, so it happens without the lock.
         drop(place);
     }
 }

@@ -17,7 +17,7 @@ use crate::snapshot::{CompiledAccessLog, CompiledListener, Snapshot};
 use crate::time::instant::Instant;
 use crate::worker::process::Process;
 
-/// Records exchanges of one worker that does not count any more.
+/// Records exchanges of one worker that cannot record them any more.
 pub(crate) struct Teller<'a> {
     process: &'a Process,
     worker: usize,

@@ -1,5 +1,5 @@
-//! The mail of a worker: connections, snapshots, questions. It is the only way in which other
-//! threads reach a worker.
+//! The mail of a worker: connections, snapshots, questions, functions to call. It carries them out
+//! nowhere; `worker_loop.rs` does.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,7 @@ impl<N: Net> From<mpsc::UnboundedReceiver<Mail<N>>> for Mailbox<N> {
 }
 
 impl<N: Net> Mailbox<N> {
-    /// Uncontended, except while the watchdog empties it.
+    /// Locks the receiver. The lock is uncontended, except while the watchdog empties the mailbox.
     fn receiver(&self) -> MutexGuard<'_, mpsc::UnboundedReceiver<Mail<N>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,12 +57,12 @@ pub enum Mail<N: Net> {
     Connection(Handoff<N>),
     /// The snapshot for new exchanges; the sender is answered when it is in place.
     Snapshot(Arc<Snapshot>, oneshot::Sender<()>),
-    /// Plain connections leave to this channel from now on, as soon as none of their requests is
-    /// with an endpoint; with `None` they stay. The sender is answered when the connections that
-    /// could leave at once have left.
+    /// Connections without TLS leave to this channel from now on, as soon as no endpoint processes
+    /// one of their requests; with `None` they stay. The sender is answered when the connections
+    /// that could leave at once have left.
     Part(Option<Departures<N>>, oneshot::Sender<()>),
     /// The sender gets the running exchanges.
     Sessions(oneshot::Sender<Vec<RunningExchange>>),
-    /// A function to call on its thread, within its runtime.
+    /// A function to call on the worker's thread, within its runtime.
     Work(Box<dyn FnOnce() + Send>),
 }

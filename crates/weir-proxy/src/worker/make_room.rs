@@ -72,7 +72,7 @@ impl Process {
     /// closed.
     ///
     /// # Errors
-    /// The connection belongs to such a client, and must be closed.
+    /// If the connection belongs to such a client; it must be closed.
     pub(crate) async fn make_room(
         &self,
         cap: Cap<'_>,
@@ -101,8 +101,8 @@ impl Process {
         }
         let mut place = std::pin::pin!(room.enter(client));
         let mut patience = FIRST_RENEWAL;
-        // An order may find nothing that can be ended yet, or be replaced by another acceptor's,
-        // and another client may have become the one to give way: it is renewed until it succeeds.
+        // The order is renewed until it succeeds: it may find nothing that can be ended yet, be
+        // replaced by another acceptor's, or name a client that is no longer the one to give way.
         loop {
             if let Some(Settlement::Displace(heaviest)) = settlement {
                 self.idle_clients.order_of_client(board, heaviest, 1 + room.reserve());

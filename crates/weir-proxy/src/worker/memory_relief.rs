@@ -13,7 +13,7 @@ use crate::worker::Worker;
 use crate::worker::overload::Pressure;
 use crate::worker::process::Process;
 
-/// Acts on the level for one worker, as long as the process lives.
+/// Carries out the measures of the current level for one worker, as long as the worker lives.
 pub(crate) async fn attend<N: Net>(worker: Weak<Worker<N>>, process: Arc<Process>) {
     let mut told = process.memory.told.subscribe();
     while told.changed().await.is_ok() {
@@ -68,7 +68,7 @@ fn give_back<N: Net>(worker: &Worker<N>) {
     #[cfg(target_env = "gnu")]
     if worker.number == 0 && worker.process.memory.source.get().is_none() {
         tokio::task::spawn_blocking(|| {
-            // SAFETY: it takes a number and may be called at any time.
+            // SAFETY: the call takes a number and may be made at any time.
             unsafe { libc::malloc_trim(0) }
         });
     }

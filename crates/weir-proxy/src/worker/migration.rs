@@ -30,8 +30,8 @@ impl Moved {
         Self { peer, served, since, began, begun: None, stays: false }
     }
 
-    /// The returned channel ends when the connection's request has its place in a queue; `None` if
-    /// it waits in none.
+    /// Returns a channel that ends when the connection's request has its place in a queue; `None`
+    /// if it waits in none.
     pub(crate) fn turn(&mut self) -> Option<oneshot::Receiver<()>> {
         let waiting = self.begun.as_mut()?.waiting.as_mut()?;
         let (turn, arrived) = oneshot::channel();
@@ -40,7 +40,7 @@ impl Moved {
     }
 }
 
-/// A request that was partly or wholly read, and of which nothing was sent anywhere.
+/// A request that was partly or wholly read, and of which nothing was sent to an endpoint.
 #[derive(Debug)]
 pub struct Begun {
     /// All bytes that were read and not answered, as received.
@@ -64,7 +64,8 @@ pub struct WaitingRequest {
     pub queue_position: u32,
     /// Its place in the order of arrival.
     pub seniority: GlobalSeniority,
-    /// Dropped once it has its place in the queue here, so that the next one may come.
+    /// Dropped once the request has its place in this process's queue, so that the next connection
+    /// may be entered.
     pub(crate) turn: Option<oneshot::Sender<()>>,
     /// Its number in this process's queue, if it left this process and came back.
     pub(crate) number: Option<i64>,

@@ -84,7 +84,7 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) random: RefCell<fastrand::Rng>,
     /// Set when all open connections have to end.
     cut: Cell<bool>,
-    /// Set when plain connections are to leave.
+    /// Set when connections without TLS are to leave.
     parting: Cell<bool>,
     /// The channel for connections that leave.
     departures: RefCell<Option<Departures<N>>>,
@@ -104,8 +104,8 @@ pub(crate) struct Worker<N: Net> {
 }
 
 impl<N: Net> Worker<N> {
-    /// Creates worker number `number`, which runs on the process's current snapshot. `seed` is that
-    /// of its random choices.
+    /// Creates worker number `number`, which runs on the process's current snapshot. `seed` is the
+    /// seed of its random choices.
     pub(crate) fn new(
         number: usize,
         net: N,
@@ -244,20 +244,20 @@ impl<N: Net> Worker<N> {
         self.cut.get()
     }
 
-    /// Returns true if plain connections are to leave this process.
+    /// Returns true if connections without TLS are to leave this process.
     pub(crate) fn is_parting(&self) -> bool {
         self.parting.get()
     }
 
-    /// Makes plain connections leave to this channel; with `None` they stay.
+    /// Makes connections without TLS leave to this channel; with `None` they stay.
     pub(crate) fn let_part(&self, to: Option<Departures<N>>) {
         self.parting.set(to.is_some());
         *self.departures.borrow_mut() = to;
         self.call();
     }
 
-    /// Sends a connection to the channel for leaving connections; returns it if there is none any
-    /// more.
+    /// Sends a connection to the channel for leaving connections; returns the connection if there
+    /// is no channel any more.
     pub(crate) fn depart(&self, parting: Parting<N>) -> Option<Parting<N>> {
         match &*self.departures.borrow() {
             Some(departures) => departures.send(parting).err().map(|kept| kept.0),

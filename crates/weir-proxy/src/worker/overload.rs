@@ -84,7 +84,7 @@ impl Pressure {
 #[derive(Debug)]
 pub struct MemoryBudget {
     max: AtomicUsize,
-    /// The usage in bytes from which on a decision is needed.
+    /// The usage in bytes below which there is no shortage.
     first_mark: AtomicUsize,
     level: AtomicU8,
     /// Notifies workers of a new level.
@@ -109,7 +109,7 @@ pub struct MemoryFigures {
     pub refused: u64,
     /// The number of requests whose bodies were not read for a while.
     pub paused: u64,
-    /// The number of requests that were ended because they held the most.
+    /// The number of requests that were ended because they held the most memory.
     pub given_up: u64,
 }
 
@@ -153,7 +153,7 @@ impl MemoryBudget {
         self.source.get().map_or_else(weir_memory::allocated, |source| source())
     }
 
-    /// The level that applies now. It is to be called before memory is taken for a client.
+    /// The level that applies now. Callers ask for it before they take memory for a client.
     #[inline]
     pub fn look(&self) -> Pressure {
         let used = self.used();
@@ -204,7 +204,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Tells whether a new connection has to be closed, and counts it if so.
+    /// Returns true if a new connection has to be closed, and counts it then.
     pub(crate) fn refuses(&self) -> bool {
         let refuses = self.look() == Pressure::Refuse;
         if refuses {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_begins_at_its_mark_and_ends_below_another() {
+    fn each_level_begins_at_one_mark_and_ends_below_a_lower_one() {
         let budget = budget();
         budget.set_max(Some(1_000));
         let check = |used, expected| assert_eq!(at(&budget, used), expected, "{used}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_nothing_is_done() {
+    fn without_a_budget_there_is_no_pressure() {
         let budget = budget();
         assert_eq!(at(&budget, usize::MAX - 1), Pressure::None);
         budget.set_max(Some(100));

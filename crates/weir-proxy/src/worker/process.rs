@@ -22,7 +22,7 @@ use crate::worker::incidents::Incidents;
 use crate::worker::load::WorkerLoad;
 use crate::worker::overload::MemoryBudget;
 
-/// The stage of the process's life.
+/// The stage of the process between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Serving.
@@ -76,7 +76,7 @@ pub struct Process {
     pub epoch: Instant,
     /// The watchdog's settings and counts.
     pub incidents: Incidents,
-    /// The number of exchanges that were running when their worker ended.
+    /// The number of exchanges that were still running when the process cut them off to end.
     pub cut_off: AtomicUsize,
     /// The number of connects to endpoints that failed for lack of descriptors, ports or memory.
     pub shortages: AtomicU64,
@@ -136,7 +136,7 @@ impl Process {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
     }
 
-    /// Audits the queues of all pools: a request that waits although a place is free for it is
+    /// Audits the queues of all pools: a request that waits although a slot is free for it is
     /// served now, and the operator is notified. It is to be called about once a second.
     pub fn watch_queues(&self) {
         let now_us = self.balance_clock(Instant::now());

@@ -1,9 +1,8 @@
 //! The client connections of a worker, one compact entry each for as long as the connection lives:
-//! what wakes its task, its client, its place among the idle connections (`idle_list.rs` links
-//! them) and the deadline of its wait. Connections of a client that holds too many are found here
-//! to be ended in favour of other clients: its requests, the longest running first, and phases that
-//! are neither a request nor idle (a TLS handshake, a lingering close). An entry is made once, not
-//! for each request.
+//! the waker of its task, its client, its place among the idle connections (`idle_list.rs` links
+//! them) and the deadline of its wait. An entry is made once, not for each request. Connections of
+//! a client that holds too many are found here (`crowding.rs` ends them): those with a request, and
+//! those that neither have a request nor are idle (a TLS handshake, a lingering close).
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -24,7 +23,7 @@ use crate::time::instant::Instant;
 /// The client connections of a worker.
 pub(crate) struct Residents {
     table: RefCell<ResidentTable>,
-    /// The number of connections ended between requests that have not terminated yet.
+    /// The number of connections that were given up between requests and have not ended yet.
     leaving: Cell<usize>,
     /// Notified when a deadline is set that is earlier than all others.
     earlier: Notify,
@@ -60,7 +59,7 @@ pub(crate) struct Resident {
     pub(crate) phase: ResidentPhase,
     idle: Links,
     deadline: Links,
-    /// The lower half of its key among the connections to wake; `None` if it is not there.
+    /// The lower half of its key in [`ResidentTable::due`]; `None` if it is not there.
     due: Option<NonZeroU32>,
     /// `None` if the client is not counted.
     client: Option<ClientBucket>,
@@ -73,11 +72,11 @@ pub(crate) enum ResidentPhase {
     Other,
     /// It neither has a request nor waits for one since this time.
     Between(Instant),
-    /// Told to end, although it has no request that was ended.
+    /// It was given up while it had no request.
     Leaving,
     /// Listed as idle in this line, with this rank.
     Listed { line: u16, rank: u64 },
-    /// Off its line, and woken to close.
+    /// Removed from its line, and woken to close.
     GivenUp { line: u16, why: GivenUpIdle },
 }
 
@@ -172,8 +171,8 @@ impl Chain {
 }
 
 impl ResidentTable {
-    /// Has the connection woken at this millisecond, unless it is woken earlier anyway; returns
-    /// true if that is earlier than all others.
+    /// Sets the millisecond at which the connection is woken, unless it is woken earlier anyway;
+    /// returns true if that is earlier than for all others.
     fn wake_at(&mut self, key: ResidentKey, at_ms: u64) -> bool {
         // The lower half of a key is not 0.
         let (at_ms, low) = match NonZeroU32::new(at_ms as u32) {
@@ -212,7 +211,7 @@ impl ResidentTable {
         }
     }
 
-    /// Takes a connection that is to be woken by now.
+    /// Removes one connection that is to be woken by now, and returns its waker.
     fn take_due(&mut self, now_ms: u64) -> Option<Waker> {
         while let Some((_, chain)) = self.due.first_key_value().filter(|(due, _)| **due <= now_ms) {
             let key = chain.first?;
@@ -269,7 +268,7 @@ impl Residents {
         ResidentPlace { of: self, key }
     }
 
-    /// Sets the task that is woken when the connection has to look at what changed.
+    /// Sets the waker of the connection's task.
     pub(crate) fn set_waker(&self, key: ResidentKey, waker: &Waker) {
         if let Some(own) = self.table().all.get_mut(key) {
             own.waker = Some(waker.clone());
@@ -287,7 +286,7 @@ impl Residents {
         }
     }
 
-    /// Returns true if the connection has to end at once although it has no request that was ended.
+    /// Returns true if the connection was given up while it had no request: it must end at once.
     pub(crate) fn is_given_up(&self, key: ResidentKey) -> bool {
         self.leaving.get() > 0
             && self
@@ -301,7 +300,7 @@ impl Residents {
         self.table().all.get(key)?.client
     }
 
-    /// Tells whether the connection belongs to this client, and to this listener if one is given.
+    /// Returns true if the connection belongs to this client, and to this listener if one is given.
     pub(crate) fn belongs(
         &self,
         key: ResidentKey,
@@ -345,8 +344,8 @@ impl Residents {
         (0..all).map(ResidentKey::of_index).for_each(|key| self.wake(key));
     }
 
-    /// Has the connection's task woken once `deadline` has passed, to the millisecond; it may be
-    /// woken earlier, too.
+    /// Makes the connection's task be woken once `deadline` has passed, to the millisecond; it may
+    /// be woken earlier, too.
     pub(crate) fn wake_by(&self, key: ResidentKey, now: Instant, deadline: Instant) {
         let farthest = now.nanos_since(self.origin) / MILLI_NS + FARTHEST_MS;
         let at_ms = deadline.nanos_since(self.origin).div_ceil(MILLI_NS).min(farthest);
@@ -375,7 +374,7 @@ impl Residents {
         let phase = std::mem::replace(&mut own.phase, ResidentPhase::Other);
         table.vacant.push(key);
         if table.vacant.len() == table.all.0.len() {
-            // A burst of connections leaves no memory behind.
+            // Frees the memory of a worker without connections.
             *table = ResidentTable::default();
         }
         drop(table);
@@ -418,7 +417,7 @@ mod tests {
         assert!(size_of::<Resident>() <= 64, "{} bytes", size_of::<Resident>());
     }
 
-    /// A task that counts how often it is woken.
+    /// A task that counts its wake-ups.
     #[derive(Default)]
     struct Task(AtomicUsize);
 
@@ -433,8 +432,8 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_woken_at_their_deadlines_unless_they_have_gone() {
-        // The lower half of a key begins anew after 50 days.
+    fn connections_are_woken_at_their_deadlines_unless_they_have_ended() {
+        // The lower half of a key wraps around after 50 days.
         for days in [0, 49, 500] {
             let origin = Instant::now();
             let start = origin + millis(days * 86_400_000) + millis(61_367_000);

@@ -57,7 +57,7 @@ pub(crate) struct Sessions {
     load: Arc<WorkerLoad>,
     /// The number of exchanges that were told to end and have not ended yet.
     leaving: Cell<usize>,
-    /// Set while exchanges were told to give back spare memory and have not run since.
+    /// Set while exchanges may have been told to give back spare memory and have not done so.
     shrinking: Cell<bool>,
 }
 
@@ -96,7 +96,7 @@ struct RunningSession {
     told: bool,
 }
 
-/// Giving back the memory that a long exchange does not use.
+/// The progress of giving back memory that a long exchange does not use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shrink {
     /// It is not old enough.
@@ -212,7 +212,7 @@ impl Sessions {
         Session { of: self, key: SessionKey(place as u32) }
     }
 
-    /// Records the end of its head, and the request line.
+    /// Records the end of an exchange's request head, and the request line.
     pub(crate) fn asks(&self, key: SessionKey, head_end: Instant, line: &[u8]) {
         self.change(|table| {
             let place = key.place();
@@ -259,25 +259,25 @@ impl Sessions {
         });
     }
 
-    /// Only the own worker writes the number.
+    /// Changes the number of bytes that the worker's exchanges hold. Only this worker writes it.
     fn change_held(&self, before: usize, now: usize) {
         let held = &self.load.held;
         let others = held.load(Ordering::Relaxed).saturating_sub(before);
         held.store(others + now, Ordering::Relaxed);
     }
 
-    /// Tells the exchanges that hold the most memory to end, until these hold `bytes`; returns
-    /// their number. Exchanges that hold no more than a small buffer stay, because their end would
-    /// free nothing. The caller has to wake their tasks.
+    /// Tells the exchanges that hold the most memory to end, as many as are needed to free `bytes`;
+    /// returns their number. Exchanges that hold no more than a small buffer stay, because their
+    /// end would free little. The caller has to wake their tasks.
     pub(crate) fn give_up_largest(&self, bytes: usize) -> usize {
         let count = self.change(|table| table.give_up_largest(bytes));
         self.leaving.set(self.leaving.get() + count);
         count
     }
 
-    /// Tells the exchanges that began before `before`, and hold more than their share of a small
-    /// buffer, to give back what they do not use; each is told once. The caller has to wake the
-    /// tasks of these connections.
+    /// Tells the exchanges that began before `before`, and hold a small buffer or more, to give
+    /// back the memory that they do not use; each is told once. The caller has to wake the tasks of
+    /// the returned connections.
     pub(crate) fn shrink_old(&self, before: Instant) -> Vec<ResidentKey> {
         let told = self.change(|table| {
             let old = table.running.iter_mut().flatten().filter(|one| {
@@ -293,7 +293,7 @@ impl Sessions {
         told
     }
 
-    /// Returns true, once, if the exchange was told to give back what it does not use.
+    /// Returns true, once, if the exchange was told to give back memory that it does not use.
     #[inline]
     pub(crate) fn must_shrink(&self, key: SessionKey) -> bool {
         self.shrinking.get() && self.is_told_to_shrink(key)
@@ -311,7 +311,7 @@ impl Sessions {
         told
     }
 
-    /// The running exchanges, with the times of their beginning.
+    /// The running exchanges that were not told to end, with the times of their beginning.
     pub(crate) fn running(&self) -> impl Iterator<Item = (Instant, ResidentKey, SessionKey)> {
         let table = self.table.borrow();
         let running = table.running.iter().enumerate().filter_map(|(place, one)| {
@@ -498,7 +498,7 @@ mod tests {
     use crate::worker::residents::Residents;
 
     #[test]
-    fn an_exchange_whose_task_panics_is_counted_and_told_as_a_bug() {
+    fn an_exchange_whose_task_panics_is_counted_and_logged_as_internal() {
         let text = "log access { to /dev/null; format json; }
              listen 127.0.0.1:0 { log access; route -> respond 204; }";
         let (sinks, receiver) = log_channel(1, 9);
