@@ -1,6 +1,6 @@
 //! Chunked bodies with trailers. The result does not depend on how the input is split; the data is
-//! that of a slow reference of RFC 9112 section 7.1; and the trailers to pass on are lines of those
-//! that were sent, none with a forbidden name.
+//! that of a slow reference of RFC 9112 section 7.1; and the trailers that are passed on were sent,
+//! are in their order, and have no forbidden name.
 
 use weir_wire::{ChunkedDecoder, Step};
 

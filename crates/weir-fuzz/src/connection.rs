@@ -6,7 +6,7 @@
 //! client really sent, bodies included, and none that a route refuses; it receives a POST at most
 //! once; a client receives no more responses than it sent requests, each correctly framed; no
 //! exchange fails because of an internal error; nothing is in flight or open at the end; and the
-//! allocated bytes stay within a budget.
+//! allocated bytes stay within a budget. Violations refer to the laws of `weir-simnet` by number.
 
 mod client;
 mod origin;
@@ -101,7 +101,7 @@ impl ComparedRequest {
     }
 }
 
-/// The first message of some data.
+/// The message at the beginning of some data.
 pub(crate) enum FirstMessage {
     Complete(ComparedRequest, usize),
     /// An incomplete message, or one that is refused.

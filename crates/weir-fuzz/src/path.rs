@@ -57,7 +57,7 @@ mod tests {
     use super::normal;
 
     #[test]
-    fn the_reference_is_right() {
+    fn the_reference_normalises_and_refuses_paths() {
         for (path, expected) in [
             ("/a/../b", Some("/b")),
             ("/a//b/./", Some("/a/b/")),

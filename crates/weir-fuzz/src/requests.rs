@@ -1,6 +1,6 @@
 //! Request heads. The result does not depend on how the input is split and does not change with
-//! more bytes; all spans lie in the head; accepted are the heads that a slow reference of RFC 9112
-//! accepts, with the same meaning; and an accepted head that is encoded again reads the same.
+//! more bytes; all spans lie in the head; the parser accepts the heads that a slow reference of RFC
+//! 9112 accepts, with the same meaning; and an accepted head that is encoded again reads the same.
 
 pub(crate) mod reference;
 
@@ -153,7 +153,8 @@ mod tests {
 
     const PLAIN: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-    /// Tells whether the comparison finds fault with a parser that reads `parsed` as `sent`.
+    /// Returns true if the comparison fails for a parser that returns the head of `parsed` for the
+    /// bytes `sent`.
     fn is_found(sent: &[u8], parsed: &[u8]) -> bool {
         catch_unwind(|| {
             let (whole, head) = parse(parsed, &[parsed.len()], &HeadLimits::default());
@@ -165,10 +166,10 @@ mod tests {
     #[test]
     fn a_parser_that_reads_a_head_differently_is_found() {
         assert!(!is_found(PLAIN, PLAIN));
-        // Accepts what the reference refuses, and the other way round.
+        // A parser that accepts a head that the reference refuses, and the other way round.
         assert!(is_found(b"GET /a HTTP/1.1\nHost: a\r\n\r\n", PLAIN));
         assert!(is_found(PLAIN, b"GET /a HTTP/1.1\nHost: a\r\n\r\n"));
-        // Another framing, another host.
+        // A parser that returns another framing, or another host.
         let long = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n";
         assert!(is_found(long, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"));
         assert!(is_found(PLAIN, b"GET /a HTTP/1.1\r\nHost: bb\r\n\r\n"));

@@ -1,6 +1,6 @@
-//! A request head by the letter of RFC 9112, with the choices of `weir-wire` where the RFC leaves
-//! one. It reads whole inputs only, with one pass per rule. `None` stands for all that is refused
-//! or incomplete.
+//! Reads a request head by the letter of RFC 9112, with the choices of `weir-wire` where the RFC
+//! leaves one. It reads whole inputs only, with one pass per rule, and returns `None` for a head
+//! that is refused or incomplete.
 
 use std::net::Ipv6Addr;
 
@@ -194,7 +194,7 @@ fn options_in_connection<'a>(lines: &[(&'a [u8], &'a [u8])]) -> Vec<&'a [u8]> {
     listed.iter().flat_map(|value| value.split(|byte| *byte == b',')).map(trim).collect()
 }
 
-/// Tells whether an element of `Connection` is not a header name.
+/// Returns true if an element of `Connection` is not a header name.
 fn is_own(name: &[u8]) -> bool {
     let own: [&[u8]; 4] = [b"", b"close", b"keep-alive", b"upgrade"];
     own.iter().any(|own| own.eq_ignore_ascii_case(name))
