@@ -43,7 +43,7 @@ fn every_input_of_the_corpora_passes() {
 }
 
 #[test]
-fn findings_are_mended() {
+fn every_finding_passes() {
     for target in TARGETS {
         replay(target, "findings");
     }
@@ -85,7 +85,7 @@ fn changed(inputs: &[Vec<u8>], random: &mut Random, most: usize) -> Vec<u8> {
 /// Runs random changes of the corpora without libFuzzer, the same ones each time. `WEIR_FUZZ_CASES`
 /// sets their number per target, and `WEIR_FUZZ_TARGET` restricts the run to one target.
 #[test]
-fn inputs_near_the_corpora_pass() {
+fn changed_inputs_of_the_corpora_pass() {
     let cases = std::env::var("WEIR_FUZZ_CASES").ok().and_then(|text| text.parse().ok());
     let only = std::env::var("WEIR_FUZZ_TARGET").ok();
     for target in
