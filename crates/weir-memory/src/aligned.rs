@@ -49,7 +49,7 @@ struct Slab {
     after: *mut Self,
     /// The blocks that were freed.
     free: *mut Free,
-    /// The offset from which on no block was ever used.
+    /// The offset of the first block that was never used.
     fresh: usize,
     /// The number of blocks in use.
     used: usize,
@@ -61,13 +61,13 @@ struct Free {
     next: *mut Self,
 }
 
-/// Tells whether the pool serves such blocks.
+/// Returns true if the pool serves blocks of this layout.
 #[inline]
 pub(crate) fn serves(layout: Layout) -> bool {
     layout.align() == UNIT && layout.size() > 0 && layout.size() <= SIZES * UNIT
 }
 
-/// The bytes of memory that such a block takes.
+/// The bytes of memory that a block of this layout takes.
 pub(crate) fn cost(layout: Layout) -> usize {
     layout.size().next_multiple_of(UNIT)
 }
@@ -113,7 +113,7 @@ pub(crate) unsafe fn alloc(layout: Layout) -> *mut u8 {
         block.cast::<u8>()
     };
     if slab.is_full(bytes) {
-        // SAFETY: it is on the list, whose lock is held.
+        // SAFETY: the slab is on the list, whose lock is held.
         unsafe { size.remove(first) };
     }
     block
@@ -145,7 +145,7 @@ pub(crate) unsafe fn dealloc(block: *mut u8, layout: Layout) {
         return;
     }
     if slab.used == 0 {
-        // SAFETY: it is on the list; it has no block, so that nothing refers to it afterwards.
+        // SAFETY: the slab is on the list; it has no block, so nothing refers to it afterwards.
         unsafe {
             size.remove(head);
             libc::munmap(head.cast(), SLAB);
@@ -172,7 +172,7 @@ impl Size {
     /// # Safety
     /// The slab exists and is on no list.
     unsafe fn add(&mut self, slab: *mut Slab) {
-        // SAFETY: the caller's, and slabs on the list exist.
+        // SAFETY: the caller guarantees that the slab exists, and slabs on the list do.
         unsafe {
             ((*slab).before, (*slab).after) = (null_mut(), self.first);
             if !self.first.is_null() {
@@ -214,8 +214,8 @@ fn lock(part: usize, bytes: usize) -> MutexGuard<'static, Size> {
     POOL[part % PARTS][(bytes / UNIT - 1) % SIZES].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gets a slab from the system. The system usually puts it beside the latest one, so that both are
-/// one mapping, of which a process can have only so many.
+/// Maps a new slab. The system usually puts it beside the latest one, so that both are one mapping;
+/// the number of mappings of a process is limited.
 fn map() -> Option<NonNull<Slab>> {
     let found = map_bytes(SLAB)?;
     if found.addr() % SLAB == 0 {
@@ -226,7 +226,7 @@ fn map() -> Option<NonNull<Slab>> {
     let found = map_bytes(2 * SLAB)?;
     let before = found.addr().next_multiple_of(SLAB) - found.addr();
     let slab = found.wrapping_byte_add(before);
-    // SAFETY: both pieces are parts of the mapping that are not used.
+    // SAFETY: both pieces are unused parts of the mapping.
     unsafe {
         if before > 0 {
             libc::munmap(found, before);
@@ -266,10 +266,10 @@ mod tests {
         fn new(size: usize, number: u8) -> Self {
             let layout = layout(size);
             assert!(serves(layout));
-            // SAFETY: it is served.
+            // SAFETY: the pool serves the layout.
             let block = unsafe { alloc(layout) };
             assert!(!block.is_null() && block.addr() % UNIT == 0);
-            // SAFETY: it is that large.
+            // SAFETY: the block is that large.
             unsafe { block.write_bytes(number, size) };
             Self { at: block.expose_provenance(), layout, number }
         }
@@ -279,10 +279,10 @@ mod tests {
         fn drop(&mut self) {
             let block = std::ptr::with_exposed_provenance_mut::<u8>(self.at);
             for at in 0..self.layout.size() {
-                // SAFETY: it is that large.
+                // SAFETY: the block is that large.
                 assert_eq!(unsafe { block.add(at).read() }, self.number);
             }
-            // SAFETY: it was allocated with this layout.
+            // SAFETY: the block was allocated with this layout.
             unsafe { dealloc(block, self.layout) };
         }
     }
@@ -302,7 +302,7 @@ mod tests {
                         if own.len() > 700 {
                             own.pop_first();
                         }
-                        // Some are freed by another thread.
+                        // Some blocks are freed by another thread.
                         if number % 3 == 0 {
                             sender.send(own.pop_last().unwrap().1).unwrap();
                         }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_at_the_edge_of_a_slab_cost_no_mapping_each() {
+    fn an_empty_slab_is_kept_for_blocks_at_the_edge_of_a_full_one() {
         std::thread::spawn(|| {
             let mut blocks: Vec<_> = (0..(SLAB - UNIT) / 896).map(|_| Block::new(896, 1)).collect();
             let over = Block::new(896, 1);

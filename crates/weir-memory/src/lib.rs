@@ -171,7 +171,7 @@ fn tell(change: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let pointer = if aligned::serves(layout) {
-            // SAFETY: just checked.
+            // SAFETY: the pool serves the layout.
             marked(|| unsafe { aligned::alloc(layout) })
         } else {
             // SAFETY: guaranteed by the caller.
@@ -248,14 +248,14 @@ mod tests {
     /// Serialises the tests, which read the count of the whole process.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// Returns whether two counts of the whole process agree, up to what the test harness
+    /// Returns true if two counts of the whole process agree, up to the bytes that the test harness
     /// allocates and frees meanwhile.
     fn agree(bytes: usize, expected: usize) -> bool {
         bytes.abs_diff(expected) < 64 << 10
     }
 
     #[test]
-    fn what_a_thread_allocates_and_frees_is_counted_for_it_and_the_process() {
+    fn allocations_of_a_thread_are_counted_for_it_and_the_process() {
         let _alone = ALONE.lock().unwrap();
         std::thread::spawn(|| {
             let (own, all) = (of_this_thread(), allocated());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_batches_tells_of_its_change_when_it_is_large_and_at_its_end() {
+    fn a_batching_thread_reports_its_change_when_it_is_large_and_at_its_end() {
         let _alone = ALONE.lock().unwrap();
         let before = allocated();
         let held = std::thread::spawn(move || {
