@@ -219,9 +219,9 @@ impl MemoryBudget {
     }
 }
 
-/// The most bytes that one connection of a listener may hold in buffers for requests to these
-/// pools, which the simulation checks (law 12). TLS and the lines that header edits add are not
-/// included.
+/// The largest number of bytes that one connection of a listener may hold in buffers for requests
+/// to these pools, which the simulation checks (law 12 of `weir-simnet`). The lines that header
+/// edits add are not included.
 pub fn connection_limit<'a>(
     listener: &CompiledListener,
     pools: impl Iterator<Item = &'a UpstreamPool>,
