@@ -42,7 +42,7 @@ pub struct DeviceSite {
 
 /// A program between clients and origins.
 pub trait Device: Sync {
-    /// Returns its promises.
+    /// Returns the rules that it promises to keep.
     fn rules(&self) -> Rules;
 
     /// Starts it on the current runtime (`spawn_local`).
@@ -175,7 +175,7 @@ fn listener_address() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(203, 0, 113, 1), 80))
 }
 
-/// Starts the device, and has it stopped at the time of the plan.
+/// Starts the device, and stops it at the time that the plan gives.
 fn start(
     world: &World,
     device: &dyn Device,

@@ -29,7 +29,7 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Broken> {
     Err(Broken::Malformed(what.into()))
 }
 
-/// The end of a body.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageEnd {
     Empty,

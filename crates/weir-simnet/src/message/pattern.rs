@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shifted_or_foreign_body_is_noticed() {
+    fn a_shifted_or_foreign_body_is_detected() {
         let body = fill(7, 0, 1000);
         let verdict = |tag, bytes: &[u8]| {
             let mut checked = PatternCheck::new(tag);

@@ -458,7 +458,7 @@ async fn send_data(
     Ok(())
 }
 
-/// Does what the origin does wrong in the body; the connection is then over.
+/// Commits the origin's fault in the body; returns [`Ending::Close`] if it has one there.
 async fn misbehave(
     order: &OriginOrder,
     writer: &mut PeerWriter,

@@ -127,7 +127,7 @@ fn hostile_misdeed(random: &mut Rng, behaviour: &Behaviour) -> Misdeed {
 /// The number of messages that [`garbage`] has in addition to [`GARBAGE`].
 const HOSTILE: usize = 4;
 
-/// The one of them that switches to a protocol that no route allows.
+/// The index of the message that switches to a protocol that no route allows.
 pub(crate) const SWITCHES: usize = GARBAGE.len() + 2;
 
 /// Returns a message that must become a 502.
