@@ -124,7 +124,7 @@ fn canary(tamper: Tamper, expected: &str) {
 }
 
 #[test]
-fn canary_nothing_broken_is_nothing_found() {
+fn canary_no_defect_gives_no_violation() {
     for seed in 0..10 {
         let report = run_seed(&tampered(seed, Tamper::Nothing), Some(&Relay));
         assert_eq!(report.violations, Vec::<String>::new(), "seed {seed}");
@@ -148,7 +148,7 @@ fn canary_a_swallowed_response_is_found() {
 }
 
 #[test]
-fn canary_a_short_body_that_says_it_is_whole_is_found() {
+fn canary_a_truncated_body_that_is_declared_complete_is_found() {
     canary(Tamper::ShortenResponse, "as if it were whole");
 }
 

@@ -40,7 +40,7 @@ impl Device for Weir {
     }
 }
 
-/// The data plane with a limit at every origin, and room for more clients than that.
+/// The data plane with a limit at every origin and more clients than the limits allow.
 struct Crowded;
 
 impl Device for Crowded {
@@ -212,7 +212,7 @@ fn laws_hold_for_every_seed() {
 }
 
 #[test]
-fn laws_hold_where_everybody_waits_for_every_seed() {
+fn laws_hold_with_crowded_queues_for_every_seed() {
     let replay = "cargo test -p weir-simnet --test scenario everybody_waits";
     let reports = run_seeds(&seeds_wanted(200), replay, Some(&Crowded), &draw_crowd);
     if reports.len() >= 100 {
@@ -250,7 +250,7 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// The checkers see through the proxy: a defect behind it is found at its clients, a defect in
+/// The checkers work through the proxy: a defect behind it is found at its clients, a defect in
 /// front of it at its origins.
 #[test]
 fn canaries_are_found_through_the_proxy() {

@@ -46,7 +46,7 @@ fn a_hundred_connections_are_spread_evenly_and_gaps_are_filled_first() {
 }
 
 #[test]
-fn the_surplus_over_the_cap_waits_and_is_served_later() {
+fn connections_over_the_cap_wait_and_are_served_later() {
     let text = format!("workers 2; max_connections 3; {}", app("server 10.0.1.1:80;", ""));
     play(&text, async |world| {
         world.origin(1).answers(OK);
@@ -78,7 +78,7 @@ fn the_surplus_over_the_cap_waits_and_is_served_later() {
 }
 
 #[test]
-fn a_listeners_own_cap_does_not_hold_another_up() {
+fn a_listener_at_its_own_cap_does_not_delay_another() {
     let text = "pool app { server 10.0.1.1:80; }
         listen 10.0.0.1:80 max_connections=1 -> app;
         listen 10.0.0.1:81 -> app;";
@@ -223,7 +223,7 @@ fn idle_connections_are_closed_for_memory_on_request() {
 }
 
 #[test]
-fn six_hundred_dribbled_heads_do_not_delay_an_honest_client() {
+fn six_hundred_heads_sent_byte_by_byte_do_not_delay_another_client() {
     let text = format!("workers 2; {}", app("server 10.0.1.1:80;", ""));
     play(&text, async |world| {
         world.origin(1).answers(OK);
@@ -275,7 +275,7 @@ async fn honest(world: &World, last: usize) -> Peer {
 }
 
 #[test]
-fn a_client_with_most_connections_gives_way_to_others() {
+fn a_client_with_most_of_the_connections_gives_way_to_others() {
     play(&capped(40), async |world| {
         world.origin(1).answers(OK);
         let _silent = world.origin(2);
@@ -309,7 +309,7 @@ fn a_client_with_most_connections_gives_way_to_others() {
 }
 
 #[test]
-fn without_other_clients_the_surplus_waits() {
+fn without_other_clients_connections_over_the_cap_wait() {
     play(&capped(40), async |world| {
         let silent = world.origin(2);
         let mut clients = Vec::new();
@@ -358,7 +358,7 @@ fn silent_connections_of_one_client_close_no_idle_ones_of_others() {
 }
 
 #[test]
-fn an_order_that_came_before_the_requests_is_carried_out_when_they_come() {
+fn room_is_made_for_another_client_however_many_requests_come_first() {
     for burst in 8..16 {
         play(&capped(12), async |world| {
             world.origin(1).answers(OK);

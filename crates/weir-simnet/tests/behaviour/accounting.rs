@@ -26,7 +26,7 @@ async fn exchanged(world: &World, request: &str, response: &str) -> (u64, Line) 
 }
 
 #[test]
-fn bytes_are_counted_as_they_were_on_the_wire() {
+fn bytes_are_counted_as_they_are_on_the_wire() {
     let chunked =
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let cases = [
@@ -61,7 +61,7 @@ fn bytes_are_counted_as_they_were_on_the_wire() {
 }
 
 #[test]
-fn an_upload_that_failed_is_counted_too() {
+fn the_bytes_of_a_failed_upload_are_counted() {
     let request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabcdef";
     let head = request.len() as u64 - 6;
     play(&app(ONE, "timeout body=3s;"), async |world| {
@@ -78,7 +78,7 @@ fn an_upload_that_failed_is_counted_too() {
 }
 
 #[test]
-fn a_body_that_no_server_took_is_counted_too() {
+fn the_bytes_of_a_body_that_no_server_received_are_counted() {
     let cases = [
         // No server to connect to: with the whole body, a part of it, a chunked one.
         ("", "Content-Length: 6\r\n\r\nabcdef", "connect_failed", 6),
@@ -104,7 +104,7 @@ fn a_body_that_no_server_took_is_counted_too() {
 }
 
 #[test]
-fn an_answer_that_was_cut_is_counted_as_far_as_it_went() {
+fn a_truncated_response_is_counted_up_to_where_it_ended() {
     play(&app(ONE, ""), async |world| {
         let (arrived, line) =
             exchanged(world, GET, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello").await;
@@ -114,7 +114,7 @@ fn an_answer_that_was_cut_is_counted_as_far_as_it_went() {
 }
 
 #[test]
-fn our_own_answers_are_counted() {
+fn the_bytes_of_local_replies_are_counted() {
     play("listen 10.0.0.1:80 { route path / -> respond 200 hello; }", async |world| {
         let mut client = world.client().await;
         for (request, body) in [
@@ -132,7 +132,7 @@ fn our_own_answers_are_counted() {
 }
 
 #[test]
-fn a_tunnel_counts_what_it_carried() {
+fn the_bytes_of_a_tunnel_are_counted() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;

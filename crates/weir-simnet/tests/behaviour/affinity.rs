@@ -59,7 +59,7 @@ async fn cookies(world: &World) -> [String; 3] {
 }
 
 #[test]
-fn a_client_comes_back_to_its_server_whichever_worker_has_it() {
+fn a_client_returns_to_its_server_at_every_worker() {
     play(&sticky(READY), async |world| {
         let seen = origins(world);
         let cookies = cookies(world).await;
@@ -132,7 +132,7 @@ fn the_cookie_is_secure_where_the_request_came_over_tls() {
 }
 
 #[test]
-fn a_value_that_was_not_given_out_is_replaced() {
+fn a_cookie_value_that_was_not_issued_is_replaced() {
     play(&sticky(READY), async |world| {
         origins(world);
         let cookies = cookies(world).await;
@@ -145,7 +145,7 @@ fn a_value_that_was_not_given_out_is_replaced() {
 }
 
 #[test]
-fn the_cookie_of_a_server_that_cannot_be_had_is_replaced() {
+fn the_cookie_of_an_unavailable_server_is_replaced() {
     play(&sticky(READY), async |world| {
         let seen = origins(world);
         let cookies = cookies(world).await;
@@ -166,7 +166,7 @@ fn the_cookie_of_a_server_that_cannot_be_had_is_replaced() {
 }
 
 #[test]
-fn cookies_hold_over_a_restart_and_a_drain_honours_clients_with_one() {
+fn cookies_are_valid_after_a_restart_and_during_a_drain() {
     let mut before = None;
     play(&sticky(READY), async |world| {
         origins(world);
@@ -198,7 +198,7 @@ fn cookies_hold_over_a_restart_and_a_drain_honours_clients_with_one() {
 }
 
 #[test]
-fn a_drain_ordered_under_way_lets_bound_clients_stay() {
+fn clients_with_a_cookie_stay_at_a_server_that_begins_to_drain() {
     play(&sticky(READY), async |world| {
         let seen = origins(world);
         let [bound, ..] = cookies(world).await;
@@ -243,7 +243,7 @@ fn a_full_server_without_a_queue_gives_its_client_to_another() {
 }
 
 #[test]
-fn the_log_says_what_became_of_affinity() {
+fn the_log_has_the_affinity_outcome() {
     play(&sticky(READY), async |world| {
         origins(world);
         let cookies = cookies(world).await;
@@ -259,7 +259,7 @@ fn the_log_says_what_became_of_affinity() {
 }
 
 #[test]
-fn our_own_answers_set_no_cookie_and_a_switch_of_protocols_does() {
+fn local_replies_set_no_cookie_and_a_switch_of_protocols_does() {
     play(&app(&format!("server 10.0.1.1:80; {STICKY}"), ""), async |world| {
         let mut client = world.client().await;
         client.send(GET).await;
@@ -321,7 +321,7 @@ fn a_bound_request_waits_for_a_busy_server_although_another_is_free() {
     });
 }
 
-/// The log's view of a request, times in ms.
+/// A request as the log shows it, times in ms.
 struct Logged {
     number: u64,
     bound: Option<String>,

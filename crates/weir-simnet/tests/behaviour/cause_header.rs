@@ -1,5 +1,5 @@
-//! The cause header: error responses of Weir's own name their cause, if the configuration says so,
-//! to the clients that it names.
+//! The cause header: if configured, error responses that Weir makes itself name their cause to the
+//! clients that the configuration selects.
 
 use crate::world::{Connects, World, play};
 
@@ -29,7 +29,7 @@ async fn check(world: &World, path: &str, header: &str, expected: (u16, Option<&
 }
 
 #[test]
-fn only_error_responses_of_weir_itself_carry_a_cause() {
+fn only_local_error_replies_have_the_cause_header() {
     play(&text("cause_header;"), async |world| {
         let name = "weir-cause";
         check(world, "/ok", name, (200, None)).await;
@@ -53,7 +53,7 @@ fn only_error_responses_of_weir_itself_carry_a_cause() {
 }
 
 #[test]
-fn an_untrusted_client_is_told_nothing_where_trust_is_required() {
+fn an_untrusted_client_gets_no_cause_where_trust_is_required() {
     for (network, told) in [("192.0.2.0/24", Some("no_route")), ("10.9.0.0/16", None)] {
         let directives = format!("cause_header X-Why trusted; trusted_proxies {network};");
         play(&text(&directives), async |world| {
@@ -63,6 +63,6 @@ fn an_untrusted_client_is_told_nothing_where_trust_is_required() {
 }
 
 #[test]
-fn without_the_directive_no_client_is_told() {
+fn without_the_directive_no_response_has_the_cause_header() {
     play(&text(""), async |world| check(world, "/nowhere", "weir-cause", (404, None)).await);
 }

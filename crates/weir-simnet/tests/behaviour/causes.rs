@@ -1,6 +1,6 @@
-//! Every error response of Weir's own (400 and above) has a cause, the same one in its header, in
-//! the log and in the counters. The cases are compared with the list of causes, so that a new cause
-//! needs a case here.
+//! Every error response that Weir makes itself (400 and above) has a cause, the same one in its
+//! header, in the log and in the counters. The cases are compared with the list of causes, so that
+//! a new cause needs a case here.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -150,7 +150,7 @@ const ELSEWHERE: [Cause; 10] = [
 ];
 
 #[test]
-fn every_error_response_of_weir_itself_has_a_cause() {
+fn every_local_error_reply_has_a_cause() {
     let app = &get("/app");
     let post = |path: &str, rest: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\n{rest}");
     let long = "x".repeat(5_000);

@@ -21,7 +21,7 @@ async fn answered(world: &World, request: &str, response: &str) -> (Peer, Peer, 
     (client, upstream, seen)
 }
 
-/// Checks that the connections of the client and of the origin serve another request.
+/// Checks that the connections of the client and of the origin carry another request.
 async fn both_go_on(client: &mut Peer, upstream: &mut Peer) {
     client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(upstream.message().await.first, "GET /next HTTP/1.1");
@@ -30,7 +30,7 @@ async fn both_go_on(client: &mut Peer, upstream: &mut Peer) {
 }
 
 #[test]
-fn the_answer_to_head_has_no_body_and_keeps_its_length() {
+fn the_response_to_head_has_no_body_and_keeps_its_length() {
     for (framing, length) in [
         ("Content-Length: 1234", Some("1234")),
         ("Transfer-Encoding: chunked", None),
@@ -47,7 +47,7 @@ fn the_answer_to_head_has_no_body_and_keeps_its_length() {
 }
 
 #[test]
-fn answers_without_a_body_have_none() {
+fn responses_without_a_body_get_none() {
     for response in [
         "HTTP/1.1 204 No Content\r\n\r\n",
         "HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n",
@@ -70,7 +70,7 @@ fn answers_without_a_body_have_none() {
 }
 
 #[test]
-fn a_body_until_close_becomes_chunks_for_a_new_client_and_a_close_for_an_old_one() {
+fn a_body_until_close_is_chunked_for_http_1_1_and_ends_with_a_close_for_http_1_0() {
     let response = "HTTP/1.1 200 OK\r\n\r\nhello";
     play(&app(ONE, ""), async |world| {
         let (mut client, upstream, _) = answered(world, GET, response).await;
@@ -96,7 +96,7 @@ fn a_body_until_close_becomes_chunks_for_a_new_client_and_a_close_for_an_old_one
 }
 
 #[test]
-fn chunks_become_a_close_for_an_old_client() {
+fn a_chunked_body_ends_with_a_close_for_http_1_0() {
     play(&app(ONE, ""), async |world| {
         let response =
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
@@ -109,7 +109,7 @@ fn chunks_become_a_close_for_an_old_client() {
 }
 
 #[test]
-fn an_old_client_may_keep_its_connection() {
+fn an_http_1_0_client_may_keep_its_connection() {
     play(&app(ONE, ""), async |world| {
         let request = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
         let (mut client, mut upstream, _) = answered(world, request, OK).await;
@@ -123,7 +123,7 @@ fn an_old_client_may_keep_its_connection() {
 }
 
 #[test]
-fn a_client_that_wants_to_close_is_closed() {
+fn a_request_with_connection_close_ends_its_connection() {
     play(&app(ONE, ""), async |world| {
         let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let (mut client, mut upstream, seen) = answered(world, request, OK).await;
@@ -135,7 +135,7 @@ fn a_client_that_wants_to_close_is_closed() {
 }
 
 #[test]
-fn an_origin_that_closes_does_not_close_the_client() {
+fn an_origin_that_closes_does_not_end_the_clients_connection() {
     play(&app(ONE, ""), async |world| {
         let response = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
         let (mut client, upstream, _) = answered(world, GET, response).await;
@@ -146,7 +146,7 @@ fn an_origin_that_closes_does_not_close_the_client() {
 }
 
 #[test]
-fn trailers_pass_and_chunk_extensions_do_not() {
+fn trailers_are_forwarded_and_chunk_extensions_are_not() {
     play(&app(ONE, ""), async |world| {
         let body = "5;a=b\r\nhello\r\n0;c\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n";
         let request = format!(
@@ -210,7 +210,7 @@ fn a_hundred_pipelined_requests_that_fill_every_buffer_are_all_answered() {
 }
 
 #[test]
-fn empty_lines_between_requests_are_passed_over() {
+fn empty_lines_between_requests_are_ignored() {
     play(&app(ONE, ""), async |world| {
         world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -220,7 +220,7 @@ fn empty_lines_between_requests_are_passed_over() {
 }
 
 #[test]
-fn a_request_that_comes_byte_by_byte_is_the_same_request() {
+fn a_request_may_arrive_byte_by_byte() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -244,7 +244,7 @@ fn a_request_that_comes_byte_by_byte_is_the_same_request() {
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_upload_reaches_the_client_and_ends_both_connections() {
+fn an_early_response_reaches_the_client_and_ends_both_connections() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -266,7 +266,7 @@ fn an_answer_before_the_end_of_the_upload_reaches_the_client_and_ends_both_conne
 }
 
 #[test]
-fn an_answer_before_the_upload_ends_reaches_the_client_when_the_origin_closes_at_once() {
+fn an_early_response_reaches_the_client_when_the_origin_closes_at_once() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -287,7 +287,7 @@ fn an_answer_before_the_upload_ends_reaches_the_client_when_the_origin_closes_at
 }
 
 #[test]
-fn a_client_that_goes_on_sending_after_a_refusal_still_reads_it() {
+fn a_client_that_continues_to_send_after_a_refusal_still_receives_it() {
     play(&app(ONE, "limits body=10b;"), async |world| {
         let mut client = world.client().await;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n").await;
@@ -311,7 +311,7 @@ fn a_client_that_half_closes_after_its_request_counts_as_gone() {
 }
 
 #[test]
-fn connect_is_refused_and_names_no_origin() {
+fn connect_is_refused_and_reaches_no_origin() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -322,7 +322,7 @@ fn connect_is_refused_and_names_no_origin() {
 }
 
 #[test]
-fn an_absolute_target_is_sent_on_as_a_path() {
+fn an_absolute_target_is_forwarded_as_a_path() {
     play(&app(ONE, ""), async |world| {
         let request = "GET http://b.example/x?y HTTP/1.1\r\nHost: b.example\r\n\r\n";
         let (mut client, _upstream, seen) = answered(world, request, OK).await;
@@ -348,7 +348,7 @@ fn a_connection_serves_as_many_requests_as_the_listener_allows() {
 }
 
 #[test]
-fn a_body_that_head_or_304_must_not_have_is_not_taken_for_the_next_answer() {
+fn a_body_that_head_or_304_must_not_have_is_not_taken_for_the_next_response() {
     let head = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
     for (request, first, rest) in [
         (
@@ -386,7 +386,7 @@ fn a_body_that_head_or_304_must_not_have_is_not_taken_for_the_next_answer() {
 }
 
 #[test]
-fn an_origin_is_always_told_a_host() {
+fn every_forwarded_request_has_a_host() {
     for (request, host) in [
         ("GET / HTTP/1.0\r\n\r\n", None),
         ("GET / HTTP/1.0\r\nHost: b\r\n\r\n", Some("b")),
@@ -404,7 +404,7 @@ fn an_origin_is_always_told_a_host() {
 }
 
 #[test]
-fn options_of_the_server_itself_pass() {
+fn options_with_an_asterisk_is_forwarded() {
     play(&app(ONE, ""), async |world| {
         let (mut client, _upstream, seen) =
             answered(world, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", OK).await;
@@ -414,7 +414,7 @@ fn options_of_the_server_itself_pass() {
 }
 
 #[test]
-fn a_large_request_head_passes_whole() {
+fn a_large_request_head_is_forwarded_whole() {
     play(&app(ONE, ""), async |world| {
         let value = "y".repeat(30_000);
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n");
@@ -426,7 +426,7 @@ fn a_large_request_head_passes_whole() {
 }
 
 #[test]
-fn requests_that_come_during_a_long_answer_are_kept_for_later() {
+fn requests_that_arrive_during_a_long_response_are_served_after_it() {
     play(&app(ONE, ""), async |world| {
         let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n";
         let (mut client, mut upstream, _) = answered(world, GET, response).await;
@@ -451,7 +451,7 @@ fn requests_that_come_during_a_long_answer_are_kept_for_later() {
 }
 
 #[test]
-fn a_refused_head_request_has_no_body() {
+fn the_refusal_of_a_head_request_has_no_body() {
     play("listen 10.0.0.1:80 { route path /x -> respond 200 x; }", async |world| {
         let mut client = world.client().await;
         client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n").await;

@@ -24,7 +24,7 @@ async fn through(
 }
 
 #[test]
-fn lines_pass_in_order_and_as_written() {
+fn header_lines_are_forwarded_in_order_and_as_written() {
     play(&app(ONE, "forwarded x_forwarded=off; request_id off; limits hops=off;"), async |world| {
         let lines =
             "X-B: 1\r\nx-a:  2 \r\nX-B: 3\r\nX-Empty:\r\nCookie: a=b; c=d\r\nX-High: caf\u{e9}\r\n";
@@ -56,7 +56,7 @@ fn lines_pass_in_order_and_as_written() {
 }
 
 #[test]
-fn hop_by_hop_lines_go_no_further() {
+fn hop_by_hop_headers_are_not_forwarded() {
     play(&app(ONE, ""), async |world| {
         let hop = "Connection: keep-alive, X-Own\r\nKeep-Alive: 5\r\nX-Own: 1\r\nTE: trailers\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nX-Kept: 2\r\n";
         let (seen, response) = through(world, "192.0.2.1", hop, hop).await;
@@ -70,7 +70,7 @@ fn hop_by_hop_lines_go_no_further() {
 }
 
 #[test]
-fn headers_are_set_added_and_removed_both_ways_the_routes_after_the_listeners() {
+fn header_edits_of_the_route_follow_those_of_the_listener_in_both_directions() {
     let text = r#"pool app { server 10.0.1.1:80; }
         listen 10.0.0.1:80 {
             header set X-One listener; header set X-Two listener; header remove X-Gone;
@@ -97,7 +97,7 @@ fn headers_are_set_added_and_removed_both_ways_the_routes_after_the_listeners() 
 }
 
 #[test]
-fn response_headers_are_changed_on_our_own_answers_too() {
+fn response_header_edits_apply_to_local_replies() {
     let text =
         "listen 10.0.0.1:80 { response_header set X-From weir; route path /x -> respond 200; }";
     play(text, async |world| {
@@ -110,7 +110,7 @@ fn response_headers_are_changed_on_our_own_answers_too() {
 }
 
 #[test]
-fn an_untrusted_client_tells_the_origin_nothing_about_itself() {
+fn forwarding_headers_of_an_untrusted_client_are_replaced() {
     play(&app(ONE, "forwarded forwarded=on;"), async |world| {
         let lines = "X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n\
             X-Forwarded-Port: 1\r\nX-Real-IP: 1.2.3.4\r\nForwarded: for=1.2.3.4\r\n";
@@ -126,7 +126,7 @@ fn an_untrusted_client_tells_the_origin_nothing_about_itself() {
 }
 
 #[test]
-fn a_trusted_proxy_s_forwarded_address_is_the_client_s() {
+fn the_address_that_a_trusted_proxy_forwards_is_the_clients() {
     play(&app(ONE, "trusted_proxies 10.0.0.0/8;"), async |world| {
         let lines = "X-Forwarded-For: 6.6.6.6, 203.0.113.5, 10.9.9.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: front.test\r\n";
         let (seen, _) = through(world, "10.1.2.3", lines, "").await;

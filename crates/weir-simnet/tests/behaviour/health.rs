@@ -56,7 +56,7 @@ fn is_silent(origin: Origin) {
 }
 
 #[test]
-fn a_server_that_probes_find_down_gets_nothing_until_they_find_it_up() {
+fn a_server_that_probes_find_down_gets_no_request_until_they_find_it_up() {
     play(&app(TWO, ""), async |world| {
         let first = world.origin(1).answers(OK);
         let second = world.origin(2).answers(OK);
@@ -74,7 +74,7 @@ fn a_server_that_probes_find_down_gets_nothing_until_they_find_it_up() {
 }
 
 #[test]
-fn with_too_few_up_probes_do_not_count_unless_a_backup_is_up() {
+fn with_too_few_servers_up_probes_are_ignored_unless_a_backup_is_up() {
     let pool = format!("{TWO} check tcp panic=50%;");
     let all_down = |world: &World, servers: usize| {
         let now_us = world.process.balance_clock(Instant::now());
@@ -98,7 +98,7 @@ fn with_too_few_up_probes_do_not_count_unless_a_backup_is_up() {
 }
 
 #[test]
-fn gateway_errors_remove_a_server_where_they_count() {
+fn gateway_errors_eject_a_server_if_they_are_configured_as_failures() {
     play(&app(&format!("{TWO} passive errors=3 on=connect,status eject=1h;"), ""), async |world| {
         world.origin(1).answers(SORRY);
         world.origin(2).answers(OK);
@@ -114,7 +114,7 @@ fn gateway_errors_remove_a_server_where_they_count() {
 }
 
 #[test]
-fn a_server_that_hangs_up_is_removed_where_that_counts() {
+fn a_server_that_closes_is_ejected_if_resets_are_configured_as_failures() {
     play(&app(&format!("{TWO} passive errors=3 on=reset eject=1h;"), ""), async |world| {
         hangs_up(world.origin(1));
         world.origin(2).answers(OK);
@@ -124,7 +124,7 @@ fn a_server_that_hangs_up_is_removed_where_that_counts() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_removed_where_that_counts() {
+fn a_silent_server_is_ejected_if_timeouts_are_configured_as_failures() {
     let pool =
         format!("{TWO} timeout response=5s; passive errors=2 window=1m on=timeout eject=1h;");
     play(&app(&pool, ""), async |world| {
@@ -138,7 +138,7 @@ fn a_server_that_never_answers_is_removed_where_that_counts() {
 }
 
 #[test]
-fn after_its_time_out_a_server_that_still_answers_with_errors_is_out_again_at_once() {
+fn a_server_that_still_fails_after_its_ejection_is_ejected_again_at_once() {
     let pool = format!("{TWO} passive errors=3 on=status eject=10s;");
     play(&app(&pool, "timeout keepalive=1h;"), async |world| {
         let first = world.origin(1).answers(SORRY);

@@ -11,7 +11,7 @@ const EXPECTING: &str =
     "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 
 #[test]
-fn a_client_that_expects_100_gets_it_from_us_at_once() {
+fn a_client_that_expects_100_gets_it_from_weir_at_once() {
     for pool in [ONE, "server 10.0.1.1:80; buffer_request 1m;"] {
         play(&app(pool, ""), async |world| {
             let origin = world.origin(1);
@@ -29,7 +29,7 @@ fn a_client_that_expects_100_gets_it_from_us_at_once() {
 }
 
 #[test]
-fn a_100_of_the_origin_is_not_passed_on_a_second_time() {
+fn a_100_of_the_origin_is_not_forwarded_a_second_time() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -44,7 +44,7 @@ fn a_100_of_the_origin_is_not_passed_on_a_second_time() {
 }
 
 #[test]
-fn a_client_that_does_not_wait_for_its_100_is_served_all_the_same() {
+fn a_client_that_does_not_wait_for_its_100_is_served() {
     play(&app(ONE, ""), async |world| {
         world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -60,7 +60,7 @@ fn a_client_that_does_not_wait_for_its_100_is_served_all_the_same() {
 }
 
 #[test]
-fn a_request_that_is_refused_is_not_told_to_go_on() {
+fn a_refused_request_gets_no_100() {
     let refusals = [
         (app(ONE, "limits body=4b;"), 413),
         (app(ONE, "deny all;"), 403),
@@ -79,7 +79,7 @@ fn a_request_that_is_refused_is_not_told_to_go_on() {
 }
 
 #[test]
-fn an_unknown_expectation_is_417() {
+fn an_unknown_expectation_gets_417() {
     play(&app(ONE, ""), async |world| {
         let mut client = world.client().await;
         client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: cake\r\nContent-Length: 5\r\n\r\n").await;
@@ -88,7 +88,7 @@ fn an_unknown_expectation_is_417() {
 }
 
 #[test]
-fn early_hints_reach_a_new_client_before_the_answer_and_an_old_one_never() {
+fn early_hints_reach_http_1_1_clients_before_the_response_and_http_1_0_clients_never() {
     for (version, interim) in [("1.1", true), ("1.0", false)] {
         play(&app(ONE, ""), async |world| {
             let origin = world.origin(1);
@@ -198,7 +198,7 @@ fn each_direction_of_a_tunnel_ends_by_itself() {
 }
 
 #[test]
-fn an_upgrade_that_the_origin_does_not_take_is_an_ordinary_exchange() {
+fn an_upgrade_that_the_origin_does_not_accept_is_an_ordinary_exchange() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -231,7 +231,7 @@ fn a_switch_that_was_not_requested_is_a_bad_response() {
 }
 
 #[test]
-fn an_upgrade_with_a_body_says_the_body_once() {
+fn an_upgrade_with_a_body_forwards_the_body_once() {
     for framing in [
         "Content-Length: 5\r\n\r\nhello",
         "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
@@ -275,7 +275,7 @@ fn a_switch_before_the_end_of_the_body_is_a_bad_response() {
 }
 
 #[test]
-fn a_direction_of_a_tunnel_that_is_held_up_does_not_hold_the_other_up() {
+fn a_blocked_direction_of_a_tunnel_does_not_block_the_other() {
     play(&app(ONE, ""), async |world| {
         let (mut client, mut upstream) = tunnel(world, "", "").await;
         let taken = upstream.send_what_fits(5_000_000).await;

@@ -169,7 +169,7 @@ fn only_the_keys_of_a_server_that_fails_move_and_they_come_back() {
 }
 
 #[test]
-fn a_bounded_load_sends_a_hot_key_on() {
+fn a_bounded_load_sends_a_hot_key_to_other_servers() {
     let text = pool("hash $request_uri balance_factor=150%");
     play(&text, async |world| {
         let origins = [1, 2, 3, 4].map(|number| world.origin(number));
@@ -242,7 +242,7 @@ fn fair_at_its_peak_answers_503() {
 }
 
 #[test]
-fn tiers_take_part_in_their_order() {
+fn tiers_are_used_in_their_order() {
     let text = app(
         "server 10.0.1.1:80 name=app1 priority=5; server 10.0.1.2:80 name=app2 priority=1;
          server 10.0.1.3:80 name=app3 backup; server 10.0.1.4:80 name=app4;
@@ -260,7 +260,7 @@ fn tiers_take_part_in_their_order() {
 }
 
 #[test]
-fn a_server_out_of_use_gets_nothing() {
+fn servers_in_maintenance_or_draining_get_no_request() {
     let pool = "server 10.0.1.1:80 down; server 10.0.1.2:80 drain; server 10.0.1.3:80 backup;";
     play(&app(pool, ""), async |world| {
         let origins = [1, 2].map(|number| world.origin(number));

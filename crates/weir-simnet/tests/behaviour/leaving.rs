@@ -111,7 +111,7 @@ fn a_client_that_leaves_during_the_connect_ends_it_at_once() {
 }
 
 #[test]
-fn a_client_that_leaves_inside_its_head_is_logged_and_one_that_said_nothing_is_not() {
+fn a_client_that_leaves_inside_its_head_is_logged_and_one_that_sent_nothing_is_not() {
     play(&app(ONE, ""), async |world| {
         drop(world.client().await);
         assert!(world.log().await.is_empty());
@@ -123,7 +123,7 @@ fn a_client_that_leaves_inside_its_head_is_logged_and_one_that_said_nothing_is_n
 }
 
 #[test]
-fn a_buffered_request_whose_client_leaves_troubles_no_origin() {
+fn a_buffered_request_whose_client_leaves_reaches_no_origin() {
     play(&app("server 10.0.1.1:80; buffer_request 1m;", ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -135,7 +135,7 @@ fn a_buffered_request_whose_client_leaves_troubles_no_origin() {
 }
 
 #[test]
-fn a_client_that_leaves_behind_a_pipelined_request_is_served_what_it_asked_before() {
+fn pipelined_requests_are_complete_if_the_client_leaves_after_their_responses() {
     play(&app("server 10.0.1.1:80;", ""), async |world| {
         let seen = world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -183,7 +183,7 @@ fn a_client_that_leaves_the_queue_is_noticed_behind_pipelined_bytes() {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_is_seen_behind_its_body() {
+fn a_client_that_leaves_the_queue_is_noticed_behind_its_body() {
     play(&app(&format!("{ONE} queue timeout=1h; timeout response=1h;"), ""), async |world| {
         let origin = world.origin(1);
         let mut first = world.client().await;
@@ -209,7 +209,7 @@ fn a_client_that_leaves_the_queue_is_seen_behind_its_body() {
 }
 
 #[test]
-fn a_client_that_leaves_is_seen_behind_what_it_pipelined_while_an_endpoint_is_silent() {
+fn a_client_that_leaves_is_noticed_behind_pipelined_requests_while_an_endpoint_is_silent() {
     play(&app(&format!("{ONE} timeout response=1h read=1h;"), ""), async |world| {
         let origin = world.origin(1);
         for head in ["", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhello"] {
@@ -252,7 +252,7 @@ fn a_client_that_leaves_during_an_upload_that_is_not_read_is_noticed() {
 }
 
 #[test]
-fn what_a_client_pipelined_is_answered_in_order_after_it_was_left_unread() {
+fn pipelined_requests_that_were_left_unread_are_answered_in_order() {
     play(&app(&format!("{ONE} timeout response=1h;"), ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -289,7 +289,7 @@ fn a_reset_of_one_side_ends_a_tunnel_even_if_nothing_is_read() {
 }
 
 #[test]
-fn a_side_of_a_tunnel_that_resets_after_its_end_ends_it_soon() {
+fn a_reset_after_a_half_close_ends_a_tunnel_soon() {
     play(&app(ONE, ""), async |world| {
         let (mut client, mut upstream) = tunnel(world, "", "").await;
         client.finish().await;

@@ -78,7 +78,7 @@ fn a_refused_request_gets_retry_after_and_the_connection_stays() {
 }
 
 #[test]
-fn addresses_of_one_ipv6_network_are_one_client_and_exceptions_are_free() {
+fn addresses_of_one_ipv6_network_are_one_client_and_exceptions_have_no_limit() {
     let limit = "limit client rate=1/s burst=2 except=10.9.0.0/16,2001:db8:9::/48;";
     play(&limited("", limit, ""), async |world| {
         let mut passed_of_64 = 0;
@@ -270,7 +270,7 @@ fn a_client_over_the_limit_can_be_closed_without_a_response() {
 }
 
 #[test]
-fn requests_that_are_none_are_limited_as_well() {
+fn malformed_requests_are_limited_as_well() {
     play(&limited("", "limit client rate=1/s burst=2;", ""), async |world| {
         let mut seen = Vec::new();
         for _ in 0..5 {
@@ -294,7 +294,7 @@ fn responses_carry_the_limit_if_configured() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_known_of_clients_and_takes_the_new_bounds() {
+fn a_reload_keeps_the_counts_of_clients_and_applies_the_new_limits() {
     let text = |bounds: &str| limited(&format!("limit client {bounds};"), "", "");
     play(&text("rate=1/m burst=4 connections=30"), async |world| {
         let mut held = vec![world.client().await, world.client().await];
@@ -317,7 +317,7 @@ fn a_reload_keeps_what_is_known_of_clients_and_takes_the_new_bounds() {
 }
 
 #[test]
-fn a_client_over_its_bound_costs_no_other_client_a_connection() {
+fn a_client_over_its_limit_costs_no_other_client_a_connection() {
     let text = format!("max_connections 3; {}", limited("limit client connections=2;", "", ""));
     play(&text, async |world| {
         let mut honest = world.client_from("192.0.2.9", "10.0.0.1:80").await;
@@ -393,7 +393,7 @@ fn a_key_shares_its_bandwidth_over_workers_and_others_have_their_own() {
 }
 
 #[test]
-fn a_request_s_body_moves_at_its_rate() {
+fn a_request_body_moves_at_its_rate() {
     play(&limited("", "", "limit bandwidth up=10k;"), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -412,7 +412,7 @@ fn a_request_s_body_moves_at_its_rate() {
 }
 
 #[test]
-fn a_body_that_was_held_moves_at_its_rate_and_so_does_one_that_is_sent_again() {
+fn buffered_and_repeated_request_bodies_move_at_their_rate() {
     let front = "listen 10.0.0.1:80 name=front { route -> app { limit bandwidth up=10k; } }";
     let servers = "server 10.0.1.1:80; server 10.0.1.2:80";
     let held =
@@ -523,7 +523,7 @@ fn a_pool_takes_no_more_requests_at_once_than_its_limit_allows() {
 }
 
 #[test]
-fn no_more_is_retried_at_once_than_the_pool_says() {
+fn retries_in_flight_do_not_exceed_the_limit_of_the_pool() {
     let text = "pool app {
             server 10.0.1.1:80; server 10.0.1.2:80; balance first; passive off;
             limits max_retries=1; retry 1 on=reset budget=off;
@@ -548,7 +548,7 @@ fn no_more_is_retried_at_once_than_the_pool_says() {
 }
 
 #[test]
-fn no_client_fills_a_queue_that_bounds_each() {
+fn no_client_fills_a_queue_with_a_limit_per_client() {
     let text = "pool app { server 10.0.1.1:80 max_conn=1; queue max=10 per_client=2 timeout=1m; }
         listen 10.0.0.1:80 -> app;";
     play(text, async |world| {

@@ -71,7 +71,7 @@ fn short(pool: &str, scene: impl AsyncFnOnce(&World)) {
     });
 }
 
-/// Sets the number of allocated bytes and waits until the process has noticed it.
+/// Sets the number of allocated bytes and waits until the process has reached the expected level.
 async fn uses(world: &World, used: usize, expected: Pressure) {
     USED.set(used);
     world.process.memory.look();
@@ -88,7 +88,7 @@ const WAITS: &str = "POST /first HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\
     GET /second HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
-fn an_exchange_that_waits_for_its_endpoint_gives_back_what_it_does_not_use() {
+fn an_exchange_that_waits_for_its_endpoint_gives_back_unused_memory() {
     play(&app("server 10.0.1.1:80 max_conn=1; queue timeout=60s;", ""), async |world| {
         let origin = world.origin(1);
         let mut clients = [world.client().await, world.client().await];
@@ -139,7 +139,7 @@ fn a_client_that_leaves_after_its_exchange_shrank_is_noticed() {
 const UPLOAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
 
 #[test]
-fn idle_connections_are_closed_first_and_requests_go_on() {
+fn idle_connections_are_closed_first_and_requests_continue() {
     short(SERVER, async |world| {
         let _seen = world.origin(1).answers(OK);
         let mut idle = world.client().await;
@@ -158,7 +158,7 @@ fn idle_connections_are_closed_first_and_requests_go_on() {
 }
 
 #[test]
-fn bodies_that_are_held_whole_are_not_read_on_while_memory_is_short() {
+fn buffered_bodies_are_not_read_further_while_memory_is_short() {
     short("server 10.0.1.1:80; buffer_request 1m;", async |world| {
         let origin = world.origin(1);
         uses(world, 900, Pressure::PauseReads).await;
@@ -184,7 +184,7 @@ fn bodies_that_are_held_whole_are_not_read_on_while_memory_is_short() {
 }
 
 #[test]
-fn a_client_that_leaves_while_its_body_is_not_read_is_seen() {
+fn a_client_that_leaves_while_its_body_is_not_read_is_noticed() {
     short("server 10.0.1.1:80; buffer_request 1m;", async |world| {
         uses(world, 900, Pressure::PauseReads).await;
         let mut upload = world.client().await;
@@ -197,7 +197,7 @@ fn a_client_that_leaves_while_its_body_is_not_read_is_seen() {
 }
 
 #[test]
-fn connections_are_refused_and_the_largest_requests_given_up_near_the_budget() {
+fn near_the_budget_connections_are_refused_and_the_largest_requests_ended() {
     short("server 10.0.1.1:80; buffer_request 1m; timeout response=1h;", async |world| {
         let origin = world.origin(1);
         let mut upload = world.client().await;

@@ -23,7 +23,7 @@ async fn why(world: &World) -> ExchangeRecord {
 }
 
 #[test]
-fn every_phase_goes_to_its_histogram_of_route_and_endpoint() {
+fn every_phase_is_recorded_in_the_histograms_of_route_and_endpoint() {
     play(&app(ONE, ""), async |world| {
         let (mut client, _upstream) = slow_exchange(world).await;
         client.message().await;
@@ -141,7 +141,7 @@ fn failed_attempts_count_at_their_endpoint_and_are_shown() {
 }
 
 #[test]
-fn an_endpoint_that_is_asked_again_is_not_redispatched_from() {
+fn a_retry_at_the_same_endpoint_is_no_redispatch() {
     let pool = "server 10.0.1.1:80 name=one; retry 2 on=refused backoff=1ms;";
     play(&app(pool, ""), async |world| {
         world.connects(1, Some(Connects::Refused));
@@ -155,7 +155,7 @@ fn an_endpoint_that_is_asked_again_is_not_redispatched_from() {
 }
 
 #[test]
-fn what_weir_answers_itself_has_its_cause() {
+fn local_replies_are_counted_with_their_cause() {
     let text = "listen 10.0.0.1:80 { route path /a -> respond 204; route path /b -> app; } pool app { server 10.0.1.1:80; }";
     play(text, async |world| {
         world.connects(1, Some(Connects::Refused));

@@ -65,7 +65,7 @@ impl Origin {
         self.answers_after(Duration::ZERO, response)
     }
 
-    /// The same, with this delay of each response.
+    /// Does the same as [`Origin::answers`], with this delay before each response.
     pub(crate) fn answers_after(self, time: Duration, response: &str) -> Rc<RefCell<Seen>> {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let (told, response) = (seen.clone(), response.to_owned());

@@ -18,7 +18,7 @@ async fn asked(world: &World) -> (Peer, Peer, crate::origin::Origin) {
 }
 
 #[test]
-fn a_body_cut_short_is_cut_short_for_the_client_too() {
+fn a_truncated_body_is_truncated_for_the_client_too() {
     let cuts = [
         "Content-Length: 100\r\n\r\nhello",
         "Transfer-Encoding: chunked\r\n\r\n64\r\nhello",
@@ -112,7 +112,7 @@ fn a_response_head_that_is_too_large_gets_502() {
 }
 
 #[test]
-fn a_large_response_head_passes_whole() {
+fn a_large_response_head_is_forwarded_whole() {
     play(&app(ONE, ""), async |world| {
         let (mut client, mut upstream, _origin) = asked(world).await;
         let value = "y".repeat(60_000);

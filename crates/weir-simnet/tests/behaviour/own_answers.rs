@@ -1,5 +1,5 @@
-//! Responses of Weir's own to requests with a body: the client's connection stays open whenever the
-//! next request can be located.
+//! Local replies to requests with a body: the client's connection stays open if the beginning of
+//! the next request can be found.
 
 use crate::peer::Peer;
 use crate::world::{World, app, play};
@@ -66,7 +66,7 @@ async fn answered(world: &World, request: &str, fault: Fault) -> Peer {
 }
 
 #[test]
-fn a_request_read_whole_keeps_its_connection() {
+fn a_request_that_was_read_whole_keeps_its_connection() {
     for fault in FAULTS {
         for (rest, pool) in WHOLE.iter().flat_map(|rest| [(rest, ""), (rest, "buffer_request 1k;")])
         {
@@ -80,7 +80,7 @@ fn a_request_read_whole_keeps_its_connection() {
 }
 
 #[test]
-fn requests_behind_the_body_are_found() {
+fn requests_behind_the_body_are_served() {
     for fault in FAULTS {
         for rest in WHOLE {
             play(&text(""), async |world| {
@@ -95,7 +95,7 @@ fn requests_behind_the_body_are_found() {
 }
 
 #[test]
-fn a_request_of_which_something_is_missing_ends_its_connection() {
+fn an_incomplete_request_ends_its_connection() {
     for fault in [Fault::Nobody, Fault::Leaves, Fault::Babbles] {
         for rest in
             ["Content-Length: 999\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"]

@@ -38,7 +38,7 @@ async fn offered(world: &World, protocols: &str) -> (Peer, Peer, Option<String>)
 }
 
 #[test]
-fn an_upgrade_that_is_not_allowed_goes_on_as_an_ordinary_request() {
+fn an_upgrade_that_is_not_allowed_is_forwarded_as_an_ordinary_request() {
     for protocols in ["h2c", "h2c, TLS/1.0", "websocket2", "websocket/13"] {
         play(&app(ONE, ""), async |world| {
             let (mut client, mut upstream, offer) = offered(world, protocols).await;
@@ -54,7 +54,7 @@ fn an_upgrade_that_is_not_allowed_goes_on_as_an_ordinary_request() {
 }
 
 #[test]
-fn of_an_offer_only_what_is_allowed_goes_on() {
+fn only_the_allowed_protocols_of_an_offer_are_forwarded() {
     play(&app(ONE, ""), async |world| {
         let (mut client, mut upstream, offer) = offered(world, "h2c, WebSocket").await;
         assert_eq!(offer.as_deref(), Some("WebSocket"));
@@ -127,7 +127,7 @@ fn routes_allow_other_protocols_or_none() {
 }
 
 #[test]
-fn connect_opens_no_tunnel_whatever_the_route_leads_to() {
+fn connect_opens_no_tunnel_whatever_the_target_of_the_route_is() {
     let targets = ["respond 200 yes", "redirect 301 /x", "files /", "app"];
     for target in targets {
         let text = format!(
@@ -160,7 +160,7 @@ fn a_status_beyond_the_classes_is_a_bad_response() {
 }
 
 #[test]
-fn a_proxy_header_is_never_passed_on() {
+fn a_proxy_header_is_never_forwarded() {
     play(&app(ONE, ""), async |world| {
         let seen = world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -174,7 +174,7 @@ fn a_proxy_header_is_never_passed_on() {
 
 /// A Weir whose only endpoint is itself.
 #[test]
-fn a_loop_ends_after_a_few_rounds() {
+fn a_request_loop_ends_after_a_few_rounds() {
     let text = "pool app { server 10.0.0.1:80; } listen 10.0.0.1:80 { default -> app; }";
     play(text, async |world| {
         let mut client = world.client().await;
@@ -285,7 +285,7 @@ fn the_matched_path_is_the_sent_path_and_the_log_shows_the_received_one() {
 }
 
 #[test]
-fn characters_kept_by_choice_are_matched_as_they_are_sent() {
+fn escapes_that_the_configuration_keeps_are_matched_as_they_are_sent() {
     let rules = "path encoded_slash=keep backslash=keep parameters=keep nul=keep;";
     let cases = [
         ("/admin/users/..%2f..%2fpublic", 403, ""),
@@ -308,7 +308,7 @@ fn characters_kept_by_choice_are_matched_as_they_are_sent() {
 }
 
 #[test]
-fn a_path_that_is_not_normalised_goes_on_as_it_came() {
+fn a_path_that_is_not_normalised_is_forwarded_as_received() {
     let text = app(ONE, "path normalize=off;").replace("default -> app;", GUARDED);
     play(&text, async |world| {
         let (statuses, reached) =
@@ -319,7 +319,7 @@ fn a_path_that_is_not_normalised_goes_on_as_it_came() {
 }
 
 #[test]
-fn a_refused_path_is_told_the_operator_and_the_connection_stays() {
+fn a_refused_path_is_captured_for_the_operator_and_the_connection_stays() {
     play(&app(ONE, ""), async |world| {
         world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -369,7 +369,7 @@ async fn trailers(world: &World, te: &str, lines: &str) -> (Vec<String>, Vec<Str
 }
 
 #[test]
-fn trailers_go_to_clients_that_say_that_they_read_them() {
+fn trailers_are_sent_only_to_clients_that_accept_them() {
     for (te, expected) in [
         ("", false),
         ("TE: trailers\r\n", true),
@@ -386,7 +386,7 @@ fn trailers_go_to_clients_that_say_that_they_read_them() {
 }
 
 #[test]
-fn trailers_are_under_the_rules_for_headers() {
+fn header_edits_apply_to_trailers() {
     let rules = "header remove X-Secret; header set X-User me; response_header remove X-Internal; request_id X-Trace;";
     play(&app(ONE, rules), async |world| {
         let lines = "X-Secret: 1\r\nx_user: evil\r\nX-Internal: 2\r\nX-Trace: forged\r\n\
@@ -399,7 +399,7 @@ fn trailers_are_under_the_rules_for_headers() {
 }
 
 #[test]
-fn trailers_that_connection_names_stay_here() {
+fn trailers_named_in_connection_are_not_forwarded() {
     play(&app(ONE, "header remove X-Secret;"), async |world| {
         let lines = "X-Secret: 1\r\nX-Sum: 1\r\nX: 2\r\n";
         let (up, _) = trailers(world, "Connection: X-Sum\r\n", lines).await;
@@ -408,7 +408,7 @@ fn trailers_that_connection_names_stay_here() {
 }
 
 #[test]
-fn the_directory_that_a_route_takes_with_all_below_gets_its_slash() {
+fn a_path_that_names_a_served_directory_is_redirected_to_the_one_with_a_slash() {
     let text = "listen 10.0.0.1:80 { route path /static/* -> files / strip=/static; default -> respond 404; }";
     play(text, async |world| {
         for (target, status, location) in [

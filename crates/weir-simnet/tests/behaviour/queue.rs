@@ -25,7 +25,7 @@ fn request(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// Sends a request and lets it proceed as far as it can without a passage of time.
+/// Sends a request and lets it proceed as far as it can while no time passes.
 async fn asks(world: &World, target: &str) -> Peer {
     let mut client = world.client().await;
     client.send(request(target)).await;
@@ -184,7 +184,7 @@ fn by_default_the_queue_has_the_connect_timeout_and_the_standard_page() {
 }
 
 #[test]
-fn a_client_that_leaves_is_out_of_the_queue_at_once() {
+fn a_client_that_leaves_is_removed_from_the_queue_at_once() {
     let body = "Host: a\r\nContent-Length: 5\r\n\r\nhe";
     for request in [request("/2"), format!("POST /2 HTTP/1.1\r\n{body}")] {
         play(&four_workers(&format!("{ONE} queue max=2;")), async |world| {
@@ -359,7 +359,7 @@ fn the_time_in_the_queue_is_bounded_over_all_attempts() {
 }
 
 #[test]
-fn one_that_the_queue_turned_away_is_not_retried() {
+fn a_request_that_the_queue_refused_is_not_retried() {
     let pool = format!("{ONE} queue max=1 timeout=1s; retry 3 on=connect,reset,503 backoff=10ms;");
     play(&app(&pool, ""), async |world| {
         let origin = world.origin(1);
@@ -419,7 +419,7 @@ fn a_client_that_reads_nothing_is_closed_although_its_slot_is_free_already() {
 }
 
 #[test]
-fn a_refused_request_holds_no_place_while_its_answer_is_read() {
+fn a_refused_request_holds_no_slot_while_its_response_is_read() {
     let pool = format!("{ONE} queue timeout=1m; timeout response=1s;");
     play(&app(&pool, ""), async |world| {
         let origin = world.origin(1);
@@ -463,7 +463,7 @@ fn a_graceful_stop_serves_waiting_requests_until_its_deadline() {
 }
 
 #[test]
-fn waiting_requests_are_listed_with_their_age_and_what_they_wait_for() {
+fn waiting_requests_are_listed_with_their_age_client_and_request_line() {
     play(
         &app(&format!("{ONE} queue timeout=1m;"), "trusted_proxies 192.0.2.0/24;"),
         async |world| {
@@ -491,7 +491,7 @@ fn waiting_requests_are_listed_with_their_age_and_what_they_wait_for() {
 }
 
 #[test]
-fn of_a_client_bound_to_a_server_and_the_others_the_one_that_came_first_is_served() {
+fn the_older_of_a_request_with_a_cookie_and_one_without_is_served_first() {
     let pool = format!("{TWO} queue timeout=1m; sticky cookie SRV insert;");
     for bound_first in [true, false] {
         play(&app(&pool, ""), async |world| {

@@ -68,7 +68,7 @@ fn attempts_are_bounded() {
 }
 
 #[test]
-fn a_server_that_cannot_be_connected_to_is_left_out_and_comes_back() {
+fn a_server_that_refuses_connects_is_ejected_and_used_again() {
     let pool = format!("{TWO} passive errors=3 window=10s eject=20s;");
     play(&app(&pool, ""), async |world| {
         world.connects(1, Some(Connects::Refused));
@@ -93,7 +93,7 @@ fn a_server_that_cannot_be_connected_to_is_left_out_and_comes_back() {
 }
 
 #[test]
-fn failures_further_apart_than_the_window_do_not_remove() {
+fn failures_further_apart_than_the_window_do_not_eject() {
     let pool = format!("{TWO} passive errors=2 window=10s eject=1h;");
     play(&app(&pool, "timeout keepalive=1h;"), async |world| {
         world.connects(1, Some(Connects::Refused));
@@ -109,7 +109,7 @@ fn failures_further_apart_than_the_window_do_not_remove() {
 }
 
 #[test]
-fn no_more_servers_are_left_out_than_may_be() {
+fn no_more_servers_are_ejected_than_max_ejected_allows() {
     let servers = servers(4);
     let pool = format!("{servers} retry 0; passive errors=1 eject=1h max_ejected=50%;");
     play(&app(&pool, ""), async |world| {
@@ -155,7 +155,7 @@ fn a_backup_serves_only_while_no_other_can() {
 }
 
 #[test]
-fn a_server_whose_connects_hang_is_left_out_too() {
+fn a_server_whose_connects_hang_is_ejected() {
     let pool = format!("{TWO} timeout connect=1s; passive errors=2 eject=1h;");
     play(&app(&pool, ""), async |world| {
         world.connects(1, Some(Connects::Never));
@@ -169,7 +169,7 @@ fn a_server_whose_connects_hang_is_left_out_too() {
 }
 
 #[test]
-fn when_all_may_be_left_out_and_are_the_answer_is_503() {
+fn with_all_servers_ejected_the_response_is_503() {
     let pool = "server 10.0.1.1:80; passive errors=1 eject=30s max_ejected=100%;";
     play(&app(pool, "timeout keepalive=1h;"), async |world| {
         world.connects(1, Some(Connects::Refused));

@@ -22,7 +22,7 @@ fn busy(servers: &[u8]) -> String {
     app(&format!("{servers} queue timeout=1m;"), "")
 }
 
-/// Sends a request and lets it proceed as far as it can without a passage of time.
+/// Sends a request and lets it proceed as far as it can while no time passes.
 async fn asks(world: &World, target: &str) -> Peer {
     let mut client = world.client().await;
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
@@ -259,7 +259,7 @@ fn a_tunnel_outlives_reloads_and_holds_its_own_generation_only() {
 }
 
 #[test]
-fn connections_of_a_listener_that_is_gone_get_one_more_answer() {
+fn connections_of_a_removed_listener_get_one_more_response() {
     let text = format!("{} listen 10.0.0.1:81 -> respond 204;", app(ONE, ""));
     play(&format!("workers 2; {text}"), async |world| {
         world.origin(1).answers(OK);
@@ -389,7 +389,7 @@ fn a_thousand_reloads_leave_nothing_behind() {
 
 /// Simulates a name whose addresses change with each DNS answer: each is a new configuration.
 #[test]
-fn servers_that_are_others_every_100_ms_fail_no_request_and_leave_nothing_behind() {
+fn servers_that_change_every_100_ms_fail_no_request_and_leave_nothing_behind() {
     let pool = |turn: u8| {
         let number = 1 + turn % 3;
         format!("server 10.0.1.{number}:80 name=app; server 10.0.1.4:80 name=app~2;")

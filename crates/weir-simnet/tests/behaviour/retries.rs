@@ -1,6 +1,6 @@
 //! Retries: an attempt that failed before any byte of the response reached the client is repeated
-//! if `retry` says so, but never if it could take effect twice, and never beyond the budget (law
-//! 7).
+//! if `retry` says so, but never if the request could take effect twice, and never beyond the
+//! budget (law 7).
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn retries_once_when_endpoint_resets_before_head() {
 }
 
 #[test]
-fn what_is_not_named_is_not_retried() {
+fn failures_that_are_not_configured_are_not_retried() {
     play(&two("2 on=connect,timeout,503"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
@@ -96,7 +96,7 @@ fn a_post_is_not_retried_once_bytes_of_it_went_upstream() {
 }
 
 #[test]
-fn a_post_is_retried_where_the_configuration_says_that_this_does_no_harm() {
+fn a_post_is_retried_if_the_configuration_allows_it() {
     play(&two("1 on=reset non_idempotent"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
@@ -152,7 +152,7 @@ fn a_body_is_sent_again_only_if_all_of_it_has_arrived() {
 }
 
 #[test]
-fn a_response_of_a_named_status_is_thrown_away_and_its_connection_kept() {
+fn a_response_of_a_configured_status_is_discarded_and_its_connection_kept() {
     play(&two("1 on=503"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
@@ -171,7 +171,7 @@ fn a_response_of_a_named_status_is_thrown_away_and_its_connection_kept() {
 }
 
 #[test]
-fn a_response_that_has_not_come_whole_is_cut_off_when_it_is_thrown_away() {
+fn the_connection_of_an_incomplete_discarded_response_is_closed() {
     play(&two("1 on=503"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
@@ -186,7 +186,7 @@ fn a_response_that_has_not_come_whole_is_cut_off_when_it_is_thrown_away() {
 }
 
 #[test]
-fn the_response_of_the_last_attempt_is_passed_on_whatever_it_is() {
+fn the_response_of_the_last_attempt_is_forwarded_whatever_its_status() {
     play(&two("1 on=503"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
@@ -200,7 +200,7 @@ fn the_response_of_the_last_attempt_is_passed_on_whatever_it_is() {
 }
 
 #[test]
-fn without_another_server_a_response_is_not_thrown_away() {
+fn without_another_server_a_response_is_not_discarded() {
     for pool in ["server 10.0.1.1:80; retry 2 on=503;", "server 10.0.1.1:80; retry 0 on=503;"] {
         play(&app(pool, ""), async |world| {
             let origin = world.origin(1);
@@ -214,7 +214,7 @@ fn without_another_server_a_response_is_not_thrown_away() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_in_time_is_given_up_for_another() {
+fn a_server_that_does_not_answer_in_time_is_abandoned_for_another() {
     let pool = format!("{TWO} retry 1 on=timeout; timeout response=3s;");
     play(&app(&pool, ""), async |world| {
         let (first, second) = both(world);
@@ -271,7 +271,7 @@ fn a_connection_that_owes_a_response_is_not_used_again() {
 }
 
 #[test]
-fn garbage_is_not_the_last_word_where_it_is_named() {
+fn an_invalid_response_is_retried_if_configured() {
     play(&two("1 on=invalid"), async |world| {
         let (first, second) = both(world);
         let mut client = world.client().await;
@@ -284,7 +284,7 @@ fn garbage_is_not_the_last_word_where_it_is_named() {
 }
 
 #[test]
-fn a_refused_connect_is_told_from_one_that_takes_too_long() {
+fn a_refused_connect_is_distinguished_from_a_connect_timeout() {
     let pool = format!("{TWO} retry 1 on=refused; timeout connect=1s;");
     for (manner, status) in [(Connects::Refused, 200), (Connects::Never, 504)] {
         play(&app(&pool, ""), async |world| {
@@ -298,7 +298,7 @@ fn a_refused_connect_is_told_from_one_that_takes_too_long() {
 }
 
 #[test]
-fn every_attempt_is_written_down() {
+fn every_failed_attempt_is_logged() {
     let servers = "server 10.0.1.1:80; server 10.0.1.2:80; server 10.0.1.3:80;";
     let pool = format!("{servers} retry 3 on=connect,reset,503;");
     play(&app(&pool, ""), async |world| {
@@ -417,7 +417,7 @@ fn the_budget_holds_under_total_failure() {
 }
 
 #[test]
-fn a_budget_that_is_not_named_bounds_only_what_was_sent() {
+fn the_default_budget_limits_only_retries_of_requests_that_were_sent() {
     play(&two("1 on=503"), async |world| {
         let seen = [1, 2].map(|number| world.origin(number).answers(BUSY));
         fail(world, 500, 503).await;

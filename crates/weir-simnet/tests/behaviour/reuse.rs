@@ -42,7 +42,7 @@ fn taken_over_and_left(world: &World) -> (u64, u64) {
 }
 
 #[test]
-fn an_idle_connection_that_rested_is_taken_over_by_another_worker() {
+fn a_connection_that_was_idle_for_a_while_is_taken_over_by_another_worker() {
     let text = format!("workers 2; {}", app(ONE, ""));
     play(&text, async |world| {
         let seen = world.origin(1).answers(OK);
@@ -63,7 +63,7 @@ fn an_idle_connection_that_rested_is_taken_over_by_another_worker() {
 }
 
 /// A connection that another worker has just used stays there, because that worker may use it again
-/// at once; but the next one that it keeps is for the worker that had to open one.
+/// at once; the next one that becomes idle there is for the worker that had to open one.
 #[test]
 fn a_worker_that_found_no_idle_connection_gets_the_next_one_of_another() {
     let text = format!("workers 2; {}", app(ONE, ""));
@@ -344,7 +344,7 @@ fn a_request_that_may_not_be_repeated_gets_502() {
 }
 
 #[test]
-fn a_request_whose_answer_began_is_not_repeated() {
+fn a_request_whose_response_has_begun_is_not_repeated() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let (mut client, mut upstream) = used_connection(world, &origin).await;
@@ -425,7 +425,7 @@ fn a_repeated_request_whose_server_has_gone_goes_to_another() {
 }
 
 #[test]
-fn the_keep_alive_header_of_an_origin_is_heeded() {
+fn the_keep_alive_header_of_an_origin_is_respected() {
     let cases = [
         ("timeout=5, max=100", 3_900, 1),
         ("timeout=5, max=100", 4_100, 2),

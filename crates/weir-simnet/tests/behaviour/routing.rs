@@ -20,7 +20,7 @@ async fn check(world: &World, cases: &[(&str, &str, &str, &str)]) {
 }
 
 #[test]
-fn hosts_lead_to_their_sites_and_the_rest_to_the_default() {
+fn the_host_selects_the_host_block_and_other_hosts_the_default_routes() {
     let text = r"listen 10.0.0.1:80 {
         host shop.example.com { route -> respond 200 exact; }
         host *.example.com { route -> respond 200 wildcard; }
@@ -87,7 +87,7 @@ fn the_first_route_that_matches_wins() {
 }
 
 #[test]
-fn expressions_and_named_rules_hold_together() {
+fn expressions_and_named_rules_combine() {
     let text = r"rule staff { client 192.0.2.0/24 or header X-Staff=yes }
         listen 10.0.0.1:80 {
         route path /admin/* not rule staff -> respond 403;
@@ -125,7 +125,7 @@ fn routes_lead_to_their_pools() {
 }
 
 #[test]
-fn what_no_route_takes_is_404_on_a_connection_that_stays() {
+fn a_request_without_a_route_gets_404_and_its_connection_stays() {
     let text = "listen 10.0.0.1:80 { host a { route path /x -> respond 200 x; } }";
     play(text, async |world| {
         let mut client = world.client().await;
@@ -139,7 +139,7 @@ fn what_no_route_takes_is_404_on_a_connection_that_stays() {
 }
 
 #[test]
-fn redirects_keep_what_they_should() {
+fn redirects_contain_groups_and_the_configured_parts_of_the_url() {
     let text = r"listen 10.0.0.1:80 {
         route path ~^/old/(.*)$ -> redirect 308 https://new.test/$1?$args;
         route path /see -> redirect 303 /seen;
@@ -161,7 +161,7 @@ fn redirects_keep_what_they_should() {
 }
 
 #[test]
-fn a_redirect_to_the_host_that_a_request_does_not_name_is_400() {
+fn a_redirect_to_the_host_of_a_request_without_a_host_is_400() {
     play("listen 10.0.0.1:80 { redirect https; }", async |world| {
         let mut client = world.client().await;
         let response = ask(&mut client, "GET /a HTTP/1.0\r\n\r\n").await;
@@ -174,7 +174,7 @@ fn a_redirect_to_the_host_that_a_request_does_not_name_is_400() {
 }
 
 #[test]
-fn a_fixed_answer_takes_a_body_out_of_the_way_or_closes() {
+fn a_fixed_response_discards_the_request_body_or_closes() {
     let text =
         r#"listen 10.0.0.1:80 { default -> respond 200 "for $remote_addr" type=text/html; }"#;
     play(text, async |world| {
@@ -197,7 +197,7 @@ fn a_fixed_answer_takes_a_body_out_of_the_way_or_closes() {
 }
 
 #[test]
-fn groups_of_a_path_are_logged_although_nothing_else_shows_them() {
+fn groups_of_a_path_are_logged_although_nothing_else_uses_them() {
     play(&app("server 10.0.1.1:80;", "route path ~^/user/([a-z]+)/(.*)$ -> app;"), async |world| {
         world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -209,7 +209,7 @@ fn groups_of_a_path_are_logged_although_nothing_else_shows_them() {
 }
 
 #[test]
-fn error_pages_are_for_errors_of_weir_and_not_of_an_origin() {
+fn error_pages_replace_local_replies_and_not_responses_of_an_origin() {
     let text = "pool app { server 10.0.1.1:80; } pool none { server 10.0.1.9:80; }
         listen 10.0.0.1:80 { error_page 404 502 sorry.html; route path /a -> app; route path /none -> none; }";
     play(text, async |world| {

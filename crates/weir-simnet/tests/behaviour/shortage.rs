@@ -14,7 +14,7 @@ const SHORTAGES: [i32; 7] = [24, 23, 99, 105, 12, 11, 28];
 const POOL: &str = "server 10.0.1.1:80; server 10.0.1.2:80; timeout connect=2s; retry 1;
     passive errors=1 window=1m eject=1h;";
 
-/// Returns true if every server is available.
+/// Returns true if no server is ejected.
 fn all_are_in(world: &World) -> bool {
     let now_us = world.process.balance_clock(Instant::now());
     let snapshot = world.snapshot();
@@ -62,7 +62,7 @@ fn a_shortage_that_lasts_is_503_and_ejects_no_server() {
 }
 
 #[test]
-fn one_that_ends_in_time_is_only_a_wait() {
+fn a_shortage_that_ends_in_time_is_only_a_wait() {
     play(&app(POOL, ""), async |world| {
         world.connects(1, Some(Connects::Fails(24)));
         world.connects(2, Some(Connects::Fails(24)));
@@ -82,7 +82,7 @@ fn one_that_ends_in_time_is_only_a_wait() {
 }
 
 #[test]
-fn an_idle_connection_is_given_up_for_one_that_is_needed() {
+fn an_idle_connection_is_closed_for_one_that_is_needed() {
     let text =
         "pool one { server 10.0.1.1:80; } pool two { server 10.0.1.2:80; timeout connect=2s; }
         listen 10.0.0.1:80 { route path /two -> two; default -> one; }";
@@ -106,7 +106,7 @@ fn an_idle_connection_is_given_up_for_one_that_is_needed() {
 }
 
 #[test]
-fn a_client_that_leaves_meanwhile_ends_the_wait() {
+fn a_client_that_leaves_during_a_shortage_ends_the_wait() {
     play(&app(POOL, ""), async |world| {
         world.connects(1, Some(Connects::Fails(24)));
         world.connects(2, Some(Connects::Fails(24)));
@@ -121,7 +121,7 @@ fn a_client_that_leaves_meanwhile_ends_the_wait() {
 
 /// The exchange keeps its slot at a server, and the wait does not count as the server's silence.
 #[test]
-fn a_server_that_was_not_asked_is_not_stalled() {
+fn a_server_that_was_not_contacted_is_not_stalled() {
     let pool = "server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1; timeout connect=30s;";
     play(&app(pool, ""), async |world| {
         let seen = world.origin(2).answers(OK);

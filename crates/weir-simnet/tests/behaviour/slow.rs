@@ -32,7 +32,7 @@ async fn dribble(client: &mut Peer, piece: usize, interval: Duration, most: usiz
 }
 
 #[test]
-fn an_exchange_that_takes_too_long_in_all_gets_504_in_whatever_phase_it_is() {
+fn an_exchange_that_takes_too_long_in_all_gets_504_in_every_phase() {
     play(&app(ONE_SLOT, "timeout request=7s;"), async |world| {
         let origin = world.origin(1);
         let start = Instant::now();
@@ -77,7 +77,7 @@ fn a_response_that_takes_too_long_in_all_is_broken_off() {
 }
 
 #[test]
-fn a_body_that_takes_too_long_in_all_gives_its_place_up() {
+fn a_body_that_takes_too_long_in_all_releases_its_slot() {
     play(&app(ONE_SLOT, "timeout request=20s;"), async |world| {
         let origin = world.origin(1);
         let mut slow = world.client().await;
@@ -161,7 +161,7 @@ fn an_attempt_that_takes_too_long_is_followed_by_another() {
 }
 
 #[test]
-fn waiting_for_the_clients_body_is_no_time_of_an_attempt() {
+fn waiting_for_the_clients_body_does_not_count_for_the_attempt() {
     play(&app("server 10.0.1.1:80; timeout try=3s;", ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -180,7 +180,7 @@ fn waiting_for_the_clients_body_is_no_time_of_an_attempt() {
 }
 
 #[test]
-fn a_slow_body_gives_up_its_limited_slot_by_default() {
+fn a_slow_body_releases_its_limited_slot_by_default() {
     play(&app(ONE_SLOT, ""), async |world| {
         let origin = world.origin(1);
         let start = Instant::now();
@@ -203,7 +203,7 @@ fn a_slow_body_gives_up_its_limited_slot_by_default() {
 }
 
 #[test]
-fn a_slow_body_that_keeps_the_rate_up_is_left_alone_as_is_any_where_places_are_not_limited() {
+fn a_slow_body_is_served_if_it_keeps_the_minimum_rate_or_slots_are_not_limited() {
     for (pool, piece) in [(ONE_SLOT, 10_000), (ONE, 10)] {
         play(&app(pool, ""), async |world| {
             let origin = world.origin(1);
@@ -241,7 +241,7 @@ async fn read_slowly(world: &World, piece: usize, interval: Duration, most: Dura
 }
 
 #[test]
-fn a_slow_reader_gives_up_its_limited_slot_by_default() {
+fn a_slow_reader_releases_its_limited_slot_by_default() {
     play(&app(ONE_SLOT, ""), async |world| {
         read_slowly(world, 100, seconds(5), seconds(3 * 60)).await;
         assert_eq!(world.in_flight(), 0);
@@ -250,7 +250,7 @@ fn a_slow_reader_gives_up_its_limited_slot_by_default() {
 }
 
 #[test]
-fn a_slow_reader_that_keeps_the_rate_up_gets_all_of_it() {
+fn a_slow_reader_that_keeps_the_minimum_rate_gets_the_whole_response() {
     for listener in ["", "timeout min_rate=600b;"] {
         play(&app(ONE_SLOT, listener), async |world| {
             let most = seconds(60 * 60);
@@ -310,8 +310,8 @@ static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
 
 const LARGE: usize = 1_000_000;
 
-/// Returns listeners with responses of their own that exceed the network's buffers: a fixed
-/// response, a file, a refusal.
+/// Returns listeners with local replies that exceed the network's buffers: a fixed response, a
+/// file, a refusal.
 fn own_answers(timeout: &str) -> [String; 3] {
     let text = "x".repeat(LARGE);
     let directory = &*DIRECTORY;
@@ -333,7 +333,7 @@ fn play_own(text: &str, scene: impl AsyncFnOnce(&World)) {
 }
 
 #[test]
-fn a_client_that_dribbles_an_answer_of_weirs_own_is_left() {
+fn a_client_that_reads_a_local_reply_too_slowly_is_disconnected() {
     for text in own_answers("min_rate=1k after=10s") {
         play_own(&text, async |world| {
             let read = taken(world, 2_000, seconds(5), seconds(60 * 60)).await;
@@ -351,7 +351,7 @@ fn a_client_that_dribbles_an_answer_of_weirs_own_is_left() {
 }
 
 #[test]
-fn an_answer_of_weirs_own_is_over_when_its_exchange_has_to_be() {
+fn a_local_reply_ends_at_the_total_timeout() {
     for text in own_answers("request=20s send=30s") {
         play_own(&text, async |world| {
             let start = Instant::now();
@@ -362,7 +362,7 @@ fn an_answer_of_weirs_own_is_over_when_its_exchange_has_to_be() {
 }
 
 #[test]
-fn a_client_that_dribbles_interim_responses_gives_a_limited_place_up() {
+fn a_client_that_reads_interim_responses_slowly_releases_a_limited_slot() {
     play(&app(ONE_SLOT, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -385,7 +385,7 @@ fn a_client_that_dribbles_interim_responses_gives_a_limited_place_up() {
 }
 
 #[test]
-fn an_upload_that_dribbles_after_the_head_of_the_response_gives_a_limited_place_up() {
+fn an_upload_that_is_slow_after_the_response_head_releases_a_limited_slot() {
     play(&app(ONE_SLOT, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -405,7 +405,7 @@ fn an_upload_that_dribbles_after_the_head_of_the_response_gives_a_limited_place_
 }
 
 #[test]
-fn an_upload_is_not_too_slow_while_its_response_goes_on_nor_is_the_server_while_the_upload_does() {
+fn neither_direction_is_too_slow_while_the_other_one_moves() {
     let pool = "server 10.0.1.1:80 max_conn=1; timeout min_rate=1k after=10s;";
     play(&app(pool, ""), async |world| {
         let origin = world.origin(1);

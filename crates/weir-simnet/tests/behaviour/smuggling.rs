@@ -105,7 +105,7 @@ fn ambiguous_requests_are_refused_and_reach_no_origin() {
     }
 }
 
-/// HTTP/0.9 has no header lines to wait for.
+/// In HTTP/0.9 no header lines follow, so the refusal must not wait for any.
 #[test]
 fn a_request_line_without_a_version_is_refused_at_its_end() {
     for line in ["GET /\r\n", "GET / \r\n", "quit\r\n", "GET / HTTP/2.0\r\n"] {

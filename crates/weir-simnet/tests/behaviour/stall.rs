@@ -1,5 +1,5 @@
 //! A server that accepts requests and does not respond for six seconds, as after SIGSTOP: only the
-//! requests that are already there wait. And slow requests among fast ones do not mark a server as
+//! requests that are in flight there wait. Slow requests among fast ones do not mark a server as
 //! stalled.
 
 use std::cell::{Cell, RefCell};
@@ -122,14 +122,14 @@ fn freeze(pool: &str) {
 }
 
 #[test]
-fn only_what_was_in_flight_waits_for_a_frozen_server() {
+fn only_requests_in_flight_wait_for_a_frozen_server() {
     freeze("");
     freeze("balance least_conn;");
     freeze("balance random2;");
 }
 
 #[test]
-fn without_stall_detection_requests_go_on_waiting() {
+fn without_stall_detection_requests_continue_to_wait() {
     play(&config("stall off;"), async |world| {
         let (good, frozen) = (Frozen::default(), Frozen::default());
         good.serves(world.origin(1), |_| Duration::from_millis(3));

@@ -22,7 +22,7 @@ async fn held(world: &World, origin: &crate::origin::Origin) -> (Peer, Peer) {
 }
 
 #[test]
-fn an_exchange_that_runs_is_finished_and_ends_its_connection() {
+fn a_running_exchange_finishes_and_ends_its_connection() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let (mut client, mut upstream) = held(world, &origin).await;
@@ -41,7 +41,7 @@ fn an_exchange_that_runs_is_finished_and_ends_its_connection() {
 }
 
 #[test]
-fn an_idle_connection_gets_one_more_answer_that_says_close() {
+fn an_idle_connection_gets_one_more_response_with_connection_close() {
     play(&app(ONE, ""), async |world| {
         world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -60,7 +60,7 @@ fn an_idle_connection_gets_one_more_answer_that_says_close() {
 }
 
 #[test]
-fn an_idle_connection_that_stays_idle_does_not_hold_the_stop_up() {
+fn an_idle_connection_that_stays_idle_does_not_delay_the_stop() {
     play(&app(ONE, ""), async |world| {
         world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -73,7 +73,7 @@ fn an_idle_connection_that_stays_idle_does_not_hold_the_stop_up() {
 }
 
 #[test]
-fn nothing_new_is_accepted() {
+fn no_connection_is_accepted_after_a_stop() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let (mut client, mut upstream) = held(world, &origin).await;
@@ -86,7 +86,7 @@ fn nothing_new_is_accepted() {
 }
 
 #[test]
-fn what_was_accepted_before_is_served() {
+fn connections_accepted_before_the_stop_are_served() {
     play(&app(ONE, ""), async |world| {
         world.origin(1).answers(OK);
         let mut client = world.client().await;
@@ -129,7 +129,7 @@ fn at_the_deadline_waiting_requests_are_answered_and_running_ones_are_cut_off() 
 }
 
 #[test]
-fn an_order_to_stop_at_once_is_followed_at_once() {
+fn an_order_to_stop_at_once_ends_a_drain() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let (mut client, _upstream) = held(world, &origin).await;

@@ -59,7 +59,7 @@ fn each_event_of_a_stream_until_close_reaches_the_client_before_the_next_is_sent
 }
 
 #[test]
-fn each_event_reaches_an_old_client_before_the_next_is_sent() {
+fn each_event_reaches_an_http_1_0_client_before_the_next_is_sent() {
     play(&app(ONE, ""), async |world| {
         let (mut client, mut upstream) = asked(world, "GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
         upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
@@ -152,7 +152,7 @@ fn both_directions_stream_at_once() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_the_origin_up_and_loses_nothing() {
+fn a_client_that_does_not_read_blocks_the_origin_and_loses_nothing() {
     play(&app("server 10.0.1.1:80;", "timeout send=1h;"), async |world| {
         let (mut client, mut upstream) = asked(world, GET).await;
         upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n").await;
@@ -169,7 +169,7 @@ fn a_client_that_does_not_read_holds_the_origin_up_and_loses_nothing() {
 }
 
 #[test]
-fn an_origin_that_does_not_read_holds_the_client_up_and_loses_nothing() {
+fn an_origin_that_does_not_read_blocks_the_client_and_loses_nothing() {
     play(&app("server 10.0.1.1:80; timeout send=1h;", ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -218,7 +218,7 @@ fn a_buffered_request_reaches_no_origin_before_it_is_complete() {
 }
 
 #[test]
-fn a_buffered_request_that_is_too_large_gets_413_and_troubles_no_origin() {
+fn a_buffered_request_that_is_too_large_gets_413_and_reaches_no_origin() {
     let bodies = [
         "Content-Length: 11\r\n\r\n",
         "Transfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n",

@@ -9,7 +9,7 @@ use crate::{GET, OK};
 const ONE: &str = "server 10.0.1.1:80;";
 
 #[test]
-fn every_part_of_an_exchange_has_its_time() {
+fn every_phase_of_an_exchange_has_its_time() {
     play(&app(ONE, ""), async |world| {
         let (mut client, mut upstream) = slow_exchange(world).await;
         assert_eq!(client.message().await.text(), "here");
@@ -47,7 +47,7 @@ fn every_part_of_an_exchange_has_its_time() {
 }
 
 #[test]
-fn a_second_request_that_waited_behind_the_first_was_not_idle() {
+fn a_pipelined_request_has_no_idle_time() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -89,7 +89,7 @@ fn an_upload_ends_before_the_response_time_begins() {
 }
 
 #[test]
-fn reading_a_buffered_body_is_no_time_of_the_server() {
+fn reading_a_buffered_body_does_not_count_for_the_server() {
     play(&app("server 10.0.1.1:80; buffer_request 1m;", ""), async |world| {
         let origin = world.origin(1);
         world.connects(1, Some(Connects::After(Duration::from_millis(7))));
@@ -112,7 +112,7 @@ fn reading_a_buffered_body_is_no_time_of_the_server() {
 }
 
 #[test]
-fn times_that_were_not_reached_are_absent() {
+fn phases_that_were_not_reached_have_no_time() {
     play(&app("server 10.0.1.1:80; timeout connect=3s; retry 0;", ""), async |world| {
         world.connects(1, Some(Connects::Never));
         let mut client = world.client().await;

@@ -15,7 +15,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 #[test]
-fn a_head_that_does_not_end_gets_408_even_if_it_keeps_coming() {
+fn a_head_that_does_not_end_gets_408_even_if_bytes_keep_arriving() {
     play(&app(ONE, "timeout head=3s;"), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -34,7 +34,7 @@ fn a_head_that_does_not_end_gets_408_even_if_it_keeps_coming() {
 }
 
 #[test]
-fn a_connection_that_says_nothing_is_closed_without_a_word() {
+fn a_connection_that_sends_nothing_is_closed_without_a_response() {
     play(&app(ONE, "timeout head=3s;"), async |world| {
         let start = Instant::now();
         world.client().await.expect_closed().await;
@@ -65,7 +65,7 @@ fn a_body_that_stalls_gets_408_and_the_origin_sees_no_end() {
 }
 
 #[test]
-fn a_stalled_body_gets_408_before_an_origin_is_troubled_when_requests_are_buffered() {
+fn a_stalled_buffered_body_gets_408_and_reaches_no_origin() {
     play(&app("server 10.0.1.1:80; buffer_request 1m;", "timeout body=7s;"), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -93,7 +93,7 @@ fn an_idle_connection_is_closed_in_order() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_cut() {
+fn a_client_that_does_not_read_is_disconnected() {
     play(&app(ONE, "timeout send=9s;"), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -114,7 +114,7 @@ fn a_client_that_does_not_read_is_cut() {
 }
 
 #[test]
-fn a_slow_reader_that_reads_is_not_cut() {
+fn a_slow_reader_is_not_disconnected() {
     play(&app(ONE, "timeout send=9s;"), async |world| {
         world.origin(1).answers(&format!(
             "HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n{}",
@@ -150,7 +150,7 @@ fn connects_that_hang_get_504_after_every_server_was_tried_once() {
 }
 
 #[test]
-fn a_connect_that_hangs_goes_on_at_another_server() {
+fn a_connect_that_hangs_is_followed_by_one_to_another_server() {
     let pool = "server 10.0.1.1:80; server 10.0.1.2:80; timeout connect=5s;";
     play(&app(pool, ""), async |world| {
         world.connects(1, Some(Connects::Never));
@@ -165,7 +165,7 @@ fn a_connect_that_hangs_goes_on_at_another_server() {
 }
 
 #[test]
-fn an_origin_that_does_not_take_the_request_gets_504() {
+fn a_request_that_the_origin_does_not_read_gets_504() {
     play(&app("server 10.0.1.1:80; timeout send=9s;", "cause_header;"), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -232,7 +232,7 @@ fn a_response_body_that_stalls_is_broken_off_so_that_the_client_notices() {
 }
 
 #[test]
-fn a_response_body_that_trickles_is_not_broken_off() {
+fn a_response_body_that_arrives_slowly_is_not_broken_off() {
     play(&app("server 10.0.1.1:80; timeout read=9s;", ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -278,7 +278,7 @@ fn a_tunnel_in_which_nothing_moves_is_closed() {
 }
 
 #[test]
-fn a_second_answer_that_finds_no_room_at_all_is_given_up_in_one_timeout() {
+fn a_second_response_that_finds_no_room_is_abandoned_after_one_timeout() {
     play(&app("server 10.0.1.1:80; timeout read=1h;", "timeout send=9s;"), async |world| {
         let filling = 65_600;
         let body = "x".repeat(filling);

@@ -59,7 +59,7 @@ fn a_hello_over_a_bound_gets_an_alert_and_is_counted() {
 }
 
 #[test]
-fn what_is_wrong_with_a_hello_within_the_bounds_is_said_by_rustls() {
+fn the_alert_for_a_faulty_hello_within_the_bounds_is_that_of_rustls() {
     play_tls("", async |world| {
         for (number, wire) in (1..).zip([hello(64, 10_000), hello(64, 3)]) {
             let mut client = world.client().await;

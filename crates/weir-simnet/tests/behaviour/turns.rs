@@ -14,7 +14,7 @@ async fn logged_targets(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn an_honest_request_is_answered_between_those_of_a_connection_that_floods() {
+fn a_request_is_answered_between_those_of_a_connection_that_floods() {
     play(OWN, async |world| {
         let mut floods = Vec::new();
         for _ in 0..3 {
@@ -43,7 +43,7 @@ fn an_honest_request_is_answered_between_those_of_a_connection_that_floods() {
 }
 
 #[test]
-fn floods_take_turns_among_themselves() {
+fn connections_that_flood_take_turns() {
     play(OWN, async |world| {
         let mut clients = [world.client().await, world.client().await];
         pass(10).await;

@@ -29,7 +29,7 @@ fn record(world: &World, id: &str) -> ExchangeRecord {
 }
 
 #[test]
-fn the_requests_ahead_are_named_and_the_server_that_became_free() {
+fn the_requests_ahead_and_the_server_that_became_free_are_named() {
     let pool = "server 10.0.1.1:80 name=one max_conn=1; queue timeout=1m;";
     play(&app(pool, "trusted_proxies 192.0.2.0/24;"), async |world| {
         let _seen = world.origin(1).answers_after(Duration::from_millis(100), OK);
@@ -130,7 +130,7 @@ fn a_wait_for_the_server_of_a_cookie_is_explained() {
 }
 
 #[test]
-fn what_failed_attempts_and_a_slow_client_took_is_told_apart() {
+fn the_times_of_failed_attempts_and_of_a_slow_client_are_shown_separately() {
     let pool = "server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two; retry 1 on=connect; timeout connect=2s;";
     play(&app(pool, ""), async |world| {
         world.connects(1, Some(Connects::Never));
@@ -192,7 +192,7 @@ fn a_request_with_the_secret_gets_the_explanation_in_a_header_and_no_other_does(
 }
 
 #[test]
-fn only_trusted_proxies_are_told_where_that_is_so() {
+fn only_trusted_proxies_get_the_explanation_if_so_configured() {
     for (network, told) in [("192.0.2.0/24", true), ("10.9.0.0/16", false)] {
         let listener = format!("explain_header X-Why trusted; trusted_proxies {network};");
         play(&app("server 10.0.1.1:80;", &listener), async |world| {
@@ -205,7 +205,7 @@ fn only_trusted_proxies_are_told_where_that_is_so() {
 }
 
 #[test]
-fn a_variable_of_it_goes_into_logs_and_headers() {
+fn the_explanation_is_a_variable_for_logs_and_headers() {
     let listener = "route -> app { response_header set X-Split $why; };";
     play(
         &app("server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two;", listener),

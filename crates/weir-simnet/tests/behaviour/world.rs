@@ -386,7 +386,7 @@ impl World {
             (slots.sum::<u64>(), self.process.open_connections(), taken + held.sum::<usize>())
         };
         for pool in &self.snapshot().pools {
-            // Laws 2, 3 and 5, which the watchdog checks all the time.
+            // Laws 2, 3 and 5, which the queue audit checks all the time.
             assert_eq!(pool.balancer.counters().violations, 0, "pool {}", pool.name);
         }
         for _ in 0..300 {

@@ -140,7 +140,7 @@ fn lines(first: &str, line: &str, last: &str, size: usize) -> Vec<u8> {
     [first, &line.repeat(count), last].concat().into_bytes()
 }
 
-/// The same as a function of the size.
+/// Returns [`lines`] as a function of the size.
 fn of(
     first: &'static str,
     line: &'static str,
@@ -425,7 +425,7 @@ fn usual() -> Vec<u8> {
     hello(&[0x13, 0x02], &extensions.concat(), RECORD)
 }
 
-/// The same for TLS 1.2, where the client's next message is in plain text.
+/// Returns such a `ClientHello` for TLS 1.2, where the client's next message is in plain text.
 fn usual_12() -> Vec<u8> {
     let extensions =
         [extension(10, &block(&[0, 29])), extension(13, &block(&[4, 3])), extension(23, &[])];

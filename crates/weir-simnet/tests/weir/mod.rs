@@ -104,7 +104,7 @@ pub(crate) fn launch(
     launch_with(site, config, (workers, connection_cap), Fault::None)
 }
 
-/// The same with a fault in the balancer.
+/// Starts the data plane with this configuration and a fault in the balancer.
 pub(crate) fn launch_with(
     site: DeviceSite,
     config: &Config,
@@ -240,9 +240,9 @@ impl RunningDevice for AtWork {
         }
     }
 
-    /// Per worker: the worker, its sweep, the task that closes idle connections for room, the one
-    /// that wakes them when they are due, and the one that relieves memory; and the accept loop.
-    /// The watch of the queue has ended by then.
+    /// The tasks of each worker are the worker itself, its sweep, and those that close idle
+    /// connections for room, wake connections when they are due, and relieve memory. The accept
+    /// loop is one more; the watch of the queue has ended by then.
     fn tasks(&self) -> usize {
         if self.is_running() { 5 * self.workers + 1 } else { 0 }
     }
