@@ -10,14 +10,11 @@ use weir_control::fuzzing;
 /// is not.
 pub(crate) fn hand_over(data: &[u8]) {
     let Ok((again, connections)) = fuzzing::hand_over(data) else { return };
-    let (third, same) = fuzzing::hand_over(&again).expect("what was written is read");
+    let (third, same) = fuzzing::hand_over(&again).expect("an encoded message is accepted");
     assert_eq!((third, same), (again.clone(), connections));
     assert!(connections <= data.len(), "more connections than bytes");
     for length in [again.len() / 2, again.len().saturating_sub(1)] {
-        assert!(
-            fuzzing::hand_over(&again[..length]).is_err(),
-            "a message that is cut off is taken"
-        );
+        assert!(fuzzing::hand_over(&again[..length]).is_err(), "a truncated message is accepted");
     }
 }
 

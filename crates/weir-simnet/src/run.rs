@@ -151,7 +151,7 @@ async fn scenario(plan: Rc<RunPlan>, device: Option<&dyn Device>) -> RunReport {
     let log = running.as_ref().and_then(|running| running.log());
     violations.extend(log.iter().flat_map(|log| check_log(&world, log)));
     if world.net.trace().spun() {
-        violations.push("law 11: something spins".to_owned());
+        violations.push("law 11: a task loops without end".to_owned());
     }
     let report = report(&world, violations, &log.unwrap_or_default());
     memory::end();

@@ -285,5 +285,5 @@ fn canaries_of_the_queue_are_found() {
     };
     assert!(finds(&Faulty(Fault::ForgetsPoolQueue), "law 2"), "a forgotten queue is not found");
     assert!(finds(&Boastful, "law 3"), "a limit that does not hold is not found");
-    assert!(!finds(&Faulty(Fault::None), "law"), "the same without the mistake is sound");
+    assert!(!finds(&Faulty(Fault::None), "law"), "without the fault no law is broken");
 }

@@ -151,7 +151,7 @@ pub(super) fn check_responses(requests: &[ComparedRequest], got: &[u8]) -> Vec<S
         };
         let head = String::from_utf8_lossy(&rest[..end]).into_owned();
         if finals > requests.len() {
-            return vec![format!("law 1: a response too many: {head}")];
+            return vec![format!("law 1: one response too many: {head}")];
         }
         let status: Option<u16> = head.get(9..12).and_then(|status| status.parse().ok());
         let Some(status) =
@@ -162,7 +162,11 @@ pub(super) fn check_responses(requests: &[ComparedRequest], got: &[u8]) -> Vec<S
         rest = &rest[end + 4..];
         if status == 101 {
             let offered = request.is_some_and(|request| request.switches);
-            return if offered { Vec::new() } else { vec!["101 that nobody asked for".to_owned()] };
+            return if offered {
+                Vec::new()
+            } else {
+                vec!["a 101 that no request offered".to_owned()]
+            };
         }
         if status < 200 {
             continue;
@@ -170,7 +174,7 @@ pub(super) fn check_responses(requests: &[ComparedRequest], got: &[u8]) -> Vec<S
         finals += 1;
         let method = request.map_or(&b"GET"[..], |request| &request.method);
         if method == b"CONNECT" && status < 300 {
-            return vec!["CONNECT was taken".to_owned()];
+            return vec!["CONNECT was accepted".to_owned()];
         }
         match skip_body(&head, method, status, rest) {
             Ok(Some(after)) => rest = after,

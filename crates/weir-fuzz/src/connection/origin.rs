@@ -93,7 +93,7 @@ fn check_head(pending: &[u8], received: &RefCell<Received>) {
     let wrong = &mut received.borrow_mut().wrong;
     let shown = || String::from_utf8_lossy(&pending[..pending.len().min(400)]).into_owned();
     let Some(head) = reference::read(pending) else {
-        wrong.push(format!("law 8: the origin got what is no request: {}", shown()));
+        wrong.push(format!("law 8: the origin got bytes that are no request: {}", shown()));
         return;
     };
     if head.version != b"HTTP/1.1" || head.host.is_empty() {
@@ -101,7 +101,7 @@ fn check_head(pending: &[u8], received: &RefCell<Received>) {
     }
     for (name, _) in &head.lines {
         if FORBIDDEN.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(name)) {
-            wrong.push(format!("the origin got a header that stays here: {}", shown()));
+            wrong.push(format!("the origin got a header that must not be forwarded: {}", shown()));
         }
     }
     if head.path().starts_with(b"/admin/") || head.path().starts_with(b"/fixed") {
@@ -166,7 +166,7 @@ pub(super) fn check(received: &Received, sent: &BTreeMap<ResponseKey, usize>) ->
         let times = sent.get(key).copied().unwrap_or(0);
         let idempotent: [&[u8]; 6] = [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"];
         if times == 0 {
-            wrong.push(format!("law 8: the origin got what no client sent: {}", shown()));
+            wrong.push(format!("law 8: the origin got a request that no client sent: {}", shown()));
         } else if count > times && !idempotent.contains(&&*key.0) {
             wrong.push(format!("law 7: sent {times} times, received {count} times: {}", shown()));
         }

@@ -116,7 +116,7 @@ impl Proxy {
         if open != 0 || self.process.connections.free() != self.process.connections.cap() {
             wrong.push(format!("law 5: {open} client connections are counted"));
         }
-        wrong.extend(self.bugs.borrow().iter().map(|line| format!("a bug of its own: {line}")));
+        wrong.extend(self.bugs.borrow().iter().map(|line| format!("an internal error: {line}")));
         wrong
     }
 }

@@ -659,7 +659,7 @@ pub(crate) mod tests {
             assert_ne!(
                 client.read(&mut [0; 64]).unwrap(),
                 0,
-                "a connection of the other one was closed"
+                "a connection of the other data plane was closed"
             );
         }
         beside.stop_now();

@@ -173,6 +173,6 @@ mod tests {
         assert_eq!(work.until(Instant::now()), Micros(30));
         advance(Duration::from_micros(5)).await;
         assert_eq!(work.until(Instant::now()), Micros(35));
-        assert_eq!(work.until(began), Micros(30), "a look at the past takes nothing away");
+        assert_eq!(work.until(began), Micros(30), "an earlier time takes nothing away");
     }
 }

@@ -419,7 +419,7 @@ mod tests {
                 kept = Some(peer);
             };
             assert!(!is_used_after(after, reactor, speaks).await, "{after:?}");
-            assert!(!is_used_after(after, reactor, drop).await, "it was closed");
+            assert!(!is_used_after(after, reactor, drop).await, "a closed connection was used");
         }
     }
 

@@ -45,7 +45,7 @@ pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
         }
     }
     let internal = log.iter().filter(|line| line.cause == "internal");
-    wrong.extend(internal.map(|line| format!("a bug of the device's own: {line:?}")));
+    wrong.extend(internal.map(|line| format!("an internal error of the device: {line:?}")));
     wrong
 }
 

@@ -121,7 +121,7 @@ fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Op
         || parts.next().is_some()
         || !matches!(version, "HTTP/1.1" | "HTTP/1.0")
     {
-        complain("a request nobody sent".into());
+        complain("a request that no client sent".into());
         return None;
     }
     if head.all("host").count() != 1 {

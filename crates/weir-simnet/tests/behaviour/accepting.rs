@@ -108,7 +108,7 @@ fn the_oldest_idle_connection_makes_room_at_the_cap_whichever_worker_has_it() {
             pass(200).await;
         }
         pass(5000).await;
-        assert_eq!(closed(world), [0, 0, 0], "nobody waits");
+        assert_eq!(closed(world), [0, 0, 0], "no connection waits");
         for expected in 1..=3 {
             let mut newcomer = world.client().await;
             newcomer.send(GET).await;

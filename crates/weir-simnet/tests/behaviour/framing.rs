@@ -102,7 +102,10 @@ fn a_chunked_body_ends_with_a_close_for_http_1_0() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
         let (mut client, _upstream, seen) =
             answered(world, "GET / HTTP/1.0\r\n\r\n", response).await;
-        assert_eq!(seen.first, "GET / HTTP/1.1", "the origin is asked in our own version");
+        assert_eq!(
+            seen.first, "GET / HTTP/1.1",
+            "the request to the origin has Weir's own version"
+        );
         let message = client.message().await;
         assert_eq!((message.header("transfer-encoding"), message.text()), (None, "hello"));
     });
@@ -127,7 +130,11 @@ fn a_request_with_connection_close_ends_its_connection() {
     play(&app(ONE, ""), async |world| {
         let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let (mut client, mut upstream, seen) = answered(world, request, OK).await;
-        assert_eq!(seen.header("connection"), None, "that was said to us, not to the origin");
+        assert_eq!(
+            seen.header("connection"),
+            None,
+            "the header concerns the client's connection only"
+        );
         assert_eq!(client.message().await.header("connection"), Some("close"));
         client.expect_closed().await;
         assert!(upstream.is_open().await);

@@ -160,7 +160,7 @@ fn only_the_keys_of_a_server_that_fails_move_and_they_come_back() {
                 assert_ne!(out[head], "app2");
                 assert!(before[head] == "app2" || before[head] == out[head], "{policy}: {head}");
             }
-            assert!(before.values().any(|home| home == "app2"), "{policy}: nobody was there");
+            assert!(before.values().any(|home| home == "app2"), "{policy}: no key was there");
             world.connects(2, None);
             sleep(Duration::from_mins(2)).await;
             assert_eq!(homes(world, 1, &heads).await, before, "{policy}");

@@ -89,7 +89,7 @@ fn a_client_that_leaves_a_quiet_stream_ends_it_at_once() {
         assert_eq!(client.chunk().await.as_deref(), Some("data: 1\n\n"));
         drop(client);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(world.in_flight(), 0, "a stream that nobody reads holds no slot");
+        assert_eq!(world.in_flight(), 0, "a stream without a client holds no slot");
         upstream.expect_end().await;
         world.expect_logged("client_gone", Some(200)).await;
     });
@@ -295,7 +295,7 @@ fn a_reset_after_a_half_close_ends_a_tunnel_soon() {
         client.finish().await;
         upstream.expect_end().await;
         sleep(Duration::from_secs(5)).await;
-        assert_eq!(world.in_flight(), 1, "an end of one side is none of the other");
+        assert_eq!(world.in_flight(), 1, "the end of one direction is not the end of the other");
         upstream.send("unread").await;
         sleep(Duration::from_millis(10)).await;
         drop(client);

@@ -19,7 +19,7 @@ fn now_us(world: &World) -> u64 {
 /// Returns the record of the exchange with the only log line since the last call.
 async fn why(world: &World) -> ExchangeRecord {
     let id = world.log_line().await.text("request_id");
-    world.process.numbers.why(&id, now_us(world)).expect("it was a moment ago")
+    world.process.numbers.why(&id, now_us(world)).expect("the record is recent")
 }
 
 #[test]

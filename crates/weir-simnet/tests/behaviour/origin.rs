@@ -57,7 +57,7 @@ impl Origin {
     pub(crate) async fn expect_nobody(&self) {
         let accepted =
             timeout(Duration::from_secs(1), self.net.accept_stream(&self.listener)).await;
-        assert!(accepted.is_err(), "somebody connected to the origin");
+        assert!(accepted.is_err(), "a connection reached the origin");
     }
 
     /// Answers every request with this response, on connections that stay open.

@@ -48,7 +48,7 @@ fn an_upgrade_that_is_not_allowed_is_forwarded_as_an_ordinary_request() {
             client.send(GET).await;
             upstream.message().await;
             upstream.send(OK).await;
-            assert_eq!(client.message().await.status(), 200, "the connection is one of HTTP still");
+            assert_eq!(client.message().await.status(), 200, "the connection still carries HTTP");
         });
     }
 }
@@ -204,7 +204,7 @@ fn two_weirs_behind_each_other_are_no_loop() {
         assert_eq!(client.message().await.status(), 200);
         assert_eq!(seen.borrow().requests[0].header("weir-hops"), Some("2"));
         client.send("GET / HTTP/1.1\r\nHost: a\r\nWeir-Hops: 1\r\n\r\n").await;
-        assert_eq!(client.message().await.status(), 508, "the second of them has had enough");
+        assert_eq!(client.message().await.status(), 508, "the second of them refuses the request");
         drop(client);
         tokio::time::sleep(Duration::from_millis(1)).await;
     });

@@ -162,7 +162,7 @@ fn a_wait_that_takes_too_long_ends_with_the_page_and_another_cause() {
         assert_eq!(target_of(&mut upstream).await, "/3");
         upstream.send(OK).await;
         assert_eq!(next.message().await.status(), 200);
-        assert!(late.is_open().await, "its connection has done nothing wrong");
+        assert!(late.is_open().await, "its connection is kept");
     });
 }
 
@@ -414,7 +414,7 @@ fn a_client_that_reads_nothing_is_closed_although_its_slot_is_free_already() {
         pass(6_000).await;
         world.expect_logged("client_send_timeout", Some(200)).await;
         assert!(slow.rest().await.0.len() < length);
-        assert!(upstream.is_open().await, "the server's connection has done nothing wrong");
+        assert!(upstream.is_open().await, "the server's connection is kept");
     });
 }
 

@@ -50,7 +50,7 @@ fn refused_everywhere_is_502_and_no_server_is_asked_twice() {
             (line.text("cause").as_str(), line.number("attempts")),
             ("connect_failed", Some(2))
         );
-        assert!(client.is_open().await, "the client's connection has done nothing wrong");
+        assert!(client.is_open().await, "the client's connection is kept");
     });
 }
 

@@ -111,7 +111,7 @@ fn a_new_server_is_used_and_a_removed_one_is_not() {
         );
         let after = world.pool();
         assert!(Arc::ptr_eq(&before.endpoints[0], &after.endpoints[0]));
-        assert_eq!(after.endpoints[0].state.picks(), 4, "what was counted is kept");
+        assert_eq!(after.endpoints[0].state.picks(), 4, "its counts are kept");
         let idle = |pool: &weir_proxy::upstream::UpstreamPool, index: usize| {
             pool.endpoints[index].idle.now()
         };

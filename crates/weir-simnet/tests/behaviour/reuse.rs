@@ -446,7 +446,7 @@ fn the_keep_alive_header_of_an_origin_is_respected() {
             sleep(Duration::from_millis(pause_ms)).await;
             client.send(GET).await;
             let response = client.message().await;
-            assert_eq!(response.header("keep-alive"), None, "it is said of another connection");
+            assert_eq!(response.header("keep-alive"), None, "it concerns another connection");
             assert_eq!(seen.borrow().connections, connections, "{line} after {pause_ms} ms");
         });
     }

@@ -99,7 +99,7 @@ fn an_idle_connection_is_closed_for_one_that_is_needed() {
         world.origin(2).answers(OK);
         client.send("GET /two HTTP/1.1\r\nHost: a\r\n\r\n").await;
         pass(50).await;
-        assert!(!upstream.is_open().await, "a descriptor that nobody uses is kept");
+        assert!(!upstream.is_open().await, "an unused descriptor is kept");
         world.connects(2, None);
         assert_eq!(client.message().await.status(), 200);
     });

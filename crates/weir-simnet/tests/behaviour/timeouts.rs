@@ -195,7 +195,7 @@ fn a_response_head_that_does_not_come_gets_504() {
             assert_eq!(response.status(), 504);
             upstream.expect_end().await;
             world.expect_logged("response_timeout", Some(504)).await;
-            assert!(client.is_open().await, "the client's connection has done nothing wrong");
+            assert!(client.is_open().await, "the client's connection is kept");
         });
     }
 }

@@ -25,7 +25,7 @@ async fn asks(world: &World, target: &str, lines: &str) -> Peer {
 
 fn record(world: &World, id: &str) -> ExchangeRecord {
     let now_us = world.process.balance_clock(Instant::now());
-    world.process.numbers.why(id, now_us).expect("it was a moment ago")
+    world.process.numbers.why(id, now_us).expect("the record is recent")
 }
 
 #[test]

@@ -255,7 +255,7 @@ impl World {
 
     /// Connects a client of this address to this listener.
     pub(crate) async fn client_from(&self, source: &str, listener: &str) -> Peer {
-        Peer::new(self.connect(source, listener).await.expect("somebody listens"))
+        Peer::new(self.connect(source, listener).await.expect("a socket listens"))
     }
 
     /// Checks that no socket listens any more.

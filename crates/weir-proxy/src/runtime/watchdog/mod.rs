@@ -78,7 +78,7 @@ fn watch(plane: &Weak<DataPlane>) {
             look_at(&plane, number, seen);
         }
         if !seen.is_empty() && seen.iter().all(|seen| seen.stuck) {
-            let sentence = "no worker answers, and none can be replaced: ending";
+            let sentence = "no worker answers, and none can be replaced: the process ends";
             plane.process().incidents.say_and_abort(sentence);
         }
         drop(plane);
@@ -141,7 +141,7 @@ fn say_stack(process: &Process, number: usize) {
     let thread = process.loads.get(number).map_or(0, |load| load.thread.load(Ordering::Relaxed));
     let lines = stack::frames(thread).map(|frames| stack::describe(&frames)).unwrap_or_default();
     let requests = process.loads.get(number).map_or(0, |load| load.busy.load(Ordering::Relaxed));
-    let place = if lines.is_empty() { "its stack is not to be had" } else { "it is at" };
+    let place = if lines.is_empty() { "its stack cannot be read" } else { "it is at" };
     process.incidents.say(&format!(
         "worker {number} has not answered for a second, {requests} requests run there; {place}"
     ));
@@ -176,7 +176,7 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
         Ok(lost) => lost,
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             let sentence = format!(
-                "worker {number} hung with a lock that others need: ending, to be started again"
+                "worker {number} hung with a lock that others need: the process ends, to be started again"
             );
             process.incidents.say_and_abort(&sentence);
         }
@@ -186,7 +186,7 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
     let told = match lost.told {
         LossRecord::Logged => "",
         LossRecord::Unknown => {
-            ", which are in no access log: it was stopped inside of its list of them"
+            ", which are in no access log: it was stopped while it changed its list of them"
         }
     };
     process.incidents.say(&format!(
