@@ -49,8 +49,8 @@ impl Buffers {
     }
 }
 
-/// Reads once into the spare capacity of `buffer`; `Ok(0)` is the end of the stream (or a full
-/// buffer: callers keep room).
+/// Reads once into the spare capacity of `buffer`, at most `most` bytes. `Ok(0)` is the end of the
+/// stream, or means that there was no room: callers make sure that there is.
 pub(crate) fn poll_read_into<S: AsyncRead + Unpin>(
     stream: &mut S,
     context: &mut Context<'_>,

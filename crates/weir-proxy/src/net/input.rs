@@ -17,7 +17,7 @@ use crate::net::buffers::{Buffers, poll_read_into};
 pub(crate) struct Input {
     bytes: Vec<u8>,
     start: usize,
-    /// The maximum of unconsumed bytes up to which reads fill it.
+    /// The number of unconsumed bytes up to which reads fill it.
     read_limit: usize,
     /// Bytes of the request being served, from `start` on.
     own: usize,
@@ -135,7 +135,7 @@ impl Input {
         spare.min(self.read_limit.saturating_sub(unused))
     }
 
-    /// Sets how many of the bytes belong to the request being served.
+    /// Sets the number of bytes that belong to the request being served.
     pub(crate) fn set_own(&mut self, own: usize) {
         self.own = own;
     }
@@ -156,8 +156,8 @@ impl Input {
         self.has_room() && !self.has_two_waiting()
     }
 
-    /// Tells whether two heads end after the request being served. The end of a chunked body looks
-    /// like one.
+    /// Returns true if two heads end after the request being served. The end of a chunked body
+    /// looks like the end of a head.
     fn has_two_waiting(&self) -> bool {
         let behind = self.behind_own();
         !behind.is_empty() && memmem::find_iter(behind, b"\r\n\r\n").nth(1).is_some()
