@@ -246,10 +246,7 @@ fn a_worker_that_hangs_with_a_lock_ends_the_process_which_is_started_again() {
     load.go_on(200);
     let first = serving(&breakable.weir).unwrap();
     breakable.order("lock 0");
-    breakable
-        .weir
-        .process
-        .says("hung with a lock that others need: the process ends");
+    breakable.weir.process.says("hung with a lock that others need: the process ends");
     breakable
         .weir
         .process
