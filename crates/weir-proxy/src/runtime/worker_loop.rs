@@ -66,7 +66,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     cut_off(&worker).await;
     mailbox.shut();
     worker.current().flush_logs();
-    worker.idle.close_parked();
+    worker.idle.end();
     // These tasks wait for notifications that no longer concern this worker.
     attending.abort();
     waking.abort();

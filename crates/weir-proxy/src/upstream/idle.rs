@@ -83,11 +83,21 @@ pub(crate) struct IdleConnections<N: Net> {
     shared: Arc<SharedIdle<N::Accepted>>,
     /// The number of sweeps.
     sweeps: Cell<usize>,
+    /// Set once the worker has ended, though some of its connections may outlast it for a moment:
+    /// nothing is parked any more.
+    ended: Cell<bool>,
 }
 
 impl<N: Net> IdleConnections<N> {
     pub(crate) fn new(worker: OfWorker, net: N, shared: Arc<SharedIdle<N::Accepted>>) -> Self {
-        Self { shelves: RefCell::default(), worker, net, shared, sweeps: Cell::new(0) }
+        Self {
+            shelves: RefCell::default(),
+            worker,
+            net,
+            shared,
+            sweeps: Cell::new(0),
+            ended: Cell::new(false),
+        }
     }
 
     /// Takes the most recently used connection that is still open and within its limits. The task
@@ -199,7 +209,7 @@ impl<N: Net> IdleConnections<N> {
         mut connection: UpstreamConnection<N::Stream>,
     ) {
         let context = &mut Context::from_waker(Waker::noop());
-        let refused = if is_open(context, &mut connection.transport) {
+        let refused = if !self.ended.get() && is_open(context, &mut connection.transport) {
             let (transport, history) = connection.into_parts();
             transport.detach(&self.net).ok().map(|connection| {
                 let endpoint = Arc::clone(endpoint);
@@ -266,8 +276,10 @@ impl<N: Net> IdleConnections<N> {
         }
     }
 
-    /// Closes the parked connections; called when the worker ends.
-    pub(crate) fn close_parked(&self) {
+    /// Closes the parked connections, and parks none from now on; called when the worker ends,
+    /// because the last one leaves nobody who would close them.
+    pub(crate) fn end(&self) {
+        self.ended.set(true);
         self.shared.close_all(&self.net);
     }
 
@@ -344,7 +356,7 @@ fn is_open<S: AsyncRead + AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::os::fd::AsFd;
     use std::task::Poll;
@@ -420,6 +432,35 @@ mod tests {
             };
             assert!(!is_used_after(after, reactor, speaks).await, "{after:?}");
             assert!(!is_used_after(after, reactor, drop).await, "a closed connection was used");
+        }
+    }
+
+    /// A connection of a worker that has ended outlasted it, and would have been parked by the next
+    /// sweep, with no worker left that closes it.
+    #[tokio::test]
+    async fn a_worker_that_has_ended_parks_no_connection() {
+        let pool = pool();
+        let endpoint = &pool.endpoints[0];
+        let [worker, other] = [0, 1].map(|number| OfWorker { number, of: 2 });
+        let shared = Arc::default();
+        let idle = IdleConnections::new(worker, OsNet, Arc::clone(&shared));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        for has_ended in [false, true] {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            if has_ended {
+                idle.end();
+            }
+            endpoint.idle.ask(other);
+            let now = Instant::now();
+            let transport = Transport::Plain(OsStream::from(stream));
+            let connection = Box::new(UpstreamConnection::fresh(transport, now));
+            idle.keep(&pool, 0, connection, KeepAliveLimits::default(), now);
+            assert_eq!(endpoint.idle.has_parked(), !has_ended);
+            assert_eq!(endpoint.idle.now(), u32::from(!has_ended));
+            if has_ended {
+                assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is closed");
+            }
         }
     }
 
