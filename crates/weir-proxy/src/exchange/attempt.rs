@@ -216,7 +216,7 @@ impl<S: Socket> Attempt<'_, S> {
                 return Ok(());
             }
             let mut taking = Taking::new(scope.client_rate(at.has_limit()));
-            self.pass_interim(exchange, &mut taking).await?;
+            Box::pin(self.pass_interim(exchange, &mut taking)).await?;
         }
     }
 

@@ -138,7 +138,9 @@ impl<'a> Dispatch<'a> {
                 exchange.placement.reused = true;
                 return Ok(idle);
             }
-            let opened = self.open(exchange, upload, index).await;
+            // In allocations of their own here and below, so that exchanges that wait for their
+            // response do not reserve space for the steps that few of them take.
+            let opened = Box::pin(self.open(exchange, upload, index)).await;
             self.look_at_clock(scope);
             let trouble = match opened {
                 Ok((transport, tls)) => {
@@ -154,7 +156,7 @@ impl<'a> Dispatch<'a> {
                         scope.worker.close_idle_upstream();
                     }
                     scope.connect_failed(self.at(index), failure);
-                    self.outlast_shortage(exchange, upload).await?;
+                    Box::pin(self.outlast_shortage(exchange, upload)).await?;
                     continue;
                 }
                 Err(Unopened::Failed(failure)) => {
@@ -167,7 +169,7 @@ impl<'a> Dispatch<'a> {
             if !self.may_go_on(exchange, trouble) {
                 return Err(trouble.cause().into());
             }
-            self.go_on(exchange, upload, trouble).await?;
+            Box::pin(self.go_on(exchange, upload, trouble)).await?;
         }
     }
 
@@ -373,29 +375,10 @@ impl<'a> Dispatch<'a> {
         exchange: &mut Exchange<'a, C>,
         upload: &mut Pump,
     ) -> Result<(), Ended> {
-        let scope = exchange.scope;
         for _ in 0..CARRY_OVERS {
-            let random = scope.worker.random.borrow_mut().u64(..);
-            let client = octets(exchange.arrival.client.filter(|_| self.pool.queue.is_some()));
-            let request = Request {
-                bound: exchange.placement.claim.endpoint(),
-                key: self.key,
-                tag: exchange.arrival.request_id.tag(),
-                about: about(exchange, &client),
-                seniority: seniority(exchange),
-                holder: Some(scope.worker.holder()),
-                ..Request::new(self.now_us, random, &self.tried)
-            };
-            let arrival = self.pool.balancer.arrive(&request);
-            if let Some(waiting) = &mut exchange.arrival.waiting {
-                waiting.turn = None;
-            }
-            let got = match arrival {
+            let got = match self.arrive(exchange) {
                 Arrival::Dispatched(slot) => Ok(slot),
-                Arrival::Queued(ticket) => {
-                    let _place = self.waiting_place(exchange)?;
-                    self.wait(exchange, upload, ticket).await?
-                }
+                Arrival::Queued(ticket) => Box::pin(self.wait(exchange, upload, ticket)).await?,
                 Arrival::Rejected(rejection) => Err(rejection),
             };
             let slot = match got {
@@ -422,6 +405,27 @@ impl<'a> Dispatch<'a> {
         Err(Cause::NoEndpoint.into())
     }
 
+    /// Asks the balancer for a slot.
+    fn arrive<C: ClientSide>(&self, exchange: &mut Exchange<'_, C>) -> Arrival {
+        let scope = exchange.scope;
+        let random = scope.worker.random.borrow_mut().u64(..);
+        let client = octets(exchange.arrival.client.filter(|_| self.pool.queue.is_some()));
+        let request = Request {
+            bound: exchange.placement.claim.endpoint(),
+            key: self.key,
+            tag: exchange.arrival.request_id.tag(),
+            about: about(exchange, &client),
+            seniority: seniority(exchange),
+            holder: Some(scope.worker.holder()),
+            ..Request::new(self.now_us, random, &self.tried)
+        };
+        let arrival = self.pool.balancer.arrive(&request);
+        if let Some(waiting) = &mut exchange.arrival.waiting {
+            waiting.turn = None;
+        }
+        arrival
+    }
+
     /// Waits in the queue until a slot is free, the client closes its connection or the exchange's
     /// waiting time has passed.
     async fn wait<C: ClientSide>(
@@ -430,6 +434,7 @@ impl<'a> Dispatch<'a> {
         upload: &mut Pump,
         mut ticket: Ticket,
     ) -> Result<Result<Slot, Rejection>, Ended> {
+        let _place = self.waiting_place(exchange)?;
         let scope = exchange.scope;
         if exchange.placement.queue_position == 0 {
             exchange.placement.queue_position = ticket.position().saturating_add(1);

@@ -27,6 +27,7 @@ mod tests;
 pub(crate) mod throttle;
 pub(crate) mod tunnel;
 pub(crate) mod upload;
+pub(crate) mod whole_response;
 
 use std::task::{Context, Poll};
 
@@ -319,6 +320,8 @@ async fn answer<C: ClientSide>(
         CompiledAction::Pool(pool) => proxy_request::proxy(exchange, route, *pool).await,
         CompiledAction::Respond(respond) => local_reply::respond(exchange, respond).await,
         CompiledAction::Redirect(redirect) => local_reply::redirect(exchange, redirect).await,
-        CompiledAction::Files(root) => files::serve(exchange, *root).await,
+        // In an allocation of its own, so that exchanges that go to a pool do not reserve space for
+        // it.
+        CompiledAction::Files(root) => Box::pin(files::serve(exchange, *root)).await,
     }
 }

@@ -85,14 +85,12 @@ pub(crate) async fn proxy<C: ClientSide>(
         match (trouble, heard) {
             (Some(trouble), _) => {
                 give_up(exchange, pool, attempt, trouble);
-                let gone_on = dispatch.go_on(exchange, &mut upload, trouble).await;
+                let gone_on = Box::pin(dispatch.go_on(exchange, &mut upload, trouble)).await;
                 gone_on.inspect_err(|_| leave_body(exchange, &upload))?;
             }
             (None, Ok(())) => {
                 exchange.outcome.times.response = attempt.response_time();
-                // Pinned in place, because the future is large.
-                let relay = response::relay(exchange, route, pool, attempt);
-                return std::pin::pin!(relay).await;
+                return response::relay(exchange, route, pool, attempt).await;
             }
             (None, Err(failure)) => {
                 leave_body(exchange, attempt.upload);

@@ -17,7 +17,7 @@ use crate::net::buffers::{Buffers, poll_read_into};
 use crate::time::turns::{ByteTurn, end_turn};
 
 /// Bodies up to this size are copied behind the head, so that one plain write sends both.
-const COALESCE_BYTES: usize = 4096;
+pub(crate) const COALESCE_BYTES: usize = 4096;
 
 /// The source's framing of the body.
 enum Decoder {
@@ -179,6 +179,14 @@ impl Pump {
         let bounds = Bounds { throttle, ..Bounds::default() };
         let pump = Self::new(Vec::new(), Framing::None, Encoder::Plain, body, length, bounds);
         Self { direct: 0..length, body_bytes: length as u64, ..pump }
+    }
+
+    /// Creates a pump for the rest of a message of which `sent` bytes were sent; `message` ends with
+    /// its whole body of `body` bytes.
+    pub(crate) fn rest(message: Vec<u8>, sent: usize, body: usize) -> Self {
+        let bounds = Bounds::default();
+        let pump = Self::new(message, Framing::None, Encoder::Plain, Vec::new(), 0, bounds);
+        Self { out_at: sent, written: sent as u64, body_bytes: body as u64, ..pump }
     }
 
     /// The number of body bytes received from the source, without decoded framing.

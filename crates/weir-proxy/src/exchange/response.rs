@@ -2,6 +2,7 @@
 //! and decides about the reuse of the endpoint's connection. If the body fails, the client's
 //! connection is broken off, so that a client never takes a part of the body for the whole.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,18 +21,20 @@ use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
 use crate::exchange::upload::leave_body;
+use crate::exchange::whole_response::{self, Written};
 use crate::exchange::{explain, record};
 use crate::http::client_address::came_over_tls;
 use crate::http::cookie::ResponseCookie;
 use crate::http::head_writer::{self, DownstreamHead};
 use crate::http::trailers;
-use crate::limiting::bandwidth::Toward;
+use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::net::buffers::Buffers;
 use crate::net::{Net, Socket};
 use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
+use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::{EndpointRef, UpstreamPool};
 
 /// Relays the response whose head is in `heads.response`.
@@ -43,63 +46,126 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
     pool: &'a Arc<UpstreamPool>,
     mut attempt: Attempt<'a, StreamOf<C>>,
 ) -> impl Future<Output = Result<Next, Ended>> + use<'a, 'b, C> {
-    let scope = exchange.scope;
     async move {
-        let switching = exchange.heads.response.status == 101;
         let plan = begin(exchange, route, &attempt);
-        let raw = std::mem::take(&mut attempt.raw);
-        let head = std::mem::take(&mut exchange.heads.response_out);
-        let framing = if switching { Framing::None } else { exchange.heads.response.framing };
-        let trailers = trailers::of_response(
-            &route.trailers.1,
-            &exchange.heads.request,
-            exchange.client.head(),
-            &exchange.heads.response,
-            &raw,
-        );
         let throttle = throttle(exchange, Toward::Client);
-        let bounds = Bounds { throttle, trailers, ..Bounds::default() };
-        let at = exchange.heads.response.head_bytes;
-        let mut download = Pump::new(head, framing, plan.encoder, raw, at, bounds);
-        let until = if switching { Until::Sent } else { Until::Read };
-        let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
-        let mut blocked = Duration::ZERO;
-        let at = EndpointRef { pool, index: exchange.placement.endpoint.unwrap_or_default() };
-        let mut relayed = relay.run(exchange, at, &mut blocked).await;
-        note_blocked(exchange, blocked);
-        if switching {
-            // Boxed, because it is rare and would more than double the size of every exchange.
-            return Box::pin(switch(exchange, pool, attempt, download, relayed)).await;
+        let response = &exchange.heads.response;
+        if throttle.is_some() || !whole_response::is_small(response, &attempt, plan.encoder) {
+            // In an allocation of its own, so that exchanges that wait do not reserve space for it.
+            return Box::pin(stream(exchange, route, pool, attempt, plan, throttle)).await;
         }
-        let mut now = Instant::now();
-        if relayed.is_ok() {
-            let clean = attempt.upload.is_finished()
-                && exchange.heads.response.keep_alive
-                && download.surplus().is_empty();
-            // The endpoint has done its part, even if the client still reads: its connection is
-            // kept or closed, and then its slot is given to the next exchange, in this order, so
-            // that the next exchange finds the connection.
-            let upstream = attempt.upstream;
-            if let Some(endpoint) = exchange.placement.endpoint.filter(|_| clean) {
-                let limits = exchange.heads.response.keep_alive_limits;
-                scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
-            } else {
-                drop(upstream);
-            }
-            exchange.placement.finish_slot(now);
-            if !download.is_finished() {
-                relayed = deliver(scope, &mut exchange.client, &mut download).await;
-                blocked += now.elapsed();
-                note_blocked(exchange, blocked);
-                now = Instant::now();
-            }
+        let raw = std::mem::take(&mut attempt.raw);
+        let written =
+            poll_fn(|context| Poll::Ready(whole_response::write(exchange, context, &raw))).await;
+        exchange.scope.worker.buffers.give_back(raw);
+        let now = Instant::now();
+        let Attempt { upstream, upload, heard, .. } = attempt;
+        exchange.outcome.times.data = now.span_since(heard);
+        if let Written::Failed = written {
+            leave_body(exchange, upload);
+            return Err(broken(&mut exchange.outcome, Cause::ClientGone));
         }
-        let upload = attempt.upload;
-        exchange.outcome.times.data = now.span_since(attempt.heard);
-        note_relayed(exchange, upload, &download, relayed)?;
+        let is_clean = exchange.heads.response.keep_alive;
+        release(exchange, pool, upstream, is_clean, now);
+        if let Written::Rest(download) = written {
+            return Box::pin(deliver_rest(exchange, upload, download, heard, plan.next)).await;
+        }
+        exchange.arrival.bytes_received += upload.received();
         exchange.outcome.ended = Some(now);
-        Ok(finish(exchange, upload, &mut download, plan.next))
+        Ok(finish(exchange, upload, plan.next))
     }
+}
+
+/// Relays a response while it arrives.
+async fn stream<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    route: &CompiledRoute,
+    pool: &Arc<UpstreamPool>,
+    mut attempt: Attempt<'_, StreamOf<C>>,
+    plan: ResponsePlan,
+    throttle: Option<Box<Throttle>>,
+) -> Result<Next, Ended> {
+    let scope = exchange.scope;
+    let switching = exchange.heads.response.status == 101;
+    let raw = std::mem::take(&mut attempt.raw);
+    let head = std::mem::take(&mut exchange.heads.response_out);
+    let framing = if switching { Framing::None } else { exchange.heads.response.framing };
+    let trailers = trailers::of_response(
+        &route.trailers.1,
+        &exchange.heads.request,
+        exchange.client.head(),
+        &exchange.heads.response,
+        &raw,
+    );
+    let bounds = Bounds { throttle, trailers, ..Bounds::default() };
+    let at = exchange.heads.response.head_bytes;
+    let mut download = Pump::new(head, framing, plan.encoder, raw, at, bounds);
+    let until = if switching { Until::Sent } else { Until::Read };
+    let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
+    let mut blocked = Duration::ZERO;
+    let at = EndpointRef { pool, index: exchange.placement.endpoint.unwrap_or_default() };
+    let mut relayed = relay.run(exchange, at, &mut blocked).await;
+    note_blocked(exchange, blocked);
+    if switching {
+        return Box::pin(switch(exchange, pool, attempt, download, relayed)).await;
+    }
+    let mut now = Instant::now();
+    let Attempt { upstream, upload, heard, .. } = attempt;
+    if relayed.is_ok() {
+        let is_clean = upload.is_finished()
+            && exchange.heads.response.keep_alive
+            && download.surplus().is_empty();
+        release(exchange, pool, upstream, is_clean, now);
+        if !download.is_finished() {
+            relayed = deliver(scope, &mut exchange.client, &mut download).await;
+            blocked += now.elapsed();
+            note_blocked(exchange, blocked);
+            now = Instant::now();
+        }
+    }
+    exchange.outcome.times.data = now.span_since(heard);
+    note_relayed(exchange, upload, &download, relayed)?;
+    exchange.outcome.ended = Some(now);
+    give_back(exchange, &mut download);
+    Ok(finish(exchange, upload, plan.next))
+}
+
+/// Sends the client the rest of a response that was received completely at `heard`.
+async fn deliver_rest<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    upload: &mut Pump,
+    mut download: Box<Pump>,
+    heard: Instant,
+    next: Next,
+) -> Result<Next, Ended> {
+    let began = Instant::now();
+    let relayed = deliver(exchange.scope, &mut exchange.client, &mut download).await;
+    let now = Instant::now();
+    note_blocked(exchange, now - began);
+    exchange.outcome.times.data = now.span_since(heard);
+    note_relayed(exchange, upload, &download, relayed)?;
+    exchange.outcome.ended = Some(now);
+    give_back(exchange, &mut download);
+    Ok(finish(exchange, upload, next))
+}
+
+/// Ends the endpoint's part of an exchange whose response was read completely, even if the client
+/// still reads: its connection is kept, if it is clean, or closed, and then its slot is given to
+/// the next exchange, in this order, so that the next exchange finds the connection.
+fn release<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    pool: &UpstreamPool,
+    upstream: Box<UpstreamConnection<StreamOf<C>>>,
+    is_clean: bool,
+    now: Instant,
+) {
+    if let Some(endpoint) = exchange.placement.endpoint.filter(|_| is_clean) {
+        let limits = exchange.heads.response.keep_alive_limits;
+        exchange.scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
+    } else {
+        drop(upstream);
+    }
+    exchange.placement.finish_slot(now);
 }
 
 /// Joins both connections into a tunnel, once the client has the head with the status 101.
@@ -265,7 +331,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         // The time since which the client takes no bytes.
         let mut full: Option<Instant> = None;
         let mut paces = Paces::default();
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             let turn = &scope.worker.turn;
             if let Some(since) = full.take() {
                 *blocked += turn.began().saturating_duration_since(since);
@@ -417,7 +483,7 @@ async fn deliver<C: ClientSide>(
     let patience = scope.listener.timeouts.send;
     let mut progress = (download.progress(), Instant::now());
     let mut pace = Pace::default();
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         let nothing = &mut tokio::io::empty();
         let sent = download.poll(context, nothing, client.stream(), &scope.worker.buffers);
         if let Poll::Ready(sent) = sent {
@@ -440,24 +506,22 @@ async fn deliver<C: ClientSide>(
     .await
 }
 
-/// Gives the buffers back and returns the fate of the client's connection.
-fn finish<C: ClientSide>(
-    exchange: &mut Exchange<'_, C>,
-    upload: &mut Pump,
-    download: &mut Pump,
-    next: Next,
-) -> Next {
+/// Gives a response's buffers back.
+fn give_back<C: ClientSide>(exchange: &mut Exchange<'_, C>, download: &mut Pump) {
+    let (head, raw) = download.take_buffers();
+    exchange.heads.response_out = head;
+    exchange.scope.worker.buffers.give_back(raw);
+}
+
+/// Gives the request's buffers back and returns the fate of the client's connection.
+fn finish<C: ClientSide>(exchange: &mut Exchange<'_, C>, upload: &mut Pump, next: Next) -> Next {
     let Exchange { scope, heads, .. } = exchange;
     let whole = upload.is_finished();
-    let buffers = &scope.worker.buffers;
     let (head, raw) = upload.take_buffers();
     heads.request_out = head;
-    buffers.give_back(raw);
-    let (head, raw) = download.take_buffers();
-    heads.response_out = head;
     heads.response_out.clear();
     heads.request_out.clear();
-    buffers.give_back(raw);
+    scope.worker.buffers.give_back(raw);
     // A client that still sends its request must not be reset.
     if next == Next::Close && !whole { Next::Linger } else { next }
 }

@@ -55,7 +55,8 @@ pub(crate) async fn prepare_body<C: ClientSide>(
     upload: &mut Pump,
 ) -> Result<(), Ended> {
     if exchange.heads.request.framing != Framing::None {
-        let begun = begin_body(exchange, pool, upload).await;
+        // In an allocation of its own, so that exchanges without a body do not reserve space for it.
+        let begun = Box::pin(begin_body(exchange, pool, upload)).await;
         begun.inspect_err(|_| leave_body(exchange, upload))?;
     }
     Ok(())
