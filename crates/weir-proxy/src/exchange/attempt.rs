@@ -194,8 +194,9 @@ impl<S: Socket> Attempt<'_, S> {
             std::future::poll_fn(|context| {
                 let (turn, buffers) = (&scope.worker.turn, &scope.worker.buffers);
                 let heard = self.poll_head(context, client, buffers, response, method);
-                if scope.worker.sessions.must_shrink(session) {
+                if heard.is_pending() && scope.worker.sessions.must_shrink(session) {
                     client.shrink(buffers);
+                    self.upload.shrink();
                 }
                 scope.holds(session, client.held() + self.held() + others);
                 if heard.is_ready() {

@@ -291,6 +291,13 @@ impl Pump {
         }
     }
 
+    /// Frees the memory of the bytes to send, if there are none.
+    pub(crate) fn shrink(&mut self) {
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+    }
+
     /// Takes its head buffer and its body buffer.
     pub(crate) fn take_buffers(&mut self) -> (Vec<u8>, Vec<u8>) {
         (std::mem::take(&mut self.out), std::mem::take(&mut self.raw))

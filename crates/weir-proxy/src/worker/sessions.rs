@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use weir_stats::Cause;
 
-use crate::limits::{SESSIONS_TOLD, SMALL_BUFFER};
+use crate::limits::{POOLED_BUFFERS, SESSIONS_TOLD, SMALL_BUFFER};
 use crate::snapshot::generation::Generation;
 use crate::time::instant::Instant;
 use crate::worker::load::WorkerLoad;
@@ -293,10 +293,12 @@ impl Sessions {
         told
     }
 
-    /// Returns true, once, if the exchange was told to give back memory that it does not use.
+    /// Returns true if an exchange that waits has to give back memory that it does not use: because
+    /// the worker has more exchanges than spare buffers, or because it was told to, once.
     #[inline]
     pub(crate) fn must_shrink(&self, key: SessionKey) -> bool {
-        self.shrinking.get() && self.is_told_to_shrink(key)
+        self.load.busy.load(Ordering::Relaxed) > POOLED_BUFFERS
+            || self.shrinking.get() && self.is_told_to_shrink(key)
     }
 
     #[cold]

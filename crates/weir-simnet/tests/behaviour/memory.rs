@@ -118,6 +118,31 @@ fn an_exchange_that_waits_for_its_endpoint_gives_back_unused_memory() {
     });
 }
 
+/// A worker has 64 spare buffers: exchanges beyond that number keep only the bytes of their heads,
+/// from the moment in which they wait.
+#[test]
+fn exchanges_that_wait_in_a_crowd_hold_no_buffers() {
+    play(&app("server 10.0.1.1:80;", ""), async |world| {
+        let origin = world.origin(1);
+        let mut clients = Vec::new();
+        let mut upstreams = Vec::new();
+        for _ in 0..100 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            clients.push(client);
+            upstreams.push(upstream);
+        }
+        let crowd = held(world);
+        assert!((64 * 16 * 1024..66 * 17 * 1024).contains(&crowd), "{crowd}");
+        for (client, upstream) in clients.iter_mut().zip(&mut upstreams).rev() {
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+    });
+}
+
 #[test]
 fn a_client_that_leaves_after_its_exchange_shrank_is_noticed() {
     play(&app(SERVER, ""), async |world| {
