@@ -38,8 +38,7 @@ use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::{EndpointRef, UpstreamPool};
 
 /// Relays the response whose head is in `heads.response`.
-///
-/// It is no `async fn`, which would copy the attempt once more.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` would hold the attempt twice")]
 pub(crate) fn relay<'a, 'b, C: ClientSide>(
     exchange: &'a mut Exchange<'b, C>,
     route: &'a CompiledRoute,
