@@ -318,6 +318,10 @@ impl Pump {
         if self.finished {
             return Poll::Ready(Ok(()));
         }
+        let has_body = !matches!(self.decoder, Decoder::Done) || !self.direct.is_empty();
+        if !has_body && self.tail.is_empty() {
+            return self.poll_bare_head(context, sink).map_err(|_| PumpFailure::Write);
+        }
         let mut turn = ByteTurn::new();
         loop {
             let before = self.work();
@@ -351,6 +355,26 @@ impl Pump {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Sends the prepared bytes, the head of a message without a body or the rest of one. Most
+    /// requests are such a head.
+    fn poll_bare_head<W: BodySink>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        self.waiting = Waiting::Write;
+        while let Some(out) = self.out.get(self.out_at..).filter(|out| !out.is_empty()) {
+            let sent = some(ready!(Pin::new(&mut *sink).poll_write(context, out))?)?;
+            self.written += sent as u64;
+            self.out_at += sent;
+        }
+        self.out.clear();
+        self.out_at = 0;
+        ready!(sink.poll_end(context, &[]))?;
+        self.finished = true;
+        Poll::Ready(Ok(()))
     }
 
     /// Decodes the buffered part of the body without sending anything, so that malformed framing is
