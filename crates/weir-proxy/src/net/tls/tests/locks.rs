@@ -4,7 +4,8 @@
 //! Four threads run handshakes with one server configuration. A signal stops one of them again and
 //! again, somewhere in a handshake, and the others have to complete further ones meanwhile. If the
 //! stopped thread held a lock that handshakes share, they could not. A lock that is held for 4 % of
-//! a handshake is found with a probability of 96 % in 80 stops.
+//! a handshake is found with a probability of 96 % in 80 stops. The counter-check leaves nothing to
+//! chance: its thread stops itself while it holds the lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
@@ -15,6 +16,8 @@ use super::*;
 
 const THREADS: usize = 4;
 const STOPS: usize = 80;
+/// The limit for all that has to happen whether or not there is such a lock.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One user of the signal at a time.
 static TURN: Mutex<()> = Mutex::new(());
@@ -46,11 +49,24 @@ fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
+/// Returns a function that sends the signal to a thread at a random moment.
+fn at_random() -> impl FnMut(libc::pthread_t) {
+    let mut random = fastrand::Rng::with_seed(18);
+    move |thread| {
+        let moment = Instant::now() + Duration::from_micros(random.u64(..3_000));
+        until(PATIENCE, || Instant::now() >= moment);
+        // SAFETY: `others_go_on` calls it with a thread that runs until all stops are over.
+        assert_eq!(unsafe { libc::pthread_kill(thread, signal()) }, 0);
+    }
+}
+
 /// Runs handshakes in four threads, each with an argument of its own, and stops the first of them
-/// [`STOPS`] times. Returns true if the others always went on within `limit`.
+/// [`STOPS`] times: `stop` makes it get the signal. Returns true if the others always went on
+/// within `limit`.
 fn others_go_on<T: Send>(
     arguments: [T; THREADS],
     limit: Duration,
+    mut stop: impl FnMut(libc::pthread_t),
     handshake: impl Fn(&T) + Sync,
 ) -> bool {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -72,27 +88,23 @@ fn others_go_on<T: Send>(
         }
         let victim = ids.iter().take(THREADS).find(|(idx, _)| *idx == 0).unwrap().1;
         let counts = || done.each_ref().map(|count| count.load(SeqCst));
-        let further = |before: [u64; THREADS], threads: std::ops::Range<usize>| {
+        let further = |limit, before: [u64; THREADS], threads: std::ops::Range<usize>| {
             until(limit, || threads.clone().all(|idx| counts()[idx] >= before[idx] + 2))
         };
-        let mut random = fastrand::Rng::with_seed(18);
-        let mut gone_on = further(counts(), 0..THREADS);
-        for _ in 0..STOPS {
-            let moment = Instant::now() + Duration::from_micros(random.u64(..3_000));
-            until(limit, || Instant::now() >= moment);
+        let started = further(PATIENCE, counts(), 0..THREADS);
+        let (mut stops, mut gone_on) = (0, true);
+        while started && gone_on && stops < STOPS {
             STOP.store(true, SeqCst);
-            // SAFETY: the thread runs until `ended` is set, below.
-            assert_eq!(unsafe { libc::pthread_kill(victim, signal()) }, 0);
-            assert!(until(Duration::from_secs(20), || STOPPED.load(SeqCst)));
+            stop(victim);
+            let stopped = until(PATIENCE, || STOPPED.load(SeqCst));
             // The first of the two may have been almost complete; the second began later.
-            gone_on &= further(counts(), 1..THREADS);
+            gone_on = further(limit, counts(), 1..THREADS);
             STOP.store(false, SeqCst);
-            assert!(until(Duration::from_secs(20), || !STOPPED.load(SeqCst)));
-            if !gone_on {
-                break;
-            }
+            assert!(stopped && until(PATIENCE, || !STOPPED.load(SeqCst)));
+            stops += 1;
         }
         ended.store(true, SeqCst);
+        assert!(started);
         gone_on
     })
 }
@@ -119,24 +131,33 @@ fn shake(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) {
 fn a_thread_that_stops_in_a_handshake_delays_no_other() {
     for max in [TlsVersion::Tls12, TlsVersion::Tls13] {
         let (server, clients) = parties(ProtocolSettings { max, ..ProtocolSettings::default() });
-        let limit = Duration::from_secs(20);
         let fresh = |client: &Arc<ClientConfig>| {
             let mut client = (**client).clone();
             client.resumption = rustls::client::Resumption::disabled();
             shake(&Arc::new(client), &server);
         };
-        assert!(others_go_on(clients.clone(), limit, fresh), "{max:?}");
-        assert!(others_go_on(clients, limit, |client| shake(client, &server)), "{max:?}, resumed");
+        assert!(others_go_on(clients.clone(), PATIENCE, at_random(), fresh), "{max:?}");
+        let resumed = |client: &Arc<ClientConfig>| shake(client, &server);
+        assert!(others_go_on(clients, PATIENCE, at_random(), resumed), "{max:?}, resumed");
     }
 }
 
 #[test]
 fn a_lock_that_handshakes_share_would_be_found() {
     let (server, clients) = parties(ProtocolSettings::default());
-    let lock = Mutex::new(());
+    // A fair lock: the thread that has to stop gets it in its turn.
+    let lock = tokio::sync::Mutex::new(());
+    let asked = AtomicU64::new(0);
     let locked = |client: &Arc<ClientConfig>| {
-        let _held = lock.lock().unwrap();
+        let _held = lock.blocking_lock();
         shake(client, &server);
+        // SAFETY: `pthread_self` has no preconditions, and the handler is installed.
+        unsafe {
+            if asked.compare_exchange(libc::pthread_self(), 0, SeqCst, SeqCst).is_ok() {
+                assert_eq!(libc::raise(signal()), 0);
+            }
+        }
     };
-    assert!(!others_go_on(clients, Duration::from_secs(1), locked));
+    let ask = |thread| asked.store(thread, SeqCst);
+    assert!(!others_go_on(clients, Duration::from_secs(1), ask, locked));
 }
