@@ -15,12 +15,12 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         TOP,
         "NUMBER",
         "The largest number of client connections open at once, over all listeners; by default as many as the limit of open files allows. \
-         Near the limit, idle connections are closed to admit new ones: first those \
-         of clients (an IPv4 address or an IPv6 /64) that hold more than a sixteenth of the limit, then those that have been open for a second without sending anything, then \
-         the one that has been idle longest. If no connection is idle, a client that holds more than a quarter of the limit yields to others: it gets no \
-         further connections, and for each new client with less than half as many, its longest-running request ends with 503 and cause `connection_cap`; \
-         `weir_connection_cap_losses` counts both. Peers in `trusted_proxies` never yield. If no other client connected within ten minutes, \
-         or no client holds that many, further connections wait in the kernel's backlog.",
+         Near the limit, connections are closed to admit new ones, in this order. First, idle connections of clients (an IPv4 address or an IPv6 /64) that hold \
+         more than a sixteenth of the limit. If there are none, a client that holds more than a quarter of the limit yields, even if connections of other clients are \
+         idle: it gets no further connections, and for each new connection of a client with less than half as many, its longest-running request ends with 503 and \
+         cause `connection_cap`; `weir_connection_cap_losses` counts both. If no client yields, an idle connection that has been open for a second without sending \
+         anything is closed, otherwise the one that has been idle longest. Peers in `trusted_proxies` never yield, and no client yields if no other one connected within ten \
+         minutes. If nothing can be closed, further connections wait in the kernel's backlog.",
     )
     .example("max_connections 20000;"),
     directive("memory", TOP, "", "The memory budget. Everything that the process allocates counts towards it, including buffers, TLS sessions, buffered bodies, logs and statistics. At 80 % of the budget idle client connections are closed, the oldest first. At 90 % reading of `buffer_request` bodies pauses. At 95 % new connections are closed, requests on idle connections are not read, and the requests that hold the most memory get 503 or are cut off until usage is below 90 % again. `weir ctl status`, the dashboard and the metrics `weir_memory_…` show the usage.")
