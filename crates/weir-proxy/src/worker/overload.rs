@@ -13,7 +13,7 @@
 //! lack of memory only if it would have failed without these measures, too.
 //!
 //! The fast path is one comparison. A thread that finds a mark crossed changes the level, and each
-//! worker's [`attend`] acts on it.
+//! worker's `memory_relief::attend` acts on it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
