@@ -25,6 +25,9 @@ pub(crate) enum PathFault {
     Nul,
     /// `;`: some programs truncate a segment there.
     Parameters,
+    /// `;` after a dot segment, which is one only to programs that remove parameters. No option
+    /// permits it.
+    DotSegmentParameter,
 }
 
 impl PathFault {
@@ -36,6 +39,7 @@ impl PathFault {
             Self::Backslash => "a backslash in the path (path backslash=keep)",
             Self::Nul => "an encoded NUL in the path (path nul=keep)",
             Self::Parameters => "a parameter in the path (path parameters=keep)",
+            Self::DotSegmentParameter => "a dot segment with a parameter, which is always refused",
         }
     }
 }
@@ -141,7 +145,12 @@ fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), Pa
             }
         }
         let Some((first, _)) = rest.split_first() else { return Ok(()) };
-        check(*first, false, rules)?;
+        check(*first, false, rules).map_err(|fault| match fault {
+            PathFault::Parameters if out.ends_with(b"/.") || out.ends_with(b"/..") => {
+                PathFault::DotSegmentParameter
+            }
+            fault => fault,
+        })?;
         // The first byte is no `%`, so that each round consumes at least one byte.
         let end = memchr::memchr3(b'%', b'\\', b';', rest.get(1..).unwrap_or_default());
         let (plain, after) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
@@ -176,8 +185,9 @@ fn resolve(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), P
         let end = rest.iter().position(|byte| *byte == b'/');
         let segment = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         match segment {
-            // A dot segment with a parameter is one only to programs that remove parameters.
-            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Err(PathFault::Parameters),
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => {
+                return Err(PathFault::DotSegmentParameter);
+            }
             [b'.'] | [b'.', b'.'] => {
                 if segment.len() == 2 {
                     let parent = out.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
@@ -266,7 +276,18 @@ mod tests {
         refused("/a\\b", PathFault::Backslash);
         refused("/a%00", PathFault::Nul);
         refused("/a;x/b", PathFault::Parameters);
-        refused("/a/..;/b", PathFault::Parameters);
+        refused("/a/..;/b", PathFault::DotSegmentParameter);
+        refused("/a/%2e;x/b", PathFault::DotSegmentParameter);
+        refused("/a../b.;x", PathFault::Parameters);
+    }
+
+    #[test]
+    fn only_a_fault_that_an_option_permits_names_that_option() {
+        for target in ["/a%2fb", "/a\\b", "/a%00", "/a;x/b", "/a/..;/b", "/.;x", "/a%"] {
+            let reason = sent(target, &PathRules::default()).unwrap_err().reason();
+            let is_kept = sent(target, &KEEP).is_ok();
+            assert_eq!(reason.contains("=keep"), is_kept, "{target}: {reason}");
+        }
     }
 
     #[test]
@@ -276,8 +297,8 @@ mod tests {
         };
         check("/a/..%2f..%2Fb", Ok("/a/..%2F..%2Fb"));
         check("/a%5cb\\c%00;x/d;y", Ok("/a%5Cb\\c%00;x/d;y"));
-        check("/a/..;/b", Err(PathFault::Parameters));
-        check("/a/%2e%2e;x=1/b", Err(PathFault::Parameters));
+        check("/a/..;/b", Err(PathFault::DotSegmentParameter));
+        check("/a/%2e%2e;x=1/b", Err(PathFault::DotSegmentParameter));
         let apart = PathRules { merge_slashes: false, ..PathRules::default() };
         assert_eq!(sent("//a///b//", &apart).as_deref(), Ok("//a///b//"));
         assert_eq!(sent("/a//../b/%2e", &apart).as_deref(), Ok("/a/b/"));
