@@ -120,7 +120,7 @@ pub struct IncidentStatus {
     pub hangs: u64,
     /// Workers that were replaced because they hung.
     pub replaced: u64,
-    /// Workers that panicked and were restarted.
+    /// The number of panics of workers, including those after which a worker was not restarted.
     pub panics: u64,
     /// Client connections that ended with a worker.
     pub lost_connections: u64,

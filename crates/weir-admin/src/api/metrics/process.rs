@@ -69,7 +69,7 @@ fn write_incidents(incidents: &IncidentStatus, text: &mut Exposition) {
             "Workers that were replaced because they hung.",
             incidents.replaced,
         ),
-        ("weir_worker_panics", "Workers that panicked and were restarted.", incidents.panics),
+        ("weir_worker_panics", "Panics of workers.", incidents.panics),
         (
             "weir_worker_lost_connections",
             "Client connections that ended because their worker hung or panicked.",
