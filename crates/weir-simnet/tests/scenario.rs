@@ -72,7 +72,7 @@ fn draw_crowd(seed: u64) -> RunPlan {
 }
 
 /// The data plane among hostile clients and servers, configured by the seed, with a memory budget.
-struct Beset;
+struct AmongHostilePeers;
 
 /// The bytes that the device may hold for each client connection: heads, and the buffers of both
 /// directions.
@@ -83,7 +83,7 @@ const BYTES_A_WORKER: isize = 256 << 10;
 /// The bytes that belong to no connection: generations of the configuration, time series, the log.
 const BYTES_ANYHOW: isize = 2 << 20;
 
-impl Device for Beset {
+impl Device for AmongHostilePeers {
     fn rules(&self) -> Rules {
         Weir.rules()
     }
@@ -160,12 +160,12 @@ impl Device for Faulty {
 }
 
 /// The data plane without limits, which claims to have some.
-struct Boastful;
+struct Unlimited;
 
 /// The running device, with the number of origins for which it claims limits.
-struct Boast(Box<dyn RunningDevice>, usize);
+struct RunningUnlimited(Box<dyn RunningDevice>, usize);
 
-impl Device for Boastful {
+impl Device for Unlimited {
     fn rules(&self) -> Rules {
         Weir.rules()
     }
@@ -175,11 +175,11 @@ impl Device for Boastful {
         let mut random = Rng::with_seed(site.seed);
         let mut config = weir::configuration(&site, &mut random);
         config.pools[0].endpoints.iter_mut().for_each(|endpoint| endpoint.max_conn = None);
-        Box::new(Boast(weir::launch(site, &config, 2, 100), origins))
+        Box::new(RunningUnlimited(weir::launch(site, &config, 2, 100), origins))
     }
 }
 
-impl RunningDevice for Boast {
+impl RunningDevice for RunningUnlimited {
     fn settled(&self) -> Vec<String> {
         self.0.settled()
     }
@@ -232,7 +232,7 @@ fn laws_hold_with_crowded_queues_for_every_seed() {
 #[test]
 fn laws_hold_among_hostile_peers_for_every_seed() {
     let replay = "cargo test -p weir-simnet --test scenario hostile_peers";
-    let reports = run_seeds(&seeds_wanted(100), replay, Some(&Beset), &draw_hostile);
+    let reports = run_seeds(&seeds_wanted(100), replay, Some(&AmongHostilePeers), &draw_hostile);
     if let Some(report) = reports.iter().max_by_key(|report| report.peak_bytes) {
         eprintln!("seed {} held the most: {} bytes", report.seed, report.peak_bytes);
         assert!(report.peak_bytes > 0, "nothing was counted");
@@ -284,6 +284,6 @@ fn canaries_of_the_queue_are_found() {
         })
     };
     assert!(finds(&Faulty(Fault::ForgetsPoolQueue), "law 2"), "a forgotten queue is not found");
-    assert!(finds(&Boastful, "law 3"), "a limit that does not hold is not found");
+    assert!(finds(&Unlimited, "law 3"), "a limit that does not hold is not found");
     assert!(!finds(&Faulty(Fault::None), "law"), "without the fault no law is broken");
 }

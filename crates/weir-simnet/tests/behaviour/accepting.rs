@@ -322,7 +322,7 @@ fn without_other_clients_connections_over_the_cap_wait() {
         for _ in 0..40 {
             upstreams.push(silent.accept().await);
         }
-        silent.expect_nobody().await;
+        silent.expect_no_connection().await;
         for upstream in &mut upstreams {
             upstream.message().await;
             upstream.send(OK).await;

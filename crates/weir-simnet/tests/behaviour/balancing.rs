@@ -127,7 +127,7 @@ fn max_conn_is_never_exceeded_and_a_full_pool_without_a_queue_answers_503() {
         assert_eq!(get(&mut clients[3]).await, 503);
         world.expect_logged("pool_full", Some(503)).await;
         for origin in &origins {
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
         }
         held[2].message().await;
         held[2].send(OK).await;

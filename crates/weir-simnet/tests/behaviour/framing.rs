@@ -324,7 +324,7 @@ fn connect_is_refused_and_reaches_no_origin() {
         let mut client = world.client().await;
         client.send("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n").await;
         assert_eq!(client.message().await.status(), 405);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
     });
 }
 

@@ -269,7 +269,7 @@ fn servers_in_maintenance_or_draining_get_no_request() {
             assert_eq!(ask(world, "192.0.2.1", GET).await.endpoint, "10.0.1.3:80");
         }
         for origin in &origins {
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
         }
     });
 }

@@ -129,7 +129,7 @@ fn a_buffered_request_whose_client_leaves_reaches_no_origin() {
         let mut client = world.client().await;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello").await;
         drop(client);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         world.expect_logged("client_gone", Some(499)).await;
     });
 }

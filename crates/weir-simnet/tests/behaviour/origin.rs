@@ -54,7 +54,7 @@ impl Origin {
     }
 
     /// Checks that no connection arrives for a second.
-    pub(crate) async fn expect_nobody(&self) {
+    pub(crate) async fn expect_no_connection(&self) {
         let accepted =
             timeout(Duration::from_secs(1), self.net.accept_stream(&self.listener)).await;
         assert!(accepted.is_err(), "a connection reached the origin");

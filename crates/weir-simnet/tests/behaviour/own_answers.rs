@@ -17,7 +17,7 @@ const WHOLE: [&str; 3] = [
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// No origin listens.
-    Nobody,
+    NotListening,
     /// The origin reads the request and does not respond.
     Hangs,
     /// The origin reads the request and closes.
@@ -29,7 +29,7 @@ enum Fault {
 }
 
 const FAULTS: [Fault; 5] =
-    [Fault::Nobody, Fault::Hangs, Fault::Leaves, Fault::Babbles, Fault::Switches];
+    [Fault::NotListening, Fault::Hangs, Fault::Leaves, Fault::Babbles, Fault::Switches];
 
 fn text(pool: &str) -> String {
     app(
@@ -40,7 +40,7 @@ fn text(pool: &str) -> String {
 
 /// Returns a client whose request met that fault and was answered by Weir.
 async fn answered(world: &World, request: &str, fault: Fault) -> Peer {
-    let origin = (!matches!(fault, Fault::Nobody)).then(|| world.origin(1));
+    let origin = (!matches!(fault, Fault::NotListening)).then(|| world.origin(1));
     let mut client = world.client().await;
     client.send(request).await;
     let mut upstream = match &origin {
@@ -96,7 +96,7 @@ fn requests_behind_the_body_are_served() {
 
 #[test]
 fn an_incomplete_request_ends_its_connection() {
-    for fault in [Fault::Nobody, Fault::Leaves, Fault::Babbles] {
+    for fault in [Fault::NotListening, Fault::Leaves, Fault::Babbles] {
         for rest in
             ["Content-Length: 999\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"]
         {

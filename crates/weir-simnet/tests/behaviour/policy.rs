@@ -138,7 +138,7 @@ fn connect_opens_no_tunnel_whatever_the_target_of_the_route_is() {
             let mut client = world.client().await;
             client.send("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n").await;
             assert_eq!(client.message().await.status(), 405, "{target}");
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
         });
     }
 }

@@ -74,7 +74,7 @@ fn failures_that_are_not_configured_are_not_retried() {
         client.send(GET).await;
         drop_one(&first).await;
         assert_eq!(client.message().await.status(), 502);
-        second.expect_nobody().await;
+        second.expect_no_connection().await;
         expect_attempts(world, "upstream_reset", 1, "").await;
     });
 }
@@ -91,7 +91,7 @@ fn a_post_is_not_retried_once_bytes_of_it_went_upstream() {
         client.send(POST).await;
         answer(&second, BUSY).await;
         assert_eq!(client.message().await.text(), "busy");
-        first.expect_nobody().await;
+        first.expect_no_connection().await;
     });
 }
 
@@ -122,7 +122,7 @@ fn a_body_is_sent_again_only_if_all_of_it_has_arrived() {
         upstream.expect("helloworld").await;
         drop(upstream);
         assert_eq!(client.message().await.status(), 502);
-        second.expect_nobody().await;
+        second.expect_no_connection().await;
     });
     play(&app(&format!("{TWO} retry 1 on=reset; buffer_request 1m;"), ""), async |world| {
         let (first, second) = both(world);
@@ -386,7 +386,7 @@ fn no_retry_begins_after_its_time() {
         client.send(GET).await;
         let _silent = first.accept().await;
         assert_eq!(client.message().await.status(), 504);
-        second.expect_nobody().await;
+        second.expect_no_connection().await;
     });
 }
 

@@ -324,7 +324,7 @@ fn a_request_is_not_repeated_a_second_time() {
         upstream.message().await;
         drop(upstream);
         assert_eq!(client.message().await.status(), 502);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         world.expect_logged("upstream_reset", Some(502)).await;
     });
 }
@@ -338,7 +338,7 @@ fn a_request_that_may_not_be_repeated_gets_502() {
         upstream.message().await;
         drop(upstream);
         assert_eq!(client.message().await.status(), 502);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         world.expect_logged("upstream_reset", Some(502)).await;
     });
 }
@@ -353,7 +353,7 @@ fn a_request_whose_response_has_begun_is_not_repeated() {
         upstream.send("HTTP/1.1 2").await;
         drop(upstream);
         assert_eq!(client.message().await.status(), 502);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         world.expect_logged("upstream_reset", Some(502)).await;
     });
 }
@@ -370,7 +370,7 @@ fn a_streamed_body_that_is_gone_is_not_repeated() {
         upstream.expect("world").await;
         drop(upstream);
         assert_eq!(client.message().await.status(), 502);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
     });
 }
 
@@ -399,7 +399,7 @@ fn a_reset_on_a_fresh_connection_gets_502() {
                 .await;
             drop(origin.accept().await);
             assert_eq!(client.message().await.status(), 502);
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
             world.expect_logged("upstream_reset", Some(502)).await;
         });
     }

@@ -242,7 +242,7 @@ fn a_denied_client_gets_403_and_reaches_no_origin() {
             assert_eq!(ask(&mut client, &get(path)).await.status(), 403, "{source} {path}");
             world.expect_logged("denied", Some(403)).await;
         }
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         origin.answers(OK);
         for (source, path) in [("198.51.100.8", "/"), ("192.0.2.1", "/inner")] {
             let mut client = world.client_from(source, "10.0.0.1:80").await;

@@ -90,7 +90,7 @@ fn check(request: &str, expected: u16) {
             assert_eq!(response.status(), expected, "{request:?}");
             assert_eq!(response.header("connection"), Some("close"), "{request:?}");
             client.expect_end().await;
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
             let line = world.log_line().await;
             assert_eq!(line.number("status"), Some(u64::from(expected)));
             assert!(line.text("cause").starts_with("bad_request"), "{line:?}");
@@ -118,7 +118,7 @@ fn a_request_line_without_a_version_is_refused_at_its_end() {
             assert_eq!(client.message().await.status(), expected, "{line:?}");
             assert!(began.elapsed() < Duration::from_secs(1), "{line:?}");
             client.expect_end().await;
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
             assert!(world.log_line().await.text("cause").starts_with("bad_request"));
         });
     }
@@ -200,7 +200,7 @@ fn heads_beyond_their_limits_get_431_or_414() {
             let response = client.message().await;
             assert_eq!((response.status(), response.header("connection")), (status, Some("close")));
             client.expect_closed().await;
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
         });
     }
 }

@@ -202,7 +202,7 @@ fn a_buffered_request_reaches_no_origin_before_it_is_complete() {
             let mut client = world.client().await;
             client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n")).await;
             for part in parts {
-                origin.expect_nobody().await;
+                origin.expect_no_connection().await;
                 client.send(part).await;
             }
             let mut upstream = origin.accept().await;
@@ -231,7 +231,7 @@ fn a_buffered_request_that_is_too_large_gets_413_and_reaches_no_origin() {
             let response = client.message().await;
             assert_eq!((response.status(), response.header("connection")), (413, Some("close")));
             client.expect_closed().await;
-            origin.expect_nobody().await;
+            origin.expect_no_connection().await;
             world.expect_logged("body_too_large", Some(413)).await;
         });
     }
@@ -244,7 +244,7 @@ fn a_body_over_the_listeners_limit_gets_413() {
         let mut client = world.client().await;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello").await;
         assert_eq!(client.message().await.status(), 413);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         world.expect_logged("body_too_large", Some(413)).await;
         let mut client = world.client().await;
         client

@@ -28,7 +28,7 @@ fn a_head_that_does_not_end_gets_408_even_if_bytes_keep_arriving() {
         assert_eq!(start.elapsed(), seconds(3));
         assert_eq!((response.status(), response.header("connection")), (408, Some("close")));
         client.expect_closed().await;
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         world.expect_logged("request_timeout", Some(408)).await;
     });
 }
@@ -71,7 +71,7 @@ fn a_stalled_buffered_body_gets_408_and_reaches_no_origin() {
         let mut client = world.client().await;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc").await;
         assert_eq!(client.message().await.status(), 408);
-        origin.expect_nobody().await;
+        origin.expect_no_connection().await;
         world.expect_logged("body_timeout", Some(408)).await;
     });
 }
