@@ -22,7 +22,7 @@ pub use http::request_id;
 pub use limiting::admission;
 pub use net::{bind, inherited, os_net, tcp_keepalive, tls};
 pub use runtime::accept::{GateOrders, accept};
-pub use runtime::{door, sandbox, start, worker_loop};
+pub use runtime::{listening_socket, sandbox, start, worker_loop};
 pub use snapshot::compile;
 pub use time::instant;
 pub use upstream::{connect_trouble, notice};

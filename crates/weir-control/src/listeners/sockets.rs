@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::{ListenAddress, TcpKeepalive};
 use weir_proxy::bind::{BoundAddress, BoundSocket, bind, set_mode};
-use weir_proxy::door::Door;
 use weir_proxy::inherited::Inherited;
+use weir_proxy::listening_socket::ListeningSocket;
 use weir_proxy::snapshot::Snapshot;
 use weir_proxy::start::DataPlane;
 use weir_proxy::tcp_keepalive;
@@ -31,7 +31,7 @@ struct OpenListener {
     /// The address as configured.
     asked: ListenAddress,
     listening: Listening,
-    door: Door,
+    listening_socket: ListeningSocket,
     /// The socket for a successor; weak, since the acceptor owns and closes it.
     socket: Weak<OwnedFd>,
 }
@@ -130,7 +130,7 @@ impl Listeners {
             for address in &model.addresses {
                 let kept = before.iter().position(|open| open.asked.is_at(address));
                 if let Some(mut open) = kept.map(|at| before.swap_remove(at)) {
-                    open.door.lead_to(&listener.gate);
+                    open.listening_socket.set_gate(&listener.gate);
                     if let Some(socket) = open.socket.upgrade() {
                         set_tcp_keepalive(&open.listening.address, &socket, probes);
                     }
@@ -147,14 +147,14 @@ impl Listeners {
                 set_tcp_keepalive(&at, &socket.socket, probes);
                 let listening = Listening { purpose: Purpose::Traffic, address: at, tls };
                 let kept = Arc::downgrade(&socket.socket);
-                let door = plane.open(socket, &listener.name, &listener.gate);
+                let listening_socket = plane.open(socket, &listener.name, &listener.gate);
                 lines.push(format!("listening on {listening}"));
-                self.0.push(OpenListener { asked, listening, door, socket: kept });
+                self.0.push(OpenListener { asked, listening, listening_socket, socket: kept });
             }
         }
-        for OpenListener { listening, door, .. } in before {
+        for OpenListener { listening, listening_socket, .. } in before {
             lines.push(format!("not listening on {listening} any more"));
-            door.close().await;
+            listening_socket.close().await;
             if let BoundAddress::Unix(path) = &listening.address {
                 // No process listens there. A new socket at this path would replace the file
                 // anyway.
@@ -174,7 +174,7 @@ impl Listeners {
     pub(crate) async fn leave(&mut self) {
         let mut closing = JoinSet::new();
         for open in std::mem::take(&mut self.0) {
-            closing.spawn(open.door.leave());
+            closing.spawn(open.listening_socket.leave());
         }
         // An acceptor that holds a connection while it waits for room under a cap is left to the
         // drain.

@@ -2,7 +2,7 @@
 //! each worker, accepting, and the watchdog.
 
 pub(crate) mod accept;
-pub mod door;
+pub mod listening_socket;
 pub mod sandbox;
 pub mod start;
 pub mod watchdog;

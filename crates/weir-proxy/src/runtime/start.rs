@@ -17,7 +17,7 @@ use crate::limiting::admission::Gate;
 use crate::limits::{ANSWER_PATIENCE, TURN_PATIENCE};
 use crate::net::bind::BoundSocket;
 use crate::net::os_net::{OsAccepted, OsNet};
-use crate::runtime::door::{AcceptJob, AcceptSite, Door};
+use crate::runtime::listening_socket::{AcceptJob, AcceptSite, ListeningSocket};
 use crate::runtime::watchdog;
 use crate::runtime::worker_loop::WorkerParts;
 use crate::runtime::worker_thread;
@@ -144,13 +144,13 @@ impl DataPlane {
 
     /// Accepts from a socket from now on, on one of the workers. `name` is the listener's name, for
     /// the report if accepting ends by a panic.
-    pub fn open(&self, socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Door {
+    pub fn open(&self, socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> ListeningSocket {
         let site = Arc::new(AcceptSite::new(socket, name, gate));
         self.accept_from(&site, self.next_worker());
         let mut sites = self.sites();
         sites.retain(|site| !site.is_closed());
         sites.push(Arc::clone(&site));
-        Door::new(site)
+        ListeningSocket::new(site)
     }
 
     /// The worker whose turn it is to accept from a socket; a late worker is skipped.
@@ -177,7 +177,7 @@ impl DataPlane {
 
     /// Makes other workers accept from the sockets that this one accepted from. Returns the number
     /// of sockets.
-    pub(crate) fn move_doors(&self, from: usize) -> usize {
+    pub(crate) fn move_sockets(&self, from: usize) -> usize {
         let sites: Vec<Arc<AcceptSite>> = self.sites().clone();
         let mut moved = 0;
         for site in sites.iter().filter(|site| site.is_served_by(from)) {
@@ -235,7 +235,7 @@ impl DataPlane {
         self.process.stopping.store(true, Ordering::Relaxed);
         self.stage.send_replace(stage);
         // Each socket is closed by its last owner: the accepting task, or this call.
-        self.sites().drain(..).for_each(|site| site.let_go());
+        self.sites().drain(..).for_each(|site| site.release());
     }
 
     /// Sends mail to every worker and collects the answers. A worker that does not answer in time
@@ -504,11 +504,14 @@ pub(crate) mod tests {
 
     /// Starts two workers that serve the configuration's first listener; a worker that hangs for
     /// half a second is replaced.
-    pub(crate) fn serving(text: &str, sinks: Vec<LogSink>) -> (Running, Door, SocketAddr) {
+    pub(crate) fn serving(
+        text: &str,
+        sinks: Vec<LogSink>,
+    ) -> (Running, ListeningSocket, SocketAddr) {
         let running = start(&Process::new(compiled(text, sinks, None), 2, 100).0).unwrap();
         running.process().incidents.set_patience(Some(Duration::from_millis(500)));
-        let (door, at) = open(&running);
-        (running, door, at)
+        let (listening_socket, at) = open(&running);
+        (running, listening_socket, at)
     }
 
     /// Makes a worker compute without end, and waits until it was replaced.
@@ -532,7 +535,7 @@ pub(crate) mod tests {
     }
 
     /// Opens a socket that the next worker accepts from.
-    fn open(running: &Running) -> (Door, SocketAddr) {
+    fn open(running: &Running) -> (ListeningSocket, SocketAddr) {
         let address = weir_config::model::ListenAddress::Socket(([127, 0, 0, 1], 0).into());
         let socket = bind(&address, &mut Inherited::default()).unwrap();
         let BoundAddress::Socket(at) = socket.address else { panic!() };
@@ -572,23 +575,23 @@ pub(crate) mod tests {
     #[test]
     fn connections_are_served_though_the_accepting_worker_hangs() {
         let running = two_workers();
-        let doors = [open(&running), open(&running)];
+        let listening = [open(&running), open(&running)];
         let release = hang(&running, 0);
-        for (_, at) in &doors {
+        for (_, at) in &listening {
             for _ in 0..3 {
                 assert!(ask(*at).starts_with("HTTP/1.1 204 "));
             }
         }
         drop(release);
         runtime().block_on(running.plane.respond());
-        for (_, at) in &doors {
+        for (_, at) in &listening {
             assert!(ask(*at).starts_with("HTTP/1.1 204 "));
         }
         running.stop_now();
         while !running.is_finished() {
             std::thread::yield_now();
         }
-        for (_, at) in doors {
+        for (_, at) in listening {
             TcpStream::connect(at).unwrap_err();
         }
     }
@@ -596,9 +599,9 @@ pub(crate) mod tests {
     #[test]
     fn a_closed_socket_refuses_clients_though_a_hung_worker_holds_it_open() {
         let running = two_workers();
-        let (door, at) = open(&running);
+        let (listening_socket, at) = open(&running);
         let release = hang(&running, 0);
-        let closed = async { timeout(PATIENCE, door.close()).await };
+        let closed = async { timeout(PATIENCE, listening_socket.close()).await };
         runtime().block_on(closed).unwrap();
         TcpStream::connect(at).unwrap_err();
         drop(release);
@@ -620,18 +623,18 @@ pub(crate) mod tests {
         let process = running.process().clone();
         process.incidents.set_speaker(|line| SAID.lock().unwrap().push_str(line));
         process.incidents.set_patience(Some(Duration::from_secs(2)));
-        let doors = [open(&running), open(&running)];
+        let listening = [open(&running), open(&running)];
         let mut held: Vec<TcpStream> =
-            (0..4).map(|_| TcpStream::connect(doors[0].1).unwrap()).collect();
+            (0..4).map(|_| TcpStream::connect(listening[0].1).unwrap()).collect();
         let gate = &process.snapshot().listeners[0].gate;
         let open_at = |number: usize| process.loads[number].open.load(Ordering::Relaxed);
         let places = || process.loads[0].places().len();
         until("both workers have two", || (open_at(0), open_at(1), places()) == (2, 2, 2));
         // A second data plane in this process, which has a worker 0 too.
         let beside = two_workers();
-        let door_beside = open(&beside);
+        let listening_beside = open(&beside);
         let held_beside: Vec<TcpStream> =
-            (0..4).map(|_| TcpStream::connect(door_beside.1).unwrap()).collect();
+            (0..4).map(|_| TcpStream::connect(listening_beside.1).unwrap()).collect();
         let open_beside = || {
             let loads = beside.process().loads.iter();
             loads.map(|load| load.open.load(Ordering::Relaxed)).sum::<usize>()
@@ -663,7 +666,7 @@ pub(crate) mod tests {
             );
         }
         beside.stop_now();
-        for (_, at) in &doors {
+        for (_, at) in &listening {
             assert!(ask(*at).starts_with("HTTP/1.1 204 "));
         }
         let said = SAID.lock().unwrap().clone();
@@ -681,11 +684,11 @@ pub(crate) mod tests {
     #[test]
     fn a_worker_that_panics_starts_again_and_accepts_connections() {
         let running = two_workers();
-        let doors = [open(&running), open(&running)];
+        let listening = [open(&running), open(&running)];
         running.plane.send(0, Mail::Work(Box::new(|| panic!("told to"))));
         let panics = || running.process().incidents.panics.load(Ordering::Relaxed);
         until("it has panicked", || panics() == 1);
-        for (_, at) in &doors {
+        for (_, at) in &listening {
             for _ in 0..3 {
                 assert!(ask(*at).starts_with("HTTP/1.1 204 "));
             }

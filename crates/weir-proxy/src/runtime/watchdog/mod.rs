@@ -103,7 +103,7 @@ fn look_at(plane: &Arc<DataPlane>, number: usize, seen: &mut WatchedWorker) {
         return;
     }
     load.late.store(true, Ordering::Relaxed);
-    plane.move_doors(number);
+    plane.move_sockets(number);
     reroute(plane, number);
     if seen.missed == STACK_TICKS {
         process.incidents.hangs.fetch_add(1, Ordering::Relaxed);

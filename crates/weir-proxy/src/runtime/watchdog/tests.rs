@@ -64,7 +64,7 @@ fn the_counts_of_a_lost_worker_under_limits_are_given_back_once() {
              route -> queued;
          }}"
     );
-    let (running, _door, at) = serving(&text, log_channel(0, 1).0);
+    let (running, _listening_socket, at) = serving(&text, log_channel(0, 1).0);
     // Workers take turns: each has one retried request, and two of the others.
     let clients: Vec<TcpStream> = ["/retried", "/retried", "/", "/", "/", "/"]
         .into_iter()
@@ -118,7 +118,7 @@ fn loses(end: impl FnOnce(&Running)) {
          }}"
     );
     let (sinks, receiver) = log_channel(1, 100);
-    let (running, _door, at) = serving(&text, sinks);
+    let (running, _listening_socket, at) = serving(&text, sinks);
     let process = running.process().clone();
     let mut clients: Vec<TcpStream> = Vec::new();
     for number in 0..2 {

@@ -19,19 +19,19 @@ use crate::worker::mail::Mail;
 use crate::worker::process::{Process, Stage};
 
 /// A listening socket in use. Dropping it does not change the socket.
-pub struct Door(Arc<AcceptSite>);
+pub struct ListeningSocket(Arc<AcceptSite>);
 
 /// A listening socket, the gate of its connections, and the worker that accepts from it.
 pub(crate) struct AcceptSite {
     /// The listener's name.
     pub(crate) name: Arc<str>,
     pub(crate) unix: bool,
-    state: Mutex<DoorState>,
+    state: Mutex<SocketState>,
 }
 
 type GateSender = watch::Sender<Option<Arc<Gate>>>;
 
-struct DoorState {
+struct SocketState {
     /// `None` once no more connections are to be accepted from it.
     socket: Option<Arc<OwnedFd>>,
     gate: Arc<Gate>,
@@ -46,7 +46,7 @@ struct DoorState {
 impl AcceptSite {
     pub(crate) fn new(socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Self {
         let unix = socket.is_unix();
-        let state = DoorState {
+        let state = SocketState {
             socket: Some(socket.socket),
             gate: Arc::clone(gate),
             worker: 0,
@@ -56,7 +56,7 @@ impl AcceptSite {
         Self { name: Arc::clone(name), unix, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, DoorState> {
+    fn state(&self) -> MutexGuard<'_, SocketState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,18 +86,18 @@ impl AcceptSite {
     }
 
     /// Releases the socket; the accepting task still keeps it open until it is told to stop.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         self.state().socket = None;
     }
 }
 
-impl Door {
+impl ListeningSocket {
     pub(crate) fn new(site: Arc<AcceptSite>) -> Self {
         Self(site)
     }
 
     /// Sets the gate for all further connections, including those in the kernel's backlog.
-    pub fn lead_to(&self, gate: &Arc<Gate>) {
+    pub fn set_gate(&self, gate: &Arc<Gate>) {
         let mut state = self.0.state();
         state.gate = Arc::clone(gate);
         let Some(orders) = &state.orders else { return };
