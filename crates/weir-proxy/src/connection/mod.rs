@@ -270,7 +270,7 @@ enum Cold {
 }
 
 /// The result of waiting for bytes.
-enum Arrival {
+enum ReadOutcome {
     Bytes,
     Closed,
     Elapsed,
@@ -432,10 +432,10 @@ impl<N: Net> Connection<N> {
             }
             let deadline = self.facts.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
             match self.read_more(scope, gate, own, &mut share, deadline).await {
-                Arrival::Bytes => first_byte = Instant::now(),
-                Arrival::Closed => return Some(Hot::Ended),
-                Arrival::Elapsed => return Some(Hot::Idle),
-                Arrival::Parting => return Some(Hot::Parting(None)),
+                ReadOutcome::Bytes => first_byte = Instant::now(),
+                ReadOutcome::Closed => return Some(Hot::Ended),
+                ReadOutcome::Elapsed => return Some(Hot::Idle),
+                ReadOutcome::Parting => return Some(Hot::Parting(None)),
             }
         }
     }
@@ -447,25 +447,25 @@ impl<N: Net> Connection<N> {
         own: &mut Option<Box<Workspace>>,
         share: &mut Share,
         deadline: Instant,
-    ) -> Arrival {
+    ) -> ReadOutcome {
         std::future::poll_fn(|context| {
             let mut work = own.take().unwrap_or_else(|| scope.worker.workspace());
             let read = work.input.poll_fill(&mut self.client, context, &scope.worker.buffers);
             if let Poll::Ready(Ok(1..)) = read {
                 *own = Some(work);
-                return Poll::Ready(Arrival::Bytes);
+                return Poll::Ready(ReadOutcome::Bytes);
             }
             scope.worker.give_back_workspace(work);
             match read {
-                Poll::Ready(_) => Poll::Ready(Arrival::Closed),
-                Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
-                Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
+                Poll::Ready(_) => Poll::Ready(ReadOutcome::Closed),
+                Poll::Pending if scope.worker.is_cut() => Poll::Ready(ReadOutcome::Closed),
+                Poll::Pending if scope.is_parting() => Poll::Ready(ReadOutcome::Parting),
                 Poll::Pending if scope.worker.is_crowded_by(gate, self.facts.resident) => {
-                    Poll::Ready(Arrival::Elapsed)
+                    Poll::Ready(ReadOutcome::Elapsed)
                 }
                 Poll::Pending => {
                     *share = Share::Left;
-                    self.timer.poll(context, deadline).map(|()| Arrival::Elapsed)
+                    self.timer.poll(context, deadline).map(|()| ReadOutcome::Elapsed)
                 }
             }
         })

@@ -22,7 +22,7 @@ use crate::runtime::start::{DataPlane, panic_text};
 use crate::runtime::watchdog::stack::this_thread;
 use crate::runtime::worker_loop::{self, WorkerParts};
 use crate::worker::load::WorkerLoad;
-use crate::worker::sessions::tell_lost;
+use crate::worker::sessions::record_lost;
 
 /// A worker that panics `OFTEN` times in a row within this time of its start is not started again.
 const SOON: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ impl Drop for EndedWork {
             // A second panic would end the process.
             let told = catch_unwind(AssertUnwindSafe(|| {
                 // SAFETY: this is the worker's own thread.
-                unsafe { tell_lost(&self.process, self.number) }
+                unsafe { record_lost(&self.process, self.number) }
             }));
             let told = told.ok().flatten();
             let lost = told.unwrap_or_else(|| load.busy.load(Ordering::Relaxed));

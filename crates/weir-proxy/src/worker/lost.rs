@@ -18,7 +18,7 @@ use crate::time::instant::Instant;
 use crate::worker::process::Process;
 
 /// Records exchanges of one worker that cannot record them any more.
-pub(crate) struct Teller<'a> {
+pub(crate) struct LostRecorder<'a> {
     process: &'a Process,
     worker: usize,
     now: Instant,
@@ -28,14 +28,14 @@ pub(crate) struct Teller<'a> {
     batches: Vec<(Arc<Snapshot>, usize, LogBatch)>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> LostRecorder<'a> {
     pub(crate) fn new(process: &'a Process, worker: usize) -> Self {
         let (now, wall) = (Instant::now(), SystemTime::now());
         Self { process, worker, now, wall, clock: Clock::new(), batches: Vec::new() }
     }
 
     /// Counts an exchange and writes its log lines.
-    pub(crate) fn tell(&mut self, lost: &LostExchange<'_>, cause: Cause) {
+    pub(crate) fn record(&mut self, lost: &LostExchange<'_>, cause: Cause) {
         let generation = lost.generation;
         let Some(listener) = generation.snapshot.listeners.get(lost.listener) else { return };
         let age = self.now.saturating_duration_since(lost.began);

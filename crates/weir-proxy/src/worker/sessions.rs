@@ -20,7 +20,7 @@ use crate::limits::{POOLED_BUFFERS, SESSIONS_TOLD, SMALL_BUFFER};
 use crate::snapshot::generation::Generation;
 use crate::time::instant::Instant;
 use crate::worker::load::WorkerLoad;
-use crate::worker::lost::{LostExchange, Teller};
+use crate::worker::lost::{LostExchange, LostRecorder};
 use crate::worker::process::Process;
 use crate::worker::residents::ResidentKey;
 
@@ -154,7 +154,7 @@ impl Sessions {
         Self { table: RefCell::default(), process, worker, load, leaving, shrinking }
     }
 
-    /// Makes the table visible to [`tell_lost`]. It must not be moved afterwards.
+    /// Makes the table visible to [`record_lost`]. It must not be moved afterwards.
     pub(crate) fn show(&self) {
         self.load.sessions.store(std::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
@@ -381,7 +381,7 @@ impl SessionTable {
     }
 
     /// Counts and logs all running exchanges that were not recorded before; returns their number.
-    fn tell(&mut self, teller: &mut Teller<'_>) -> usize {
+    fn record(&mut self, recorder: &mut LostRecorder<'_>) -> usize {
         if let Some(current) = &self.current {
             current.hand_over_lines();
         }
@@ -390,7 +390,7 @@ impl SessionTable {
             let Some(running) = running.as_mut().filter(|one| !one.told) else { continue };
             running.told = true;
             running.generation.hand_over_lines();
-            teller.tell(&running.lost(line), Cause::WorkerLost);
+            recorder.record(&running.lost(line), Cause::WorkerLost);
             count += 1;
         }
         count
@@ -402,13 +402,13 @@ impl SessionTable {
 ///
 /// # Safety
 /// It is called on the worker's own thread, or that thread is stopped for good.
-pub(crate) unsafe fn tell_lost(process: &Process, worker: usize) -> Option<usize> {
+pub(crate) unsafe fn record_lost(process: &Process, worker: usize) -> Option<usize> {
     let sessions = process.loads.get(worker)?.sessions.load(Ordering::Acquire);
     // SAFETY: the pointer is removed before the sessions are dropped, and only this function uses
     // them meanwhile.
     let Some(sessions) = (unsafe { sessions.as_ref() }) else { return Some(0) };
     let mut table = sessions.table.try_borrow_mut().ok()?;
-    Some(table.tell(&mut Teller::new(process, worker)))
+    Some(table.record(&mut LostRecorder::new(process, worker)))
 }
 
 impl RunningSession {
@@ -475,7 +475,8 @@ impl Sessions {
                 return;
             };
             if !std::mem::replace(&mut ended.told, true) {
-                Teller::new(&self.process, self.worker).tell(&ended.lost(line), Cause::Internal);
+                LostRecorder::new(&self.process, self.worker)
+                    .record(&ended.lost(line), Cause::Internal);
             }
         }));
     }

@@ -32,7 +32,7 @@ use crate::runtime::accept::least_loaded;
 use crate::runtime::start::DataPlane;
 use crate::worker::mail::Mail;
 use crate::worker::process::Process;
-use crate::worker::sessions::tell_lost;
+use crate::worker::sessions::record_lost;
 use stack::Stopped;
 
 /// The stack size of the threads, which resolve names of functions.
@@ -229,7 +229,7 @@ fn give_back(process: &Process, number: usize) -> Lost {
     // SAFETY: `stack::stop` returned that the thread will never run again.
     unsafe { descriptors::close_all_of(load.sockets.swap(0, Ordering::Relaxed)) };
     // SAFETY: as above.
-    let told = unsafe { tell_lost(process, number) };
+    let told = unsafe { record_lost(process, number) };
     let busy = load.busy.swap(0, Ordering::Relaxed);
     let (exchanges, told) =
         told.map_or((busy, LossRecord::Unknown), |count| (count, LossRecord::Logged));
