@@ -1,5 +1,5 @@
-//! Counts of exchanges at endpoints with a limit in the old process: its successor counts them in,
-//! so that an endpoint gets no more than its `max_conn` from both together. A changed count is sent
+//! Counts of the old process's exchanges at endpoints with a limit. Its successor adds them to its
+//! own, so that an endpoint gets no more than its `max_conn` from both together. A changed count is sent
 //! within [`LOOK`].
 
 use std::collections::BTreeMap;

@@ -75,7 +75,7 @@ impl InheritedState {
     }
 
     /// Encodes the state as a message. Endpoints are left out if they do not fit into one: the
-    /// successor will find their state out.
+    /// successor determines their state itself.
     pub(crate) fn encode(self) -> Zeroizing<Vec<u8>> {
         let tickets = self.tickets.clone();
         let whole = MigrationMessage::InheritedState(self).encode(&[]);

@@ -19,7 +19,7 @@ use super::message::{CONNECTIONS, MESSAGE_BYTES, MigrationMessage, Offer, room_f
 use super::packets::{Packet, Packets, ReceivedPacket};
 use crate::migration::machine_clock::MachineClock;
 
-/// The longest that a successor may take to decide on a connection, for which it only checks that
+/// The longest time that a successor may take to decide on a connection. It only has to check that
 /// there is room.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The largest number of undecided connections: the kernel bounds the number of descriptors in
@@ -126,8 +126,8 @@ impl Sender {
 
     /// Waits for the next event and handles it.
     async fn step(&mut self) -> Result<(), Over> {
-        // Counts are sent in time, however much there is to offer and to receive: a slot that is
-        // free here is free at the successor only once that is sent.
+        // Counts are sent in time, however much there is to offer and to receive: the successor
+        // can use a slot that became free here only after it has received the count.
         if !self.told.is_empty() && self.told_at.elapsed() >= LOOK {
             return self.tell().await;
         }
