@@ -2,8 +2,8 @@
 //! connections to its successor over a Unix socket. `sender.rs` is the old process's side,
 //! `receiver.rs` the successor's; `message.rs` defines the messages, `packets.rs` transports them,
 //! `inherited_state.rs` is the state that a successor gets before it starts, `in_flight.rs` the
-//! old process's exchanges that it counts meanwhile. The data plane moves a connection out of a worker and
-//! into one (`weir-proxy/connection/migration.rs`).
+//! old process's exchanges that it counts meanwhile. The data plane moves a connection out of a
+//! worker and into one (`weir-proxy/connection/migration.rs`).
 //!
 //! ```text
 //! old: gets "hello" ─▶ connections leave their workers ─▶ offer ─▶ holds sockets, does not read
