@@ -1,6 +1,6 @@
 //! Counts of the old process's exchanges at endpoints with a limit. Its successor adds them to its
-//! own, so that an endpoint gets no more than its `max_conn` from both together. A changed count is sent
-//! within [`LOOK`].
+//! own, so that an endpoint gets no more than its `max_conn` from both together. A changed count is
+//! sent within [`LOOK`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
