@@ -122,6 +122,7 @@ def main():
         bench = candidates.Bench(directory, options.binaries, log_options)
         # Every program wants two files for a client; without the right to raise the limit there are fewer clients.
         options.idle = min(options.idle, bench.open_files // 2 - 300)
+        bench.values["KEPT"] = report.kept(options)
         try:
             bench.prepare()
             points = run_cases(bench, options)

@@ -120,8 +120,8 @@ def all_points(points, names):
 
 METHOD = """\
 Each program has one worker, pinned to one core; wrk and the origin (nginx, one worker, files in memory)
-run on the other. There are {connections} keep-alive connections to the proxy, and up to 100 are kept to
-the origin. In each of {rounds} rounds the programs take turns case by case, and the first one changes
+run on the other. There are {connections} keep-alive connections to the proxy, and at most {kept} are
+kept to the origin. In each of {rounds} rounds the programs take turns case by case, and the first one changes
 from round to round. A point is 1 s of warm-up and {seconds} s of measurement.
 
 The cost is the user and system time of all threads of a program (`/proc/PID/stat`), divided by the
@@ -137,6 +137,11 @@ a warm-up of 50 connections, with one request made on every connection and all c
 connection has sent a request to an origin that never answers."""
 
 
+def kept(options):
+    """Idle connections to the origin that each program may keep: enough that no request has to open one."""
+    return max(100, options.connections)
+
+
 def render(facts, points, memory, options, folder):
     """The whole report as Markdown."""
     names = options.candidates
@@ -146,7 +151,7 @@ def render(facts, points, memory, options, folder):
         lines += cost_table(points, names) + [""] + rate_table(points, names) + [""]
     if memory:
         lines += memory_table(memory, names, options.idle) + [""]
-    words = {"connections": options.connections, "rounds": options.rounds, "seconds": options.seconds}
+    words = {"connections": options.connections, "kept": kept(options), "rounds": options.rounds, "seconds": options.seconds}
     lines += ["## How it was measured", "", METHOD.format(**words), ""]
     if points:
         lines += ["## Every point", ""] + all_points(points, names) + [""]
