@@ -16,7 +16,8 @@ pub(crate) const TLS_UNSENT_BYTES: usize = LARGE_BUFFER + SMALL_BUFFER;
 /// The bytes of a file that one `sendfile` call may send: one system call sends many pages, and
 /// other connections still get their turn soon.
 pub(crate) const SENDFILE_BYTES: usize = 256 * 1024;
-/// The number of buffers of each size that a worker keeps for reuse.
+/// The number of buffers of each size that a worker keeps for reuse. While more exchanges run on
+/// it, those that wait for their endpoint give their buffers back at once.
 pub(crate) const POOLED_BUFFERS: usize = 64;
 /// The number of workspaces (parsed heads and their vectors) that a worker keeps for reuse.
 pub(crate) const POOLED_WORKSPACES: usize = 64;
@@ -85,7 +86,7 @@ pub(crate) const PARK_AFTER: Duration = Duration::from_secs(1);
 /// The number of endpoints whose idle connections are looked at before other tasks get their turn.
 pub(crate) const SWEEP_TURN: usize = 256;
 /// The age at which an exchange that waits gives back the buffer space that it does not use, at the
-/// next sweep.
+/// next sweep, while fewer than [`POOLED_BUFFERS`] exchanges run.
 pub(crate) const SHRINK_AFTER: Duration = Duration::from_millis(500);
 /// The interval at which a worker shows that it runs its tasks, and at which the watchdog checks
 /// that.

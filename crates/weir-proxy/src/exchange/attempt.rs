@@ -165,15 +165,20 @@ impl<'a, S: Socket> Attempt<'a, S> {
     }
 
     /// Returns true if the response with the head `response` was received completely, with no byte
-    /// after it, so that the connection can be reused.
-    pub(crate) fn is_over(&self, response: &ResponseHead) -> bool {
-        let body = self.raw.len().saturating_sub(response.head_bytes) as u64;
-        let whole = match response.framing {
+    /// after it.
+    pub(crate) fn is_whole(&self, response: &ResponseHead) -> bool {
+        let Some(body) = self.raw.len().checked_sub(response.head_bytes) else { return false };
+        match response.framing {
             Framing::None => body == 0,
-            Framing::Length(length) => body == length,
+            Framing::Length(length) => body as u64 == length,
             Framing::Chunked | Framing::UntilClose => false,
-        };
-        whole && response.keep_alive && self.upload.is_finished()
+        }
+    }
+
+    /// Returns true if the exchange with the endpoint is over in both directions, so that the
+    /// connection can be reused.
+    pub(crate) fn is_over(&self, response: &ResponseHead) -> bool {
+        self.is_whole(response) && response.keep_alive && self.upload.is_finished()
     }
 }
 

@@ -316,6 +316,9 @@ impl<'a> Dispatch<'a> {
         index: usize,
     ) -> Result<Opened<StreamOf<C>>, Unopened> {
         let (scope, since) = (exchange.scope, exchange.placement.slot_since);
+        if scope.worker.sessions.must_shrink(exchange.session) {
+            exchange.client.shrink(&scope.worker.buffers);
+        }
         exchange.holds(upload.held());
         let now = Instant::now();
         let attempt = self.pool.timeouts.attempt;

@@ -291,9 +291,9 @@ impl Pump {
         }
     }
 
-    /// Frees the memory of the bytes to send, if there are none.
+    /// Frees the memory of the bytes to send, if all were sent.
     pub(crate) fn shrink(&mut self) {
-        if self.out.is_empty() {
+        if self.finished {
             self.out = Vec::new();
         }
     }

@@ -51,7 +51,8 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
         let response = &exchange.heads.response;
         if throttle.is_some() || !whole_response::is_small(response, &attempt, plan.encoder) {
             // In an allocation of its own, so that exchanges that wait do not reserve space for it.
-            return Box::pin(stream(exchange, route, pool, attempt, plan, throttle)).await;
+            let start = RelayStart { attempt, plan, throttle };
+            return Box::pin(stream(exchange, route, pool, start)).await;
         }
         let raw = std::mem::take(&mut attempt.raw);
         let written =
@@ -59,20 +60,29 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
         exchange.scope.worker.buffers.give_back(raw);
         let now = Instant::now();
         let Attempt { upstream, upload, heard, .. } = attempt;
-        exchange.outcome.times.data = now.span_since(heard);
         if let Written::Failed = written {
+            exchange.outcome.times.data = now.span_since(heard);
             leave_body(exchange, upload);
             return Err(broken(&mut exchange.outcome, Cause::ClientGone));
         }
-        let is_clean = exchange.heads.response.keep_alive;
-        release(exchange, pool, upstream, is_clean, now);
+        let after =
+            if exchange.heads.response.keep_alive { AfterUse::Keep } else { AfterUse::Close };
+        release(exchange, pool, upstream, after, now);
         if let Written::Rest(download) = written {
             return Box::pin(deliver_rest(exchange, upload, download, heard, plan.next)).await;
         }
+        exchange.outcome.times.data = now.span_since(heard);
         exchange.arrival.bytes_received += upload.received();
         exchange.outcome.ended = Some(now);
         Ok(finish(exchange, upload, plan.next))
     }
+}
+
+/// The parts that the relay of a response begins with.
+struct RelayStart<'a, S: Socket> {
+    attempt: Attempt<'a, S>,
+    plan: ResponsePlan,
+    throttle: Option<Box<Throttle>>,
 }
 
 /// Relays a response while it arrives.
@@ -80,10 +90,9 @@ async fn stream<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
     pool: &Arc<UpstreamPool>,
-    mut attempt: Attempt<'_, StreamOf<C>>,
-    plan: ResponsePlan,
-    throttle: Option<Box<Throttle>>,
+    start: RelayStart<'_, StreamOf<C>>,
 ) -> Result<Next, Ended> {
+    let RelayStart { mut attempt, plan, throttle } = start;
     let scope = exchange.scope;
     let switching = exchange.heads.response.status == 101;
     let raw = std::mem::take(&mut attempt.raw);
@@ -114,7 +123,13 @@ async fn stream<C: ClientSide>(
         let is_clean = upload.is_finished()
             && exchange.heads.response.keep_alive
             && download.surplus().is_empty();
-        release(exchange, pool, upstream, is_clean, now);
+        release(
+            exchange,
+            pool,
+            upstream,
+            if is_clean { AfterUse::Keep } else { AfterUse::Close },
+            now,
+        );
         if !download.is_finished() {
             relayed = deliver(scope, &mut exchange.client, &mut download).await;
             blocked += now.elapsed();
@@ -137,6 +152,7 @@ async fn deliver_rest<C: ClientSide>(
     heard: Instant,
     next: Next,
 ) -> Result<Next, Ended> {
+    exchange.holds(upload.held() + download.held());
     let began = Instant::now();
     let relayed = deliver(exchange.scope, &mut exchange.client, &mut download).await;
     let now = Instant::now();
@@ -148,17 +164,24 @@ async fn deliver_rest<C: ClientSide>(
     Ok(finish(exchange, upload, next))
 }
 
+/// The fate of an endpoint's connection after an exchange.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AfterUse {
+    Keep,
+    Close,
+}
+
 /// Ends the endpoint's part of an exchange whose response was read completely, even if the client
-/// still reads: its connection is kept, if it is clean, or closed, and then its slot is given to
-/// the next exchange, in this order, so that the next exchange finds the connection.
+/// still reads: its connection is kept or closed, and then its slot is given to the next exchange,
+/// in this order, so that the next exchange finds the connection.
 fn release<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     upstream: Box<UpstreamConnection<StreamOf<C>>>,
-    is_clean: bool,
+    after: AfterUse,
     now: Instant,
 ) {
-    if let Some(endpoint) = exchange.placement.endpoint.filter(|_| is_clean) {
+    if let Some(endpoint) = exchange.placement.endpoint.filter(|_| after == AfterUse::Keep) {
         let limits = exchange.heads.response.keep_alive_limits;
         exchange.scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
     } else {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
-use weir_wire::{Framing, ResponseHead};
+use weir_wire::ResponseHead;
 
 use crate::exchange::attempt::Attempt;
 use crate::exchange::body_stream::BodySink;
@@ -32,14 +32,8 @@ pub(crate) fn is_small<S: Socket>(
     attempt: &Attempt<'_, S>,
     encoder: Encoder,
 ) -> bool {
-    let received = attempt.raw.len().saturating_sub(response.head_bytes);
-    let is_whole = match response.framing {
-        Framing::None => received == 0,
-        Framing::Length(length) => received as u64 == length,
-        Framing::Chunked | Framing::UntilClose => false,
-    };
-    is_whole
-        && received <= COALESCE_BYTES
+    attempt.is_whole(response)
+        && attempt.raw.len() - response.head_bytes <= COALESCE_BYTES
         && response.status != 101
         && encoder != Encoder::Chunked
         && attempt.upload.is_finished()
@@ -56,7 +50,6 @@ pub(crate) fn write<C: ClientSide>(
     let body = raw.get(heads.response.head_bytes..).unwrap_or_default();
     let out = &mut heads.response_out;
     out.extend_from_slice(body);
-    outcome.body_bytes_sent = body.len() as u64;
     let mut sent = 0;
     let written = loop {
         let rest = out.get(sent..).unwrap_or_default();
@@ -77,5 +70,6 @@ pub(crate) fn write<C: ClientSide>(
         }
     };
     outcome.bytes_sent += sent as u64;
+    outcome.body_bytes_sent = body.len() as u64;
     written
 }

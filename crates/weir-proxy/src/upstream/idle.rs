@@ -277,7 +277,7 @@ impl<N: Net> IdleConnections<N> {
     }
 
     /// Closes the parked connections, and parks none from now on; called when the worker ends,
-    /// because the last one leaves nobody who would close them.
+    /// because the last worker leaves none that would close them.
     pub(crate) fn end(&self) {
         self.ended.set(true);
         self.shared.close_all(&self.net);
@@ -451,6 +451,7 @@ mod tests {
             if has_ended {
                 idle.end();
             }
+            peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             endpoint.idle.ask(other);
             let now = Instant::now();
             let transport = Transport::Plain(OsStream::from(stream));

@@ -118,6 +118,30 @@ fn an_exchange_that_waits_for_its_endpoint_gives_back_unused_memory() {
     });
 }
 
+/// A small response goes to the client in one write. The rest of one that the client does not take
+/// at once holds only itself, and arrives whole.
+#[test]
+fn small_responses_that_a_client_takes_late_arrive_whole_and_hold_little() {
+    const COUNT: usize = 300;
+    let body: String = ('a'..='z').cycle().take(1_500).collect();
+    play(&app(SERVER, ""), async |world| {
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let seen = world.origin(1).answers(&answer);
+        let mut client = world.client().await;
+        client.send(&GET.repeat(COUNT)).await;
+        pass(100).await;
+        assert!(seen.borrow().requests.len() < COUNT, "the client's socket takes no more");
+        assert!((1..36 * 1024).contains(&held(world)), "{}", held(world));
+        for number in 0..COUNT {
+            let message = client.message().await;
+            assert_eq!(message.status(), 200, "{number}");
+            assert_eq!(message.body, body.as_bytes(), "{number}");
+        }
+        assert_eq!(seen.borrow().requests.len(), COUNT);
+        assert_eq!(held(world), 0);
+    });
+}
+
 /// A worker has 64 spare buffers: exchanges beyond that number keep only the bytes of their heads,
 /// from the moment in which they wait.
 #[test]

@@ -113,6 +113,28 @@ fn a_client_that_does_not_read_is_disconnected() {
     });
 }
 
+/// The log names no bytes and no time of a body whose response was cut off.
+#[test]
+fn a_small_response_that_is_never_taken_is_logged_without_a_body() {
+    play(&app(ONE, "timeout request=5s;"), async |world| {
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 1500\r\n\r\n{}", "x".repeat(1_500));
+        world.origin(1).answers(&answer);
+        let mut client = world.client().await;
+        client.send(&GET.repeat(300)).await;
+        sleep(seconds(6)).await;
+        let lines = world.log().await;
+        let (line, complete) = lines.split_last().unwrap();
+        assert!(!complete.is_empty());
+        assert!(complete.iter().all(|line| line.number("body_bytes_sent") == Some(1_500)));
+        assert_eq!(
+            (line.text("cause").as_str(), line.number("status")),
+            ("total_timeout", Some(200))
+        );
+        assert_eq!((line.number("body_bytes_sent"), line.number("t_data")), (Some(0), None));
+    });
+}
+
 #[test]
 fn a_slow_reader_is_not_disconnected() {
     play(&app(ONE, "timeout send=9s;"), async |world| {
