@@ -20,6 +20,6 @@ mod words;
 
 pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use directives::reference;
-pub use load::{Checked, from_json, load, parse_str, to_json};
+pub use load::{Checked, check_directives, from_json, load, parse_str, to_json};
 pub use model::Config;
 pub use model::values::endpoint_address;

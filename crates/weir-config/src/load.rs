@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::check::check;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::{FileId, Sources};
-use crate::syntax::lexer::Environment;
-use crate::syntax::tree;
+use crate::syntax::lexer::{Dialect, Environment};
+use crate::syntax::tree::{self, Directive};
 use checked::verdict;
 
 pub use checked::Checked;
@@ -37,6 +37,16 @@ pub fn parse_str(name: &str, text: &str) -> Result<Checked, Diagnostics> {
     checked(sources, file, &|_| None)
 }
 
+/// Checks directives that an importer made from another program's file. Their spans are places in
+/// `sources`, so that messages name that file.
+pub fn check_directives(
+    sources: Sources,
+    directives: &[Directive],
+) -> Result<Checked, Diagnostics> {
+    let (config, diagnostics) = check(&sources, directives, Vec::new());
+    verdict(config, diagnostics, sources)
+}
+
 fn checked(
     mut sources: Sources,
     file: FileId,
@@ -45,7 +55,8 @@ fn checked(
     if sources.file(file).text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
         return json::read(sources, file);
     }
-    let (directives, read) = tree::parse_with_includes(&mut sources, file, environment);
+    let (directives, read) =
+        tree::parse_with_includes(&mut sources, file, Dialect::Native(environment));
     let (config, diagnostics) = check(&sources, &directives, read);
     verdict(config, diagnostics, sources)
 }

@@ -6,13 +6,23 @@
 //! `\"`, `\'`, `\\`, `\n`, `\r` and `\t` are escapes; any other backslash is kept, as regexes need
 //! it. `#` at the start of a word begins a comment. `${NAME}` and `${NAME:-default}` with a name in
 //! capitals are replaced by the environment variable, except in single quotes; `\${` is not
-//! expanded.
+//! expanded. [`Dialect::Nginx`] has nginx's rules instead (`ngx_conf_read_token`).
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileId, SourceSpan};
 
 /// A function that looks up an environment variable.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The rules by which a text is split.
+#[derive(Clone, Copy)]
+pub enum Dialect<'a> {
+    /// Weir's own, with a source of environment variables.
+    Native(Environment<'a>),
+    /// nginx's: a quote is one only at the start of a word, `}` ends no word, and variables,
+    /// `${name}` among them, stay as they are.
+    Nginx,
+}
 
 /// The message for a quote that is never closed. Tokens after such a quote are not reliable.
 pub(crate) const UNCLOSED_QUOTE: &str = "this quote is never closed";
@@ -93,13 +103,8 @@ impl Word {
 }
 
 /// Splits a text into tokens.
-pub fn lex(
-    text: &str,
-    file: FileId,
-    environment: Environment<'_>,
-) -> (Vec<Token>, Vec<Diagnostic>) {
-    let mut lexer =
-        Lexer { text, file, at: 0, environment, tokens: Vec::new(), errors: Vec::new() };
+pub fn lex(text: &str, file: FileId, dialect: Dialect<'_>) -> (Vec<Token>, Vec<Diagnostic>) {
+    let mut lexer = Lexer { text, file, at: 0, dialect, tokens: Vec::new(), errors: Vec::new() };
     lexer.run();
     (lexer.tokens, lexer.errors)
 }
@@ -108,7 +113,7 @@ struct Lexer<'a> {
     text: &'a str,
     file: FileId,
     at: usize,
-    environment: Environment<'a>,
+    dialect: Dialect<'a>,
     tokens: Vec<Token>,
     errors: Vec<Diagnostic>,
 }
@@ -123,6 +128,13 @@ struct Draft {
     broken: bool,
 }
 
+impl Draft {
+    fn at(start: usize) -> Self {
+        let text = String::new();
+        Self { text, start, bare: None, changed: false, expanded: false, broken: false }
+    }
+}
+
 impl Lexer<'_> {
     fn run(&mut self) {
         if self.text.starts_with('\u{feff}') {
@@ -130,7 +142,7 @@ impl Lexer<'_> {
         }
         while let Some(character) = self.peek() {
             let kind = match character {
-                _ if character.is_whitespace() => {
+                _ if self.is_blank(character) => {
                     self.at += character.len_utf8();
                     continue;
                 }
@@ -143,7 +155,10 @@ impl Lexer<'_> {
                 '}' => TokenKind::Close,
                 ';' => TokenKind::Semicolon,
                 _ => {
-                    self.word();
+                    match self.dialect {
+                        Dialect::Native(environment) => self.word(environment),
+                        Dialect::Nginx => self.nginx_word(),
+                    }
                     continue;
                 }
             };
@@ -153,29 +168,76 @@ impl Lexer<'_> {
         }
     }
 
-    fn word(&mut self) {
-        let start = self.at;
-        let mut draft = Draft {
-            text: String::new(),
-            start,
-            bare: None,
-            changed: false,
-            expanded: false,
-            broken: false,
-        };
+    fn is_blank(&self, character: char) -> bool {
+        match self.dialect {
+            Dialect::Native(_) => character.is_whitespace(),
+            Dialect::Nginx => matches!(character, ' ' | '\t' | '\r' | '\n'),
+        }
+    }
+
+    fn word(&mut self, environment: Environment<'_>) {
+        let mut draft = Draft::at(self.at);
         while let Some(character) = self.peek() {
             match character {
                 '"' | '\'' => {
                     draft.bare.get_or_insert(draft.text.len());
-                    self.quoted(character, &mut draft);
+                    let environment = (character == '"').then_some(environment);
+                    self.quoted(character, &mut draft, environment);
                 }
                 '\\' => self.escape(&mut draft),
-                '$' if self.text[self.at..].starts_with("${") => self.variable(&mut draft),
+                '$' if self.text[self.at..].starts_with("${") => {
+                    self.variable(&mut draft, environment);
+                }
                 ';' | '{' | '}' => break,
                 _ if character.is_whitespace() => break,
                 _ => self.copy(character, &mut draft),
             }
         }
+        self.end_word(draft);
+    }
+
+    /// Reads a word by nginx's rules: in quotes as a whole or not at all. A `{` ends it, except
+    /// directly after a `$`; a `}` does not.
+    fn nginx_word(&mut self) {
+        let mut draft = Draft::at(self.at);
+        if let Some(quote @ ('"' | '\'')) = self.peek() {
+            draft.bare = Some(0);
+            self.quoted(quote, &mut draft, None);
+            let end = self.at;
+            if self.peek().is_some_and(|next| !self.is_blank(next) && !";{)".contains(next)) {
+                let error = Diagnostic::error(self.span(end, end + 1), "a space is missing here");
+                self.errors.push(error.label("nginx ends a word at its closing quote"));
+            }
+            return self.end_word(draft);
+        }
+        let mut after_dollar = false;
+        while let Some(character) = self.peek() {
+            match character {
+                '\\' => self.nginx_escape(&mut draft),
+                '{' if !after_dollar => break,
+                ';' => break,
+                _ if self.is_blank(character) => break,
+                _ => self.copy(character, &mut draft),
+            }
+            after_dollar = character == '$';
+        }
+        self.end_word(draft);
+    }
+
+    /// Keeps a backslash before anything but a quote, a backslash or a letter of a control
+    /// character.
+    fn nginx_escape(&mut self, draft: &mut Draft) {
+        let dollar = self.text[self.at + 1..].starts_with('$');
+        if dollar {
+            draft.text.push_str("\\$");
+            self.at += 2;
+        } else {
+            self.escape(draft);
+        }
+    }
+
+    fn end_word(&mut self, draft: Draft) {
+        let start = draft.start;
         let source = &self.text[start..self.at];
         let verbatim = if source == draft.text {
             Some(start)
@@ -197,7 +259,8 @@ impl Lexer<'_> {
         self.tokens.push(Token { kind: TokenKind::Word(word), span });
     }
 
-    fn quoted(&mut self, quote: char, draft: &mut Draft) {
+    /// Reads to the closing quote. Variables are expanded if there is an `environment`.
+    fn quoted(&mut self, quote: char, draft: &mut Draft, environment: Option<Environment<'_>>) {
         let open = self.at;
         self.at += 1;
         while let Some(character) = self.peek() {
@@ -206,10 +269,12 @@ impl Lexer<'_> {
                     self.at += 1;
                     return;
                 }
+                '\\' if matches!(self.dialect, Dialect::Nginx) => self.nginx_escape(draft),
                 '\\' => self.escape(draft),
-                '$' if quote == '"' && self.text[self.at..].starts_with("${") => {
-                    self.variable(draft);
-                }
+                '$' if self.text[self.at..].starts_with("${") => match environment {
+                    Some(environment) => self.variable(draft, environment),
+                    None => self.copy(character, draft),
+                },
                 _ => self.copy(character, draft),
             }
         }
@@ -252,7 +317,7 @@ impl Lexer<'_> {
 
     /// Expands the variable at `${`. Names with small letters stay as they are, for texts with
     /// variables of a request, such as `${host}`.
-    fn variable(&mut self, draft: &mut Draft) {
+    fn variable(&mut self, draft: &mut Draft, environment: Environment<'_>) {
         let start = self.at;
         let rest = &self.text[start..];
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
@@ -288,7 +353,7 @@ impl Lexer<'_> {
             );
             return;
         }
-        let set = (self.environment)(name).filter(|value| default.is_none() || !value.is_empty());
+        let set = (environment)(name).filter(|value| default.is_none() || !value.is_empty());
         if let Some(value) = set.as_deref().or(default) {
             draft.text.push_str(value);
             return;
@@ -332,7 +397,7 @@ mod tests {
     fn tokens(text: &str) -> (Vec<Token>, Vec<Diagnostic>) {
         let mut sources = Sources::default();
         let file = sources.add("t", text);
-        lex(text, file, &environment)
+        lex(text, file, Dialect::Native(&environment))
     }
 
     /// Compares with the expected text: words in brackets, then syntax tokens as they are, then the
@@ -359,6 +424,31 @@ mod tests {
         check("a#b #c", "[a#b]");
         check("\u{feff}a", "[a]");
         check("route->x", "[route->x]");
+    }
+
+    #[test]
+    fn nginx_has_other_rules_for_quotes_and_braces() {
+        let check = |text: &str, expected: &str| {
+            let mut sources = Sources::default();
+            let file = sources.add("t", text);
+            let (tokens, errors) = lex(text, file, Dialect::Nginx);
+            let words = tokens.iter().map(|token| match &token.kind {
+                TokenKind::Word(word) => format!("[{}]", word.text),
+                TokenKind::Open => "{".into(),
+                TokenKind::Close => "}".into(),
+                TokenKind::Semicolon => ";".into(),
+            });
+            let mut shown: Vec<String> = words.collect();
+            shown.extend(errors.iter().map(|error| format!("!{}", error.message)));
+            assert_eq!(shown.join(" "), expected, "{text}");
+        };
+        check("a \"b c;{}\" '${HOME} \"d\"';", "[a] [b c;{}] [${HOME} \"d\"] ;");
+        check("return 200 ${HOME}x$y;", "[return] [200] [${HOME}x$y] ;");
+        check("a it's b\"c; }", "[a] [it's] [b\"c] ; }");
+        check("~ ^/a}b{ x; }", "[~] [^/a}b] { [x] ; }");
+        check(r"\.php$ \${x}", r"[\.php$] [\$] { [x}]");
+        check("'a'b;", "[a] [b] ; !a space is missing here");
+        check("a #b\n'c", "[a] [c] !this quote is never closed");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileId, SourceSpan, Sources};
-use crate::syntax::lexer::{Environment, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
+use crate::syntax::lexer::{Dialect, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
 
 /// The deepest nesting of blocks.
 const MAX_DEPTH: usize = 32;
@@ -58,9 +58,9 @@ impl Directive {
 pub fn parse(
     sources: &Sources,
     file: FileId,
-    environment: Environment<'_>,
+    dialect: Dialect<'_>,
 ) -> (Vec<Directive>, Vec<Diagnostic>) {
-    let (tokens, errors) = lex(&sources.file(file).text, file, environment);
+    let (tokens, errors) = lex(&sources.file(file).text, file, dialect);
     let read = errors.len();
     let mut parser =
         TreeParser { errors, frames: Vec::new(), directives: Vec::new(), words: Vec::new() };
@@ -194,30 +194,32 @@ fn reason(error: &std::io::Error) -> String {
 }
 
 /// Parses a file and replaces each `include PATTERN;`, in any block, by the contents of the files
-/// that it names.
+/// that it names. In nginx's dialect the directive stays before them.
 pub fn parse_with_includes(
     sources: &mut Sources,
     file: FileId,
-    environment: Environment<'_>,
+    dialect: Dialect<'_>,
 ) -> (Vec<Directive>, Vec<Diagnostic>) {
     let path = PathBuf::from(&sources.file(file).name);
     let mut includer =
-        Includer { sources, environment, errors: Vec::new(), stack: vec![identity(&path)] };
+        Includer { sources, dialect, errors: Vec::new(), stack: vec![identity(&path)], main: path };
     let directives = includer.file(file);
     (directives, includer.errors)
 }
 
 struct Includer<'a> {
     sources: &'a mut Sources,
-    environment: Environment<'a>,
+    dialect: Dialect<'a>,
     errors: Vec<Diagnostic>,
+    /// The file that was read first.
+    main: PathBuf,
     /// The files that are being read, the outermost first.
     stack: Vec<PathBuf>,
 }
 
 impl Includer<'_> {
     fn file(&mut self, file: FileId) -> Vec<Directive> {
-        let (directives, errors) = parse(self.sources, file, self.environment);
+        let (directives, errors) = parse(self.sources, file, self.dialect);
         self.errors.extend(errors);
         self.directives(directives)
     }
@@ -226,7 +228,12 @@ impl Includer<'_> {
         let mut list = Vec::with_capacity(directives.len());
         for mut directive in directives {
             if directive.name.is("include") {
-                list.extend(self.include(&directive));
+                let contents = self.include(&directive);
+                // An importer reports on every directive of the file, this one too.
+                if matches!(self.dialect, Dialect::Nginx) {
+                    list.push(directive);
+                }
+                list.extend(contents);
                 continue;
             }
             if let Some(block) = &mut directive.block {
@@ -246,7 +253,11 @@ impl Includer<'_> {
         if directive.end == End::Missing {
             self.errors.push(missing_semicolon(word));
         }
-        let base = PathBuf::from(&self.sources.file(word.span.file).name);
+        // nginx resolves every pattern against the folder of the main file.
+        let base = match self.dialect {
+            Dialect::Native(_) => PathBuf::from(&self.sources.file(word.span.file).name),
+            Dialect::Nginx => self.main.clone(),
+        };
         let pattern = base.parent().unwrap_or(Path::new("")).join(&word.text);
         let mut list = Vec::new();
         for path in self.matching(&pattern, word) {
@@ -334,7 +345,7 @@ mod tests {
     fn parsed(text: &str) -> (Vec<Directive>, Vec<Diagnostic>) {
         let mut sources = Sources::default();
         let file = sources.add("t", text);
-        parse(&sources, file, &|_| None)
+        parse(&sources, file, Dialect::Native(&|_| None))
     }
 
     fn check(text: &str, expected: &str) {
@@ -395,7 +406,8 @@ mod tests {
         write("one.inc", "one");
         let mut sources = Sources::default();
         let file = read(&folder.path().join("main.conf"), &mut sources).unwrap();
-        let (directives, errors) = parse_with_includes(&mut sources, file, &|_| None);
+        let (directives, errors) =
+            parse_with_includes(&mut sources, file, Dialect::Native(&|_| None));
         assert_eq!(show(&directives), "a() one() b() z(){one()}");
         let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
         assert_eq!(messages.len(), 2);
