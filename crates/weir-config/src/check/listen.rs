@@ -260,12 +260,13 @@ impl<'a> Checker<'a> {
         self.set(line, "backslash", &mut rules.backslash, values::treatment);
         self.set(line, "parameters", &mut rules.parameters, values::treatment);
         self.set(line, "nul", &mut rules.nul, values::treatment);
+        self.set(line, "invalid", &mut rules.invalid, values::treatment);
         let others = ["merge_slashes", "encoded_slash", "backslash", "parameters", "nul"];
         let other = others.iter().find_map(|name| line.option(name));
         if let (false, Some(other)) = (rules.normalize, other) {
             let error = Diagnostic::error(
                 other.word.span,
-                "this has no effect with `normalize=off`, which refuses nothing",
+                "this has no effect with `normalize=off`, which keeps them",
             );
             self.report(error.help("remove one of the two"));
         }

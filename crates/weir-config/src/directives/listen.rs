@@ -210,6 +210,12 @@ const PATH: &[OptionSpec] = &[
         "The treatment of `;`, as in `/page;jsessionid=1`, at which some servers end a segment.",
     ),
     option("nul", "refuse | keep", "refuse", "The treatment of `%00`."),
+    option(
+        "invalid",
+        "refuse | keep",
+        "keep",
+        "With `normalize=off`: the treatment of malformed escapes, `%00` and dot segments above the root, which nginx refuses.",
+    ),
 ];
 
 pub(super) const PROTOCOL: &[OptionSpec] = &[

@@ -124,6 +124,7 @@ impl Default for PathRules {
             backslash: Treatment::Refuse,
             parameters: Treatment::Refuse,
             nul: Treatment::Refuse,
+            invalid: Treatment::Keep,
         }
     }
 }

@@ -155,7 +155,7 @@ pub struct MessageLimits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathRules {
-    /// Set if the path is normalised first; otherwise the other fields have no effect.
+    /// Set if the path is normalised first; otherwise only `invalid` has an effect.
     pub normalize: bool,
     /// Set if several slashes in a row become one.
     pub merge_slashes: bool,
@@ -167,6 +167,9 @@ pub struct PathRules {
     pub parameters: Treatment,
     /// The treatment of `%00`.
     pub nul: Treatment,
+    /// The treatment, without normalisation, of malformed escapes, `%00` and dot segments above the
+    /// root.
+    pub invalid: Treatment,
 }
 
 /// The treatment of a character that servers interpret differently.

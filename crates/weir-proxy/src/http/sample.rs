@@ -21,6 +21,7 @@ pub(crate) const KEEP: PathRules = PathRules {
     backslash: Treatment::Keep,
     parameters: Treatment::Keep,
     nul: Treatment::Keep,
+    invalid: Treatment::Keep,
 };
 
 pub(crate) const LIMITS: HeadLimits =

@@ -27,6 +27,8 @@ pub(crate) enum VariableValue<'a> {
     Address(IpAddr),
     /// A comma-separated list.
     FailedAttempts(&'a [FailedAttempt<'a>]),
+    /// The received `X-Forwarded-For`, and the peer after it.
+    ForwardedFor(&'a [u8], IpAddr),
     /// The user of `Basic` credentials, still in base64.
     BasicUser(&'a [u8]),
     TimeLocal(SystemTime),
@@ -58,6 +60,11 @@ impl VariableValue<'_> {
                     out.extend_from_slice(if index == 0 { b"" } else { b"," });
                     append_failed(attempt, how, out);
                 }
+            }
+            Self::ForwardedFor(received, peer) => {
+                escape::append(received, how, out);
+                out.extend_from_slice(b", ");
+                format::append_address(peer, out);
             }
             Self::BasicUser(encoded) => append_basic_user(encoded, how, out),
             Self::TimeLocal(time) => clock.append_common(time, out),
@@ -134,6 +141,8 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::Uri => filled(entry.path),
         // nginx treats the empty query of `/?` as none.
         Plain::Args => filled(query(entry.target).unwrap_or_default()),
+        Plain::IsArgs => VariableValue::Bytes(question_mark(entry)),
+        Plain::ProxyAddXForwardedFor => forwarded_for(entry),
         Plain::Host if entry.host.is_empty() => VariableValue::Absent,
         Plain::Host => VariableValue::Lower(entry.host),
         Plain::Status => VariableValue::Status(u64::from(entry.status)),
@@ -211,6 +220,21 @@ fn written_at(entry: &Entry<'_>) -> SystemTime {
 fn remote_address<'a>(entry: &Entry<'a>) -> VariableValue<'a> {
     let peer = entry.peer.map(|peer| peer.ip());
     entry.client.or(peer).map_or(VariableValue::Bytes(b"unix:"), VariableValue::Address)
+}
+
+/// Returns nginx's `$is_args`. nginx treats the empty query of `/?` as none.
+fn question_mark(entry: &Entry<'_>) -> &'static [u8] {
+    if query(entry.target).is_none_or(<[u8]>::is_empty) { b"" } else { b"?" }
+}
+
+/// Returns nginx's `$proxy_add_x_forwarded_for`.
+fn forwarded_for<'a>(entry: &'a Entry<'a>) -> VariableValue<'a> {
+    match (entry.request_headers.value("x-forwarded-for"), remote_address(entry)) {
+        (Some(received), VariableValue::Address(peer)) if !received.is_empty() => {
+            VariableValue::ForwardedFor(received, peer)
+        }
+        (_, address) => address,
+    }
 }
 
 /// The peer's port, unless a trusted proxy spoke for another client.

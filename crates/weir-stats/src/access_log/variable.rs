@@ -18,6 +18,8 @@ pub(crate) enum Plain {
     RequestUri,
     Uri,
     Args,
+    IsArgs,
+    ProxyAddXForwardedFor,
     Host,
     Status,
     BodyBytesSent,
@@ -81,6 +83,12 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("request_uri", Plain::RequestUri, "path and query as received"),
     ("uri", Plain::Uri, "path as sent to the endpoint, without the query"),
     ("args", Plain::Args, "query as received, without the `?`"),
+    ("is_args", Plain::IsArgs, "`?` if there is a query, otherwise nothing"),
+    (
+        "proxy_add_x_forwarded_for",
+        Plain::ProxyAddXForwardedFor,
+        "the received `X-Forwarded-For`, whoever sent it, followed by the address of the client",
+    ),
     ("host", Plain::Host, "requested host, lower case, without the port"),
     ("status", Plain::Status, "status of the response, three digits"),
     ("body_bytes_sent", Plain::BodyBytesSent, "bytes of the response body sent"),
@@ -276,7 +284,11 @@ impl Variable {
                 | VariableKind::Cookie(_)
                 | VariableKind::Argument(_)
                 | VariableKind::Plain(
-                    Plain::Args | Plain::Request | Plain::RequestUri | Plain::RemoteUser
+                    Plain::Args
+                        | Plain::ProxyAddXForwardedFor
+                        | Plain::Request
+                        | Plain::RequestUri
+                        | Plain::RemoteUser
                 )
         )
     }

@@ -28,6 +28,8 @@ pub(crate) enum PathFault {
     /// `;` after a dot segment, which is one only to programs that remove parameters. No option
     /// permits it.
     DotSegmentParameter,
+    /// `..` above the root, in a path that is not normalised.
+    AboveRoot,
 }
 
 impl PathFault {
@@ -40,6 +42,7 @@ impl PathFault {
             Self::Nul => "an encoded NUL in the path (path nul=keep)",
             Self::Parameters => "a parameter in the path (path parameters=keep)",
             Self::DotSegmentParameter => "a dot segment with a parameter, which is always refused",
+            Self::AboveRoot => "a dot segment above the root (path invalid=keep)",
         }
     }
 }
@@ -58,8 +61,14 @@ pub(crate) fn normalise(
 ) -> Result<(), PathFault> {
     original.clear();
     let path = head.path.of(bytes);
-    if is_plain(path) || !rules.normalize || !path.starts_with(b"/") {
+    if is_plain(path) || !path.starts_with(b"/") {
         return Ok(());
+    }
+    if !rules.normalize {
+        return match rules.invalid {
+            Treatment::Refuse => check_received(path),
+            Treatment::Keep => Ok(()),
+        };
     }
     let mut decoded = PathBuffer::new();
     decode(path, rules, &mut decoded)?;
@@ -87,6 +96,67 @@ pub(crate) fn restore(head: &RequestHead, bytes: &mut [u8], original: &[u8]) {
         && place.len() == original.len()
     {
         place.copy_from_slice(original);
+    }
+}
+
+/// Refuses a path that is sent as received if it has no normal form, as nginx does
+/// (`ngx_http_parse_complex_uri`). An escaped slash separates segments.
+fn check_received(path: &[u8]) -> Result<(), PathFault> {
+    let mut depth: usize = 0;
+    let mut segment = SegmentShape::Empty;
+    let mut rest = path.get(1..).unwrap_or_default();
+    loop {
+        let byte = match rest {
+            [] => return segment.depth_below(depth).map(|_| ()),
+            [b'%', high, low, after @ ..] => {
+                let (Some(high), Some(low)) = (digit(*high), digit(*low)) else {
+                    return Err(PathFault::Escape);
+                };
+                rest = after;
+                high << 4 | low
+            }
+            [b'%', ..] => return Err(PathFault::Escape),
+            [byte, after @ ..] => {
+                rest = after;
+                *byte
+            }
+        };
+        match byte {
+            0 => return Err(PathFault::Nul),
+            b'/' => {
+                depth = segment.depth_below(depth)?;
+                segment = SegmentShape::Empty;
+            }
+            _ => segment = segment.with(byte),
+        }
+    }
+}
+
+/// The bytes of a segment so far, as far as dot segments are concerned.
+#[derive(Clone, Copy)]
+enum SegmentShape {
+    Empty,
+    Dot,
+    DotDot,
+    Name,
+}
+
+impl SegmentShape {
+    fn with(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Empty, b'.') => Self::Dot,
+            (Self::Dot, b'.') => Self::DotDot,
+            _ => Self::Name,
+        }
+    }
+
+    /// Returns the number of segments above the end of this one, of `depth` above its start.
+    fn depth_below(self, depth: usize) -> Result<usize, PathFault> {
+        match self {
+            Self::Empty | Self::Dot => Ok(depth),
+            Self::DotDot => depth.checked_sub(1).ok_or(PathFault::AboveRoot),
+            Self::Name => Ok(depth + 1),
+        }
     }
 }
 
@@ -304,6 +374,27 @@ mod tests {
         assert_eq!(sent("/a//../b/%2e", &apart).as_deref(), Ok("/a/b/"));
         let off = PathRules { normalize: false, ..PathRules::default() };
         assert_eq!(sent("/a/../%61;x\\%zz", &off).as_deref(), Ok("/a/../%61;x\\%zz"));
+    }
+
+    #[test]
+    fn a_path_that_is_sent_as_received_is_refused_where_nginx_refuses_it() {
+        let rules =
+            PathRules { normalize: false, invalid: Treatment::Refuse, ..PathRules::default() };
+        for kept in ["/a/../b", "/a/b//../%2e%2E?/..", "/;x\\%2f..", "/a%20/./..", "/...", "/a/..b"]
+        {
+            assert_eq!(sent(kept, &rules).as_deref(), Ok(kept), "{kept}");
+        }
+        for (refused, fault) in [
+            ("/a%", PathFault::Escape),
+            ("/a%zz", PathFault::Escape),
+            ("/a%00b", PathFault::Nul),
+            ("/..", PathFault::AboveRoot),
+            ("/../a", PathFault::AboveRoot),
+            ("/a/../../b", PathFault::AboveRoot),
+            ("/a/%2E.%2f..", PathFault::AboveRoot),
+        ] {
+            assert_eq!(sent(refused, &rules), Err(fault), "{refused}");
+        }
     }
 
     proptest! {

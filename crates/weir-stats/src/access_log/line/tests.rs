@@ -95,6 +95,25 @@ fn variables_are_nginx_s() {
     check("http://h.example/p?q", "h.example", &none, "/p|q|/p?q|-|-|h.example|-|0.000|-|-");
 }
 
+#[test]
+fn the_received_forwarded_addresses_and_the_client_are_nginx_s() {
+    let template = Template::parse("$is_args|$proxy_add_x_forwarded_for").unwrap();
+    let template = Line::text(template);
+    let check = |target: &str, headers: &List, expected: &str| {
+        let entry = Entry {
+            target: target.as_bytes(),
+            peer: Some("192.0.2.7:9".parse().unwrap()),
+            client: None,
+            ..bare(b"GET / HTTP/1.1", headers)
+        };
+        assert_eq!(line(&template, &entry), format!("{expected}\n"));
+    };
+    check("/", &List(&[]), "|192.0.2.7");
+    check("/?", &List(&[("X-Forwarded-For", "")]), "|192.0.2.7");
+    let received = List(&[("X-Forwarded-For", "10.0.0.1, 10.0.0.2")]);
+    check("/?a", &received, "?|10.0.0.1, 10.0.0.2, 192.0.2.7");
+}
+
 /// Times in milliseconds, -1 for never; `total` is measured from the first byte.
 fn times(request: i64, queue: i64, connect: i64, response: i64, total: i64) -> Times {
     let micros = |milliseconds: i64| {
