@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
+use crate::commands::{
+    bench, check, completion, ctl, demo, import, origin, proxy, run, serve, sim, top,
+};
 use crate::failure::CommandFailure;
 
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls with aws-lc-rs");
@@ -35,6 +37,7 @@ pub(crate) enum Command {
     Proxy(proxy::ProxyArguments),
     Serve(serve::ServeArguments),
     Check(check::CheckArguments),
+    Import(import::ImportArguments),
     Ctl(ctl::CtlArguments),
     Top(top::TopArguments),
     Reload(ctl::Reload),

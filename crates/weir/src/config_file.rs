@@ -1,8 +1,11 @@
-//! The configuration file of the commands that read one.
+//! The configuration file of the commands that read one: Weir's own, or another program's, which is
+//! converted.
 
 use std::path::Path;
 
+use clap::{Args, ValueEnum};
 use weir_config::Config;
+use weir_import::{Imported, Language};
 
 use crate::failure::CommandFailure;
 use crate::terminal;
@@ -10,16 +13,112 @@ use crate::terminal;
 /// The default configuration file.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
 
-/// Reads and checks a file. Warnings go to standard error.
-pub(crate) fn load(path: &Path) -> Result<Config, CommandFailure> {
+/// The flags about the language of a configuration file.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct LanguageArguments {
+    /// Language of the file [default: found by its directives]
+    #[arg(long, value_name = "LANGUAGE")]
+    from: Option<LanguageName>,
+    /// Accept a file of another program although directives in it are refused
+    #[arg(long)]
+    accept_ignored: bool,
+}
+
+/// The name of a language on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LanguageName {
+    Weir,
+    Nginx,
+}
+
+/// A configuration file that was read.
+pub(crate) enum ConfigFile {
+    /// A file in Weir's own syntax or its JSON form.
+    Native,
+    /// A file of nginx.
+    Imported(Box<Imported>),
+}
+
+/// Reads and checks a file. Warnings go to standard error, and so do the directives of another
+/// program's file that are refused.
+pub(crate) fn load(path: &Path, language: LanguageArguments) -> Result<Config, CommandFailure> {
+    match open(path, language)? {
+        ConfigFile::Native => native(path),
+        ConfigFile::Imported(imported) => {
+            for entry in imported.coverage.refused() {
+                let (file, line) = (&entry.file, entry.line);
+                let reason = entry.outcome.reason();
+                let text = format!("weir: {file}:{line}: refused: {}: {reason}\n", entry.directive);
+                terminal::say(&text);
+            }
+            accept(&imported, path, language)?;
+            checked(*imported, path)
+        }
+    }
+}
+
+/// Finds the language of a file, and converts it if it is another program's.
+pub(crate) fn open(path: &Path, language: LanguageArguments) -> Result<ConfigFile, CommandFailure> {
+    let found = match language.from {
+        Some(LanguageName::Weir) => Language::Native,
+        Some(LanguageName::Nginx) => Language::Nginx,
+        // A pipe can be read only once, and a file that cannot be read is reported later.
+        None if !path.is_file() => Language::Native,
+        None => match std::fs::read(path) {
+            Ok(bytes) => Language::of(&String::from_utf8_lossy(&bytes)),
+            Err(_) => Language::Native,
+        },
+    };
+    match found {
+        Language::Native => Ok(ConfigFile::Native),
+        Language::Nginx => match weir_import::nginx_file(path) {
+            Ok(imported) => Ok(ConfigFile::Imported(Box::new(imported))),
+            Err(diagnostics) => Err(rejected(path, diagnostics)),
+        },
+    }
+}
+
+/// Fails if directives are refused, unless that is accepted.
+pub(crate) fn accept(
+    imported: &Imported,
+    path: &Path,
+    language: LanguageArguments,
+) -> Result<(), CommandFailure> {
+    let refused = imported.coverage.refused().count();
+    if refused == 0 || language.accept_ignored {
+        return Ok(());
+    }
+    let plural = if refused == 1 { "directive is" } else { "directives are" };
+    Err(CommandFailure::NotConverted(format!(
+        "{}: {refused} {plural} refused; --accept-ignored goes on without them",
+        path.display()
+    )))
+}
+
+/// Reads and checks a native file.
+pub(crate) fn native(path: &Path) -> Result<Config, CommandFailure> {
     let environment = |name: &str| std::env::var(name).ok();
-    match weir_config::load(path, &environment) {
+    verdict(weir_config::load(path, &environment), path)
+}
+
+/// Checks a converted file.
+pub(crate) fn checked(imported: Imported, path: &Path) -> Result<Config, CommandFailure> {
+    verdict(imported.check(), path)
+}
+
+fn verdict(
+    outcome: Result<weir_config::Checked, weir_config::Diagnostics>,
+    path: &Path,
+) -> Result<Config, CommandFailure> {
+    match outcome {
         Ok(checked) => {
             terminal::warn(&checked.warnings);
             Ok(checked.config)
         }
-        Err(diagnostics) => {
-            Err(CommandFailure::Rejected { name: path.display().to_string(), diagnostics })
-        }
+        Err(diagnostics) => Err(rejected(path, diagnostics)),
     }
+}
+
+fn rejected(path: &Path, diagnostics: weir_config::Diagnostics) -> CommandFailure {
+    CommandFailure::Rejected { name: path.display().to_string(), diagnostics }
 }

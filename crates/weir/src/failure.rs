@@ -20,6 +20,8 @@ pub(crate) enum CommandFailure {
     Unreachable(String),
     /// A running Weir refused its new configuration and keeps the present one: exit code 3.
     RejectedThere(String),
+    /// Directives of another program's file are refused; nothing was started: exit code 3.
+    NotConverted(String),
     /// The configuration is invalid; nothing was started: exit code 3.
     Rejected {
         /// The name of the configuration.
@@ -38,6 +40,7 @@ impl CommandFailure {
             | Self::Usage(sentence)
             | Self::Threshold(sentence)
             | Self::Unreachable(sentence)
+            | Self::NotConverted(sentence)
             | Self::RejectedThere(sentence) => sentence.clone(),
             Self::Rejected { name, diagnostics } => {
                 let errors = count_errors(diagnostics);
@@ -53,7 +56,8 @@ impl CommandFailure {
             Self::RunTime(sentence)
             | Self::Usage(sentence)
             | Self::Threshold(sentence)
-            | Self::Unreachable(sentence) => format!("weir: {sentence}\n"),
+            | Self::Unreachable(sentence)
+            | Self::NotConverted(sentence) => format!("weir: {sentence}\n"),
             Self::RejectedThere(sentence) => {
                 format!("{sentence}\n\nweir: rejected; the previous configuration stays in use\n")
             }
@@ -70,7 +74,7 @@ impl CommandFailure {
             Self::Exit(code) => *code,
             Self::RunTime(_) => 1,
             Self::Usage(_) => 2,
-            Self::Rejected { .. } | Self::RejectedThere(_) => 3,
+            Self::Rejected { .. } | Self::NotConverted(_) | Self::RejectedThere(_) => 3,
             Self::Threshold(_) => 4,
             Self::Unreachable(_) => 5,
         })

@@ -18,7 +18,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
-use crate::commands::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
+use crate::commands::{
+    bench, check, completion, ctl, demo, import, origin, proxy, run, serve, sim, top,
+};
 use crate::failure::CommandFailure;
 
 /// The allocator whose count `memory max=` limits. It also marks threads that are inside it, for
@@ -45,6 +47,7 @@ fn command(cli: Cli) -> Result<(), CommandFailure> {
         Some(Command::Proxy(arguments)) => proxy::run(&arguments),
         Some(Command::Serve(arguments)) => serve::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Import(arguments)) => import::run(&arguments),
         Some(Command::Ctl(arguments)) => ctl::run(&arguments),
         Some(Command::Top(arguments)) => top::run(&arguments),
         Some(Command::Reload(arguments)) => ctl::reload(&arguments),

@@ -166,6 +166,7 @@ fn help_is_as_recorded() {
         "proxy",
         "serve",
         "check",
+        "import",
         "top",
         "bench",
         "origin",

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod ctl;
 pub(crate) mod demo;
+pub(crate) mod import;
 pub(crate) mod origin;
 pub(crate) mod proxy;
 pub(crate) mod run;

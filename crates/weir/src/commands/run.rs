@@ -6,7 +6,7 @@ use clap::Args;
 use weir_config::Config;
 use weir_control::{ConfigSource, ProcessRole, SupervisorRights};
 
-use crate::config_file::{self, CONFIGURATION_FILE};
+use crate::config_file::{self, CONFIGURATION_FILE, LanguageArguments};
 use crate::failure::CommandFailure;
 use crate::serving::{WorkerCount, serve};
 
@@ -20,11 +20,13 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     no_supervisor: bool,
     #[command(flatten)]
+    language: LanguageArguments,
+    #[command(flatten)]
     workers: WorkerCount,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), CommandFailure> {
-    let config = config_file::load(&arguments.config)?;
+    let config = config_file::load(&arguments.config, arguments.language)?;
     let mut config = if is_supervised(arguments, &config) {
         let rights = if config.sandbox { SupervisorRights::Needed } else { SupervisorRights::All };
         match weir_control::supervise(config, rights).map_err(CommandFailure::RunTime)? {
@@ -32,15 +34,16 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), CommandFailure> {
             ProcessRole::Ended(code) => return Err(CommandFailure::Exit(code)),
             ProcessRole::Serves(Some(config)) => config,
             // The file may have changed since the first process was started.
-            ProcessRole::Serves(None) => config_file::load(&arguments.config)?,
+            ProcessRole::Serves(None) => config_file::load(&arguments.config, arguments.language)?,
         }
     } else {
         config
     };
     arguments.workers.apply(&mut config);
     let (path, workers) = (arguments.config.clone(), arguments.workers);
+    let language = arguments.language;
     let read = move || {
-        let mut config = config_file::load(&path).map_err(|failure| failure.text())?;
+        let mut config = config_file::load(&path, language).map_err(|failure| failure.text())?;
         workers.apply(&mut config);
         Ok(config)
     };

@@ -20,6 +20,7 @@ mod limits;
 mod logs;
 mod memory;
 mod names;
+mod nginx_conf;
 mod queue;
 mod reload;
 mod rights;

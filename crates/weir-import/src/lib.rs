@@ -1,0 +1,86 @@
+//! Front ends for the configurations of other programs: turns an nginx file into directives of
+//! Weir's own syntax, and tells for each of its directives what becomes of it. It opens no sockets,
+//! and the meaning of the result is checked by `weir-config`.
+//!
+//! A directive that the front end does not convert is never passed over: it is refused or ignored
+//! by name, with a reason (`coverage`, and the table in `nginx/directives.rs`).
+#![forbid(unsafe_code)]
+
+mod coverage;
+mod native;
+mod nginx;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_config::source::{FileId, Sources};
+use weir_config::syntax::tree::{self, Directive};
+use weir_config::{Checked, Diagnostic, Diagnostics};
+
+pub use coverage::{Coverage, CoverageEntry, CoverageOutcome, CoverageTotals, DefaultDifference};
+pub use nginx::reference;
+
+/// A language that configurations are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Weir's own, or its JSON form.
+    Native,
+    /// nginx's.
+    Nginx,
+}
+
+impl Language {
+    /// Returns the language of a text by its first directive. nginx's files begin with a setting of
+    /// its main context, or with `http`, `server` or another of its blocks, which Weir has not.
+    pub fn of(text: &str) -> Self {
+        nginx::recognise(text)
+    }
+}
+
+/// A file of another program, converted.
+#[derive(Debug)]
+pub struct Imported {
+    /// The account of every directive.
+    pub coverage: Coverage,
+    /// The directives in Weir's syntax; their spans are places in `sources`.
+    directives: Vec<Directive>,
+    sources: Sources,
+}
+
+impl Imported {
+    /// Checks the result as a native file is checked. Messages name places of the imported file.
+    pub fn check(self) -> Result<Checked, Diagnostics> {
+        weir_config::check_directives(self.sources, &self.directives)
+    }
+
+    /// Returns the result as text in Weir's syntax.
+    pub fn native(&self) -> String {
+        native::print(&self.directives)
+    }
+}
+
+/// Reads an nginx file with the files that it includes. The errors are those of its syntax.
+pub fn nginx_file(path: &Path) -> Result<Imported, Diagnostics> {
+    let mut sources = Sources::default();
+    match tree::read(path, &mut sources) {
+        Ok(file) => nginx(sources, file),
+        Err(message) => {
+            Err(Diagnostics::new(vec![Diagnostic::general(message)], Arc::new(sources)))
+        }
+    }
+}
+
+/// Reads the text of an nginx file, which messages call `name`. Files are looked up relative to the
+/// folder of that name.
+pub fn nginx_text(name: &str, text: &str) -> Result<Imported, Diagnostics> {
+    let mut sources = Sources::default();
+    let file = sources.add(name, text);
+    nginx(sources, file)
+}
+
+fn nginx(mut sources: Sources, file: FileId) -> Result<Imported, Diagnostics> {
+    match nginx::import(&mut sources, file) {
+        Ok((directives, coverage)) => Ok(Imported { coverage, directives, sources }),
+        Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
+    }
+}

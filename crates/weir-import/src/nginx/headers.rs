@@ -1,0 +1,200 @@
+//! `proxy_set_header` and `add_header` become changes of headers.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::scope::InheritanceScope;
+use super::state::Converter;
+use super::statements::StatementId;
+use super::values::{KnownVariables, template};
+use crate::native::NativeLine;
+
+/// The headers that belong to a single connection or frame a message.
+const OWN: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "content-length",
+    "expect",
+];
+
+impl<'t> Converter<'_, 't> {
+    /// Returns the changes of the requests of a location with `proxy_pass`.
+    pub(crate) fn request_headers(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        known: KnownVariables<'_>,
+        span: SourceSpan,
+    ) -> Vec<Directive> {
+        let mut lines = Vec::new();
+        let mut host = false;
+        let mut upgrade = (false, false);
+        for &id in scope.all("proxy_set_header") {
+            let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
+            let lower = name.to_ascii_lowercase();
+            if self.statements.words(id).len() != 2 {
+                self.outcomes.refuse(id, "it takes a name and a value");
+                continue;
+            }
+            host |= lower == "host";
+            if OWN.contains(&lower.as_str()) {
+                upgrade.0 |= lower == "upgrade" && value == "$http_upgrade";
+                upgrade.1 |= lower == "connection"
+                    && (value.eq_ignore_ascii_case("upgrade")
+                        || self.upgrade_maps.contains_key(value));
+                self.own_header(id, &lower, value);
+                continue;
+            }
+            lines.extend(self.request_header(id, &lower, value, known));
+        }
+        if !host && let Some(proxy_host) = known.proxy_host {
+            let line = NativeLine::new("header", span).keyword("set").value("Host");
+            lines.push(line.value(proxy_host).end());
+            self.default("proxy_set_header Host", "$proxy_host, as in nginx");
+        }
+        if upgrade == (true, true) {
+            lines.push(NativeLine::new("upgrade", span).value("websocket").end());
+        }
+        lines
+    }
+
+    fn request_header(
+        &mut self,
+        id: StatementId,
+        lower: &str,
+        value: &str,
+        known: KnownVariables<'_>,
+    ) -> Option<Directive> {
+        let name = self.statements.word(id, 0);
+        let line = NativeLine::new("header", self.statements.span(id));
+        if lower == "host" && value == "$http_host" {
+            self.outcomes.honour(id);
+            return None;
+        }
+        if value.is_empty() && lower == "host" {
+            self.outcomes.refuse(id, "a request has exactly one `Host`");
+            return None;
+        }
+        match template(value, known, false) {
+            Ok(_) if value.is_empty() => {
+                self.outcomes.honour(id);
+                Some(line.keyword("remove").value(name).end())
+            }
+            Ok(value) => {
+                self.outcomes.honour(id);
+                Some(line.keyword("set").value(name).value(&value).end())
+            }
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                None
+            }
+        }
+    }
+
+    /// Notes the outcome of a header that Weir itself writes.
+    fn own_header(&mut self, id: StatementId, lower: &str, value: &str) {
+        let web_socket = (lower == "upgrade" && value == "$http_upgrade")
+            || (lower == "connection"
+                && (value.eq_ignore_ascii_case("upgrade")
+                    || self.upgrade_maps.contains_key(value)));
+        match lower {
+            "connection" if value.is_empty() => self.outcomes.honour(id),
+            _ if web_socket => self.outcomes.differs(
+                id,
+                "`upgrade websocket`: of the protocols that a client offers, only WebSocket passes",
+            ),
+            _ => self.outcomes.differs(
+                id,
+                "Weir writes the headers of a single connection itself and does not send this one",
+            ),
+        }
+    }
+
+    /// Returns the removals of headers that servers send.
+    pub(crate) fn hidden_headers(&mut self, scope: &InheritanceScope<'_, 't>) -> Vec<Directive> {
+        let mut lines = Vec::new();
+        for &id in scope.all("proxy_hide_header") {
+            let name = self.statements.word(id, 0);
+            if name.is_empty() || OWN.contains(&name.to_ascii_lowercase().as_str()) {
+                self.outcomes.refuse(id, "Weir writes this header itself");
+                continue;
+            }
+            self.outcomes.honour(id);
+            let line = NativeLine::new("response_header", self.statements.span(id));
+            lines.push(line.keyword("remove").value(name).end());
+        }
+        lines
+    }
+
+    /// Returns the changes of the responses of a block.
+    pub(crate) fn response_headers(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        known: KnownVariables<'_>,
+    ) -> Vec<Directive> {
+        let mut lines = Vec::new();
+        for &id in scope.all("add_header") {
+            let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
+            let always = self.statements.word(id, 2);
+            let lower = name.to_ascii_lowercase();
+            if name.is_empty() || OWN.contains(&lower.as_str()) || lower == "date" {
+                self.outcomes.refuse(id, "Weir writes this header itself");
+                continue;
+            }
+            if matches!(lower.as_str(), "last-modified" | "etag") {
+                self.outcomes.refuse(id, "write `response_header set` natively");
+                continue;
+            }
+            match (template(value, known, false), always) {
+                (Ok(_), "" | "always") if value.is_empty() => self.outcomes.honour(id),
+                (Ok(value), "" | "always") => {
+                    let line = NativeLine::new("response_header", self.statements.span(id));
+                    lines.push(line.keyword("add").value(name).value(&value).end());
+                    if always.is_empty() {
+                        self.outcomes.differs(
+                            id,
+                            "it is added to responses of every status, as with `always`",
+                        );
+                    } else {
+                        self.outcomes.honour(id);
+                    }
+                }
+                (Ok(_), _) => self.outcomes.refuse(id, "the third word can only be `always`"),
+                (Err(reason), _) => self.outcomes.refuse(id, reason),
+            }
+        }
+        lines
+    }
+
+    /// Returns `allow` and `deny` of a location.
+    pub(crate) fn access(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        returns: bool,
+    ) -> Vec<Directive> {
+        // Either of them replaces the rules of the blocks around.
+        let own = [scope.own("allow"), scope.own("deny")].concat();
+        let mut rules =
+            if own.is_empty() { [scope.all("allow"), scope.all("deny")].concat() } else { own };
+        rules.sort_unstable();
+        let mut lines = Vec::new();
+        for id in rules {
+            let word = self.statements.word(id, 0);
+            if returns {
+                self.outcomes
+                    .ignore(id, "`return` answers before clients are checked, as in nginx");
+            } else if self.statements.words(id).len() != 1 || word.starts_with("unix:") {
+                self.outcomes.refuse(id, "write an address, a network or `all`");
+            } else {
+                let line = NativeLine::new(self.statements.name(id), self.statements.span(id));
+                lines.push(line.value(word).end());
+                self.outcomes.honour(id);
+            }
+        }
+        lines
+    }
+}

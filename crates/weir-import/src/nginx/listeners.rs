@@ -1,0 +1,602 @@
+//! Servers become listeners, one for each address, with a host block for each server.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+use weir_config::pattern::HostPattern;
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::locations::RoutePlace;
+use super::scope::InheritanceScope;
+use super::state::{Converter, HostNames};
+use super::statements::StatementId;
+use super::values;
+use crate::native::NativeLine;
+
+/// The settings of a listener, which nginx takes from a server.
+const LISTENER_SETTINGS: [&str; 10] = [
+    "client_header_timeout",
+    "client_body_timeout",
+    "keepalive_timeout",
+    "keepalive_requests",
+    "keepalive_time",
+    "send_timeout",
+    "large_client_header_buffers",
+    "merge_slashes",
+    "ssl_protocols",
+    "ssl_ciphers",
+];
+
+/// Headers of a server's response that nginx does not pass on.
+const HIDDEN: [&str; 7] = [
+    "Server",
+    "X-Pad",
+    "X-Accel-Expires",
+    "X-Accel-Redirect",
+    "X-Accel-Limit-Rate",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+];
+
+/// An address, in nginx's meaning: `*:80` is IPv4 only.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ListenKey {
+    Socket(SocketAddr),
+    Unix(String),
+}
+
+/// The servers of one address.
+#[derive(Clone, Default)]
+struct AddressServers {
+    /// The servers in the order of the file, with their `listen`.
+    servers: Vec<(StatementId, StatementId)>,
+    /// The first server with `default_server`.
+    default: Option<StatementId>,
+    tls: bool,
+    /// Set if IPv4 and IPv6 clients connect to the address.
+    dual: bool,
+}
+
+impl<'t> Converter<'_, 't> {
+    /// Returns the listeners of the servers of `http`.
+    pub(crate) fn listeners(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        servers: &[StatementId],
+    ) -> Vec<Directive> {
+        let mut addresses: BTreeMap<ListenKey, AddressServers> = BTreeMap::new();
+        let mut order: Vec<ListenKey> = Vec::new();
+        for &server in servers {
+            self.outcomes.honour(server);
+            let listens = self.statements.named(Some(server), "listen");
+            if listens.is_empty() {
+                let any = ListenKey::Socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 80)));
+                self.default("listen", "*:80, as in nginx");
+                order.push(any.clone());
+                addresses.entry(any).or_default().servers.push((server, server));
+            }
+            for listen in listens {
+                if let Some(key) = self.listen(server, *listen, &mut addresses) {
+                    order.push(key);
+                }
+            }
+        }
+        self.both_families(&mut addresses);
+        self.conflicts(&mut addresses);
+        let mut listeners = Vec::new();
+        for key in order {
+            if let Some(group) = addresses.remove(&key) {
+                listeners.push(self.listener(http, &key, &group));
+            }
+        }
+        listeners
+    }
+
+    /// Adds a server to the address of its `listen`.
+    fn listen(
+        &mut self,
+        server: StatementId,
+        id: StatementId,
+        addresses: &mut BTreeMap<ListenKey, AddressServers>,
+    ) -> Option<ListenKey> {
+        let Some(key) = listen_key(self.statements.word(id, 0)) else {
+            self.outcomes.refuse(id, "write a port, an IP address with a port, or `unix:/path`");
+            return None;
+        };
+        self.outcomes.honour(id);
+        let mut group = AddressServers::default();
+        for word in self.statements.words(id).iter().skip(1) {
+            let name = word.text.split('=').next().unwrap_or_default();
+            match word.text.as_str() {
+                "default_server" | "default" => group.default = Some(server),
+                "ssl" => group.tls = true,
+                "ipv6only=off" => group.dual = true,
+                "ipv6only=on" | "bind" => {}
+                "http2" | "spdy" | "quic" => {
+                    self.outcomes.differs(id, "Weir offers HTTP/1.1; clients fall back to it");
+                }
+                "reuseport" => self
+                    .outcomes
+                    .differs(id, "one socket; each connection goes to the worker with the fewest"),
+                _ if matches!(
+                    name,
+                    "backlog"
+                        | "rcvbuf"
+                        | "sndbuf"
+                        | "deferred"
+                        | "fastopen"
+                        | "so_keepalive"
+                        | "accept_filter"
+                        | "setfib"
+                ) =>
+                {
+                    self.outcomes
+                        .differs(id, format!("`{}` is not set; Weir has its own", word.text));
+                }
+                _ => self.outcomes.refuse(id, format!("`{}` has no conversion", word.text)),
+            }
+        }
+        let known = addresses.entry(key.clone()).or_default();
+        known.tls |= group.tls;
+        known.dual |= group.dual;
+        known.default = known.default.or(group.default);
+        known.servers.push((server, id));
+        Some(key)
+    }
+
+    /// Joins `*:80` and `[::]:80` if they have the same servers: Weir's socket for `[::]` accepts
+    /// IPv4 too.
+    fn both_families(&mut self, addresses: &mut BTreeMap<ListenKey, AddressServers>) {
+        let wildcards: Vec<ListenKey> =
+            addresses.keys().filter(|key| is_any(key, true)).cloned().collect();
+        for key in wildcards {
+            let ListenKey::Socket(address) = &key else { continue };
+            let four = ListenKey::Socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
+            let Some(group) = addresses.get(&key).cloned() else { continue };
+            let servers = |group: &AddressServers| -> Vec<StatementId> {
+                group.servers.iter().map(|(server, _)| *server).collect()
+            };
+            match addresses.get_mut(&four) {
+                Some(other)
+                    if servers(other) == servers(&group)
+                        && other.default == group.default
+                        && other.tls == group.tls =>
+                {
+                    other.dual = true;
+                    addresses.remove(&key);
+                }
+                Some(_) => {
+                    for (_, listen) in &group.servers {
+                        self.outcomes.refuse(*listen, "Weir has one socket for `*` and `[::]` of a port: give both the same servers");
+                    }
+                    addresses.remove(&key);
+                }
+                None if !group.dual => {
+                    for (_, listen) in &group.servers {
+                        self.outcomes.differs(*listen, "IPv4 clients are accepted too");
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Refuses addresses beside a wildcard of the same port.
+    fn conflicts(&mut self, addresses: &mut BTreeMap<ListenKey, AddressServers>) {
+        let ports: HashSet<u16> = addresses
+            .keys()
+            .filter(|key| is_any(key, false) || is_any(key, true))
+            .filter_map(port)
+            .collect();
+        addresses.retain(|key, group| {
+            let any = is_any(key, false) || is_any(key, true);
+            let kept = any || port(key).is_none_or(|port| !ports.contains(&port));
+            for (_, listen) in group.servers.iter().filter(|_| !kept) {
+                self.outcomes.refuse(
+                    *listen,
+                    "Weir cannot listen on one address and on all of the same port",
+                );
+            }
+            kept
+        });
+    }
+
+    fn listener(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        key: &ListenKey,
+        group: &AddressServers,
+    ) -> Directive {
+        let first = group.servers.first().map(|(server, listen)| (*server, *listen));
+        let default = group.default.or(first.map(|(server, _)| server));
+        let span = first.map_or_else(
+            || SourceSpan { start: 0, end: 0, ..self.statements.span(self.statements.top()[0]) },
+            |(_, listen)| self.statements.span(listen),
+        );
+        let address = match key {
+            ListenKey::Socket(address) if group.dual && address.ip().is_unspecified() => {
+                format!(":{}", address.port())
+            }
+            ListenKey::Socket(address) => address.to_string(),
+            ListenKey::Unix(path) => format!("unix:{path}"),
+        };
+        let mut head = NativeLine::new("listen", span).value(&address);
+        if group.tls {
+            head = head.keyword("tls");
+        }
+        if matches!(key, ListenKey::Unix(_)) {
+            head = head.option("mode", "0666");
+        }
+        self.body_limits.clear();
+        let (mut hosts, mut routes) = self.hosts(http, key, group, default);
+        let mut block = match default {
+            Some(default) => self.settings(http, default, group, span),
+            None => Vec::new(),
+        };
+        block.append(&mut hosts);
+        block.append(&mut routes);
+        head.block(block)
+    }
+
+    /// Returns the host blocks of an address in nginx's order of precedence, and the routes of its
+    /// default server.
+    fn hosts(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        key: &ListenKey,
+        group: &AddressServers,
+        default: Option<StatementId>,
+    ) -> (Vec<Directive>, Vec<Directive>) {
+        let mut routes = Vec::new();
+        let mut exact = Vec::new();
+        let mut patterns: [Vec<(String, Directive)>; 3] = Default::default();
+        for (server, _) in &group.servers {
+            let scope = http.inner(*server);
+            let names = self.host_names(*server);
+            let place = RoutePlace { port: port(key), tls: group.tls, server_name: &names.first };
+            let own = self.routes(*server, &scope, place);
+            if !self.room_for(*server, own.len().saturating_mul(names.blocks()) + names.exact.len())
+            {
+                continue;
+            }
+            let span = self.statements.span(*server);
+            let block = |hosts: &[String]| {
+                let line = NativeLine::new("host", span);
+                hosts.iter().fold(line, |line, name| line.value(name)).block(own.clone())
+            };
+            if group.servers.len() > 1 {
+                if !names.exact.is_empty() {
+                    exact.push(block(&names.exact));
+                }
+                let kinds = [&names.leading, &names.trailing, &names.regexes];
+                for (list, kind) in patterns.iter_mut().zip(kinds) {
+                    let one = |name: &String| (name.clone(), block(std::slice::from_ref(name)));
+                    list.extend(kind.iter().map(one));
+                }
+            }
+            if Some(*server) == default {
+                routes = own;
+            }
+        }
+        for list in patterns.iter_mut().take(2) {
+            list.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        }
+        exact.extend(patterns.into_iter().flatten().map(|(_, host)| host));
+        (exact, routes)
+    }
+
+    /// Returns the names of a server, which are read once.
+    fn host_names(&mut self, server: StatementId) -> Rc<HostNames> {
+        if let Some(names) = self.host_names.get(&server) {
+            return Rc::clone(names);
+        }
+        let names = Rc::new(self.read_host_names(server));
+        self.host_names.insert(server, Rc::clone(&names));
+        names
+    }
+
+    /// Returns the names of a server. Names that Weir cannot match are refused.
+    fn read_host_names(&mut self, server: StatementId) -> HostNames {
+        let mut names = HostNames::default();
+        for &id in self.statements.named(Some(server), "server_name") {
+            self.outcomes.honour(id);
+            for word in self.statements.words(id) {
+                let text = word.text.as_str();
+                if names.first.is_empty() && !text.starts_with('~') {
+                    text.clone_into(&mut names.first);
+                }
+                if text.is_empty() {
+                    self.outcomes.differs(id, "requests without `Host` go to the default server");
+                    continue;
+                }
+                let trailing = text.strip_suffix(".*").filter(|base| !base.starts_with(['~', '*']));
+                let (pattern, list) = if let Some(base) = trailing {
+                    if let Err(message) = base.parse::<HostPattern>() {
+                        self.outcomes.refuse(id, message);
+                        continue;
+                    }
+                    (format!("~^{}\\..+", base.replace('.', "\\.")), &mut names.trailing)
+                } else if text.starts_with('~') {
+                    (text.to_owned(), &mut names.regexes)
+                } else if text.starts_with("*.") {
+                    (text.to_owned(), &mut names.leading)
+                } else if let Some(base) = text.strip_prefix('.') {
+                    names.exact.push(base.to_owned());
+                    (format!("*.{base}"), &mut names.leading)
+                } else {
+                    (text.to_owned(), &mut names.exact)
+                };
+                match pattern.parse::<HostPattern>() {
+                    Ok(_) => list.push(pattern),
+                    Err(message) => self.outcomes.refuse(id, message),
+                }
+            }
+        }
+        names.exact.retain(|name| name.parse::<HostPattern>().is_ok());
+        names
+    }
+
+    /// Returns the lines of the listener: the settings of the default server.
+    fn settings(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        default: StatementId,
+        group: &AddressServers,
+        span: SourceSpan,
+    ) -> Vec<Directive> {
+        let scope = http.inner(default);
+        let mut lines = vec![self.client_timeouts(&scope, span), self.limits(&scope, span)];
+        if !self.switch(&scope, "merge_slashes", true)
+            && let Some(id) = self.single(&scope, "merge_slashes")
+        {
+            self.outcomes.refuse(id, "routes match paths with slashes merged");
+        }
+        lines.push(
+            NativeLine::new("path", span)
+                .option("normalize", "off")
+                .option("invalid", "refuse")
+                .end(),
+        );
+        lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
+        lines.push(NativeLine::new("request_id", span).keyword("off").end());
+        lines.push(NativeLine::new("upgrade", span).keyword("off").end());
+        for name in HIDDEN {
+            let line = NativeLine::new("response_header", span).keyword("remove");
+            lines.push(line.value(name).end());
+        }
+        self.fixed_defaults();
+        let logs = self.access_logs(&scope);
+        if !logs.is_empty() {
+            let line = NativeLine::new("log", span);
+            lines.push(logs.iter().fold(line, |line, name| line.value(name)).end());
+        }
+        if group.tls {
+            lines.extend(self.certificates(http, default, group));
+            lines.extend(self.protocols(&scope, span));
+        }
+        for (server, _) in group.servers.iter().filter(|(server, _)| *server != default) {
+            self.other_server(http, *server, &scope, &logs);
+        }
+        lines
+    }
+
+    /// Notes the differences that no directive removes.
+    fn fixed_defaults(&mut self) {
+        self.default("proxy_set_header X-Forwarded-For", "nginx passes `X-Forwarded-*` and `X-Real-IP` of clients on; Weir drops them unless they are set here");
+        self.default("server_tokens", "nginx sends `Server: nginx`; Weir sends no `Server`");
+        self.default("error_page", "the pages of error responses are Weir's own");
+        self.default(
+            "underscores_in_headers",
+            "nginx drops request headers with `_` or `.` in the name; Weir passes them",
+        );
+    }
+
+    fn client_timeouts(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
+        let head = self.time(scope, "client_header_timeout", "1m");
+        let body = self.time(scope, "client_body_timeout", "1m");
+        let send = self.time(scope, "send_timeout", "1m");
+        let age = self.time(scope, "keepalive_time", "1h");
+        let mut line = NativeLine::new("timeout", span)
+            .option("handshake", &head)
+            .option("head", &head)
+            .option("body", &body)
+            .option("send", &send)
+            .option("age", &age)
+            .option("slot_min_rate", "off");
+        match self.single(scope, "keepalive_timeout") {
+            None => {
+                self.default("keepalive_timeout", "75s, as in nginx");
+                line = line.option("keepalive", "75s");
+            }
+            Some(id) => match values::milliseconds(self.statements.word(id, 0)) {
+                Some(0) => self.outcomes.honour(id),
+                Some(_) => {
+                    if self.statements.words(id).len() == 1 {
+                        self.outcomes.honour(id);
+                    } else {
+                        self.outcomes.differs(id, "Weir sends no `Keep-Alive` header");
+                    }
+                    let time = values::time(self.statements.word(id, 0)).unwrap_or_default();
+                    line = line.option("keepalive", &time);
+                }
+                None => self.outcomes.refuse(id, "this is not a time of nginx"),
+            },
+        }
+        line.end()
+    }
+
+    fn limits(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
+        let (mut number, mut size) = (4, 8 << 10);
+        if let Some(id) = self.single(scope, "large_client_header_buffers") {
+            let words = (self.statements.word(id, 0), self.statements.word(id, 1));
+            match (words.0.parse::<u64>(), values::bytes(words.1)) {
+                (Ok(count @ 1..=1024), Some(bytes @ 256..=65_536)) => {
+                    (number, size) = (count, bytes);
+                    self.outcomes.differs(id, "the buffers together bound a head, and one of them its first line; longer heads get 431");
+                }
+                _ => self.outcomes.refuse(id, "Weir takes 1 to 1024 buffers of 256 bytes to 64k"),
+            }
+        } else {
+            self.default("large_client_header_buffers", "heads up to 32k and first lines up to 8k, as in nginx; longer heads get 431, not 400");
+        }
+        let closes = self
+            .single(scope, "keepalive_timeout")
+            .is_some_and(|id| values::milliseconds(self.statements.word(id, 0)) == Some(0));
+        let requests = self.requests(scope);
+        let own = self.bytes(scope, "client_max_body_size", 1 << 20);
+        self.body_limits.push(own);
+        let body = if self.body_limits.contains(&0) {
+            "off".to_owned()
+        } else {
+            values::size(self.body_limits.iter().copied().max().unwrap_or(own))
+        };
+        NativeLine::new("limits", span)
+            .option("head", &values::size((number * size).clamp(256, 16 << 20)))
+            .option("request_line", &values::size(size))
+            .option("headers", "10000")
+            .option("body", &body)
+            .option("requests", if closes { "1" } else { &requests })
+            .option("hops", "off")
+            .end()
+    }
+
+    /// Returns the certificates of all servers of an address, those of the default server first.
+    fn certificates(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        default: StatementId,
+        group: &AddressServers,
+    ) -> Vec<Directive> {
+        let mut lines: Vec<Directive> = Vec::new();
+        let mut known = HashSet::new();
+        let others = group.servers.iter().map(|(server, _)| *server).filter(|id| *id != default);
+        for server in std::iter::once(default).chain(others) {
+            let scope = http.inner(server);
+            let (chains, keys) = (scope.all("ssl_certificate"), scope.all("ssl_certificate_key"));
+            for (at, chain) in chains.iter().enumerate() {
+                let file = self.statements.word(*chain, 0);
+                let Some(key) = keys.get(at) else {
+                    self.outcomes.refuse(*chain, "it has no `ssl_certificate_key`");
+                    continue;
+                };
+                let key_file = self.statements.word(*key, 0);
+                if file.contains('$') || key_file.contains('$') || key_file.contains(':') {
+                    self.outcomes.refuse(*chain, "write the name of a file");
+                    continue;
+                }
+                self.outcomes.honour(*chain);
+                self.outcomes.honour(*key);
+                let line = NativeLine::new("certificate", self.statements.span(*chain));
+                let line = line.value(&self.path(file));
+                let line =
+                    line.option_at("key", &self.path(key_file), self.statements.span(*key)).end();
+                if known.insert((file, key_file)) {
+                    lines.push(line);
+                }
+            }
+        }
+        if group.servers.len() > 1 {
+            self.default(
+                "ssl_certificate",
+                "the certificate with the requested name is sent, whichever server has it",
+            );
+        }
+        lines
+    }
+
+    fn protocols(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        span: SourceSpan,
+    ) -> Option<Directive> {
+        if let Some(id) = self.single(scope, "ssl_ciphers") {
+            self.outcomes.differs(id, "Weir offers its own suites: TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or ChaCha20");
+        }
+        let Some(id) = self.single(scope, "ssl_protocols") else {
+            self.default("ssl_protocols", "TLS 1.2 and 1.3");
+            return None;
+        };
+        let words = self.statements.words(id);
+        let has = |name: &str| words.iter().any(|word| word.text == name);
+        let (min, max) = match (has("TLSv1.2"), has("TLSv1.3")) {
+            (true, true) => ("1.2", "1.3"),
+            (true, false) => ("1.2", "1.2"),
+            (false, true) => ("1.3", "1.3"),
+            (false, false) => {
+                self.outcomes.refuse(id, "Weir offers TLS 1.2 and 1.3 only");
+                return None;
+            }
+        };
+        if words.iter().any(|word| !matches!(word.text.as_str(), "TLSv1.2" | "TLSv1.3")) {
+            self.outcomes.differs(id, "versions before TLS 1.2 are not offered");
+        } else {
+            self.outcomes.honour(id);
+        }
+        Some(NativeLine::new("tls", span).option("min", min).option("max", max).end())
+    }
+
+    /// Compares the settings of another server of an address with those of the default server.
+    fn other_server(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        server: StatementId,
+        default: &InheritanceScope<'_, 't>,
+        logs: &[String],
+    ) {
+        let scope = http.inner(server);
+        for name in LISTENER_SETTINGS {
+            for &id in scope.own(name) {
+                let same = |other: &StatementId| {
+                    let words =
+                        |id: StatementId| self.statements.words(id).iter().map(|word| &word.text);
+                    words(*other).eq(words(id))
+                };
+                if default.all(name).first().is_some_and(same) {
+                    self.outcomes.honour(id);
+                } else {
+                    self.outcomes.refuse(id, "Weir has one setting for an address, that of the default server: write it there, or in `http`");
+                }
+            }
+        }
+        if self.access_logs(&scope) != logs {
+            let own = scope.own("access_log");
+            for id in if own.is_empty() { default.own("access_log") } else { own } {
+                self.outcomes.refuse(*id, "Weir has the logs of the default server for the whole address: write the same for all servers");
+            }
+        }
+    }
+}
+
+/// Reads the address of a `listen`.
+fn listen_key(text: &str) -> Option<ListenKey> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return path.starts_with('/').then(|| ListenKey::Unix(path.to_owned()));
+    }
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let address = if let Ok(port) = text.parse::<u16>() {
+        SocketAddr::new(any, port)
+    } else if let Some(port) = text.strip_prefix("*:") {
+        SocketAddr::new(any, port.parse().ok()?)
+    } else if let Ok(address) = text.parse::<SocketAddr>() {
+        address
+    } else if let Some(name) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        SocketAddr::new(IpAddr::V6(name.parse::<Ipv6Addr>().ok()?), 80)
+    } else {
+        SocketAddr::new(if text == "*" { any } else { text.parse().ok()? }, 80)
+    };
+    Some(ListenKey::Socket(address))
+}
+
+/// Returns true for the wildcard of IPv4, or of IPv6.
+fn is_any(key: &ListenKey, six: bool) -> bool {
+    matches!(key, ListenKey::Socket(address) if address.ip().is_unspecified() && address.is_ipv6() == six)
+}
+
+fn port(key: &ListenKey) -> Option<u16> {
+    match key {
+        ListenKey::Socket(address) => Some(address.port()),
+        ListenKey::Unix(_) => None,
+    }
+}

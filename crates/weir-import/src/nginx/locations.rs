@@ -1,0 +1,539 @@
+//! Locations become routes, in the order that gives nginx's precedence: an exact location first,
+//! then the longest prefix if it has `^~`, then the regexes in the order of the file, then the
+//! longest prefix.
+
+use std::collections::HashSet;
+
+use weir_config::pattern::PathPattern;
+use weir_config::source::SourceSpan;
+use weir_config::syntax::lexer::Word;
+use weir_config::syntax::tree::Directive;
+
+use super::regex;
+use super::scope::InheritanceScope;
+use super::state::Converter;
+use super::statements::StatementId;
+use super::values::{KnownVariables, template};
+use crate::native::NativeLine;
+
+/// Directives that keep clients away, and that are refused.
+const GUARDS: [&str; 4] = ["auth_basic", "auth_request", "auth_jwt", "ssl_verify_client"];
+
+/// The kind of a location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Match {
+    Exact,
+    /// A prefix with `^~`, after which no regex is tried.
+    Final,
+    Prefix,
+    Regex,
+}
+
+/// One location: its pattern, and the route that it becomes.
+struct Location {
+    id: StatementId,
+    kind: Match,
+    pattern: String,
+    route: RouteParts,
+    /// Set if nginx sends requests for the prefix without its slash to the prefix.
+    redirects: bool,
+}
+
+/// A route without its condition.
+#[derive(Clone)]
+struct RouteParts {
+    target: Vec<Word>,
+    block: Vec<Directive>,
+}
+
+/// The place of the routes: what a redirect and `$server_name` need to know.
+#[derive(Clone, Copy)]
+pub(crate) struct RoutePlace<'a> {
+    pub(crate) port: Option<u16>,
+    pub(crate) tls: bool,
+    pub(crate) server_name: &'a str,
+}
+
+impl<'t> Converter<'_, 't> {
+    /// Returns the routes of a server.
+    pub(crate) fn routes(
+        &mut self,
+        server: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Vec<Directive> {
+        let span = self.statements.span(server);
+        let statements = self.statements.named(Some(server), "location");
+        if let Some(&id) = self.statements.named(Some(server), "return").first() {
+            let route = self.own_answer(id, scope, place, false);
+            let route = route.unwrap_or_else(|| RouteParts::fixed("404", span));
+            for other in statements {
+                let reason = "`return` of the server answers before it, as in nginx";
+                self.outcomes.ignore(*other, reason);
+            }
+            return vec![written(&[], &route, self.statements.span(id))];
+        }
+        if !self.room_for(server, self.most_routes(statements)) {
+            return Vec::new();
+        }
+        let mut seen = HashSet::new();
+        let mut locations = Vec::new();
+        for &id in statements {
+            let Some((kind, pattern)) = self.kind(id) else { continue };
+            if !seen.insert((kind == Match::Regex, kind == Match::Exact, pattern.clone()))
+                && kind != Match::Regex
+            {
+                self.outcomes.refuse(id, "there is a second location of this name");
+                continue;
+            }
+            let inner = scope.inner(id);
+            let passes = !inner.own("proxy_pass").is_empty();
+            let redirects = passes
+                && matches!(kind, Match::Prefix | Match::Final)
+                && pattern.len() > 1
+                && pattern.ends_with('/');
+            let route = self.location(id, kind, &inner, place);
+            locations.push(Location { id, kind, pattern, route, redirects });
+        }
+        let mut routes = self.ordered(&locations, scope, place, span);
+        let all = |location: &Location| location.kind == Match::Prefix && location.pattern == "/";
+        if !locations.iter().any(all) {
+            self.default(
+                "location /",
+                "where no location matches, nginx looks for a file in its own folder; Weir answers 404",
+            );
+            routes.push(written(&[], &RouteParts::fixed("404", span), span));
+        }
+        routes
+    }
+
+    /// Returns the most routes that locations can become: behind a prefix with `^~`, each longer
+    /// one has routes for all regexes.
+    fn most_routes(&self, locations: &[StatementId]) -> usize {
+        let starts = |prefix: &str| {
+            let found =
+                locations.iter().filter(|id| self.statements.word(**id, 0).starts_with(prefix));
+            found.count()
+        };
+        let regexes = if starts("^~") > 0 { starts("~") } else { 0 };
+        locations.len().saturating_mul(regexes + 2)
+    }
+
+    /// Returns the kind and the pattern of a location.
+    fn kind(&mut self, id: StatementId) -> Option<(Match, String)> {
+        let words = self.statements.words(id);
+        let (modifier, pattern) = match words {
+            [pattern] => {
+                let text = pattern.text.as_str();
+                let split = ["=", "^~", "~*", "~"].iter().find(|prefix| text.starts_with(**prefix));
+                split.map_or(("", text), |prefix| text.split_at(prefix.len()))
+            }
+            [modifier, pattern] => (modifier.text.as_str(), pattern.text.as_str()),
+            _ => return None,
+        };
+        let kind = match modifier {
+            "=" => Match::Exact,
+            "^~" => Match::Final,
+            "" if pattern.starts_with('@') => {
+                self.outcomes
+                    .refuse(id, "named locations are only reached by what has no conversion");
+                return None;
+            }
+            "" => Match::Prefix,
+            "~" | "~*" => {
+                let regex = match regex::native(pattern) {
+                    Ok(regex) => format!("{modifier}{regex}"),
+                    Err(reason) => {
+                        self.outcomes.refuse(id, reason);
+                        return None;
+                    }
+                };
+                if let Err(message) = regex.parse::<PathPattern>() {
+                    self.outcomes.refuse(id, message);
+                    return None;
+                }
+                return Some((Match::Regex, regex));
+            }
+            _ => return None,
+        };
+        if !pattern.starts_with('/') {
+            self.outcomes.ignore(id, "no path begins like this, so it never matches");
+            return None;
+        }
+        Some((kind, pattern.to_owned()))
+    }
+
+    /// Converts the contents of a location.
+    fn location(
+        &mut self,
+        id: StatementId,
+        kind: Match,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> RouteParts {
+        self.outcomes.honour(id);
+        let span = self.statements.span(id);
+        if !scope.own("internal").is_empty() {
+            self.outcomes.refuse(id, "no request reaches it from inside; it answers 404");
+            return RouteParts::fixed("404", span);
+        }
+        if let Some(answer) = scope.own("return").first().copied() {
+            for other in self.statements.children(id) {
+                if self.statements.name(*other).starts_with("proxy_") {
+                    self.outcomes.ignore(*other, "`return` answers before it, as in nginx");
+                }
+            }
+            let groups = kind == Match::Regex;
+            let route = self.own_answer(answer, scope, place, groups);
+            return route.unwrap_or_else(|| RouteParts::fixed("404", span));
+        }
+        let passes = scope.own("proxy_pass");
+        let Some(pass) = passes.first().copied() else {
+            self.outcomes.differs(id, "nginx looks for a file; Weir answers 404");
+            return RouteParts::fixed("404", span);
+        };
+        for other in passes.iter().skip(1) {
+            self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
+        }
+        let route = match self.proxied(pass, id, scope, place) {
+            Ok(route) => route,
+            Err(reason) => {
+                self.outcomes.refuse(pass, reason);
+                RouteParts::fixed("404", span)
+            }
+        };
+        if self.is_guarded(scope) {
+            self.outcomes.refuse(
+                id,
+                "it is protected in a way that Weir does not have; if that is accepted, it answers 403",
+            );
+            return RouteParts::fixed("403", span);
+        }
+        route
+    }
+
+    /// Returns true if a directive that is refused keeps clients away from a location.
+    fn is_guarded(&self, scope: &InheritanceScope<'_, 't>) -> bool {
+        let on = |name: &'static str| {
+            scope.all(name).iter().any(|id| self.statements.word(*id, 0) != "off")
+        };
+        !scope.own("limit_except").is_empty() || GUARDS.iter().copied().any(on)
+    }
+
+    /// Converts `proxy_pass`.
+    fn proxied(
+        &mut self,
+        pass: StatementId,
+        location: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Result<RouteParts, String> {
+        let url = self.statements.word(pass, 0);
+        let span = self.statements.span(pass);
+        if url.starts_with("https://") {
+            return Err(
+                "TLS to servers has no conversion yet: write a native pool with `tls`".into()
+            );
+        }
+        let address = url.strip_prefix("http://").ok_or("write `http://ADDRESS`")?;
+        if address.contains('$') {
+            return Err("a target with variables has no conversion: write a route for each".into());
+        }
+        let (host, path) = if address.starts_with("unix:") {
+            address.rsplit_once(':').filter(|(host, _)| *host != "unix").unwrap_or((address, ""))
+        } else {
+            address.split_at(address.find('/').unwrap_or(address.len()))
+        };
+        let words = self.statements.words(location);
+        let root = matches!(words, [path] if path.text == "/");
+        match path {
+            "" => {}
+            "/" if root => self.outcomes.differs(
+                pass,
+                "the path is sent as it was received; nginx sends it normalised because of the `/`",
+            ),
+            _ => {
+                return Err(format!(
+                    "Weir does not replace the path by `{path}`: let the server have the path of the location, and leave `{path}` out"
+                ));
+            }
+        }
+        let proxy_host = if host.starts_with("unix:") { "localhost" } else { host };
+        let name = self.pool(host, pass, scope)?;
+        if !self.pools.is_upstream(host) && host.parse::<std::net::SocketAddr>().is_err() {
+            self.outcomes.differs(pass, "the name is resolved again and again, not only once");
+        } else {
+            self.outcomes.honour(pass);
+        }
+        self.proxy_settings(scope);
+        let known =
+            KnownVariables { proxy_host: Some(proxy_host), server_name: Some(place.server_name) };
+        let mut block = self.access(scope, false);
+        block.extend(self.request_headers(scope, known, span));
+        block.extend(self.hidden_headers(scope));
+        block.extend(self.response_headers(scope, known));
+        let target = NativeLine::new("", span).value(&name).into_words();
+        Ok(RouteParts { target, block })
+    }
+
+    /// Notes the settings of a proxied location that need no line.
+    fn proxy_settings(&mut self, scope: &InheritanceScope<'_, 't>) {
+        for id in scope.own("default_type") {
+            self.outcomes.ignore(*id, "the type of a response is that of the server");
+        }
+        match self.single(scope, "proxy_http_version") {
+            Some(id) if self.statements.word(id, 0) == "1.1" => self.outcomes.honour(id),
+            Some(id) => self.outcomes.differs(id, "Weir speaks HTTP/1.1 to servers"),
+            None => self.default(
+                "proxy_http_version",
+                "1.0 with a connection for each request (before nginx 1.29.7); Weir speaks HTTP/1.1",
+            ),
+        }
+        match self.single(scope, "proxy_redirect") {
+            Some(id) if self.statements.word(id, 0) == "off" => self.outcomes.honour(id),
+            Some(id) => self.outcomes.refuse(id, "Weir changes no `Location` of a server"),
+            None => self.default(
+                "proxy_redirect",
+                "nginx replaces the server's own address in `Location`; Weir passes it unchanged",
+            ),
+        }
+    }
+
+    /// Converts `return`.
+    fn own_answer(
+        &mut self,
+        id: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+        groups: bool,
+    ) -> Option<RouteParts> {
+        let span = self.statements.span(id);
+        let words = self.statements.words(id);
+        let (first, second) = (self.statements.word(id, 0), self.statements.word(id, 1));
+        let known = KnownVariables { proxy_host: None, server_name: Some(place.server_name) };
+        let lone = words.len() == 1 && !first.bytes().all(|byte| byte.is_ascii_digit());
+        let (status, text) = if lone { ("302", first) } else { (first, second) };
+        let refusal = match (status.parse::<u16>(), words.len()) {
+            (Ok(444), _) => Some("Weir always sends a response: write a status such as 403"),
+            (Ok(200..=599), 1 | 2) => None,
+            _ => Some("write a status from 200 to 599, or a URL"),
+        };
+        if let Some(refusal) = refusal {
+            self.outcomes.refuse(id, refusal);
+            return None;
+        }
+        let text = match template(text, known, groups) {
+            Ok(text) => text,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return None;
+            }
+        };
+        let mut block = self.access(scope, true);
+        block.extend(self.response_headers(scope, known));
+        let redirect = matches!(status, "301" | "302" | "303" | "307" | "308");
+        let target = if redirect {
+            let url = self.location_url(&text, scope, place);
+            if text.is_empty()
+                || !(url.starts_with('$') || url.contains("://") || url.starts_with('/'))
+            {
+                self.outcomes.refuse(id, "a redirect needs a URL or a path");
+                return None;
+            }
+            self.outcomes.honour(id);
+            NativeLine::new("", span).keyword("redirect").value(status).value_at(&url, span)
+        } else {
+            self.fixed(id, status, (words.len() == 2 || status == "200").then_some(text), scope)
+        };
+        Some(RouteParts { target: target.into_words(), block })
+    }
+
+    /// Returns `respond` for a status and perhaps a text.
+    fn fixed(
+        &mut self,
+        id: StatementId,
+        status: &str,
+        text: Option<String>,
+        scope: &InheritanceScope<'_, 't>,
+    ) -> NativeLine {
+        let line = NativeLine::new("", self.statements.span(id)).keyword("respond").value(status);
+        match text {
+            Some(text) if !matches!(status, "204" | "304") => {
+                self.outcomes.honour(id);
+                let kind = self.single(scope, "default_type");
+                if let Some(kind) = kind {
+                    self.outcomes.differs(kind, "every text of `return` has this type; nginx takes that of the path's extension, if it has one");
+                } else {
+                    self.default("default_type", "text/plain for texts of `return`, as in nginx");
+                }
+                let kind = kind.map_or("text/plain", |kind| self.statements.word(kind, 0));
+                line.value(&text).option("type", kind)
+            }
+            _ => {
+                if status == "204" {
+                    self.outcomes.honour(id);
+                } else {
+                    self.outcomes.differs(id, "the page of the response is Weir's own");
+                }
+                line
+            }
+        }
+    }
+
+    /// Returns the `Location` of a redirect: nginx puts scheme, host and port before a path.
+    fn location_url(
+        &mut self,
+        text: &str,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> String {
+        let absolute = self.switch(scope, "absolute_redirect", true);
+        let with_port = self.switch(scope, "port_in_redirect", true);
+        if self.switch(scope, "server_name_in_redirect", false)
+            && let Some(id) = self.single(scope, "server_name_in_redirect")
+        {
+            self.outcomes.refuse(id, "redirects have the host of the request");
+        }
+        if !text.starts_with('/') || !absolute {
+            return text.to_owned();
+        }
+        let usual = if place.tls { 443 } else { 80 };
+        match place.port.filter(|port| with_port && *port != usual) {
+            Some(port) => format!("${{scheme}}://${{host}}:{port}{text}"),
+            None => format!("${{scheme}}://${{host}}{text}"),
+        }
+    }
+
+    /// Returns the routes in nginx's order of precedence.
+    fn ordered(
+        &mut self,
+        locations: &[Location],
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+        span: SourceSpan,
+    ) -> Vec<Directive> {
+        let mut routes = Vec::new();
+        let of = |kind: Match| locations.iter().filter(move |location| location.kind == kind);
+        let mut whole: HashSet<&str> = HashSet::new();
+        for location in of(Match::Exact) {
+            whole.insert(&location.pattern);
+            routes.push(self.route(&[exact(&location.pattern)], location));
+        }
+        let mut prefixes: Vec<&Location> = of(Match::Final).chain(of(Match::Prefix)).collect();
+        prefixes.sort_by_key(|location| std::cmp::Reverse(location.pattern.len()));
+        let names: HashSet<&str> = prefixes.iter().map(|prefix| prefix.pattern.as_str()).collect();
+        for location in prefixes.iter().filter(|location| location.redirects) {
+            let name = location.pattern.trim_end_matches('/');
+            if location.pattern.len() - name.len() == 1
+                && !names.contains(name)
+                && whole.insert(name)
+            {
+                let text = format!("{}$is_args$args", location.pattern.replace('$', "$$"));
+                let url = self.location_url(&text, scope, place);
+                let target = NativeLine::new("", span).keyword("redirect").value("301").value(&url);
+                let route = RouteParts { target: target.into_words(), block: Vec::new() };
+                routes.push(written(&[exact(name)], &route, self.statements.span(location.id)));
+            }
+        }
+        let finals: HashSet<&str> = of(Match::Final).map(|found| found.pattern.as_str()).collect();
+        let below_final = |location: &Location| {
+            let pattern = location.pattern.as_str();
+            (1..=pattern.len())
+                .filter_map(|end| pattern.get(..end))
+                .any(|start| finals.contains(start))
+        };
+        let (before, after): (Vec<&Location>, Vec<&Location>) =
+            prefixes.into_iter().partition(|location| below_final(location));
+        for location in before {
+            let prefix = prefix(&location.pattern, &whole);
+            if location.kind == Match::Prefix {
+                for regex in of(Match::Regex) {
+                    routes.push(self.route(&[prefix.clone(), regex.pattern.clone()], regex));
+                }
+            }
+            routes.push(self.route(&[prefix], location));
+        }
+        for location in of(Match::Regex) {
+            routes.push(self.route(std::slice::from_ref(&location.pattern), location));
+        }
+        for location in after {
+            let patterns = [prefix(&location.pattern, &whole)];
+            routes
+                .push(self.route(if location.pattern == "/" { &[] } else { &patterns }, location));
+        }
+        routes
+    }
+
+    fn route(&self, patterns: &[String], location: &Location) -> Directive {
+        written(patterns, &location.route, self.statements.span(location.id))
+    }
+}
+
+impl RouteParts {
+    /// Returns the route of a location that always answers with this status.
+    fn fixed(status: &str, span: SourceSpan) -> Self {
+        let target = NativeLine::new("", span).keyword("respond").value(status);
+        Self { target: target.into_words(), block: Vec::new() }
+    }
+}
+
+/// Returns the route with the condition that all patterns match.
+fn written(patterns: &[String], route: &RouteParts, span: SourceSpan) -> Directive {
+    let mut line = NativeLine::new("route", span);
+    for (index, pattern) in patterns.iter().enumerate() {
+        if index > 0 {
+            line = line.keyword("and");
+        }
+        line = line.keyword("path").value(pattern);
+    }
+    let line = line.keyword("->").words(route.target.iter().cloned());
+    if route.block.is_empty() { line.end() } else { line.block(route.block.clone()) }
+}
+
+/// Returns the native pattern of an exact path.
+fn exact(path: &str) -> String {
+    if path.contains(['*', '?']) { format!("~^{}$", literal(path)) } else { path.to_owned() }
+}
+
+/// Returns the native pattern of a prefix. `/a/*` matches `/a` too, so it is used only if another
+/// route takes that path before.
+fn prefix(path: &str, whole: &HashSet<&str>) -> String {
+    let covered = path.strip_suffix('/').is_none_or(|name| name.is_empty() || whole.contains(name));
+    if path.contains(['*', '?']) || !covered {
+        return format!("~^{}", literal(path));
+    }
+    format!("{path}*")
+}
+
+/// Returns a regex that matches this text only.
+fn literal(text: &str) -> String {
+    let mut regex = String::with_capacity(text.len());
+    for character in text.chars() {
+        if "\\.+*?()|[]{}^$#&-~/".contains(character) && character != '/' {
+            regex.push('\\');
+        }
+        regex.push(character);
+    }
+    regex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_match_what_nginx_matches() {
+        let whole = HashSet::from(["/a"]);
+        let matches = |path: &str, subject: &str| {
+            let pattern = prefix(path, &whole).parse::<PathPattern>().unwrap();
+            pattern.matches(subject)
+        };
+        assert!(matches("/a/", "/a/x") && matches("/a/", "/a/"));
+        assert!(matches("/b/", "/b/x") && !matches("/b/", "/b") && !matches("/b/", "/bx"));
+        assert!(matches("/c", "/cx") && matches("/c", "/c"));
+        assert!(matches("/d*", "/d*x") && !matches("/d*", "/dx"));
+        assert!(matches("/", "/") && matches("/", "/x"));
+        assert!(exact("/e.*").parse::<PathPattern>().unwrap().matches("/e.*"));
+        assert!(!exact("/e.*").parse::<PathPattern>().unwrap().matches("/ex"));
+    }
+}

@@ -1,0 +1,67 @@
+//! The nginx front end. An nginx file becomes statements with contexts (`statements`), which are
+//! converted block by block (`convert` and the modules beside it) by the rules of the table
+//! `directives`. Each statement gets an outcome; one that no rule took is refused.
+
+mod convert;
+mod directives;
+mod headers;
+mod listeners;
+mod locations;
+mod logs;
+mod pools;
+mod regex;
+mod scope;
+mod state;
+mod statements;
+mod values;
+
+use weir_config::Diagnostic;
+use weir_config::source::{FileId, Sources};
+use weir_config::syntax::lexer::Dialect;
+use weir_config::syntax::tree::{self, Directive};
+
+use crate::{Coverage, Language};
+
+pub use directives::reference;
+
+/// The most bytes of a text that are looked at to find its language.
+const RECOGNISED_BYTES: usize = 64 * 1024;
+
+/// Reads the files and converts them, or returns the errors of their syntax.
+pub(crate) fn import(
+    sources: &mut Sources,
+    file: FileId,
+) -> Result<(Vec<Directive>, Coverage), Vec<Diagnostic>> {
+    let (tree, mut errors) = tree::parse_with_includes(sources, file, Dialect::Nginx);
+    statements::missing_ends(&tree, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let statements = statements::Statements::of(&tree);
+    Ok(convert::convert(sources, file, &statements))
+}
+
+/// Returns the language of a text by its first directives.
+pub(crate) fn recognise(text: &str) -> Language {
+    let mut end = text.len().min(RECOGNISED_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = &text[..end];
+    if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
+        return Language::Native;
+    }
+    let mut sources = Sources::default();
+    let file = sources.add("", text);
+    let (tree, _) = tree::parse(&sources, file, Dialect::Nginx);
+    let is_nginx = tree.iter().any(|directive| {
+        let name = directive.name.text.as_str();
+        let block = directive.block.is_some();
+        match name {
+            "http" | "events" | "server" | "upstream" | "stream" | "mail" => block,
+            "worker_processes" | "worker_rlimit_nofile" | "load_module" => !block,
+            _ => false,
+        }
+    });
+    if is_nginx { Language::Nginx } else { Language::Native }
+}

@@ -1,0 +1,403 @@
+//! `upstream` and the settings of `proxy_pass` become pools: one for each group of servers and each
+//! set of settings, because nginx has timeouts and retries by location and Weir by pool.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::scope::InheritanceScope;
+use super::state::{ConvertedPools, Converter, Upstream};
+use super::statements::StatementId;
+use super::values;
+use crate::native::{NativeLine, print};
+
+/// The largest body that is read before a server is picked. nginx writes larger ones to a file.
+const MOST_BUFFERED: u64 = 16 << 20;
+
+/// The most servers of all pools together: nginx shares a group between locations with different
+/// settings, which become several pools.
+const MOST_ENDPOINTS: usize = 200_000;
+
+/// The setting of passive checks, which nginx has for each server and Weir for each pool.
+#[derive(Clone, PartialEq)]
+struct Failures {
+    most: u64,
+    within: String,
+}
+
+impl Failures {
+    fn usual() -> Self {
+        Self { most: 1, within: "10s".to_owned() }
+    }
+
+    fn line(&self, servers: usize, span: SourceSpan) -> Directive {
+        let line = NativeLine::new("passive", span);
+        if servers < 2 || self.most == 0 {
+            return line.keyword("off").end();
+        }
+        line.option("errors", &self.most.to_string())
+            .option("on", "connect,reset,timeout")
+            .option("window", &self.within)
+            .option("eject", &self.within)
+            .option("max_ejected", "100%")
+            .end()
+    }
+}
+
+impl<'t> Converter<'_, 't> {
+    /// Reads an `upstream`.
+    pub(crate) fn upstream(&mut self, id: StatementId) {
+        let name = self.statements.word(id, 0);
+        let span = self.statements.span(id);
+        if name.is_empty() || self.pools.upstreams.contains_key(name) {
+            self.outcomes.refuse(id, "an upstream needs a name of its own");
+            return;
+        }
+        let children = self.statements.children(id);
+        let mut lines: Vec<Directive> =
+            children.iter().filter_map(|child| self.policy(*child)).collect();
+        if lines.len() > 1 {
+            self.outcomes.refuse(id, "it has several policies; the first is used");
+            lines.truncate(1);
+        }
+        let servers = self.statements.named(Some(id), "server");
+        let mut failures = None;
+        let mut limited = false;
+        let mut tried = 0;
+        for server in servers {
+            let Some(line) = self.server(*server, &mut failures) else { continue };
+            limited |= line.words.iter().any(|word| word.text.starts_with("max_conn="));
+            tried += usize::from(!line.words.iter().any(|word| word.is("down")));
+            lines.push(line);
+        }
+        if lines.iter().all(|line| line.name.text != "server") {
+            self.outcomes.refuse(id, "it has no server that Weir can use");
+            return;
+        }
+        lines.push(self.keepalive(id));
+        if limited {
+            lines.push(NativeLine::new("queue", span).keyword("off").end());
+            self.default(
+                "max_conns",
+                "a request beyond the limits of all servers gets 503, not 502",
+            );
+        }
+        let passive = failures.unwrap_or_else(Failures::usual).line(servers.len(), span);
+        let upstream = Upstream { id, used: false, lines, passive, servers: tried };
+        self.pools.upstreams.insert(name, upstream);
+    }
+
+    fn policy(&mut self, id: StatementId) -> Option<Directive> {
+        let line = NativeLine::new("balance", self.statements.span(id));
+        let (first, second) = (self.statements.word(id, 0), self.statements.word(id, 1));
+        match self.statements.name(id) {
+            "least_conn" => {
+                self.outcomes.honour(id);
+                Some(line.keyword("least_conn").end())
+            }
+            "ip_hash" => {
+                self.outcomes.differs(
+                    id,
+                    "the whole address of the client is hashed, with another hash: a client stays at its server, but at another one than nginx's",
+                );
+                Some(line.keyword("hash").value("$remote_addr").end())
+            }
+            "hash" => {
+                let key = values::template(first, values::KnownVariables::default(), false);
+                match (key, second) {
+                    (Ok(key), "" | "consistent") => {
+                        self.outcomes
+                            .differs(id, "keys stay at their servers, but at others than nginx's");
+                        let kind = if second.is_empty() { "hash" } else { "ring_hash" };
+                        Some(line.keyword(kind).value(&key).end())
+                    }
+                    (Err(reason), _) => {
+                        self.outcomes.refuse(id, reason);
+                        None
+                    }
+                    _ => None,
+                }
+            }
+            "random" if first.is_empty() => {
+                self.outcomes.honour(id);
+                Some(line.keyword("random").end())
+            }
+            "random" if first == "two" && matches!(second, "" | "least_conn") => {
+                self.outcomes.honour(id);
+                Some(line.keyword("random2").end())
+            }
+            "zone" => {
+                self.outcomes.ignore(id, "all workers of Weir share the state of servers");
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Converts a server of an upstream.
+    fn server(&mut self, id: StatementId, failures: &mut Option<Failures>) -> Option<Directive> {
+        let address = with_port(self.statements.word(id, 0));
+        if let Err(message) = weir_config::endpoint_address(&address) {
+            self.outcomes.refuse(id, message);
+            return None;
+        }
+        let mut line = NativeLine::new("server", self.statements.span(id)).value(&address);
+        let mut own = Failures::usual();
+        for word in self.statements.words(id).iter().skip(1) {
+            let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
+            let number = value.parse::<u32>().ok();
+            line = match (key, number) {
+                ("backup" | "down", _) => line.keyword(key),
+                ("weight", Some(1..=65535)) => line.option("weight", value),
+                ("max_conns", Some(0)) | ("resolve", _) => line,
+                ("max_conns", Some(_)) => line.option("max_conn", value),
+                ("max_fails", Some(most)) => {
+                    own.most = u64::from(most);
+                    line
+                }
+                ("fail_timeout", _) if values::milliseconds(value).is_some_and(|time| time > 0) => {
+                    own.within = values::time(value).unwrap_or_default();
+                    line
+                }
+                _ => {
+                    self.outcomes.refuse(id, format!("`{}` has no conversion", word.text));
+                    line
+                }
+            };
+        }
+        match failures {
+            Some(first) if *first != own => self.outcomes.refuse(
+                id,
+                "Weir has one `max_fails` and `fail_timeout` for all servers of a pool",
+            ),
+            Some(_) => {}
+            None => *failures = Some(own),
+        }
+        match weir_config::endpoint_address(&address) {
+            Ok(weir_config::model::EndpointAddress::Name(..)) => {
+                self.outcomes.differs(id, "the name is resolved again and again, not only once");
+            }
+            _ => self.outcomes.honour(id),
+        }
+        Some(line.end())
+    }
+
+    /// Converts the idle connections of an upstream.
+    fn keepalive(&mut self, upstream: StatementId) -> Directive {
+        let scope = InheritanceScope::new(self.statements, upstream);
+        let line = NativeLine::new("keepalive", self.statements.span(upstream));
+        let Some(id) = self.single(&scope, "keepalive") else { return line.keyword("off").end() };
+        let word = self.statements.word(id, 0);
+        if !word.parse::<u32>().is_ok_and(|idle| idle > 0) {
+            return line.keyword("off").end();
+        }
+        self.outcomes.differs(
+            id,
+            "that many idle connections for each server over all workers; nginx keeps them for each worker over all servers",
+        );
+        self.default("keepalive (upstream)", "idle for 60s, 1000 requests, 1h, as in nginx");
+        let timeout = self.time_or(&scope, "keepalive_timeout", "1m");
+        let age = self.time_or(&scope, "keepalive_time", "1h");
+        let requests = self.requests(&scope);
+        line.option("idle", word)
+            .option("timeout", &timeout)
+            .option("max_requests", &requests)
+            .option("max_age", &age)
+            .end()
+    }
+
+    /// Returns `keepalive_requests`, of an upstream or of a server.
+    pub(crate) fn requests(&mut self, scope: &InheritanceScope<'_, 't>) -> String {
+        let Some(id) = self.single(scope, "keepalive_requests") else { return "1000".to_owned() };
+        let word = self.statements.word(id, 0);
+        if word.parse::<u32>().is_ok_and(|number| number > 0) {
+            self.outcomes.honour(id);
+            return word.to_owned();
+        }
+        self.outcomes.refuse(id, "write a number above 0");
+        "1000".to_owned()
+    }
+
+    /// Returns the name of the pool for the servers of a `proxy_pass` with the settings of its
+    /// location, or the reason why there is none.
+    pub(crate) fn pool(
+        &mut self,
+        host: &str,
+        pass: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+    ) -> Result<String, String> {
+        let span = self.statements.span(pass);
+        let servers = if let Some(upstream) = self.pools.upstreams.get_mut(host) {
+            upstream.used = true;
+            upstream.servers
+        } else {
+            weir_config::endpoint_address(&with_port(host))?;
+            1
+        };
+        let mut settings = vec![
+            NativeLine::new("stall", span).keyword("off").end(),
+            self.retry(scope, servers, span),
+            self.timeouts(scope, span),
+        ];
+        settings.extend(self.buffer(scope, span));
+        let key = (host.to_owned(), print(&settings));
+        if let Some(name) = self.pools.made.get(&key) {
+            return Ok(name.clone());
+        }
+        self.pools.endpoints += servers;
+        if self.pools.endpoints > MOST_ENDPOINTS {
+            return Err(format!("the file would become more than {MOST_ENDPOINTS} servers"));
+        }
+        let mut lines = if let Some(upstream) = self.pools.upstreams.get(host) {
+            let mut lines = upstream.lines.clone();
+            lines.push(upstream.passive.clone());
+            lines
+        } else {
+            vec![
+                NativeLine::new("server", span).value(&with_port(host)).end(),
+                NativeLine::new("keepalive", span).keyword("off").end(),
+                NativeLine::new("passive", span).keyword("off").end(),
+            ]
+        };
+        lines.append(&mut settings);
+        let name = self.pools.free_name(host);
+        self.pools.made.insert(key, name.clone());
+        self.pools.directives.push(NativeLine::new("pool", span).value(&name).block(lines));
+        Ok(name)
+    }
+
+    fn timeouts(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
+        let connect = self.time(scope, "proxy_connect_timeout", "1m");
+        let send = self.time(scope, "proxy_send_timeout", "1m");
+        let read = self.time(scope, "proxy_read_timeout", "1m");
+        NativeLine::new("timeout", span)
+            .option("connect", &connect)
+            .option("send", &send)
+            .option("response", &read)
+            .option("read", &read)
+            .option("tunnel", &read)
+            .end()
+    }
+
+    /// Converts the retries: nginx tries each server once.
+    fn retry(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        servers: usize,
+        span: SourceSpan,
+    ) -> Directive {
+        let line = NativeLine::new("retry", span);
+        let mut on: Vec<&str> = vec!["connect", "reset", "timeout"];
+        let mut others = false;
+        if let Some(id) = self.single(scope, "proxy_next_upstream") {
+            self.outcomes.honour(id);
+            on.clear();
+            for word in self.statements.words(id) {
+                match word.text.as_str() {
+                    "error" => on.extend(["connect", "reset"]),
+                    "timeout" => on.push("timeout"),
+                    "invalid_header" => on.push("invalid"),
+                    "non_idempotent" => others = true,
+                    "off" => {}
+                    text => match text.strip_prefix("http_") {
+                        Some(code @ ("500" | "502" | "503" | "504" | "403" | "404" | "429")) => {
+                            on.push(code);
+                        }
+                        _ => self.outcomes.refuse(id, format!("`{text}` has no conversion")),
+                    },
+                }
+            }
+        }
+        let mut tries = servers;
+        if let Some(id) = self.single(scope, "proxy_next_upstream_tries")
+            && let Ok(most) = self.statements.word(id, 0).parse::<usize>()
+        {
+            self.outcomes.honour(id);
+            tries = if most == 0 { tries } else { tries.min(most) };
+        }
+        let within = match self.single(scope, "proxy_next_upstream_timeout") {
+            Some(id) => {
+                let time = self.statements.word(id, 0);
+                let time =
+                    values::milliseconds(time).filter(|time| *time > 0).and(values::time(time));
+                self.outcomes.honour(id);
+                time
+            }
+            None => None,
+        };
+        if tries < 2 || on.is_empty() {
+            return line.keyword("off").end();
+        }
+        let mut line = line
+            .value(&(tries - 1).min(100).to_string())
+            .option("on", &on.join(","))
+            .option("budget", "off");
+        if let Some(within) = within {
+            line = line.option("within", &within);
+        }
+        if others { line.keyword("non_idempotent").end() } else { line.end() }
+    }
+
+    /// Converts the bound on request bodies, which nginx reads whole before it picks a server.
+    fn buffer(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Option<Directive> {
+        let most = self.bytes(scope, "client_max_body_size", 1 << 20);
+        self.body_limits.push(most);
+        let whole = self.switch(scope, "proxy_request_buffering", true);
+        if !whole {
+            return None;
+        }
+        if most == 0 || most > MOST_BUFFERED {
+            if let Some(id) = self.single(scope, "client_max_body_size") {
+                self.outcomes.differs(id, "bodies of this size stream to the server as they arrive; the bound is that of the listener, the largest of its locations");
+            }
+            return None;
+        }
+        Some(NativeLine::new("buffer_request", span).value(&values::size(most)).end())
+    }
+
+    /// Notes the upstreams that no location uses.
+    pub(crate) fn unused_upstreams(&mut self) {
+        for upstream in self.pools.upstreams.values() {
+            if upstream.used {
+                self.outcomes.honour(upstream.id);
+            } else {
+                self.outcomes.ignore(upstream.id, "no `proxy_pass` that is converted uses it");
+            }
+        }
+    }
+}
+
+impl ConvertedPools<'_> {
+    /// Returns true if there is an upstream of this name.
+    pub(crate) fn is_upstream(&self, name: &str) -> bool {
+        self.upstreams.contains_key(name)
+    }
+
+    /// Returns a name that no pool has, made of this text.
+    fn free_name(&mut self, text: &str) -> String {
+        let usable =
+            |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+        let base = text.replace(|character| !usable(character), "-");
+        // A name with a dot could be taken for an address that lacks a port.
+        let base = if base.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            base
+        } else {
+            format!("proxy-{base}")
+        };
+        let mut name = base.clone();
+        let mut number = 2;
+        while !self.names.insert(name.clone()) {
+            name = format!("{base}-{number}");
+            number += 1;
+        }
+        name
+    }
+}
+
+/// Returns the address of a server with nginx's default port.
+fn with_port(address: &str) -> String {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return format!("unix:{}", path.trim_end_matches(':'));
+    }
+    let after_brackets = address.rfind(']').map_or(address, |end| &address[end..]);
+    if after_brackets.contains(':') { address.to_owned() } else { format!("{address}:80") }
+}

@@ -1,0 +1,35 @@
+//! Inheritance: the directives that hold in a block. nginx's rule is that the innermost block that
+//! has a directive of a name replaces those of all blocks around it.
+
+use super::statements::{StatementId, Statements};
+
+/// The blocks around a place, the outermost first.
+#[derive(Clone)]
+pub(crate) struct InheritanceScope<'s, 't> {
+    statements: &'s Statements<'t>,
+    blocks: Vec<StatementId>,
+}
+
+impl<'s, 't> InheritanceScope<'s, 't> {
+    pub(crate) fn new(statements: &'s Statements<'t>, block: StatementId) -> Self {
+        Self { statements, blocks: vec![block] }
+    }
+
+    /// Returns the scope of a block inside this one.
+    pub(crate) fn inner(&self, block: StatementId) -> Self {
+        let mut inner = self.clone();
+        inner.blocks.push(block);
+        inner
+    }
+
+    /// Returns the directives of that name that hold here.
+    pub(crate) fn all(&self, name: &'static str) -> &'s [StatementId] {
+        let found = self.blocks.iter().rev().map(|block| self.statements.named(Some(*block), name));
+        found.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
+    }
+
+    /// Returns the directives of that name in the innermost block itself.
+    pub(crate) fn own(&self, name: &'static str) -> &'s [StatementId] {
+        self.blocks.last().map_or(&[], |block| self.statements.named(Some(*block), name))
+    }
+}

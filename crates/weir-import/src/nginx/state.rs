@@ -1,0 +1,222 @@
+//! The state of a conversion, and the operations that all parts of it use: to find the directive
+//! that holds, to parse its value and to note the outcome. It knows no block.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use weir_config::syntax::tree::Directive;
+
+use super::scope::InheritanceScope;
+use super::statements::{Outcomes, StatementId, Statements};
+use super::values;
+use crate::coverage::DefaultDifference;
+
+/// The most routes that one file may become. A server is written out for each of its addresses and
+/// each of its wildcard names.
+const MOST_ROUTES: usize = 100_000;
+
+/// The state of a conversion.
+pub(crate) struct Converter<'s, 't> {
+    pub(crate) statements: &'s Statements<'t>,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) defaults: Vec<DefaultDifference>,
+    /// The folder of the main file, against which nginx resolves paths.
+    pub(crate) folder: PathBuf,
+    pub(crate) pools: ConvertedPools<'t>,
+    pub(crate) logs: ConvertedLogs,
+    /// The variables of maps that close a connection or pass an upgrade on.
+    pub(crate) upgrade_maps: HashMap<String, StatementId>,
+    /// The bounds on request bodies in the listener that is being converted.
+    pub(crate) body_limits: Vec<u64>,
+    /// The names of the servers that were converted.
+    pub(crate) host_names: HashMap<StatementId, Rc<HostNames>>,
+    /// The routes and host names so far.
+    routes: usize,
+}
+
+/// The upstreams of the file and the pools made so far.
+#[derive(Default)]
+pub(crate) struct ConvertedPools<'t> {
+    pub(crate) upstreams: BTreeMap<&'t str, Upstream>,
+    /// The name of the pool for a group of servers and settings.
+    pub(crate) made: HashMap<(String, String), String>,
+    pub(crate) names: HashSet<String>,
+    /// The number of their servers.
+    pub(crate) endpoints: usize,
+    pub(crate) directives: Vec<Directive>,
+}
+
+/// A group of servers.
+pub(crate) struct Upstream {
+    pub(crate) id: StatementId,
+    pub(crate) used: bool,
+    /// The policy, servers and idle connections.
+    pub(crate) lines: Vec<Directive>,
+    pub(crate) passive: Directive,
+    /// The number of servers that may be tried.
+    pub(crate) servers: usize,
+}
+
+/// The formats of the file and the logs made so far.
+#[derive(Default)]
+pub(crate) struct ConvertedLogs {
+    /// The text of each format, if Weir can write it.
+    pub(crate) formats: HashMap<String, Option<String>>,
+    /// The name of the log for a target and a format.
+    pub(crate) made: HashMap<(String, String), String>,
+    pub(crate) directives: Vec<Directive>,
+}
+
+/// The names of a server, by kind.
+#[derive(Default)]
+pub(crate) struct HostNames {
+    pub(crate) exact: Vec<String>,
+    /// `*.example.com`
+    pub(crate) leading: Vec<String>,
+    /// `www.example.*`
+    pub(crate) trailing: Vec<String>,
+    pub(crate) regexes: Vec<String>,
+    pub(crate) first: String,
+}
+
+impl HostNames {
+    /// Returns the number of host blocks that the server becomes.
+    pub(crate) fn blocks(&self) -> usize {
+        1 + self.leading.len() + self.trailing.len() + self.regexes.len()
+    }
+}
+
+impl<'s, 't> Converter<'s, 't> {
+    /// Returns the state at the start; paths are relative to the folder of this file.
+    pub(crate) fn new(statements: &'s Statements<'t>, main: &Path) -> Self {
+        let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
+        Self {
+            statements,
+            outcomes: Outcomes::new(statements),
+            defaults: Vec::new(),
+            folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
+            pools: ConvertedPools::default(),
+            logs: ConvertedLogs::default(),
+            upgrade_maps: HashMap::new(),
+            body_limits: Vec::new(),
+            host_names: HashMap::new(),
+            routes: 0,
+        }
+    }
+
+    /// Returns a path as nginx resolves it.
+    pub(crate) fn path(&self, text: &str) -> String {
+        self.folder.join(text).to_string_lossy().into_owned()
+    }
+
+    /// Counts routes of a server, or refuses it if there are too many in the file.
+    pub(crate) fn room_for(&mut self, server: StatementId, routes: usize) -> bool {
+        let total = self.routes.saturating_add(routes);
+        if total > MOST_ROUTES {
+            let reason = format!("the file would become more than {MOST_ROUTES} routes");
+            self.outcomes.refuse(server, reason);
+            return false;
+        }
+        self.routes = total;
+        true
+    }
+
+    /// Notes a default of nginx once.
+    pub(crate) fn default(&mut self, directive: &'static str, how: &str) {
+        if !self.defaults.iter().any(|known| known.directive == directive) {
+            self.defaults.push(DefaultDifference { directive, how: how.to_owned() });
+        }
+    }
+
+    /// Returns the statement that holds for a setting that nginx allows once in a block.
+    pub(crate) fn single(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        name: &'static str,
+    ) -> Option<StatementId> {
+        let all = scope.all(name);
+        for id in all.iter().skip(1) {
+            self.outcomes.refuse(*id, "nginx refuses a second one in the same block");
+        }
+        all.first().copied()
+    }
+
+    /// Returns a time in Weir's form, and notes the default.
+    pub(crate) fn time(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        name: &'static str,
+        usual: &'static str,
+    ) -> String {
+        if scope.all(name).is_empty() {
+            self.default(name, &format!("{usual}, as in nginx"));
+        }
+        self.time_or(scope, name, usual)
+    }
+
+    /// Returns a time in Weir's form.
+    pub(crate) fn time_or(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        name: &'static str,
+        usual: &'static str,
+    ) -> String {
+        let Some(id) = self.single(scope, name) else { return usual.to_owned() };
+        match values::milliseconds(self.statements.word(id, 0)) {
+            Some(0) if self.statements.words(id).len() == 1 => {
+                self.outcomes.refuse(id, "Weir has no time of 0 here");
+                usual.to_owned()
+            }
+            Some(_) if self.statements.words(id).len() == 1 => {
+                self.outcomes.honour(id);
+                values::time(self.statements.word(id, 0)).unwrap_or_default()
+            }
+            _ => {
+                self.outcomes.refuse(id, "this is not one time of nginx");
+                usual.to_owned()
+            }
+        }
+    }
+
+    /// Returns a number of bytes.
+    pub(crate) fn bytes(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        name: &'static str,
+        usual: u64,
+    ) -> u64 {
+        let Some(id) = self.single(scope, name) else {
+            self.default(name, &format!("{}, as in nginx", values::size(usual)));
+            return usual;
+        };
+        match values::bytes(self.statements.word(id, 0)) {
+            Some(bytes) if self.statements.words(id).len() == 1 => {
+                self.outcomes.honour(id);
+                bytes
+            }
+            _ => {
+                self.outcomes.refuse(id, "this is not a size of nginx");
+                usual
+            }
+        }
+    }
+
+    /// Returns true for `on`.
+    pub(crate) fn switch(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        name: &'static str,
+        usual: bool,
+    ) -> bool {
+        let Some(id) = self.single(scope, name) else { return usual };
+        let word = self.statements.word(id, 0);
+        if matches!(word, "on" | "off") {
+            self.outcomes.honour(id);
+            word == "on"
+        } else {
+            self.outcomes.refuse(id, "write `on` or `off`");
+            usual
+        }
+    }
+}

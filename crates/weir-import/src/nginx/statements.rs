@@ -1,0 +1,248 @@
+//! The directives of an nginx file with their contexts, numbered, and the outcome of each. The
+//! meaning of a directive is not known here.
+
+use std::collections::HashMap;
+use weir_config::Diagnostic;
+
+use weir_config::source::{SourceSpan, Sources};
+use weir_config::syntax::lexer::Word;
+use weir_config::syntax::tree::{Directive, End, missing_semicolon};
+
+use super::directives::{self, Handling};
+use crate::coverage::{CoverageEntry, CoverageOutcome};
+
+/// The most characters of a directive that a report shows.
+const SHOWN: usize = 80;
+
+/// The number of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StatementId(usize);
+
+/// One directive and its place in the file.
+pub(crate) struct Statement<'t> {
+    pub(crate) directive: &'t Directive,
+    /// The name of the block around it.
+    pub(crate) context: &'t str,
+    parent: Option<StatementId>,
+    children: Vec<StatementId>,
+}
+
+/// All directives, an outer one before those inside it.
+pub(crate) struct Statements<'t> {
+    list: Vec<Statement<'t>>,
+    top: Vec<StatementId>,
+    /// The statements of each block by name; `None` is outside all blocks.
+    by_name: HashMap<(Option<StatementId>, &'t str), Vec<StatementId>>,
+}
+
+impl<'t> Statements<'t> {
+    pub(crate) fn of(tree: &'t [Directive]) -> Self {
+        let mut statements = Self { list: Vec::new(), top: Vec::new(), by_name: HashMap::new() };
+        statements.top = statements.add(tree, "main", None);
+        statements
+    }
+
+    fn add(
+        &mut self,
+        tree: &'t [Directive],
+        context: &'t str,
+        parent: Option<StatementId>,
+    ) -> Vec<StatementId> {
+        let mut ids = Vec::with_capacity(tree.len());
+        for directive in tree {
+            let id = StatementId(self.list.len());
+            self.list.push(Statement { directive, context, parent, children: Vec::new() });
+            ids.push(id);
+            let name = directive.name.text.as_str();
+            self.by_name.entry((parent, name)).or_default().push(id);
+            // The contents of these blocks are data.
+            if let Some(block) = &directive.block
+                && !matches!(name, "map" | "geo" | "split_clients" | "types" | "charset_map")
+            {
+                let children = self.add(&block.directives, name, Some(id));
+                self.list[id.0].children = children;
+            }
+        }
+        ids
+    }
+
+    /// Returns the directives outside all blocks.
+    pub(crate) fn top(&self) -> &[StatementId] {
+        &self.top
+    }
+
+    pub(crate) fn get(&self, id: StatementId) -> &Statement<'t> {
+        &self.list[id.0]
+    }
+
+    pub(crate) fn children(&self, id: StatementId) -> &[StatementId] {
+        &self.list[id.0].children
+    }
+
+    /// Returns the statements of that name in a block, or outside all blocks.
+    pub(crate) fn named(&self, block: Option<StatementId>, name: &'t str) -> &[StatementId] {
+        self.by_name.get(&(block, name)).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn name(&self, id: StatementId) -> &'t str {
+        &self.list[id.0].directive.name.text
+    }
+
+    pub(crate) fn words(&self, id: StatementId) -> &'t [Word] {
+        &self.list[id.0].directive.words
+    }
+
+    /// Returns the text of a word, empty if there are fewer.
+    pub(crate) fn word(&self, id: StatementId, index: usize) -> &'t str {
+        self.words(id).get(index).map_or("", |word| &word.text)
+    }
+
+    pub(crate) fn span(&self, id: StatementId) -> SourceSpan {
+        self.list[id.0].directive.span()
+    }
+}
+
+/// The outcomes of all statements.
+pub(crate) struct Outcomes {
+    list: Vec<Option<CoverageOutcome>>,
+}
+
+impl Outcomes {
+    pub(crate) fn new(statements: &Statements<'_>) -> Self {
+        Self { list: vec![None; statements.list.len()] }
+    }
+
+    /// Notes an outcome; of several the worst remains.
+    pub(crate) fn note(&mut self, id: StatementId, outcome: CoverageOutcome) {
+        let slot = &mut self.list[id.0];
+        *slot = Some(match slot.take() {
+            Some(earlier) => earlier.or_worse(outcome),
+            None => outcome,
+        });
+    }
+
+    pub(crate) fn honour(&mut self, id: StatementId) {
+        self.note(id, CoverageOutcome::Honoured);
+    }
+
+    pub(crate) fn differs(&mut self, id: StatementId, how: impl Into<String>) {
+        self.note(id, CoverageOutcome::Differently(how.into()));
+    }
+
+    pub(crate) fn ignore(&mut self, id: StatementId, why: impl Into<String>) {
+        self.note(id, CoverageOutcome::Ignored(why.into()));
+    }
+
+    pub(crate) fn refuse(&mut self, id: StatementId, why: impl Into<String>) {
+        self.note(id, CoverageOutcome::Refused(why.into()));
+    }
+
+    /// Returns the entry of each statement. One without an outcome gets that of the table.
+    pub(crate) fn entries(
+        self,
+        statements: &Statements<'_>,
+        sources: &Sources,
+    ) -> Vec<CoverageEntry> {
+        let mut lines = LineNumbers::default();
+        let mut entries: Vec<CoverageEntry> = Vec::with_capacity(statements.list.len());
+        for (statement, outcome) in statements.list.iter().zip(self.list) {
+            let parent = statement.parent.and_then(|parent| entries.get(parent.0));
+            let outcome = match (outcome, parent) {
+                (Some(outcome), _) => outcome,
+                (None, Some(CoverageEntry { outcome: CoverageOutcome::Refused(_), line, .. })) => {
+                    CoverageOutcome::Refused(format!(
+                        "it stands in the refused block of line {line}"
+                    ))
+                }
+                (None, _) => unconverted(statement),
+            };
+            let span = statement.directive.name.span;
+            entries.push(CoverageEntry {
+                file: sources.file(span.file).name.clone(),
+                line: lines.of(sources, span),
+                directive: shown(statement.directive),
+                outcome,
+            });
+        }
+        entries
+    }
+}
+
+/// Returns the outcome of a directive that the converter did not take.
+fn unconverted(statement: &Statement<'_>) -> CoverageOutcome {
+    let name = statement.directive.name.text.as_str();
+    // The contents of the files stand after it.
+    if name == "include" && statement.directive.block.is_none() {
+        return CoverageOutcome::Honoured;
+    }
+    let Some(row) = directives::find(name, statement.context) else {
+        let contexts = directives::contexts_of(name);
+        return CoverageOutcome::Refused(if contexts.is_empty() {
+            "this directive is not known".to_owned()
+        } else {
+            format!("it does not belong in `{}`, but in {}", statement.context, contexts.join(", "))
+        });
+    };
+    match row.handling {
+        Handling::Ignored => CoverageOutcome::Ignored(row.note.to_owned()),
+        Handling::Refused => CoverageOutcome::Refused(row.note.to_owned()),
+        Handling::Inherited if matches!(statement.context, "http" | "server") => {
+            CoverageOutcome::Ignored("no block inside uses it".to_owned())
+        }
+        Handling::Inherited | Handling::Converted => {
+            CoverageOutcome::Refused(format!("it is not converted here: {}", row.note))
+        }
+    }
+}
+
+/// Returns the words of a directive as they were written, shortened.
+fn shown(directive: &Directive) -> String {
+    let mut text = directive.name.text.clone();
+    for word in &directive.words {
+        if text.chars().count() > SHOWN {
+            break;
+        }
+        text.push(' ');
+        text.push_str(&word.text);
+    }
+    let text: String = text
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// The line of each place, for places that mostly follow each other.
+#[derive(Default)]
+struct LineNumbers {
+    /// The offsets of the line ends of each file, made when the file is first asked for.
+    files: Vec<(weir_config::source::FileId, Vec<usize>)>,
+}
+
+impl LineNumbers {
+    fn of(&mut self, sources: &Sources, span: SourceSpan) -> usize {
+        let known = self.files.iter().position(|(file, _)| *file == span.file);
+        let at = known.unwrap_or_else(|| {
+            let text = &sources.file(span.file).text;
+            let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            self.files.push((span.file, ends.map(|(at, _)| at).collect()));
+            self.files.len() - 1
+        });
+        self.files[at].1.partition_point(|end| *end < span.start) + 1
+    }
+}
+
+/// Reports directives without a `;`.
+pub(crate) fn missing_ends(tree: &[Directive], errors: &mut Vec<Diagnostic>) {
+    for directive in tree {
+        if directive.end == End::Missing {
+            errors.push(missing_semicolon(directive.words.last().unwrap_or(&directive.name)));
+        }
+        if let Some(block) = &directive.block {
+            missing_ends(&block.directives, errors);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Values in nginx's forms: times, sizes, texts with variables. They are turned into Weir's forms.
+
+use std::time::Duration;
+
+use weir_config::units::{duration, size};
+
+/// Parses a time of nginx, such as `60`, `1m`, `500ms` or `1h 30m`, into Weir's form.
+pub(crate) fn time(text: &str) -> Option<String> {
+    milliseconds(text).map(|number| duration::format(Duration::from_millis(number)))
+}
+
+/// Parses a time of nginx. A number without a unit is in seconds.
+pub(crate) fn milliseconds(text: &str) -> Option<u64> {
+    let mut total: u64 = 0;
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: u64 = rest.get(..digits)?.parse().ok()?;
+        rest = rest.get(digits..)?;
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let unit = match rest.get(..letters)? {
+            "ms" => 1,
+            "" | "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "w" => 7 * 86_400_000,
+            "M" => 30 * 86_400_000,
+            "y" => 365 * 86_400_000,
+            _ => return None,
+        };
+        total = total.checked_add(number.checked_mul(unit)?)?;
+        rest = rest.get(letters..)?.trim_start();
+    }
+    Some(total)
+}
+
+/// Parses a size of nginx, such as `512`, `8k`, `1m` or `1g`, in bytes.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let (number, factor) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 1 << 20),
+        b'g' | b'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Returns a number of bytes in Weir's form.
+pub(crate) fn size(bytes: u64) -> String {
+    size::format(bytes)
+}
+
+/// The values of variables that are known when the file is converted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownVariables<'a> {
+    /// `$proxy_host`, in a location with `proxy_pass`.
+    pub(crate) proxy_host: Option<&'a str>,
+    /// `$server_name`.
+    pub(crate) server_name: Option<&'a str>,
+}
+
+/// The variables that mean the same in nginx and Weir.
+const SAME: [&str; 35] = [
+    "remote_addr",
+    "remote_port",
+    "remote_user",
+    "time_local",
+    "time_iso8601",
+    "msec",
+    "request",
+    "request_method",
+    "request_uri",
+    "args",
+    "is_args",
+    "proxy_add_x_forwarded_for",
+    "host",
+    "status",
+    "body_bytes_sent",
+    "bytes_sent",
+    "request_length",
+    "request_time",
+    "upstream_addr",
+    "upstream_connect_time",
+    "upstream_header_time",
+    "upstream_response_time",
+    "scheme",
+    "server_protocol",
+    "server_port",
+    "server_addr",
+    "ssl_protocol",
+    "ssl_cipher",
+    "ssl_server_name",
+    "ssl_curve",
+    "ssl_session_reused",
+    "request_id",
+    "connection_requests",
+    "pid",
+    "hostname",
+];
+
+/// Turns a text with nginx's variables into one with Weir's, or names the variable that Weir does
+/// not have. A group of a regex is allowed where there is one.
+pub(crate) fn template(
+    text: &str,
+    known: KnownVariables<'_>,
+    groups: bool,
+) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let (name, after) = variable(rest);
+        if name.is_empty() {
+            return Err("a `$` is not followed by the name of a variable".to_owned());
+        }
+        rest = after;
+        match name {
+            "proxy_host" if known.proxy_host.is_some() => {
+                out.push_str(known.proxy_host.unwrap_or_default());
+            }
+            "server_name" if known.server_name.is_some() => {
+                out.push_str(known.server_name.unwrap_or_default());
+            }
+            "query_string" => out.push_str("${args}"),
+            _ if is_same(name) || (groups && is_group(name)) => {
+                out.push_str("${");
+                out.push_str(name);
+                out.push('}');
+            }
+            _ => return Err(format!("Weir has no variable `${name}`")),
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn is_group(name: &str) -> bool {
+    matches!(name.as_bytes(), [b'1'..=b'9'])
+}
+
+fn is_same(name: &str) -> bool {
+    let prefixed = ["http_", "sent_http_", "cookie_", "arg_"]
+        .iter()
+        .any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()));
+    prefixed || SAME.contains(&name)
+}
+
+/// Splits the name of a variable, with or without braces, from the text after it.
+fn variable(text: &str) -> (&str, &str) {
+    if let Some(inner) = text.strip_prefix('{') {
+        return inner.split_once('}').unwrap_or(("", ""));
+    }
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return text.split_at(1);
+    }
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_of_nginx() {
+        let time = |text: &str| super::time(text).unwrap_or_default();
+        assert_eq!(time("60"), "1m");
+        assert_eq!(time("500ms"), "500ms");
+        assert_eq!(time("1h 30m"), "90m");
+        assert_eq!(time("1y"), "365d");
+        assert_eq!(time("x"), "");
+        assert_eq!(time("-1"), "");
+        assert_eq!(time("99999999999999999999"), "");
+        assert_eq!(bytes("8k"), Some(8192));
+        assert_eq!(bytes("k"), None);
+        assert_eq!(bytes("1x"), None);
+        assert_eq!(size(1 << 20), "1m");
+    }
+
+    #[test]
+    fn variables_are_translated_or_named() {
+        let known = KnownVariables { proxy_host: Some("app"), server_name: None };
+        let check = |text: &str| template(text, known, false);
+        assert_eq!(check("$scheme://${host}x").unwrap(), "${scheme}://${host}x");
+        assert_eq!(check("$proxy_host $query_string").unwrap(), "app ${args}");
+        assert!(check("$foo").unwrap_err().contains("`$foo`"));
+        assert!(check("a$").is_err() && check("$1").is_err() && check("${x").is_err());
+        assert!(template("/$1", known, true).is_ok());
+    }
+}

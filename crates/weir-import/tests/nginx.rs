@@ -1,0 +1,374 @@
+//! The nginx front end from outside: the report, the precedence of locations against a model of
+//! nginx's, the native form, and bad input.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use weir_config::Config;
+use weir_config::model::{Action, Route, Rule};
+use weir_import::{Coverage, CoverageTotals, Imported, Language, nginx_file, nginx_text};
+
+fn shop() -> Imported {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nginx");
+    nginx_file(&folder.join("shop.conf")).unwrap()
+}
+
+fn server(contents: &str) -> Imported {
+    let text = format!("events {{}}\nhttp {{ server {{ listen 127.0.0.1:1; {contents} }} }}");
+    nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+}
+
+fn config(imported: Imported) -> Config {
+    imported.check().unwrap_or_else(|errors| panic!("{}", errors.render(false))).config
+}
+
+/// Returns the word and the reason for the first directive that begins with this text.
+fn outcome<'c>(coverage: &'c Coverage, directive: &str) -> (&'static str, &'c str) {
+    let entry = coverage.entries.iter().find(|entry| entry.directive.starts_with(directive));
+    let entry = entry.unwrap_or_else(|| panic!("no {directive} in\n{}", coverage.text()));
+    (entry.outcome.word(), entry.outcome.reason())
+}
+
+#[test]
+fn every_directive_of_a_file_has_an_outcome_and_a_line() {
+    let coverage = shop().coverage;
+    let totals = coverage.totals();
+    assert_eq!(
+        totals,
+        CoverageTotals { honoured: 35, differently: 9, ignored: 5, refused: 2 },
+        "{}",
+        coverage.text()
+    );
+    let check = |directive: &str, word: &str, reason: &str| {
+        let found = outcome(&coverage, directive);
+        assert!(found.0 == word && found.1.contains(reason), "{directive}: {found:?}");
+    };
+    check("worker_cpu_affinity", "ignored", "pins each worker");
+    check("listen 8443", "differently", "one socket");
+    check("proxy_set_header Connection  ", "differently", "does not send this one");
+    check("proxy_set_header X-Forwarded-For", "honoured", "");
+    check("server shop.internal", "differently", "again and again");
+    check("upstream spare", "ignored", "uses it");
+    check("proxy_pass http://127.0.0.1:3000/", "refused", "does not replace the path");
+    check("rewrite", "refused", "return");
+    check("types", "ignored", "");
+    let rewrite = coverage.refused().find(|entry| entry.directive.starts_with("rewrite")).unwrap();
+    assert!(rewrite.file.ends_with("shop.conf"));
+    assert_eq!(rewrite.line, 49);
+    assert!(coverage.text().ends_with("9 honoured differently, 5 ignored, 2 refused\n"));
+    assert!(coverage.json().contains("\"refused\": 2"));
+}
+
+#[test]
+fn defaults_of_nginx_are_set_and_listed() {
+    let imported = server("location / { proxy_pass http://127.0.0.1:2; }");
+    let listed: Vec<&str> =
+        imported.coverage.defaults.iter().map(|default| default.directive).collect();
+    for name in ["proxy_read_timeout", "keepalive_timeout", "client_max_body_size", "location /"] {
+        assert_eq!(listed.contains(&name), name != "location /", "{name}");
+    }
+    let config = config(imported);
+    let pool = &config.pools[0];
+    assert_eq!(pool.timeouts.response.as_secs(), 60);
+    assert_eq!(pool.buffer_request, Some(1 << 20));
+    assert_eq!(pool.stall.factor, 0);
+    let listener = &config.listeners[0];
+    assert_eq!(listener.timeouts.keepalive.as_secs(), 75);
+    assert_eq!(listener.limits.body_bytes, Some(1 << 20));
+    assert_eq!(listener.limits.requests, 1000);
+    assert!(!listener.path.normalize && !listener.forwarded.x_forwarded);
+}
+
+#[test]
+fn the_native_form_checks_and_is_the_same_configuration() {
+    let imported = shop();
+    let native = imported.native();
+    let parsed = weir_config::parse_str("/native.conf", &native);
+    let parsed = parsed.unwrap_or_else(|errors| panic!("{}\n{native}", errors.render(false)));
+    assert_eq!(weir_config::to_json(&parsed.config), weir_config::to_json(&config(imported)));
+}
+
+#[test]
+fn errors_of_values_name_the_line_of_nginx() {
+    let text = "events {}\nhttp {\n server {\n listen 127.0.0.1:1;\n location / {\n\
+                proxy_pass http://a;\n add_header X \"a\\nb\" always;\n}}}";
+    let errors = nginx_text("/n.conf", text).unwrap().check().unwrap_err();
+    assert!(errors.render(false).contains("/n.conf:7"), "{}", errors.render(false));
+}
+
+#[test]
+fn what_is_not_converted_is_refused_by_name() {
+    let check = |contents: &str, directive: &str, reason: &str| {
+        let imported = server(contents);
+        let (word, found) = outcome(&imported.coverage, directive);
+        assert_eq!(word, "refused", "{contents}");
+        assert!(found.contains(reason), "{contents}: {found}");
+    };
+    check("location / { proxy_pass http://a/b; }", "proxy_pass", "replace the path");
+    check("location / { proxy_pass http://$host; }", "proxy_pass", "variables");
+    check("location / { proxy_pass https://a; }", "proxy_pass", "TLS to servers");
+    check("location ~ (?=a) { return 200; }", "location", "regex");
+    check("location /a { return 444; }", "return", "always sends");
+    check("location /a { return 301 $made_up; }", "return", "`$made_up`");
+    check("location /a { keepalive_timeout 5; return 200; }", "keepalive_timeout", "not converted");
+    check("location /a { location /a/b { return 200; } return 200; }", "location /a/b", "");
+    check("location /a { access_log off; return 200; }", "access_log", "not converted");
+    check("frobnicate on;", "frobnicate", "not known");
+    check("worker_processes 2;", "worker_processes", "main");
+    check("root /srv;", "root", "files");
+    check("if ($host) { return 200; }", "return 200", "refused block");
+    check("client_max_body_size lots; location / { proxy_pass http://a; }", "client_max", "size");
+}
+
+#[test]
+fn what_nginx_itself_refuses_is_refused() {
+    let check = |contents: &str| {
+        let imported = server(contents);
+        let mut refused = imported.coverage.refused();
+        assert!(refused.any(|entry| entry.outcome.reason().contains("second")), "{contents}");
+    };
+    check("location /a { return 200; } location /a { return 201; }");
+    check("send_timeout 5s; send_timeout 6s;");
+    check("location / { proxy_pass http://127.0.0.1:2; proxy_pass http://127.0.0.1:3; }");
+}
+
+#[test]
+fn a_location_with_a_guard_that_weir_lacks_stays_closed() {
+    for (guard, status) in
+        [("auth_basic x;", 403), ("internal;", 404), ("limit_except GET { deny all; }", 403)]
+    {
+        let imported = server(&format!("location / {{ {guard} proxy_pass http://127.0.0.1:2; }}"));
+        assert_eq!(outcome(&imported.coverage, "location").0, "refused", "{guard}");
+        let config = config(imported);
+        let action = &config.listeners[0].default[0].action;
+        assert!(matches!(action, Action::Respond(respond) if respond.status == status), "{guard}");
+    }
+}
+
+#[test]
+fn settings_of_locations_make_pools_of_their_own() {
+    let imported = server(
+        "location /a { proxy_pass http://10.0.0.1; proxy_read_timeout 5s; }
+         location /b { proxy_pass http://10.0.0.1; }
+         location /c { proxy_pass http://10.0.0.1; proxy_read_timeout 60; }",
+    );
+    let config = config(imported);
+    let times: Vec<u64> =
+        config.pools.iter().map(|pool| pool.timeouts.response.as_secs()).collect();
+    assert_eq!(times, [5, 60]);
+}
+
+#[test]
+fn the_language_is_found_by_blocks() {
+    let check = |text: &str, expected: Language| assert_eq!(Language::of(text), expected, "{text}");
+    check("worker_processes 1; events {}", Language::Nginx);
+    check("# a\nhttp { server { listen 80; } }", Language::Nginx);
+    check("server { listen 80; }", Language::Nginx);
+    check("listen :80 -> 127.0.0.1:1;", Language::Native);
+    check("pool a { server b:1; } listen :80 -> a;", Language::Native);
+    check("{ \"listeners\": [] }", Language::Native);
+    check("", Language::Native);
+}
+
+/// One location of a generated server.
+#[derive(Clone, Debug)]
+struct Place {
+    modifier: &'static str,
+    pattern: String,
+}
+
+fn places() -> impl Strategy<Value = Vec<Place>> {
+    let prefix = prop::sample::select(vec!["", "^~", "="]);
+    let path = "/([ab]{0,2}/?){0,3}";
+    let prefixed = (prefix, path).prop_map(|(modifier, pattern)| Place { modifier, pattern });
+    let regex = prop::sample::select(vec!["a$", "^/a/", "b/a", "^/b[^/]*$", "^/(a|ab)/b", "aa|bb"]);
+    let regex = (prop::sample::select(vec!["~", "~*"]), regex)
+        .prop_map(|(modifier, pattern)| Place { modifier, pattern: pattern.to_owned() });
+    prop::collection::vec(prop_oneof![3 => prefixed, 1 => regex], 0..8)
+}
+
+/// Returns the number of the location that nginx uses for a path.
+fn nginx_picks(places: &[Place], path: &str, matches: impl Fn(&Place) -> bool) -> Option<usize> {
+    let found = |modifier: &str| {
+        let named = places.iter().enumerate().filter(move |(_, place)| place.modifier == modifier);
+        named.collect::<Vec<_>>()
+    };
+    if let Some((at, _)) = found("=").into_iter().find(|(_, place)| place.pattern == path) {
+        return Some(at);
+    }
+    let prefixes = [found(""), found("^~")].concat();
+    let longest = prefixes
+        .into_iter()
+        .filter(|(_, place)| path.starts_with(&place.pattern))
+        .max_by_key(|(_, place)| place.pattern.len());
+    if let Some((at, place)) = longest
+        && place.modifier == "^~"
+    {
+        return Some(at);
+    }
+    let regex = places.iter().position(|place| place.modifier.starts_with('~') && matches(place));
+    regex.or(longest.map(|(at, _)| at))
+}
+
+fn holds(rule: &Rule, path: &str) -> bool {
+    match rule {
+        Rule::All(rules) => rules.iter().all(|rule| holds(rule, path)),
+        Rule::Path(patterns) => patterns.iter().any(|pattern| pattern.matches(path)),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn weir_picks(routes: &[Route], path: &str) -> Option<u16> {
+    let route = routes.iter().find(|route| holds(&route.when, path))?;
+    match &route.action {
+        Action::Respond(respond) => Some(respond.status).filter(|status| *status != 404),
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_location_that_nginx_picks_is_picked(
+        places in places(),
+        paths in prop::collection::vec("/([ab]{0,2}/?){0,4}", 1..12),
+    ) {
+        let mut kept: Vec<Place> = Vec::new();
+        for place in places {
+            let regex = place.modifier.starts_with('~');
+            let same = |other: &Place| {
+                other.pattern == place.pattern && (other.modifier == "=") == (place.modifier == "=")
+            };
+            if regex || !kept.iter().any(same) {
+                kept.push(place);
+            }
+        }
+        let text = repeated(kept.len(), |at| {
+            let Place { modifier, pattern } = &kept[at];
+            format!("location {modifier} {pattern} {{ return {}; }}\n", 410 + at)
+        });
+        let config = config(server(&text));
+        for path in paths {
+            let regex = |place: &Place| {
+                let pattern = format!("{}{}", place.modifier, place.pattern);
+                pattern.parse::<weir_config::pattern::PathPattern>().unwrap().matches(&path)
+            };
+            let expected = nginx_picks(&kept, &path, regex).map(|at| 410 + at as u16);
+            let routes = &config.listeners[0].default;
+            prop_assert_eq!(weir_picks(routes, &path), expected, "{} in\n{}", path, text);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        import_anything(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn any_directives_are_read(tokens in prop::collection::vec(token(), 0..120)) {
+        import_anything(&tokens.join(" "));
+    }
+
+    #[test]
+    fn any_directives_in_a_server_are_read(tokens in prop::collection::vec(token(), 0..80)) {
+        let tokens = tokens.join(" ");
+        import_anything(&format!("http {{ upstream u {{ {tokens} }} server {{ {tokens} }} }}"));
+    }
+}
+
+/// Words of the language, separated by blanks.
+const TOKENS: &str = r#"
+    http server upstream location events map { { } } ; ; ; listen 80 ssl server_name *.a .b
+    c.* ~^d proxy_pass http://u http://1.2.3.4:5 return 200 301 /x$1 proxy_set_header Host
+    $host add_header = ^~ ~ ~* / /a/ ( keepalive 8 hash least_conn max_fails=3 weight=2
+    backup access_log off /tmp/l log_format '$request' client_max_body_size 0 1m
+    proxy_read_timeout 5s allow deny all ssl_certificate ssl_certificate_key include u
+    keepalive_timeout large_client_header_buffers [::]:80 unix:/s default_server
+    worker_processes auto user pid error_log warn internal ${
+    \.php$ " {
+"#;
+
+fn token() -> impl Strategy<Value = String> {
+    let words: Vec<&str> = TOKENS.split_whitespace().chain(["\u{0}"]).collect();
+    prop_oneof![9 => prop::sample::select(words).prop_map(str::to_owned), 1 => ".{0,6}"]
+}
+
+/// Imports a text; what comes out has to be checkable and printable, whatever it is.
+fn import_anything(text: &str) {
+    let _ = Language::of(text);
+    let Ok(imported) = nginx_text("/nonexistent/nginx.conf", text) else { return };
+    let _ = imported.coverage.text();
+    let native = imported.native();
+    let own = imported.check().map(|checked| weir_config::to_json(&checked.config));
+    let printed = weir_config::parse_str("/nonexistent/native.conf", &native)
+        .map(|checked| weir_config::to_json(&checked.config));
+    match (own, printed) {
+        (Ok(own), Ok(printed)) => assert_eq!(own, printed, "{text}\n{native}"),
+        (Err(_), Err(_)) => {}
+        (Ok(_), Err(errors)) | (Err(errors), Ok(_)) => {
+            panic!("{text}\n{native}\n{}", errors.render(false))
+        }
+    }
+}
+
+#[test]
+fn includes_are_relative_to_the_main_file_and_loops_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let main = write("nginx.conf", "http { include sites/*.conf; }");
+    write("sites/a.conf", "server { listen 127.0.0.1:1; include common.inc; }");
+    write("common.inc", "location / { return 204; }");
+    let imported = nginx_file(&main).unwrap();
+    assert_eq!(outcome(&imported.coverage, "include sites").0, "honoured");
+    let entry = imported.coverage.entries.iter().find(|entry| entry.directive == "return 204");
+    assert!(entry.unwrap().file.ends_with("common.inc"));
+    write("common.inc", "include sites/a.conf;");
+    let errors = nginx_file(&main).unwrap_err().render(false);
+    assert!(errors.contains("includes itself"), "{errors}");
+    write("common.inc", "include gone.inc;");
+    assert!(nginx_file(&main).unwrap_err().render(false).contains("cannot read"));
+    std::fs::write(&main, b"http { \xff }").unwrap();
+    assert!(nginx_file(&main).unwrap_err().render(false).contains("not UTF-8"));
+}
+
+#[test]
+fn large_and_deep_files_are_bounded() {
+    let errors = nginx_text("/n.conf", &"a { ".repeat(1_000_000)).unwrap_err();
+    assert!(errors.render(false).contains("deeper than"));
+    let lines =
+        repeated(50_000, |number| format!("location /a{number} {{ proxy_pass http://u; }}\n"));
+    let servers =
+        repeated(50_000, |number| format!("server 10.{}.{}.1;\n", number / 256, number % 256));
+    let text =
+        format!("http {{ upstream u {{ {servers} }} server {{ listen 127.0.0.1:1; {lines} }} }}");
+    let imported = nginx_text("/n.conf", &text).unwrap();
+    assert!(imported.coverage.entries.len() > 150_000);
+    // A product of addresses, names and locations has a bound of its own.
+    let names = repeated(2_000, |number| format!("*.n{number}.test "));
+    let locations = repeated(2_000, |number| format!("location /a{number} {{ return 204; }}\n"));
+    let text = format!(
+        "http {{ server {{ listen 1; server_name x; }} server {{ listen 1; server_name {names}; {locations} }} }}"
+    );
+    let imported = nginx_text("/n.conf", &text).unwrap();
+    assert!(imported.coverage.refused().any(|entry| entry.outcome.reason().contains("routes")));
+}
+
+/// Returns the texts for these numbers, one after the other.
+fn repeated(count: usize, text: impl Fn(usize) -> String) -> String {
+    (0..count).map(text).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn the_page_of_directives_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nginx-directives.md");
+    let page = weir_import::reference();
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let current = std::fs::read_to_string(&path).unwrap();
+    assert!(current == page, "docs/nginx-directives.md is not current: run with WEIR_BLESS=1");
+}

@@ -1,0 +1,293 @@
+//! Weir on files of nginx: the real nginx and Weir run the same file, get the same requests, and
+//! must agree on the status, the headers, the body and what the origin received.
+
+use std::net::SocketAddr;
+
+use crate::support::Directory;
+use crate::support::client::Client;
+use crate::support::origin::Origin;
+use crate::support::process::finish;
+use crate::support::programs::{Nginx, Refusing};
+use crate::support::weir::{Weir, weir_command};
+
+/// Both programs on one file, with their own addresses.
+struct Pair {
+    nginx: Nginx,
+    weir: Weir,
+    // The sockets of the programs live in it.
+    _directory: Directory,
+}
+
+impl Pair {
+    /// Starts both with this text in the `http` block; `ADDRESS` in it is the listener's address.
+    fn start(http: &str) -> Self {
+        let directory = Directory::new();
+        let http = format!("access_log off; port_in_redirect off; {http}");
+        let nginx = Nginx::start(&directory, "same", &http);
+        let file = std::fs::read_to_string(directory.text("same/nginx.conf")).unwrap();
+        // The socket that nginx inherits, its pid file and its rights are its own.
+        let file = file
+            .replace(&nginx.address.to_string(), "127.0.0.1:0")
+            .replace("/same/pid;", "/weir.pid;")
+            .replace("error_log stderr error;", "error_log stderr notice;")
+            .replace("user root root;", "");
+        let path = directory.file("weir-nginx.conf", file);
+        let weir = Weir::run(weir_command().args(["run", "-c"]).arg(path), 1);
+        Self { nginx, weir, _directory: directory }
+    }
+
+    /// Sends a request to both and compares what comes back.
+    fn compare(&self, request: &str) {
+        let (nginx, weir) = (ask(self.nginx.address, request), ask(self.weir.address(), request));
+        assert_eq!(weir, nginx, "{request}");
+    }
+}
+
+/// A response without what may differ: the date, the framing, and pages of the programs' own.
+#[derive(Debug, PartialEq)]
+struct Compared {
+    status: u16,
+    headers: Vec<String>,
+    body: String,
+}
+
+fn ask(address: SocketAddr, request: &str) -> Compared {
+    let mut client = Client::connect(address);
+    client.send(request);
+    let response = client.response();
+    let own = response.header("x-origin").is_none() && response.status >= 300;
+    let mut different = vec!["date", "server", "connection", "content-length", "transfer-encoding"];
+    if own {
+        different.push("content-type");
+    }
+    let headers = response
+        .headers
+        .iter()
+        .map(|(name, value)| {
+            (name.to_ascii_lowercase(), value.replace(&address.to_string(), "HOST"))
+        })
+        .filter(|(name, _)| !different.contains(&name.as_str()));
+    let mut headers: Vec<String> =
+        headers.map(|(name, value)| format!("{name}: {value}")).collect();
+    headers.sort();
+    let body = if own { String::new() } else { response.text() };
+    Compared { status: response.status, headers, body }
+}
+
+/// An origin that answers with the request that it received, its headers in order of their names.
+fn mirror() -> Origin {
+    Origin::start(|connection| {
+        while let Some(request) = connection.request() {
+            let mut lines: Vec<String> =
+                request.head.trim_end().split("\r\n").map(str::to_owned).collect();
+            let first = lines.remove(0);
+            lines.retain(|line| !line.to_ascii_lowercase().starts_with("connection:"));
+            let mut lines: Vec<String> = lines
+                .into_iter()
+                .map(|line| match line.split_once(':') {
+                    Some((name, value)) => {
+                        format!("{}: {}", name.to_ascii_lowercase(), value.trim())
+                    }
+                    None => line,
+                })
+                .collect();
+            lines.sort();
+            let body = format!("{first}\n{}\n{} bytes", lines.join("\n"), request.body.len());
+            connection.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Origin: 1\r\nServer: origin\r\nX-Accel-Expires: 5\r\nX-Hidden: 1\r\n\r\n{body}",
+                body.len()
+            ));
+        }
+    })
+}
+
+fn get(path: &str, headers: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n{headers}Connection: close\r\n\r\n")
+}
+
+fn post(path: &str, length: usize) -> String {
+    let body = "x".repeat(length);
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+const LOCATIONS: &str = r#"
+    map $http_upgrade $connection_upgrade { default upgrade; '' close; }
+    upstream app { server ORIGIN; keepalive 8; }
+    server {
+        listen ADDRESS;
+        server_name a.test;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        location = /exact { return 200 "exact $host $request_method"; }
+        location ^~ /static/ { proxy_pass http://app; proxy_set_header Connection ""; proxy_set_header Host $host; }
+        location ^~ /img { proxy_pass http://app; proxy_set_header X-Location img; proxy_set_header Connection ""; }
+        location /img/deep { proxy_pass http://app; proxy_set_header X-Location deep; proxy_set_header Connection ""; }
+        location ~ \.php$ {
+            proxy_pass http://app;
+            proxy_set_header X-Location php;
+            proxy_set_header Connection "";
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header Cookie "";
+            proxy_hide_header X-Hidden;
+            add_header X-Added "b $host" always;
+        }
+        location ~* ^/u/([a-z]+)$ { return 302 /user/$1; }
+        location /api/ { proxy_pass http://ORIGIN; client_max_body_size 100; }
+        location /old { return 301 /new$is_args$args; }
+        location /gone { return 410; }
+        location /denied { deny all; proxy_pass http://app; }
+        location /refusing { proxy_pass http://REFUSING; }
+        location / { proxy_pass http://app; }
+    }
+"#;
+
+#[test]
+fn nginx_and_weir_agree_on_locations_headers_and_bodies() {
+    let (origin, refusing) = (mirror(), Refusing::new());
+    let file = LOCATIONS
+        .replace("ORIGIN", &origin.address.to_string())
+        .replace("REFUSING", &refusing.address.to_string());
+    let pair = Pair::start(&file);
+    for path in [
+        "/",
+        "/?a=1",
+        "/exact",
+        "/exact?x",
+        "/exact/",
+        "/static",
+        "/static?q=1",
+        "/static/",
+        "/static/x.php",
+        "/staticx",
+        "/img",
+        "/img.php",
+        "/img/deep",
+        "/img/deep/x.php",
+        "/img/deep/x",
+        "/img/de",
+        "/x.php",
+        "/X.PHP",
+        "/x.php?y=.",
+        "/x.phpx",
+        "/a/../x.php",
+        "/exact/../static/y",
+        "/a//b/./c%20d%2Fe?z=%41",
+        "/%65xact",
+        "/u/anna",
+        "/u/ANNA",
+        "/u/anna/",
+        "/u/a1",
+        "/api",
+        "/api/x",
+        "/apix",
+        "/old",
+        "/old?k=v&l",
+        "/oldest",
+        "/gone",
+        "/denied",
+        "/refusing",
+        "/;x",
+        "/a\\b",
+        "/%zz",
+        "/a%",
+        "/a%00b",
+        "/..",
+        "/a/../../b",
+        "/a/..%2f..",
+        "/x.php%0A",
+        "/%C3%A9",
+    ] {
+        pair.compare(&get(path, ""));
+    }
+    for headers in [
+        "X-Forwarded-For: 192.0.2.1\r\n",
+        "Cookie: a=b\r\nUser-Agent: t\r\nAccept: */*\r\n",
+        "Upgrade: websocket\r\n",
+        "Authorization: Basic YTpi\r\nX-Empty:\r\n",
+        "Range: bytes=0-1\r\nIf-None-Match: \"x\"\r\n",
+    ] {
+        if !headers.starts_with("X-Forwarded") {
+            pair.compare(&get("/", headers));
+        }
+        pair.compare(&get("/x.php", headers));
+    }
+    for (path, length) in [("/", 0), ("/", 5), ("/", 200_000), ("/api/x", 100), ("/exact", 5)] {
+        pair.compare(&post(path, length));
+    }
+    for (path, length) in [("/api/x", 101), ("/", 1_048_577)] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        pair.compare(&head);
+    }
+}
+
+const SERVERS: &str = r"
+    add_header X-Http yes always;
+    server { listen ADDRESS; server_name first.test; return 200 first; }
+    server { listen ADDRESS; server_name *.wild.test; return 200 wild; add_header X-Server wild always; }
+    server { listen ADDRESS; server_name .deep.wild.test; return 200 deep; }
+    server { listen ADDRESS; server_name mail.*; return 204; }
+    server { listen ADDRESS; server_name mail.exact.*; return 200 longer; }
+    server { listen ADDRESS; server_name ~^re[0-9]+\.test$; return 200 regex; }
+    server { listen ADDRESS; server_name re1.test a.wild.test; location = /x { return 200 exact; } location / { return 404; } }
+    server { listen ADDRESS default_server; server_name last.test; return 403; }
+";
+
+#[test]
+fn nginx_and_weir_agree_on_servers() {
+    let pair = Pair::start(SERVERS);
+    for host in [
+        "first.test",
+        "FIRST.test:99",
+        "first.test.",
+        "x.wild.test",
+        "wild.test",
+        "deep.wild.test",
+        "x.deep.wild.test",
+        "a.wild.test",
+        "mail.org",
+        "mail.exact.org",
+        "mail",
+        "re1.test",
+        "re22.test",
+        "re.test",
+        "last.test",
+        "other",
+        "192.0.2.7",
+    ] {
+        for path in ["/x", "/y"] {
+            pair.compare(&format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            ));
+        }
+    }
+}
+
+#[test]
+fn refused_directives_stop_the_start_unless_that_is_accepted() {
+    let directory = Directory::new();
+    let file =
+        "events {} http { server { listen 127.0.0.1:0; root /srv; location / { return 204; } } }";
+    let path = directory.file("nginx.conf", file);
+    let run = |arguments: &[&str]| finish(weir_command().args(arguments).arg(&path), b"");
+    let checked = run(&["check"]);
+    assert_eq!(checked.status.code(), Some(3));
+    let report = String::from_utf8(checked.stdout).unwrap();
+    assert!(report.contains("nginx.conf:1: refused: root /srv: "), "{report}");
+    assert!(report.ends_with("1 refused\n"), "{report}");
+    let started = run(&["run", "-c"]);
+    assert_eq!(started.status.code(), Some(3));
+    let said = String::from_utf8(started.stderr).unwrap();
+    assert!(said.contains("refused: root /srv") && said.contains("--accept-ignored"), "{said}");
+    assert!(run(&["check", "--accept-ignored"]).status.success());
+    let json = run(&["check", "--accept-ignored", "--json"]);
+    assert!(String::from_utf8(json.stdout).unwrap().contains("\"refused\": 1"));
+    let native = run(&["import", "--accept-ignored"]);
+    let native = String::from_utf8(native.stdout).unwrap();
+    assert!(native.contains("route -> respond 204;"), "{native}");
+    let weir = Weir::run(weir_command().args(["run", "--accept-ignored", "-c"]).arg(&path), 1);
+    assert_eq!(Client::connect(weir.address()).ask("/").status, 204);
+}
