@@ -250,6 +250,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::tests::alone;
 
     fn layout(size: usize) -> Layout {
         Layout::from_size_align(size, UNIT).unwrap()
@@ -289,6 +290,7 @@ mod tests {
 
     #[test]
     fn blocks_keep_their_bytes_while_others_come_and_go_on_many_threads() {
+        let _alone = alone();
         let (sender, receiver) = channel::<Block>();
         let threads: Vec<_> = (0..4_u64)
             .map(|seed| {
@@ -319,6 +321,7 @@ mod tests {
 
     #[test]
     fn blocks_of_one_size_follow_each_other_without_a_gap() {
+        let _alone = alone();
         let blocks: Vec<_> = (0..40).map(|_| Block::new(640, 1)).collect();
         let apart = blocks.windows(2).filter(|two| two[1].at != two[0].at + 640).count();
         assert!(apart <= 1, "{apart} gaps");
@@ -326,6 +329,7 @@ mod tests {
 
     #[test]
     fn slabs_without_blocks_are_returned() {
+        let _alone = alone();
         std::thread::spawn(|| {
             let blocks: Vec<_> = (0..1000).map(|_| Block::new(1024, 1)).collect();
             drop(blocks);
@@ -340,6 +344,7 @@ mod tests {
 
     #[test]
     fn an_empty_slab_is_kept_for_blocks_at_the_edge_of_a_full_one() {
+        let _alone = alone();
         std::thread::spawn(|| {
             let mut blocks: Vec<_> = (0..(SLAB - UNIT) / 896).map(|_| Block::new(896, 1)).collect();
             let over = Block::new(896, 1);

@@ -236,17 +236,20 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::hint::black_box;
-    use std::sync::Mutex;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use super::*;
 
     #[global_allocator]
     static COUNTING: Counting = Counting;
 
-    /// Serialises the tests, which read the count of the whole process.
-    static ALONE: Mutex<()> = Mutex::new(());
+    /// Serialises the tests that read the count of the whole process, and those that allocate much.
+    pub(crate) fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Returns true if two counts of the whole process agree, up to the bytes that the test harness
     /// allocates and frees meanwhile.
@@ -256,7 +259,7 @@ mod tests {
 
     #[test]
     fn allocations_of_a_thread_are_counted_for_it_and_the_process() {
-        let _alone = ALONE.lock().unwrap();
+        let _alone = alone();
         std::thread::spawn(|| {
             let (own, all) = (of_this_thread(), allocated());
             let mut held: Vec<u8> = black_box(Vec::with_capacity(10 << 20));
@@ -275,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_batching_thread_reports_its_change_when_it_is_large_and_at_its_end() {
-        let _alone = ALONE.lock().unwrap();
+        let _alone = alone();
         let before = allocated();
         let held = std::thread::spawn(move || {
             let batching = batch_here();
