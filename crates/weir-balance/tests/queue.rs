@@ -105,7 +105,7 @@ fn waiting_exchanges_are_served_in_the_order_of_arrival() {
     drop((slot, first));
     assert_eq!(pool.in_flight(), 0);
     assert_eq!(pool.counters().queued, 4);
-    assert_eq!(pool.counters().longest_queue, 4);
+    assert_eq!(pool.queue_length().longest, 4);
 }
 
 #[test]

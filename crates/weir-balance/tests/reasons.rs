@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use pool::pick;
 use weir_balance::{
-    Arrival, Balancer, Basis, ExchangeInfo, FairSettings, HashSettings, Member, PolicyKind,
+    Arrival, Balancer, ChosenBy, ExchangeInfo, FairSettings, HashSettings, Member, PolicyKind,
     QueueSettings, Request, RunnerUp, Settings, Slot, Ticket, Tried, WaitsFor, hash_key,
 };
 
@@ -32,16 +32,16 @@ fn busy(pool: &Arc<Balancer>, indexes: &[usize]) -> Vec<Slot> {
     let bound = |index: &usize| {
         let request = Request { bound: Some(*index), ..Request::new(0, 0, &tried) };
         let Arrival::Dispatched(slot) = pool.arrive(&request) else { panic!("not dispatched") };
-        assert_eq!(slot.decision().basis, Basis::Bound);
+        assert_eq!(slot.decision().chosen_by, ChosenBy::Sticky);
         slot
     };
     indexes.iter().map(bound).collect()
 }
 
 /// Checks the endpoint, the reason, the load and the runner-up.
-fn check(slot: &Slot, expected: (usize, Basis, u32), runner_up: Option<(u32, Option<u32>)>) {
+fn check(slot: &Slot, expected: (usize, ChosenBy, u32), runner_up: Option<(u32, Option<u32>)>) {
     let decision = slot.decision();
-    assert_eq!((slot.index(), decision.basis, decision.load), expected);
+    assert_eq!((slot.index(), decision.chosen_by, decision.load), expected);
     let runner_up = runner_up.map(|(index, load)| RunnerUp { index, load });
     assert_eq!(decision.runner_up(), runner_up);
 }
@@ -51,16 +51,16 @@ fn least_conn_tells_the_next_best_and_what_both_had() {
     let pool = pool(PolicyKind::LeastConn, &[1, 1, 4]);
     let _busy = busy(&pool, &[0, 0, 0, 1, 2, 2, 2]);
     // 3/1, 1/1, 3/4: the third is least loaded for its weight, the second next.
-    check(&take(&pool), (2, Basis::Better, 3), Some((1, Some(1))));
+    check(&take(&pool), (2, ChosenBy::Better, 3), Some((1, Some(1))));
 }
 
 #[test]
 fn equals_go_in_turn_and_the_other_one_is_told() {
     let pool = pool(PolicyKind::LeastConn, &[1, 1]);
     let first = take(&pool);
-    check(&first, (0, Basis::Turn, 0), Some((1, Some(0))));
+    check(&first, (0, ChosenBy::Turn, 0), Some((1, Some(0))));
     drop(first);
-    check(&take(&pool), (1, Basis::Turn, 0), Some((0, Some(0))));
+    check(&take(&pool), (1, ChosenBy::Turn, 0), Some((0, Some(0))));
 }
 
 #[test]
@@ -75,25 +75,25 @@ fn round_robin_tells_whose_turn_is_next() {
     let pool = pool(PolicyKind::RoundRobin, &[2, 1]);
     let slots = [take(&pool), take(&pool), take(&pool)];
     // The order is a b a: the next in the cycle, regardless of the exchanges in flight there.
-    check(&slots[0], (0, Basis::Turn, 0), Some((1, None)));
-    check(&slots[1], (1, Basis::Turn, 0), Some((0, None)));
-    check(&slots[2], (0, Basis::Turn, 1), None);
+    check(&slots[0], (0, ChosenBy::Turn, 0), Some((1, None)));
+    check(&slots[1], (1, ChosenBy::Turn, 0), Some((0, None)));
+    check(&slots[2], (0, ChosenBy::Turn, 1), None);
 }
 
 #[test]
 fn of_two_drawn_the_loser_is_told() {
     let pool = pool(PolicyKind::Random2, &[1, 1]);
     let _busy = busy(&pool, &[0, 0]);
-    check(&take(&pool), (1, Basis::Better, 0), Some((0, Some(2))));
+    check(&take(&pool), (1, ChosenBy::Better, 0), Some((0, Some(2))));
 }
 
 #[test]
 fn fair_tells_an_idle_one_in_turn_and_scores_else() {
     let pool = pool(PolicyKind::Fair(FairSettings::default()), &[1, 1]);
     let first = take(&pool);
-    check(&first, (0, Basis::Turn, 0), None);
+    check(&first, (0, ChosenBy::Turn, 0), None);
     let _busy = busy(&pool, &[0, 1]);
-    check(&take(&pool), (1, Basis::Better, 1), Some((0, Some(2))));
+    check(&take(&pool), (1, ChosenBy::Better, 1), Some((0, Some(2))));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_key_has_a_second_choice() {
             let key = hash_key(&u64::to_le_bytes(key));
             let request = Request { key, ..Request::new(0, 0, tried) };
             let Arrival::Dispatched(slot) = pool.arrive(&request) else { panic!() };
-            assert_eq!(slot.decision().basis, Basis::Key);
+            assert_eq!(slot.decision().chosen_by, ChosenBy::Key);
             slot.index()
         };
         let first = ask(&tried);
@@ -182,5 +182,5 @@ fn a_waiting_exchange_learns_which_were_ahead() {
     else {
         panic!("not served")
     };
-    assert_eq!(slot.decision().basis, Basis::Freed);
+    assert_eq!(slot.decision().chosen_by, ChosenBy::Freed);
 }

@@ -52,7 +52,7 @@ pub use overrides::{
     Addressed, Change, ChangeRefusal, EndpointOverride, Limit, ListenerOverride, Overrides,
     PoolOverrides, RefusalKind,
 };
-pub use policy::{FairPolicy, KeyHash, Policy};
+pub use policy::{KeyHash, Policy};
 pub use pool::{
     Endpoint, Keepalive, Passive, PassiveCause, Pool, PoolLimits, StallDetection, UpstreamTimeouts,
 };

@@ -3,7 +3,6 @@
 
 /// The weight mode of `fair`, by its word.
 pub(crate) mod weight_mode {
-    use serde::{Deserialize, Deserializer, Serializer, de};
     use weir_balance::WeightMode;
 
     /// Parses the word.
@@ -13,20 +12,6 @@ pub(crate) mod weight_mode {
             let words: Vec<&str> = WeightMode::all().iter().map(|mode| mode.as_str()).collect();
             format!("there is no weight mode `{text}`: use {}", words.join(", "))
         })
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-    pub(crate) fn serialize<S: Serializer>(
-        mode: &WeightMode,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(mode.as_str())
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<WeightMode, D::Error> {
-        parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 

@@ -26,5 +26,5 @@ pub use exchange::affinity::AffinityOutcome;
 pub use exchange::cause::Cause;
 pub use exchange::entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsParameters};
 pub use exchange::explain::{ExchangeRecord, FailedAttemptRecord, RunnerUpRecord};
-pub use exchange::reasons::{ChosenBy, Delays, NamedRunnerUp, Reasons, WaitedFor};
+pub use exchange::reasons::{Delays, NamedRunnerUp, Reasons, WaitedFor};
 pub use exchange::times::{Micros, Times};

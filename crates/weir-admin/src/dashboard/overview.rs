@@ -137,12 +137,12 @@ fn trouble(html: &mut Html, sight: &Sight<'_>) {
         } else if pool.panicking {
             note(&mut notes, "too few servers are healthy: health checks are ignored".to_owned());
         }
-        if pool.counters.violations > 0 {
+        if pool.counters.balancer.violations > 0 {
             note(
                 &mut notes,
                 format!(
                     "the watchdog found {} violations of the queue's rules: this is a bug in Weir",
-                    pool.counters.violations
+                    pool.counters.balancer.violations
                 ),
             );
         }
@@ -239,7 +239,7 @@ fn charts(html: &mut Html, pool: &PoolStatus, number: usize) {
 
 /// The counts of requests of a pool that waited, failed or were retried, if there are any.
 fn turned_away(html: &mut Html, pool: &PoolStatus) {
-    let counters = &pool.counters;
+    let counters = &pool.counters.balancer;
     let kinds = [
         ("waited", counters.queued),
         ("timed out in the queue", counters.timed_out),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_balance::Counters;
 use weir_stats::{ExchangeRecord, Micros, Times};
 
 use super::super::status::{
@@ -193,7 +194,10 @@ pub(crate) fn status() -> Status {
             in_flight: 5,
             most_in_flight: 7,
             queue: Some(QueueStatus { now: 3, max: 1_024, longest: 17, timeout_ms: 5_000 }),
-            counters: PoolCounters { dispatched: 12_345, queued: 40, ..PoolCounters::default() },
+            counters: PoolCounters {
+                balancer: Counters { dispatched: 12_345, queued: 40, ..Counters::default() },
+                ..PoolCounters::default()
+            },
             repeated: 1,
             redispatched: 2,
             traffic: traffic(),

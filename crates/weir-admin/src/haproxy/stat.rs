@@ -261,8 +261,8 @@ fn backend(status: &Status, pool: &PoolStatus, number: u64) -> StatRow {
     }
     row.set("scur", pool.in_flight);
     row.set("smax", pool.most_in_flight);
-    row.set("stot", pool.counters.dispatched);
-    row.set("lbtot", pool.counters.dispatched);
+    row.set("stot", pool.counters.balancer.dispatched);
+    row.set("lbtot", pool.counters.balancer.dispatched);
     row.set("econ", pool.endpoints.iter().map(|endpoint| endpoint.passive_failures).sum::<u64>());
     traffic(&mut row, &pool.traffic);
     upstream(&mut row, &pool.traffic);

@@ -218,7 +218,7 @@ impl ReadModel<'_> {
 
     fn pool(&self, pool: &UpstreamPool, counted: &CountedTraffic<'_>) -> Option<PoolStatus> {
         let config = self.live(pool)?;
-        let counters = pool.balancer.counters();
+        let length = pool.balancer.queue_length();
         let given_up = counted.given_up(&pool.name, None);
         let mark = self.look().marks.of(&Marked::Pool(pool.name.to_string()));
         let endpoints: Vec<EndpointStatus> = (0..pool.endpoints.len())
@@ -241,9 +241,9 @@ impl ReadModel<'_> {
                 .unwrap_or_default(),
             queue: config.queue.as_ref().zip(pool.queue.as_ref()).map(|(queue, live)| {
                 QueueStatus {
-                    now: counters.waiting,
+                    now: length.now,
                     max: u64::from(queue.max),
-                    longest: counters.longest_queue,
+                    longest: length.longest,
                     timeout_ms: live.timeout.as_millis() as u64,
                 }
             }),

@@ -40,19 +40,5 @@ pub(crate) fn is_usable(pool: &UpstreamPool, state: OperationalState) -> bool {
 
 /// The counters of a pool.
 pub(crate) fn counters(pool: &UpstreamPool) -> PoolCounters {
-    let counters = pool.balancer.counters();
-    PoolCounters {
-        dispatched: counters.dispatched,
-        queued: counters.queued,
-        queue_full: counters.queue_full,
-        full: counters.full,
-        unavailable: counters.unavailable,
-        gave_up: counters.gave_up,
-        cancelled: counters.cancelled,
-        timed_out: counters.timed_out,
-        inversions: counters.inversions,
-        regret_us: counters.regret_us,
-        retries_refused: pool.retry.refused(),
-        violations: counters.violations,
-    }
+    PoolCounters { balancer: pool.balancer.counters(), retries_refused: pool.retry.refused() }
 }

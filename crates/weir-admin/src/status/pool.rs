@@ -1,6 +1,7 @@
 //! The values of a pool, its queue and its endpoints.
 
 use serde::{Deserialize, Serialize};
+use weir_balance::Counters;
 
 use super::Traffic;
 
@@ -38,30 +39,11 @@ pub struct PoolStatus {
 /// The counters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolCounters {
-    /// Requests that got an endpoint.
-    pub dispatched: u64,
-    /// Requests that had to wait.
-    pub queued: u64,
-    /// Requests rejected because the queue was full.
-    pub queue_full: u64,
-    /// Requests rejected because all endpoints were full and there is no queue.
-    pub full: u64,
-    /// Requests rejected because no endpoint could be picked.
-    pub unavailable: u64,
-    /// Requests rejected for that reason after they had waited.
-    pub gave_up: u64,
-    /// Requests that left the queue of their own accord.
-    pub cancelled: u64,
-    /// Requests that waited too long.
-    pub timed_out: u64,
-    /// Requests sent to a busy endpoint while an idle one could be picked.
-    pub inversions: u64,
-    /// The time that those requests lost, µs.
-    pub regret_us: u64,
+    /// Those of its balancer and queue.
+    #[serde(flatten)]
+    pub balancer: Counters,
     /// Retries that the budget refused.
     pub retries_refused: u64,
-    /// Violations of the queue's invariants that the watchdog found; must be 0.
-    pub violations: u64,
 }
 
 /// A pool's queue.

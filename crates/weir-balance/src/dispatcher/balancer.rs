@@ -9,7 +9,7 @@ use crate::policy::PolicyKind;
 use crate::policy::picker::Picker;
 use crate::policy::stall::Stall;
 use crate::queue::{Waiter, WaiterQueue};
-use crate::state::counters::{Counters, PoolFigures};
+use crate::state::counters::{Counters, PoolFigures, QueueLength};
 use crate::state::endpoint::EndpointState;
 use crate::state::held::Held;
 use crate::state::member::{Member, Tried};
@@ -115,9 +115,7 @@ impl Balancer {
         let (figures, regret) = (&self.common.figures, &self.picker.regret);
         Counters {
             dispatched: self.picker.members.iter().map(|member| member.state.picks()).sum(),
-            waiting: u64::from(self.common.lock().queue.waiting()),
             queued: figures.queued.read(),
-            longest_queue: figures.longest.read(),
             queue_full: figures.queue_full.read(),
             full: figures.full.read(),
             unavailable: figures.unavailable.read(),
@@ -127,6 +125,14 @@ impl Balancer {
             inversions: regret.inversions(),
             regret_us: regret.lost_us(),
             violations: figures.violations.read(),
+        }
+    }
+
+    /// The length of the queue, with that of the balancers before this one.
+    pub fn queue_length(&self) -> QueueLength {
+        QueueLength {
+            now: u64::from(self.common.lock().queue.waiting()),
+            longest: self.common.figures.longest.read(),
         }
     }
 

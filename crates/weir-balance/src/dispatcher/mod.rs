@@ -28,7 +28,7 @@ use crate::policy::picker::Picker;
 use crate::policy::query::{Query, Stalls};
 use crate::queue::waiter_info::{Ahead, WaiterInfo};
 use crate::queue::{Id, Left, Standing, Wish};
-use crate::state::decision::{Basis, Rejection, Taken};
+use crate::state::decision::{ChosenBy, Rejection, Taken};
 use crate::state::endpoint::EndpointState;
 use crate::sync::{MutexGuard, Ordering};
 
@@ -182,7 +182,7 @@ impl<'a> Dispatcher<'a> {
                 if home {
                     picker.take_home(index, query)
                 } else {
-                    picker.take_chosen(index, query, Basis::Freed)
+                    picker.take_chosen(index, query, ChosenBy::Freed)
                 }
             });
             let Some(taken) = taken else { return };

@@ -122,7 +122,7 @@ impl Run {
                 }
                 match pool.arrive(&Request::new(now_us, self.random, &done)) {
                     Arrival::Dispatched(slot) => {
-                        let picked = format!("{} {:?}", slot.index(), slot.decision().basis);
+                        let picked = format!("{} {:?}", slot.index(), slot.decision().chosen_by);
                         self.slots.push(slot);
                         return picked;
                     }

@@ -11,6 +11,8 @@
 //! expire by themselves (its "recovered server never used again"); a pool of one endpoint keeps the
 //! limit of `weight_mode=peak`, where the module checks nothing.
 
+use serde::{Deserialize, Serialize};
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// The bits of a score that hold the age of an endpoint's last choice; the bits above hold the
@@ -20,7 +22,8 @@ const MAX_AGE: u64 = (1 << AGE_BITS) - 1;
 const MAX_IN_FLIGHT: u64 = u64::MAX >> AGE_BITS;
 
 /// The options of `balance fair`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct FairSettings {
     /// Starts the search for an idle endpoint at the first endpoint every time, not after the last
     /// chosen one: endpoints at the end of the file get exchanges only while the others are busy.
@@ -30,7 +33,8 @@ pub struct FairSettings {
 }
 
 /// The meaning of weights for `fair`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WeightMode {
     /// Shares: the score is divided by the endpoint's remaining turns, which start again at its
     /// weight after the last one.

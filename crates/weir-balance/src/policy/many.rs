@@ -8,7 +8,7 @@ use crate::policy::pick::Chosen;
 use crate::policy::picker::{Candidate, Picker};
 use crate::policy::query::Query;
 use crate::policy::tier::Tier;
-use crate::state::decision::{Basis, Decision};
+use crate::state::decision::{ChosenBy, Decision};
 use crate::state::member::Member;
 use crate::sync::Ordering;
 
@@ -154,7 +154,7 @@ impl Picker {
     ) -> Result<Option<Chosen>, Undecided> {
         let chosen = |index, next: Option<usize>| {
             let next = next.filter(|next| *next != index);
-            Chosen::unseen(index, Decision::new(Basis::Turn).before(next))
+            Chosen::unseen(index, Decision::new(ChosenBy::Turn).before(next))
         };
         if !tier.smooth_wrr.is_plain() {
             if self.next_of_many(loads, query, 0, wanted)?.is_none() {

@@ -10,7 +10,7 @@ use crate::policy::many::Undecided;
 use crate::policy::picker::{Candidate, Picker};
 use crate::policy::query::{Query, Stalls};
 use crate::policy::tier::Tier;
-use crate::state::decision::{Basis, Choice, Decision, Rejection, Taken};
+use crate::state::decision::{Choice, ChosenBy, Decision, Rejection, Taken};
 use crate::state::member::Tried;
 use crate::sync::Ordering;
 
@@ -58,7 +58,7 @@ impl Picker {
         if query.bound == Some(index) {
             self.take_bound(index)
         } else {
-            self.take_chosen(index, query, Basis::Key)
+            self.take_chosen(index, query, ChosenBy::Key)
         }
     }
 
@@ -101,7 +101,7 @@ impl Picker {
         let before = self.members.get(index)?.state.enter()?;
         self.note(index);
         let choice = if before == 0 { Choice::Idle } else { Choice::Busy };
-        let decision = Decision::new(Basis::Bound).at_load(before);
+        let decision = Decision::new(ChosenBy::Sticky).at_load(before);
         Some(Taken { index, choice, booked: false, decision })
     }
 
@@ -110,9 +110,9 @@ impl Picker {
         &self,
         index: usize,
         query: Query<'_>,
-        basis: Basis,
+        chosen_by: ChosenBy,
     ) -> Option<Taken> {
-        self.take(Chosen::unseen(index, Decision::new(basis)), query)
+        self.take(Chosen::unseen(index, Decision::new(chosen_by)), query)
     }
 
     fn take(&self, chosen: Chosen, query: Query<'_>) -> Option<Taken> {
@@ -177,24 +177,24 @@ impl Picker {
                 return None;
             }
         }
-        let chosen = |index, basis| Chosen::unseen(index, Decision::new(basis));
+        let chosen = |index, chosen_by| Chosen::unseen(index, Decision::new(chosen_by));
         match self.policy {
             PolicyKind::LeastConn => self.least_loaded(tier, query),
             PolicyKind::Fair(_) => self.fairest(tier, query),
             PolicyKind::RoundRobin => self.in_turn(tier, query, WantedLoad::Open, |_| true),
             PolicyKind::Random => {
                 let drawn = self.draw(tier, query, |_| true)?;
-                Some(chosen(drawn.index, Basis::Drawn))
+                Some(chosen(drawn.index, ChosenBy::Drawn))
             }
             PolicyKind::Random2 => self.better_of_two(tier, query),
             PolicyKind::First => {
                 let first = self.first(tier, query)?;
-                Some(chosen(first.index, Basis::First))
+                Some(chosen(first.index, ChosenBy::First))
             }
             PolicyKind::Hash(settings)
             | PolicyKind::RingHash(settings)
             | PolicyKind::Maglev(settings) => {
-                Some(chosen(self.choice_of_key(tier, query, settings)?, Basis::Key))
+                Some(chosen(self.choice_of_key(tier, query, settings)?, ChosenBy::Key))
             }
         }
     }
@@ -221,10 +221,10 @@ impl Picker {
         let fairest = tier.fair.as_ref()?.choose(after, look)?;
         let rival =
             fairest.runner_up.and_then(|(position, load)| Some((tier.index(position)?, load)));
-        let basis = if fairest.scored { Basis::Better } else { Basis::Turn };
+        let chosen_by = if fairest.scored { ChosenBy::Better } else { ChosenBy::Turn };
         Some(Chosen {
             index: tier.index(fairest.position)?,
-            decision: Decision::new(basis).over(rival),
+            decision: Decision::new(chosen_by).over(rival),
             none_idle: fairest.none_idle,
         })
     }
@@ -241,7 +241,7 @@ impl Picker {
         let wanted = WantedLoad::AtMost(LoadKey::new(0, 1));
         let idle = self.next_of_many(loads, query, start, wanted).ok()??;
         let (fails, _) = self.recent_failures(idle.index, query.now_us);
-        (fails == 0).then(|| Chosen::unseen(idle.index, Decision::new(Basis::Turn)))
+        (fails == 0).then(|| Chosen::unseen(idle.index, Decision::new(ChosenBy::Turn)))
     }
 
     /// Notes an arrival for policies that count them; further attempts of the same exchange do not
@@ -265,7 +265,7 @@ impl Picker {
                 continue;
             }
             reason = Rejection::Full;
-            if let Some(taken) = self.take_chosen(index, query, Basis::Left) {
+            if let Some(taken) = self.take_chosen(index, query, ChosenBy::Left) {
                 return Ok(taken);
             }
         }
@@ -287,7 +287,7 @@ impl Picker {
             if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
                 // The runner-up is not checked for eligibility.
                 let next = tier.index(next).filter(|next| *next != index);
-                return Some(Chosen::unseen(index, Decision::new(Basis::Turn).before(next)));
+                return Some(Chosen::unseen(index, Decision::new(ChosenBy::Turn).before(next)));
             }
             if skips == 0
                 && let Some(loads) = &tier.loads
@@ -301,7 +301,7 @@ impl Picker {
             }
         }
         let drawn = self.draw(tier, query, accept)?;
-        Some(Chosen::unseen(drawn.index, Decision::new(Basis::Drawn)))
+        Some(Chosen::unseen(drawn.index, Decision::new(ChosenBy::Drawn)))
     }
 
     /// The endpoint with the fewest in flight relative to its weight; ties go in turn, as often as
@@ -347,8 +347,8 @@ impl Picker {
         let turn = if tied { in_turn() } else { None };
         let index = turn.map_or(best.index, |turn| turn.index);
         let rival = if index == best.index { second } else { Some(best) };
-        let basis = if tied { Basis::Turn } else { Basis::Better };
-        let decision = Decision::new(basis).over(rival.map(|rival| (rival.index, rival.load)));
+        let chosen_by = if tied { ChosenBy::Turn } else { ChosenBy::Better };
+        let decision = Decision::new(chosen_by).over(rival.map(|rival| (rival.index, rival.load)));
         Chosen { index, decision, none_idle: best.load > 0 }
     }
 
@@ -362,7 +362,8 @@ impl Picker {
             Some(second) if second.is_less_loaded_than(&first) => (second, Some(first)),
             other => (first, other),
         };
-        let decision = Decision::new(if other.is_some() { Basis::Better } else { Basis::Left });
+        let decision =
+            Decision::new(if other.is_some() { ChosenBy::Better } else { ChosenBy::Left });
         let decision = decision.over(other.map(|other| (other.index, other.load)));
         Some(Chosen::unseen(best.index, decision))
     }

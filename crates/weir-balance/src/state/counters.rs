@@ -1,5 +1,7 @@
 //! The counters of a pool, in addition to those of its endpoints.
 
+use serde::{Deserialize, Serialize};
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// One counter.
@@ -59,16 +61,12 @@ impl PoolFigures {
 }
 
 /// A snapshot of a pool's counters since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Slots given, over the life of the endpoints.
     pub dispatched: u64,
-    /// Exchanges that wait now.
-    pub waiting: u64,
     /// Exchanges that had to wait.
     pub queued: u64,
-    /// The highest number that ever waited at once.
-    pub longest_queue: u64,
     /// Exchanges rejected because the queue was full.
     pub queue_full: u64,
     /// Exchanges rejected because all endpoints were at their limit and there is no queue.
@@ -90,4 +88,13 @@ pub struct Counters {
     /// Violations of the pool's invariants that audits found ([`crate::Balancer::audit`]); must
     /// stay 0.
     pub violations: u64,
+}
+
+/// The length of a pool's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueLength {
+    /// Exchanges that wait now.
+    pub now: u64,
+    /// The highest number that ever waited at once.
+    pub longest: u64,
 }

@@ -2,27 +2,49 @@
 //! or the reason why there is none. The reason for a choice is the part of the pick's input that
 //! costs nothing to remember; it is kept in the slot for display, and no decision depends on it.
 
-/// The reason for the choice of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Basis {
+use serde::{Deserialize, Serialize};
+
+/// The reason for the choice of the endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChosenBy {
+    /// No endpoint was chosen, or the reason is not known.
+    #[default]
+    Nothing,
     /// The endpoint was the last one left, or the first with room after the policy's choices had
     /// filled up.
-    #[default]
     Left,
     /// Affinity names the endpoint.
-    Bound,
-    /// The exchange had waited, and this endpoint was the next with a free slot.
+    Sticky,
+    /// The exchange had waited, and a slot became free at the endpoint.
     Freed,
-    /// The policy found the endpoint better than the others.
+    /// The endpoint was the best by the policy's comparison.
     Better,
-    /// The policy found none better, and it was the endpoint's turn.
+    /// The endpoint was next in turn, among equals.
     Turn,
-    /// The policy drew the endpoint by weight.
+    /// The endpoint was drawn by weight.
     Drawn,
     /// The key leads to the endpoint.
     Key,
-    /// The endpoint was the first with a free slot in the configuration's order.
+    /// The endpoint was the first in file order with a free slot.
     First,
+}
+
+impl ChosenBy {
+    /// The reason as one word; empty if there is none.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Left => "left",
+            Self::Sticky => "sticky",
+            Self::Freed => "freed",
+            Self::Better => "better",
+            Self::Turn => "turn",
+            Self::Drawn => "drawn",
+            Self::Key => "key",
+            Self::First => "first",
+        }
+    }
 }
 
 /// The second-best endpoint of a pick.
@@ -39,7 +61,7 @@ pub struct RunnerUp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The reason for the choice.
-    pub basis: Basis,
+    pub chosen_by: ChosenBy,
     /// Exchanges in flight at the endpoint, not counting this one.
     pub load: u32,
     rival: u32,
@@ -51,8 +73,8 @@ pub struct Decision {
 const UNSEEN: u32 = u32::MAX;
 
 impl Decision {
-    pub(crate) fn new(basis: Basis) -> Self {
-        Self { basis, load: 0, rival: 0, rival_load: UNSEEN }
+    pub(crate) fn new(chosen_by: ChosenBy) -> Self {
+        Self { chosen_by, load: 0, rival: 0, rival_load: UNSEEN }
     }
 
     /// Sets the number in flight at the endpoint when the slot was taken.

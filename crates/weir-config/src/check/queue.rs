@@ -1,11 +1,11 @@
 //! Checks `queue …` of a pool.
 
-use weir_balance::WeightMode;
+use weir_balance::{FairSettings, WeightMode};
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{FairPolicy, Policy, Pool, Queue, values};
+use crate::model::{Policy, Pool, Queue, values};
 
 impl<'a> Checker<'a> {
     pub(super) fn queue(
@@ -39,7 +39,7 @@ impl<'a> Checker<'a> {
         let limited = pool.endpoints.iter().any(|endpoint| endpoint.max_conn.is_some())
             || matches!(
                 pool.policy,
-                Policy::Fair(FairPolicy { weight_mode: WeightMode::Peak, .. })
+                Policy::Fair(FairSettings { weight_mode: WeightMode::Peak, .. })
             );
         if limited
             || pool.queue.as_ref().is_none_or(|queue| *queue == Queue::default())

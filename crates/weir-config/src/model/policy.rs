@@ -1,7 +1,7 @@
 //! The balancing policy of a pool with its settings. No endpoint is picked here.
 
 use serde::{Deserialize, Serialize};
-use weir_balance::{BalanceFactor, FairSettings, HashSettings, PolicyKind, WeightMode};
+use weir_balance::{BalanceFactor, FairSettings, HashSettings, PolicyKind};
 use weir_stats::Template;
 
 use crate::words;
@@ -16,7 +16,7 @@ pub enum Policy {
     /// The endpoint with the fewest exchanges in flight and waiting for it, relative to its weight.
     LeastConn,
     /// An idle endpoint, otherwise the one with the lowest score of nginx-upstream-fair.
-    Fair(FairPolicy),
+    Fair(FairSettings),
     /// A random endpoint, by weight.
     Random,
     /// The better of two random endpoints, drawn by weight.
@@ -29,17 +29,6 @@ pub enum Policy {
     RingHash(KeyHash),
     /// A Maglev table.
     Maglev(KeyHash),
-}
-
-/// The settings of `balance fair`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FairPolicy {
-    /// Set if the search for an idle endpoint begins at the first one each time.
-    pub no_rr: bool,
-    /// The meaning of weights.
-    #[serde(with = "words::weight_mode")]
-    pub weight_mode: WeightMode,
 }
 
 /// The settings of the hashing policies.
@@ -61,9 +50,7 @@ impl Policy {
         match kind {
             PolicyKind::RoundRobin => Self::RoundRobin,
             PolicyKind::LeastConn => Self::LeastConn,
-            PolicyKind::Fair(FairSettings { no_rr, weight_mode }) => {
-                Self::Fair(FairPolicy { no_rr, weight_mode })
-            }
+            PolicyKind::Fair(settings) => Self::Fair(settings),
             PolicyKind::Random => Self::Random,
             PolicyKind::Random2 => Self::Random2,
             PolicyKind::First => Self::First,
@@ -79,9 +66,7 @@ impl Policy {
         match self {
             Self::RoundRobin => PolicyKind::RoundRobin,
             Self::LeastConn => PolicyKind::LeastConn,
-            Self::Fair(FairPolicy { no_rr, weight_mode }) => {
-                PolicyKind::Fair(FairSettings { no_rr: *no_rr, weight_mode: *weight_mode })
-            }
+            Self::Fair(settings) => PolicyKind::Fair(*settings),
             Self::Random => PolicyKind::Random,
             Self::Random2 => PolicyKind::Random2,
             Self::First => PolicyKind::First,

@@ -102,8 +102,11 @@ impl Proxy {
         }
         for pool in &self.process.snapshot().pools {
             let (in_flight, counters) = (pool.balancer.in_flight(), pool.balancer.counters());
-            if in_flight != 0 || counters.waiting != 0 || counters.violations != 0 {
-                wrong.push(format!("law 5: {in_flight} in flight when idle, {counters:?}"));
+            let waiting = pool.balancer.queue_length().now;
+            if in_flight != 0 || waiting != 0 || counters.violations != 0 {
+                wrong.push(format!(
+                    "law 5: {in_flight} in flight and {waiting} waiting when idle, {counters:?}"
+                ));
             }
             for endpoint in &pool.endpoints {
                 let idle = endpoint.idle.now();

@@ -72,6 +72,7 @@ pub(crate) fn run(
         order_violations: engine.order.violations(),
         servers: engine.servers.iter().map(|server| server.figures).collect(),
         counters: engine.pools.counters(),
+        longest_queue: engine.pools.longest_queue(),
         most_ahead: engine.shares.most_ahead(),
         outcomes: engine.outcomes,
     })

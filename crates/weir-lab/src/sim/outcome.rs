@@ -56,6 +56,8 @@ pub(crate) struct RunOutcomes {
     pub(crate) order_violations: Option<u64>,
     pub(crate) servers: Vec<ServerFigures>,
     pub(crate) counters: Counters,
+    /// The highest number that waited at once.
+    pub(crate) longest_queue: u64,
     /// Largest number of requests of an endpoint beyond its share.
     pub(crate) most_ahead: f64,
 }

@@ -106,7 +106,7 @@ impl Pools {
     pub(crate) fn note_queue(&mut self) {
         // A single balancer counts this itself.
         if self.by_worker.len() > 1 {
-            let waiting = self.by_worker.iter().map(|pool| pool.counters().waiting).sum();
+            let waiting = self.by_worker.iter().map(|pool| pool.queue_length().now).sum();
             self.longest = self.longest.max(waiting);
         }
     }
@@ -118,9 +118,7 @@ impl Pools {
         for pool in &self.by_worker {
             let one = pool.counters();
             sum.dispatched += one.dispatched;
-            sum.waiting += one.waiting;
             sum.queued += one.queued;
-            sum.longest_queue = sum.longest_queue.max(one.longest_queue);
             sum.queue_full += one.queue_full;
             sum.full += one.full;
             sum.unavailable += one.unavailable;
@@ -131,8 +129,13 @@ impl Pools {
             sum.regret_us += one.regret_us;
             sum.violations += one.violations;
         }
-        sum.longest_queue = sum.longest_queue.max(self.longest);
         sum
+    }
+
+    /// The highest number that waited at once at all balancers.
+    pub(crate) fn longest_queue(&self) -> u64 {
+        let by_one = self.by_worker.iter().map(|pool| pool.queue_length().longest);
+        by_one.fold(self.longest, u64::max)
     }
 }
 

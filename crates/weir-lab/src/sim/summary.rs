@@ -240,7 +240,7 @@ impl Summary {
             overlaps: run.servers.iter().map(|server| server.overlaps).sum(),
             order_violations: run.order_violations,
             most_ahead: run.most_ahead,
-            longest_queue: run.counters.longest_queue,
+            longest_queue: run.longest_queue,
             served: run.servers.iter().map(|server| server.served).collect(),
             most: run.servers.iter().map(|server| server.most).collect(),
             period,

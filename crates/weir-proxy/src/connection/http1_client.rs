@@ -12,7 +12,7 @@ use weir_wire::{
 
 use crate::connection::client_connection::Connection;
 use crate::exchange::client_side::{
-    ClientSide, ConnectionFacts, ReadBody, ReceivedBody, RequestBody, ResponsePlan, ResponseStart,
+    ClientSide, ConnectionFacts, ReadBody, ReceivedBody, RequestBody, ResponseForm, ResponseStart,
 };
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::pump::Encoder;
@@ -181,12 +181,12 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
         stream.poll_closed(context)
     }
 
-    fn plan(
+    fn response_form(
         &mut self,
         scope: Scope<'_, N>,
         heads: &Heads,
         start: &ResponseStart<'_>,
-    ) -> ResponsePlan {
+    ) -> ResponseForm {
         let request = &heads.request;
         let received = match start.body {
             RequestBody::Received => true,
@@ -214,7 +214,7 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
             _ if request.version == Version::Http10 => ConnectionLine::KeepAlive,
             _ => ConnectionLine::None,
         };
-        ResponsePlan { framing, encoder, connection, next }
+        ResponseForm { framing, encoder, connection, next }
     }
 
     /// Lets an HTTP/1.1 connection linger, because a close with unread bytes of the client would

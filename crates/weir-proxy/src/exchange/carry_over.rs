@@ -55,7 +55,7 @@ impl<'a> Dispatch<'a> {
         if let Claim::Bound(bound) = exchange.placement.claim {
             exchange.placement.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
         }
-        exchange.lead_to(PoolRef { pool, number });
+        exchange.set_pool(PoolRef { pool, number });
         (self.pool, self.number) = (pool, number);
         Some(())
     }

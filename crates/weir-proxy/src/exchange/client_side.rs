@@ -66,12 +66,12 @@ pub(crate) trait ClientSide: Sized {
     fn poll_gone(&mut self, context: &mut Context<'_>, buffers: &Buffers) -> Poll<()>;
 
     /// Decides how the body of a response is framed, and what follows the response.
-    fn plan(
+    fn response_form(
         &mut self,
         scope: Scope<'_, Self::Net>,
         heads: &Heads,
         start: &ResponseStart<'_>,
-    ) -> ResponsePlan;
+    ) -> ResponseForm;
 
     /// Begins a response, also an interim one, with the head at the beginning of `out`. A client
     /// that gets heads in another form removes the head from `out` and returns the number of bytes
@@ -243,7 +243,7 @@ pub(crate) struct ResponseStart<'a> {
 
 /// The form of a response, and what follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ResponsePlan {
+pub(crate) struct ResponseForm {
     /// The framing that the head announces.
     pub(crate) framing: BodyFraming,
     /// The framing of the body in the stream.

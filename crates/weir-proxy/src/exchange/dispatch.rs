@@ -129,7 +129,7 @@ impl<'a> Dispatch<'a> {
                 self.wait_for_endpoint(exchange);
             }
             let index = exchange.placement.slot.as_ref().map_or(0, Slot::index);
-            exchange.be_at(index);
+            exchange.set_endpoint(index);
             exchange.placement.attempts += 1;
             if !self.fresh
                 && let Some(idle) = self.idle_connection(scope, index).await
@@ -242,7 +242,7 @@ impl<'a> Dispatch<'a> {
             .failed
             .extend(exchange.placement.endpoint.map(|index| (index, trouble.setback())));
         exchange.placement.slot = None;
-        scope.worker.sessions.is_at(exchange.session, None);
+        scope.worker.sessions.set_endpoint(exchange.session, None);
         self.last = Some(trouble);
         self.fresh = false;
         let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);

@@ -107,7 +107,7 @@ pub(crate) struct Placement<'a> {
     pub(crate) queue_position: u32,
     /// The state of the queue at that arrival; `None` without one.
     pub(crate) wait: Option<Box<Wait>>,
-    /// The basis of the latest choice of an endpoint.
+    /// The reason for the latest choice of an endpoint.
     pub(crate) decision: Decision,
     /// The hashed key of that choice.
     pub(crate) key: u64,

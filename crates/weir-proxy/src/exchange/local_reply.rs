@@ -10,7 +10,7 @@ use weir_stats::Cause;
 use weir_wire::{Framing, Method};
 
 use crate::exchange::body_stream::BodySink;
-use crate::exchange::client_side::{ClientSide, RequestBody, ResponsePlan, ResponseStart};
+use crate::exchange::client_side::{ClientSide, RequestBody, ResponseForm, ResponseStart};
 use crate::exchange::explain;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::record;
@@ -183,11 +183,11 @@ pub(crate) async fn send_piece<C: ClientSide>(
     piece: ResponsePiece,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
-    let plan = plan(exchange);
-    exchange.respond_with(status);
+    let form = response_form(exchange);
+    exchange.set_status(status);
     let mut out = std::mem::take(&mut exchange.heads.response_out);
     out.clear();
-    let body_bytes = write_reply(exchange, reply, plan.connection, &mut out);
+    let body_bytes = write_reply(exchange, reply, form.connection, &mut out);
     exchange.holds(out.capacity());
     let begun = exchange.client.begin_response(&mut out);
     let taking = &mut Taking::new(scope.client_rate(false));
@@ -199,7 +199,7 @@ pub(crate) async fn send_piece<C: ClientSide>(
     exchange.heads.response_out = out;
     exchange.heads.response_out.clear();
     sent.map_err(Ended::Broken)?;
-    Ok(plan.next)
+    Ok(form.next)
 }
 
 fn write_reply<C: ClientSide>(
@@ -247,7 +247,7 @@ fn cause_header(listener: &CompiledListener, peer: Option<IpAddr>) -> Option<&st
 
 /// The form of one of Weir's own responses. The connection stays open after it if the beginning of
 /// the next request can be found, that is, if this request's body is absent or was read.
-fn plan<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> ResponsePlan {
+fn response_form<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> ResponseForm {
     let Exchange { scope, client, heads, arrival, placement, outcome, .. } = exchange;
     let body = if !arrival.has_head {
         RequestBody::Abandoned
@@ -258,10 +258,13 @@ fn plan<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> ResponsePlan {
     } else {
         RequestBody::Abandoned
     };
-    let plan =
-        client.plan(*scope, heads, &ResponseStart { relayed: None, body, at: arrival.head_end });
+    let form = client.response_form(
+        *scope,
+        heads,
+        &ResponseStart { relayed: None, body, at: arrival.head_end },
+    );
     if outcome.cause == Cause::ConnectionCap {
-        return ResponsePlan { connection: ConnectionLine::Close, next: Next::Close, ..plan };
+        return ResponseForm { connection: ConnectionLine::Close, next: Next::Close, ..form };
     }
-    plan
+    form
 }

@@ -39,7 +39,7 @@ pub(crate) async fn proxy<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
-    lead_to(exchange, pool, number)?;
+    enter_pool(exchange, pool, number)?;
     let Exchange { client, heads, arrival, placement, .. } = exchange;
     let (head, bytes) = (&heads.request, client.head());
     let claim = |affinity: &Affinity| affinity.claim(head, bytes);
@@ -162,13 +162,13 @@ fn check_switch<C: ClientSide>(
 }
 
 /// Assigns the exchange to a pool, if the pool's limits have room for it.
-fn lead_to<'a, C: ClientSide>(
+fn enter_pool<'a, C: ClientSide>(
     exchange: &mut Exchange<'a, C>,
     pool: &'a Arc<UpstreamPool>,
     number: usize,
 ) -> Result<(), Cause> {
     let scope = exchange.scope;
-    exchange.lead_to(PoolRef { pool, number });
+    exchange.set_pool(PoolRef { pool, number });
     if let Some(limits) = &pool.limits {
         let now_ns = scope.worker.process.limit_clock(exchange.arrival.head_end);
         let place = limits.enter(scope.worker.number, now_ns);

@@ -1,4 +1,4 @@
-//! Collects the reasons for an exchange's handling: the basis on which its endpoint was chosen, and
+//! Collects the reasons for an exchange's handling: the reason for the choice of its endpoint, and
 //! the exchanges that it waited for. The recorder of slow requests, logs with `$why`, and a
 //! response header on request show them. For an exchange that does not wait, only a few numbers are
 //! stored.
@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use weir_balance::{Basis, ExchangeInfo};
-use weir_stats::{ChosenBy, NamedRunnerUp, Reasons, WaitedFor};
+use weir_balance::{ChosenBy, ExchangeInfo};
+use weir_stats::{NamedRunnerUp, Reasons, WaitedFor};
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::state::Exchange;
@@ -66,22 +66,13 @@ pub(crate) fn with_reasons<C: ClientSide, R>(
     let balancer = &pool.balancer;
     let decision = placement.decision;
     reasons.policy = balancer.policy().as_str();
-    reasons.chosen_by = match decision.basis {
-        Basis::Left => ChosenBy::Left,
-        Basis::Bound => ChosenBy::Sticky,
-        Basis::Freed => ChosenBy::Freed,
-        Basis::Better => ChosenBy::Better,
-        Basis::Turn => ChosenBy::Turn,
-        Basis::Drawn => ChosenBy::Drawn,
-        Basis::Key => ChosenBy::Key,
-        Basis::First => ChosenBy::First,
-    };
+    reasons.chosen_by = decision.chosen_by;
     reasons.load = decision.load;
     let weight = |index| balancer.weight(index).unwrap_or(1);
     reasons.weight = weight(index);
     let seen = decision.runner_up().map(|other| (other.index as usize, other.load));
     let second = || {
-        let wanted = depth == Depth::LookedUp && decision.basis == Basis::Key;
+        let wanted = depth == Depth::LookedUp && decision.chosen_by == ChosenBy::Key;
         let now_us = scope.worker.balance_clock(placement.slot_since);
         let second = wanted.then(|| balancer.second_choice(index, placement.key, now_us));
         second.flatten().map(|second| (second, None))

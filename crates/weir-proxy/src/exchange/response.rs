@@ -12,7 +12,7 @@ use weir_stats::{Cause, Entry, Micros};
 use weir_wire::Framing;
 
 use crate::exchange::attempt::Attempt;
-use crate::exchange::client_side::{ClientSide, RequestBody, ResponsePlan, ResponseStart};
+use crate::exchange::client_side::{ClientSide, RequestBody, ResponseForm, ResponseStart};
 use crate::exchange::facts::ExchangeOutcome;
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::{Bounds, Pump, PumpFailure, Waiting};
@@ -46,12 +46,12 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
     mut attempt: Attempt<'a, StreamOf<C>>,
 ) -> impl Future<Output = Result<Next, Ended>> + use<'a, 'b, C> {
     async move {
-        let plan = begin(exchange, route, &attempt);
+        let form = begin(exchange, route, &attempt);
         let throttle = throttle(exchange, Toward::Client);
         let response = &exchange.heads.response;
-        if throttle.is_some() || !whole_response::is_small(response, &attempt, plan.encoder) {
+        if throttle.is_some() || !whole_response::is_small(response, &attempt, form.encoder) {
             // In an allocation of its own, so that exchanges that wait do not reserve space for it.
-            let start = RelayStart { attempt, plan, throttle };
+            let start = RelayStart { attempt, form, throttle };
             return Box::pin(stream(exchange, route, pool, start)).await;
         }
         let raw = std::mem::take(&mut attempt.raw);
@@ -69,19 +69,19 @@ pub(crate) fn relay<'a, 'b, C: ClientSide>(
             if exchange.heads.response.keep_alive { AfterUse::Keep } else { AfterUse::Close };
         release(exchange, pool, upstream, after, now);
         if let Written::Rest(download) = written {
-            return Box::pin(deliver_rest(exchange, upload, download, heard, plan.next)).await;
+            return Box::pin(deliver_rest(exchange, upload, download, heard, form.next)).await;
         }
         exchange.outcome.times.data = now.span_since(heard);
         exchange.arrival.bytes_received += upload.received();
         exchange.outcome.ended = Some(now);
-        Ok(finish(exchange, upload, plan.next))
+        Ok(finish(exchange, upload, form.next))
     }
 }
 
 /// The parts that the relay of a response begins with.
 struct RelayStart<'a, S: Socket> {
     attempt: Attempt<'a, S>,
-    plan: ResponsePlan,
+    form: ResponseForm,
     throttle: Option<Box<Throttle>>,
 }
 
@@ -92,7 +92,7 @@ async fn stream<C: ClientSide>(
     pool: &Arc<UpstreamPool>,
     start: RelayStart<'_, StreamOf<C>>,
 ) -> Result<Next, Ended> {
-    let RelayStart { mut attempt, plan, throttle } = start;
+    let RelayStart { mut attempt, form, throttle } = start;
     let scope = exchange.scope;
     let switching = exchange.heads.response.status == 101;
     let raw = std::mem::take(&mut attempt.raw);
@@ -107,7 +107,7 @@ async fn stream<C: ClientSide>(
     );
     let bounds = Bounds { throttle, trailers, ..Bounds::default() };
     let at = exchange.heads.response.head_bytes;
-    let mut download = Pump::new(head, framing, plan.encoder, raw, at, bounds);
+    let mut download = Pump::new(head, framing, form.encoder, raw, at, bounds);
     let until = if switching { Until::Sent } else { Until::Read };
     let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
     let mut blocked = Duration::ZERO;
@@ -141,7 +141,7 @@ async fn stream<C: ClientSide>(
     note_relayed(exchange, upload, &download, relayed)?;
     exchange.outcome.ended = Some(now);
     give_back(exchange, &mut download);
-    Ok(finish(exchange, upload, plan.next))
+    Ok(finish(exchange, upload, form.next))
 }
 
 /// Sends the client the rest of a response that was received completely at `heard`.
@@ -211,19 +211,19 @@ fn begin<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
     attempt: &Attempt<'_, StreamOf<C>>,
-) -> ResponsePlan {
+) -> ResponseForm {
     let scope = exchange.scope;
-    exchange.respond_with(exchange.heads.response.status);
+    exchange.set_status(exchange.heads.response.status);
     let heads = &mut *exchange.heads;
     if scope.listener.keeps_response_head {
         let head = attempt.raw.get(..heads.response.head_bytes).unwrap_or_default();
         heads.response_bytes.clear();
         heads.response_bytes.extend_from_slice(head);
     }
-    let plan = plan(exchange, attempt);
-    write_head(exchange, route, &plan, &attempt.raw);
+    let form = response_form(exchange, attempt);
+    write_head(exchange, route, &form, &attempt.raw);
     exchange.outcome.bytes_sent += exchange.client.begin_response(&mut exchange.heads.response_out);
-    plan
+    form
 }
 
 /// Notes the time for which the client took no bytes, if it stopped taking them.
@@ -263,21 +263,21 @@ fn broken(outcome: &mut ExchangeOutcome, cause: Cause) -> Ended {
     }
 }
 
-fn plan<C: ClientSide>(
+fn response_form<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     attempt: &Attempt<'_, StreamOf<C>>,
-) -> ResponsePlan {
+) -> ResponseForm {
     let Exchange { scope, client, heads, .. } = exchange;
     let is_sent = attempt.upload.is_finished();
     let body = if is_sent { RequestBody::Received } else { RequestBody::Arriving };
     let start = ResponseStart { relayed: Some(&heads.response), body, at: attempt.heard };
-    client.plan(*scope, heads, &start)
+    client.response_form(*scope, heads, &start)
 }
 
 fn write_head<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
-    plan: &ResponsePlan,
+    form: &ResponseForm,
     raw: &[u8],
 ) {
     let mut out = std::mem::take(&mut exchange.heads.response_out);
@@ -299,8 +299,8 @@ fn write_head<C: ClientSide>(
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             limits: arrival.told.as_ref().map_or(&[], |told| &told.headers),
             date: &date,
-            framing: plan.framing,
-            connection: plan.connection,
+            framing: form.framing,
+            connection: form.connection,
         };
         head_writer::write_response_head(&head, &mut out);
     };

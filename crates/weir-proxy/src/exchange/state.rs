@@ -55,21 +55,21 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
     }
 
     /// Assigns the exchange to a pool.
-    pub(crate) fn lead_to(&mut self, pool: PoolRef<'a>) {
+    pub(crate) fn set_pool(&mut self, pool: PoolRef<'a>) {
         self.placement.pool = Some(pool);
-        self.scope.worker.sessions.leads_to(self.session, pool.number);
+        self.scope.worker.sessions.set_pool(self.session, pool.number);
     }
 
     /// Assigns the exchange to an endpoint of its pool.
-    pub(crate) fn be_at(&mut self, endpoint: usize) {
+    pub(crate) fn set_endpoint(&mut self, endpoint: usize) {
         self.placement.endpoint = Some(endpoint);
-        self.scope.worker.sessions.is_at(self.session, Some(endpoint));
+        self.scope.worker.sessions.set_endpoint(self.session, Some(endpoint));
     }
 
     /// Records the status of the response that is sent to the client.
-    pub(crate) fn respond_with(&mut self, status: u16) {
+    pub(crate) fn set_status(&mut self, status: u16) {
         self.outcome.status = status;
-        self.scope.worker.sessions.responds(self.session, status);
+        self.scope.worker.sessions.set_status(self.session, status);
     }
 
     /// The request as routes and templates see it.

@@ -18,7 +18,7 @@ use weir_wire::{Framing, HeadLimits, RequestHead, Scan};
 use crate::exchange;
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::exchange::client_side::{
-    ClientSide, ConnectionFacts, ReceivedBody, ResponsePlan, ResponseStart,
+    ClientSide, ConnectionFacts, ReceivedBody, ResponseForm, ResponseStart,
 };
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::pump::Encoder;
@@ -248,18 +248,18 @@ impl ClientSide for FramedClient {
         self.stream.poll_closed(context)
     }
 
-    fn plan(
+    fn response_form(
         &mut self,
         _: Scope<'_, MemoryNet>,
         _: &Heads,
         start: &ResponseStart<'_>,
-    ) -> ResponsePlan {
+    ) -> ResponseForm {
         let framing = match start.relayed.map(|response| response.framing) {
             Some(Framing::Length(length)) => BodyFraming::Length(length),
             _ => BodyFraming::None,
         };
         let connection = ConnectionLine::None;
-        ResponsePlan { framing, encoder: Encoder::Sink, connection, next: Next::KeepAlive }
+        ResponseForm { framing, encoder: Encoder::Sink, connection, next: Next::KeepAlive }
     }
 
     fn begin_response(&mut self, out: &mut Vec<u8>) -> u64 {

@@ -234,17 +234,17 @@ impl Sessions {
     }
 
     /// Records the status of the response to its client.
-    pub(crate) fn responds(&self, key: SessionKey, status: u16) {
+    pub(crate) fn set_status(&self, key: SessionKey, status: u16) {
         self.note(key, |running| running.status = status);
     }
 
     /// Records the pool that it was assigned to; it has no endpoint yet.
-    pub(crate) fn leads_to(&self, key: SessionKey, pool: usize) {
+    pub(crate) fn set_pool(&self, key: SessionKey, pool: usize) {
         self.note(key, |running| (running.pool, running.endpoint) = (Some(pool), None));
     }
 
     /// Records the endpoint that it was assigned to, or that it has none any more.
-    pub(crate) fn is_at(&self, key: SessionKey, endpoint: Option<usize>) {
+    pub(crate) fn set_endpoint(&self, key: SessionKey, endpoint: Option<usize>) {
         self.note(key, |running| running.endpoint = endpoint);
     }
 

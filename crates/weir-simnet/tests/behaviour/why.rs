@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use weir_balance::AdminState;
-use weir_stats::{ChosenBy, ExchangeRecord, WaitedFor};
+use weir_balance::ChosenBy;
+use weir_stats::{ExchangeRecord, WaitedFor};
 
 use crate::peer::Peer;
 use crate::world::{Connects, World, app, play};

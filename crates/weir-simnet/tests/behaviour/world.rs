@@ -312,7 +312,7 @@ impl World {
 
     /// Returns the number of exchanges that wait in the first pool.
     pub(crate) fn waiting(&self) -> u64 {
-        self.pool().balancer.counters().waiting
+        self.pool().balancer.queue_length().now
     }
 
     /// Begins a graceful stop.
@@ -376,7 +376,7 @@ impl World {
     async fn expect_settled(&self) {
         let wrong = || {
             let own = |pool: &Arc<UpstreamPool>| {
-                pool.balancer.in_flight() + pool.balancer.counters().waiting
+                pool.balancer.in_flight() + pool.balancer.queue_length().now
             };
             let snapshot = self.process.snapshot();
             let slots = snapshot.pools.iter().map(own);

@@ -198,8 +198,9 @@ impl AtWork {
             if counters.violations > 0 {
                 wrong.push(format!("law 2: the watchdog found {} violations", counters.violations));
             }
-            if counters.waiting > 0 {
-                wrong.push(format!("law 5: {} wait in {} when idle", counters.waiting, pool.name));
+            let waiting = pool.balancer.queue_length().now;
+            if waiting > 0 {
+                wrong.push(format!("law 5: {waiting} wait in {} when idle", pool.name));
             }
         }
         wrong

@@ -1,9 +1,11 @@
 //! The decisions that shaped an exchange as one line of words: `$why` and the debug header.
 
+use weir_balance::ChosenBy;
+
 use crate::access_log::escape::{self, Escape};
 use crate::access_log::format;
 use crate::exchange::entry::Entry;
-use crate::exchange::reasons::{ChosenBy, Delays, Reasons, WaitedFor};
+use crate::exchange::reasons::{Delays, Reasons, WaitedFor};
 
 /// Appends `route=:80/1 pool=app waited=398000 for=any_endpoint ahead=1:6b1f… server=app1 by=better
 /// …`. Unknown words are left out; times are in µs.

@@ -6,7 +6,9 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, ChosenBy, Delays, Entry, Setback, Times, WaitedFor};
+use weir_balance::ChosenBy;
+
+use crate::{Cause, Delays, Entry, Setback, Times, WaitedFor};
 
 /// The largest number of bytes of a target that are kept.
 const TARGET_BYTES: usize = 256;

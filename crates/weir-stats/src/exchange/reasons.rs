@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use weir_balance::ChosenBy;
+
 use crate::exchange::times::Micros;
 
 /// The kind of slot that an exchange waited for in the queue.
@@ -29,48 +31,6 @@ impl WaitedFor {
             Self::AnyEndpoint => "any_endpoint",
             Self::Sticky => "sticky",
             Self::Key => "key",
-        }
-    }
-}
-
-/// The reason for the choice of the endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChosenBy {
-    /// No endpoint was chosen, or the reason is not known.
-    #[default]
-    Nothing,
-    /// No other endpoint was left.
-    Left,
-    /// The client's cookie names the endpoint.
-    Sticky,
-    /// The exchange had waited, and a slot became free at the endpoint.
-    Freed,
-    /// The endpoint was the best by the policy's comparison.
-    Better,
-    /// The endpoint was next in turn, among equals.
-    Turn,
-    /// The endpoint was drawn by weight.
-    Drawn,
-    /// The key leads to the endpoint.
-    Key,
-    /// The endpoint was the first in file order with a free slot.
-    First,
-}
-
-impl ChosenBy {
-    /// The reason as one word; empty if there is none.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Nothing => "",
-            Self::Left => "left",
-            Self::Sticky => "sticky",
-            Self::Freed => "freed",
-            Self::Better => "better",
-            Self::Turn => "turn",
-            Self::Drawn => "drawn",
-            Self::Key => "key",
-            Self::First => "first",
         }
     }
 }

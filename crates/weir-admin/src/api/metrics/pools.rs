@@ -49,20 +49,20 @@ fn write_queues(pools: &[PoolStatus], text: &mut Exposition) {
     pool_columns(pools, MetricKind::Gauge, &gauges, text);
     let counters: [PoolColumn; 6] = [
         ("weir_pool_dispatched", "Requests that got an endpoint.", |pool| {
-            Some(MetricValue::Count(pool.counters.dispatched))
+            Some(MetricValue::Count(pool.counters.balancer.dispatched))
         }),
         ("weir_pool_queued", "Requests that had to wait.", |pool| {
-            Some(MetricValue::Count(pool.counters.queued))
+            Some(MetricValue::Count(pool.counters.balancer.queued))
         }),
         (
             "weir_pool_inversions",
             "Requests sent to a busy endpoint while an idle one was available.",
-            |pool| Some(MetricValue::Count(pool.counters.inversions)),
+            |pool| Some(MetricValue::Count(pool.counters.balancer.inversions)),
         ),
         (
             "weir_pool_regret_seconds",
             "Time lost by requests that were sent to a busy endpoint while an idle one was available.",
-            |pool| Some(MetricValue::Seconds(pool.counters.regret_us)),
+            |pool| Some(MetricValue::Seconds(pool.counters.balancer.regret_us)),
         ),
         ("weir_pool_retries_refused", "Retries that the budget did not grant.", |pool| {
             Some(MetricValue::Count(pool.counters.retries_refused))
@@ -70,14 +70,14 @@ fn write_queues(pools: &[PoolStatus], text: &mut Exposition) {
         (
             "weir_pool_law_violations",
             "Violations of the queue's rules that the watchdog found; must be 0.",
-            |pool| Some(MetricValue::Count(pool.counters.violations)),
+            |pool| Some(MetricValue::Count(pool.counters.balancer.violations)),
         ),
     ];
     pool_columns(pools, MetricKind::Counter, &counters, text);
     let help = "Requests that got no endpoint, by reason.";
     text.family(Family { name: "weir_pool_turned_away", kind: MetricKind::Counter, help });
     for pool in pools {
-        let counters = &pool.counters;
+        let counters = &pool.counters.balancer;
         for (reason, count) in [
             ("queue_full", counters.queue_full),
             ("full", counters.full),

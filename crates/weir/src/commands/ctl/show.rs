@@ -233,7 +233,7 @@ fn server(endpoint: &EndpointStatus) -> Vec<String> {
 pub(super) fn pool(body: &str) -> Result<String, CommandFailure> {
     let pool: PoolStatus = read(body)?;
     let mut text = servers(std::slice::from_ref(&pool));
-    let counters = &pool.counters;
+    let counters = &pool.counters.balancer;
     let _ = writeln!(
         text,
         "\n{} dispatched, {} of them queued; refused: {} queue full, {} queue timeout, {} no server, {} all servers full",

@@ -251,7 +251,7 @@ impl Screen {
                 count(queue.max),
                 span_us(queue.timeout_ms * 1_000),
                 count(queue.longest),
-                count(pool.counters.timed_out)
+                count(pool.counters.balancer.timed_out)
             );
             lines.push(StyledLine::of(Style::Strong, text));
             if let Some(guess) = what_if(pool) {

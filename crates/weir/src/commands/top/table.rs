@@ -151,10 +151,10 @@ pub(super) fn pool_line(pool: &PoolStatus) -> StyledLine {
     if pool.panicking {
         line.push(Style::Trouble, "  probe results ignored: too few servers up");
     }
-    if pool.counters.violations > 0 {
+    if pool.counters.balancer.violations > 0 {
         line.push(
             Style::Trouble,
-            format!("  queue invariant violated {} times", pool.counters.violations),
+            format!("  queue invariant violated {} times", pool.counters.balancer.violations),
         );
     }
     line.push(Style::Faint, format!("  {}", pool.policy));
