@@ -138,6 +138,23 @@ fn worker(number: usize) -> WorkerStatus {
     }
 }
 
+fn listener() -> ListenerStatus {
+    ListenerStatus {
+        name: "front".to_owned(),
+        addresses: vec!["0.0.0.0:80".to_owned()],
+        tls: false,
+        connections: 12,
+        max_connections: None,
+        most_connections: 40,
+        accepted: 100,
+        accepted_per_second: 1.0,
+        accepted_per_second_max: 9,
+        idle_closed: 0,
+        handshakes: [0; 3],
+        traffic: traffic(),
+    }
+}
+
 /// Two endpoints, one of them down.
 pub(crate) fn status() -> Status {
     Status {
@@ -171,20 +188,7 @@ pub(crate) fn status() -> Status {
             refused_at_cap: 0,
             given_up_at_cap: 0,
         },
-        listeners: vec![ListenerStatus {
-            name: "front".to_owned(),
-            addresses: vec!["0.0.0.0:80".to_owned()],
-            tls: false,
-            connections: 12,
-            max_connections: None,
-            most_connections: 40,
-            accepted: 100,
-            accepted_per_second: 1.0,
-            accepted_per_second_max: 9,
-            idle_closed: 0,
-            handshakes: [0; 3],
-            traffic: traffic(),
-        }],
+        listeners: vec![listener()],
         pools: vec![PoolStatus {
             name: "app".to_owned(),
             policy: "least_conn".to_owned(),
