@@ -21,6 +21,7 @@ pub mod queue;
 mod redact;
 pub mod resolver;
 pub mod retry;
+mod rewrite;
 mod route;
 mod secret;
 pub mod sticky;
@@ -59,6 +60,7 @@ pub use pool::{
 pub use queue::Queue;
 pub use resolver::Resolver;
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
+pub use rewrite::Rewrite;
 pub use route::{
     Action, Files, HeaderEdit, Redirect, RequestTimeout, Respond, Route, Rule, Site, contains,
     forbidden_edit,

@@ -2,6 +2,7 @@
 //! string it was written as, serialises to it and compares by it. Nothing here reads a request.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -162,13 +163,13 @@ impl PathPattern {
             TextKind::Expression(regex) if self.captures => {
                 let found = regex.captures(path)?;
                 for (slot, group) in groups.iter_mut().zip(found.iter()) {
-                    *slot = group.map(|group| group.as_bytes());
+                    *slot = group.map(|group| (group.start(), group.end()));
                 }
             }
-            _ if self.matches(path) => groups[0] = Some(path),
+            _ if self.matches(path) => groups[0] = Some((0, path.len())),
             _ => return None,
         }
-        Some(PathGroups { groups })
+        Some(PathGroups { path, groups })
     }
 
     /// Returns true if the pattern is a regex with groups, so that `captures` returns more than
@@ -222,14 +223,21 @@ fn is_below(prefix: &[u8], path: &[u8]) -> bool {
 /// The groups that a path regex captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathGroups<'path> {
-    groups: [Option<&'path [u8]>; PATH_GROUPS],
+    path: &'path [u8],
+    /// The start and the end of each group.
+    groups: [Option<(usize, usize)>; PATH_GROUPS],
 }
 
 impl<'path> PathGroups<'path> {
     /// Returns group `number`, 0 being the whole match; `None` if the regex has no such group or
     /// the group took no part in the match.
     pub fn group(&self, number: usize) -> Option<&'path [u8]> {
-        self.groups.get(number).copied().flatten()
+        self.range(number).and_then(|range| self.path.get(range))
+    }
+
+    /// Returns the place of group `number` in the path.
+    pub fn range(&self, number: usize) -> Option<Range<usize>> {
+        self.groups.get(number).copied().flatten().map(|(start, end)| start..end)
     }
 }
 

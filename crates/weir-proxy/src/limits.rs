@@ -8,6 +8,8 @@ pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 /// is the memory that one slow reader can hold. 32, 48 and 112 KiB cost more per 100 KB response
 /// over TLS than 64 (2026-11-20, interleaved).
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
+/// The most bytes of a target that was rewritten.
+pub(crate) const REWRITTEN_BYTES: usize = 64 * 1024;
 /// The memory of a TLS connection without unsent bytes, measured on idle ones, bytes.
 pub(crate) const TLS_STATE_BYTES: usize = 8 * 1024;
 /// The most bytes of records that a TLS connection keeps for a peer that does not read: its buffer

@@ -18,6 +18,7 @@ mod probe;
 mod queue;
 mod resolver;
 mod retry;
+mod rewrite;
 mod route;
 mod sticky;
 mod target;

@@ -38,6 +38,7 @@ impl BlockRoutes {
             access,
             rate_limits: Vec::new(),
             bandwidth: None,
+            rewrite: Vec::new(),
             request_headers,
             response_headers,
         });
@@ -66,11 +67,13 @@ impl<'a> Checker<'a> {
         let mut lines = CommonLines::default();
         let mut name = None;
         let mut limits = Vec::new();
+        let mut rewrite = Vec::new();
         let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
                 "name" => name = line.word(0).and_then(|value| self.value(value, values::name)),
                 "limit" => limits.push(line),
+                "rewrite" | "query" => rewrite.push(line),
                 "timeout" => self.set(&line, "request", &mut timeout, |text| {
                     let wait = values::wait_or_off(text)?;
                     Ok(wait.map_or(RequestTimeout::Off, RequestTimeout::After))
@@ -85,6 +88,7 @@ impl<'a> Checker<'a> {
             for line in &limits {
                 self.route_limit(line, route);
             }
+            self.rewrites(&rewrite, route);
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;

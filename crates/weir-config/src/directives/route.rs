@@ -34,6 +34,14 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(&[option("request", "TIME | off", "", "From the first byte of the request to the last byte of the response.")])
         .example("timeout request=10m;"),
+    directive("rewrite", &[Context::Route], "strip_prefix PREFIX | prefix FROM TO | regex ~REGEX TEXT | path TEXT | query TEXT", REWRITE)
+        .words(2, 3)
+        .many()
+        .example("rewrite prefix /api/ /v2/;"),
+    directive("query", &[Context::Route], "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a parameter of the query that the server gets: `set` replaces all of that name by one at the end, `add` appends one, `remove` removes all. Values are in the form of a URL; a character that cannot stand in a value, such as `&`, is percent-encoded.")
+        .words(2, 3)
+        .many()
+        .example("query set client $remote_addr;"),
     directive("path", CONDITION, "PATTERN…", "The normalised (`path` in `listen`) and decoded path matches one of these: `/exact`, `/prefix/*` (everything below, and `/prefix` itself, unlike nginx's `/prefix/` and Caddy's paths), a glob such as `/a/*/b` (`*` within one segment) or `*.php`, `~regex`, or `~*regex` (case-insensitive). A regex that contains `{` must be quoted.")
         .example("path /static/* *.css"),
     directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),
@@ -55,6 +63,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(FILES)
         .example("route path /static/* -> files /srv/static strip=/static;"),
 ];
+
+const REWRITE: &str = "Changes the path and query that the server gets. Several lines apply in order, each to the result of those before it. Routes, keys and limits still look at the path as received, and logs show it; `$upstream_uri` is what the server gets. `strip_prefix /api` makes `/api/x` into `/x` and leaves `/apix` alone. `prefix FROM TO` replaces text at the start of the path, as nginx's `proxy_pass` with a path and Envoy's `prefix_rewrite` do. `regex` replaces the whole path if the regex matches (`~*` ignores case); `$1` to `$9` are its groups. `path` replaces it in any case; there the groups are those of the route's own regex. Prefixes and regexes look at the decoded path. A text is in the form of a URL; in the values of its variables, characters that cannot stand in a path are percent-encoded. As in nginx, a query in the text of `regex` or `path` precedes the received one, and a text that ends with `?` drops the received one; `query` replaces it. The result is normalised as received paths are, and a result that is ambiguous is refused with 400.";
 
 pub(super) const RESPOND: &[OptionSpec] =
     &[option("type", "TYPE", "text/plain; charset=utf-8", "The `Content-Type` of the text.")];

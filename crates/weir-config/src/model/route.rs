@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
-use super::{AccessRule, Bandwidth, RateLimit};
+use super::{AccessRule, Bandwidth, RateLimit, Rewrite};
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::duration;
@@ -51,6 +51,9 @@ pub struct Route {
     /// The bandwidth of bodies, instead of the listener's.
     #[serde(default)]
     pub bandwidth: Option<Bandwidth>,
+    /// The changes of the path and the query that the endpoint gets, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rewrite: Vec<Rewrite>,
     /// The changes to request headers.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,

@@ -530,8 +530,18 @@ impl<'a> Validator<'a> {
             self.upgrade(&format!("{path}.upgrade"), route.upgrade.as_deref().unwrap_or_default());
             self.rate_limits(&path, &route.rate_limits);
             self.bandwidth(&path, route.bandwidth.as_ref());
+            self.rewrites(&format!("{path}.rewrite"), route);
             self.edits(&format!("{path}.request_headers"), &route.request_headers);
             self.edits(&format!("{path}.response_headers"), &route.response_headers);
+        }
+    }
+
+    fn rewrites(&mut self, path: &str, route: &Route) {
+        if !route.rewrite.is_empty() && !matches!(route.action, Action::Pool(_)) {
+            self.problem(path, "only a request to a pool is rewritten");
+        }
+        for (index, rewrite) in route.rewrite.iter().enumerate() {
+            self.held(format!("{path}[{index}]"), rewrite.fault().map_or(Ok(()), Err));
         }
     }
 

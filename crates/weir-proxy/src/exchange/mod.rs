@@ -20,6 +20,7 @@ pub(crate) mod record;
 pub(crate) mod request_key;
 pub(crate) mod request_limits;
 pub(crate) mod response;
+pub(crate) mod rewrite;
 pub(crate) mod scope;
 pub(crate) mod state;
 #[cfg(test)]
@@ -60,6 +61,7 @@ pub(crate) async fn run<C: ClientSide>(
     first_byte: Instant,
 ) -> Next {
     heads.original_line.clear();
+    heads.rewritten.clear();
     let session = list_as_running(scope, client.facts(), first_byte);
     let mut exchange = Exchange::new(scope, session.key, client, heads, first_byte);
     let Exchange { client, arrival, placement, outcome, .. } = &mut exchange;

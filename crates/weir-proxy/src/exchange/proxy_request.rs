@@ -17,7 +17,7 @@ use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
-use crate::exchange::{passive, record, request_key, response};
+use crate::exchange::{passive, record, request_key, response, rewrite};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
@@ -39,6 +39,9 @@ pub(crate) async fn proxy<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
+    if let Some(rewrites) = &route.rewrites {
+        rewrite::rewrite(exchange, rewrites).map_err(Ended::Refused)?;
+    }
     enter_pool(exchange, pool, number)?;
     let Exchange { client, heads, arrival, placement, .. } = exchange;
     let (head, bytes) = (&heads.request, client.head());
@@ -243,6 +246,7 @@ fn write_head<C: ClientSide>(
         let head = UpstreamHead {
             head: &heads.request,
             bytes: client.head(),
+            rewritten: &heads.rewritten,
             peer: client.facts().peer,
             tls: client.facts().tls.is_some(),
             request_id_value: arrival.request_id.as_bytes(),

@@ -91,6 +91,10 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         method: part(head.method_span),
         target: if arrival.has_head { heads.target(bytes) } else { &[] },
         path: if head.path.is_empty() { &[] } else { part(head.path) },
+        upstream_target: match endpoint {
+            Some(_) => heads.upstream_target(bytes),
+            None => &[],
+        },
         protocol: client.protocol(head.version),
         host: bare_host(part(head.host)),
         request_headers: if arrival.has_head { &request } else { &() },

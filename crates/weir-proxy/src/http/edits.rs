@@ -5,7 +5,7 @@
 //! Weir writes them according to what it sends.
 
 use weir_config::model::{HeaderEdit, forbidden_edit};
-use weir_stats::{Entry, Escape, Template};
+use weir_stats::{Entry, Escape, Template, Variable};
 use weir_wire::encode;
 
 /// The message whose headers are edited.
@@ -141,6 +141,11 @@ impl Edits {
         self.templates().any(Template::needs_response_headers)
     }
 
+    /// Returns true if a line contains the local address of the client connection.
+    pub(crate) fn uses_local_address(&self) -> bool {
+        self.templates().any(uses_local_address)
+    }
+
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let varying = self.lines.iter().filter_map(|line| match &line.value {
             EditValue::Varying(template) => Some(template),
@@ -190,6 +195,11 @@ fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut V
 pub(crate) fn uses_captures(template: &Template) -> bool {
     let is_capture = |name: &str| matches!(name.as_bytes(), [b'$', b'1'..=b'9']);
     template.variables().any(|variable| is_capture(&variable.to_string()))
+}
+
+/// Tells whether a template contains the local address of the client connection.
+pub(crate) fn uses_local_address(template: &Template) -> bool {
+    template.variables().any(Variable::is_local_address)
 }
 
 /// Tells whether two header names are the same to an application: regardless of case, and with `_`

@@ -53,6 +53,8 @@ pub struct UpstreamHead<'a> {
     pub head: &'a RequestHead,
     /// The bytes that its spans refer to.
     pub bytes: &'a [u8],
+    /// The target, if it was rewritten; else empty.
+    pub rewritten: &'a [u8],
     /// The address of the client connection's peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
     /// Set if the client uses TLS.
@@ -84,12 +86,15 @@ pub struct UpstreamHead<'a> {
 
 /// Appends the request head for an endpoint.
 ///
-/// The target is forwarded as it is in the parsed head, in origin form. `Host` is the client's,
+/// Unless it was rewritten, the target is forwarded as it is in the parsed head, in origin form. `Host` is the client's,
 /// unless it is edited or, in an HTTP/1.0 request, missing: then it is the endpoint's address, or
 /// `localhost` for a Unix socket.
 pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
-    write_request_line(head, bytes, out);
+    match input.rewritten {
+        b"" => write_request_line(head, bytes, out),
+        target => encode::request_line(out, head.method_span.of(bytes), target),
+    }
     write_host(input, out);
     let id_header = input.request_id.header.as_deref().unwrap_or_default();
     let mut lines = Lines::new(bytes);

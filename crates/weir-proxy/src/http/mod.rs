@@ -1,6 +1,7 @@
 //! HTTP messages as pure values: paths, cookies, headers, heads that are forwarded, responses of
 //! Weir's own. Nothing here reads or writes a socket.
 
+pub mod captures;
 pub mod client_address;
 pub(crate) mod client_headers;
 pub(crate) mod cookie;
@@ -11,6 +12,7 @@ pub(crate) mod path;
 pub mod pool_key;
 pub mod request_id;
 pub mod request_view;
+pub mod rewrites;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod trailers;

@@ -95,6 +95,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         method: b"",
         target: b"",
         path: &[],
+        upstream_target: &[],
         protocol: "HTTP/1.1",
         host: b"",
         request_headers: &(),
@@ -167,6 +168,7 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         access: Vec::new(),
         rate_limits: Vec::new(),
         bandwidth: None,
+        rewrite: Vec::new(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     }

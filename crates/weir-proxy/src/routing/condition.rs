@@ -2,12 +2,11 @@
 //! knows no action of a route.
 
 use ipnet::IpNet;
-use smallvec::SmallVec;
 use weir_config::model::{Rule, contains};
 use weir_config::pattern::{PathGroups, PathPattern, TextPattern};
 
 use crate::http::cookie::{self, split_pair};
-use crate::http::path::percent::{PathBuffer, decode_query, encode};
+use crate::http::path::percent::{PathBuffer, decode_query};
 use crate::http::request_view::RequestView;
 
 /// A compiled rule, ready to be tried on requests.
@@ -179,36 +178,6 @@ fn decoded<'a>(text: &[u8], buffer: &'a mut PathBuffer) -> Option<&'a [u8]> {
     }
     decode_query(text, buffer);
     Some(buffer)
-}
-
-/// The groups that the path regex of a route captured, `$1` first, percent-encoded as in a URL, so
-/// that no group can break out of a `Location`, a header line or a page.
-#[derive(Clone, Debug, Default)]
-pub struct Captures {
-    text: PathBuffer,
-    /// The end of each group in `text`; a group begins at the end of the one before.
-    ends: SmallVec<[usize; 12]>,
-}
-
-impl Captures {
-    pub(crate) fn of(groups: &PathGroups<'_>) -> Self {
-        let mut captures = Self::default();
-        for number in 1..=9 {
-            encode(groups.group(number).unwrap_or_default(), &mut captures.text);
-            captures.ends.push(captures.text.len());
-        }
-        captures
-    }
-
-    /// The groups, for [`weir_stats::Entry::captures`]; groups that did not take part in the match
-    /// are empty.
-    pub fn groups(&self) -> SmallVec<[&[u8]; 12]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, &end)| self.text.get(start..end).unwrap_or_default())
-            .collect()
-    }
 }
 
 #[cfg(test)]

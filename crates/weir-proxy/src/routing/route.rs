@@ -7,20 +7,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::model::{
-    AccessRule, Action, Files, Listener, Redirect, RequestTimeout, Respond, Route,
+    AccessRule, Action, Files, Listener, Redirect, RequestTimeout, Respond, Rewrite, Route,
 };
 use weir_stats::{Entry, Escape, Template};
 
-use crate::http::edits::{EditedMessage, Edits, uses_captures};
+pub use crate::http::captures::Captures;
+use crate::http::edits::{EditedMessage, Edits, uses_captures, uses_local_address};
 use crate::http::local_reply::ErrorPages;
 use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::request_view::RequestView;
+use crate::http::rewrites::Rewrites;
 use crate::http::trailers::TrailerRules;
 use crate::http::upgrade::Protocols;
 use crate::limiting::Limiter;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::rate::{self, RateLimiter};
-pub use crate::routing::condition::Captures;
 use crate::routing::condition::{Condition, RoutedRequest};
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
@@ -42,6 +43,8 @@ pub struct CompiledRoute {
     pub rate_limits: Vec<Arc<RateLimiter>>,
     /// The limit on the rate of bodies.
     pub bandwidth: Option<Arc<BandwidthLimiter>>,
+    /// The changes of the target that the endpoint gets; `None` if there are none.
+    pub(crate) rewrites: Option<Rewrites>,
     /// The edits of the request, the listener's before its own.
     pub request_edits: Edits,
     /// The edits of the response, the listener's before its own.
@@ -55,6 +58,8 @@ pub struct CompiledRoute {
     pub uses_captures: bool,
     /// Set if one of its own texts contains the reasons for the request's handling (`$why`).
     pub tells_why: bool,
+    /// Set if one of its texts contains the local address of the client connection.
+    uses_local_address: bool,
     condition: Condition,
     path_form: PathForm,
 }
@@ -262,6 +267,11 @@ impl Router {
         self.routes().any(|route| route.response_edits.uses_response_headers())
     }
 
+    /// Returns true if a text of some route contains the local address of the client connection.
+    pub(crate) fn uses_local_address(&self) -> bool {
+        self.routes().any(|route| route.uses_local_address)
+    }
+
     /// The routes of the first host block that serves `host`, else the default routes.
     fn routes_for(&self, host: &[u8]) -> &RouteList {
         if self.sites.is_empty() {
@@ -304,16 +314,15 @@ fn compile_route(
     let id = listener.request_id.header.as_deref();
     let trailers = |edits: &Edits| Arc::new(TrailerRules::new(edits, id));
     let trailers = (trailers(&request_edits), trailers(&response_edits));
-    let shown = match &route.action {
-        Action::Respond(respond) => respond.body.as_ref().is_some_and(uses_captures),
-        Action::Redirect(redirect) => uses_captures(&redirect.to),
-        Action::Pool(_) | Action::Files(_) => false,
+    let text = match &route.action {
+        Action::Respond(respond) => respond.body.as_ref(),
+        Action::Redirect(redirect) => Some(&redirect.to),
+        Action::Pool(_) | Action::Files(_) => None,
     };
-    let told = match &route.action {
-        Action::Respond(respond) => respond.body.as_ref().is_some_and(Template::tells_why),
-        Action::Redirect(redirect) => redirect.to.tells_why(),
-        Action::Pool(_) | Action::Files(_) => false,
-    };
+    let text_has = |test: fn(&Template) -> bool| text.is_some_and(test);
+    let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
+    let rewrite_has =
+        |test: fn(&Template) -> bool| route.rewrite.iter().filter_map(Rewrite::template).any(test);
     Ok(CompiledRoute {
         number,
         name: route.name.as_str().into(),
@@ -324,8 +333,18 @@ fn compile_route(
         rate_limits: Vec::new(),
         bandwidth: None,
         request_timeout: route.request_timeout,
-        tells_why: told || request_edits.tells_why() || response_edits.tells_why(),
-        uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
+        tells_why: text_has(Template::tells_why)
+            || request_edits.tells_why()
+            || response_edits.tells_why(),
+        uses_captures: text_has(uses_captures)
+            || rewrites.as_ref().is_some_and(Rewrites::uses_captures)
+            || request_edits.uses_captures()
+            || response_edits.uses_captures(),
+        uses_local_address: text_has(uses_local_address)
+            || rewrite_has(uses_local_address)
+            || request_edits.uses_local_address()
+            || response_edits.uses_local_address(),
+        rewrites,
         request_edits,
         response_edits,
         condition: Condition::compile(&route.when),

@@ -203,6 +203,7 @@ impl Compiler<'_> {
         let shows = |wanted: fn(&model::LogFormat) -> bool| {
             logs.iter().filter_map(|&index| config.logs.get(index)).any(|log| wanted(&log.format))
         };
+        let uses_local_address = router.uses_local_address();
         Ok(Arc::new(CompiledListener {
             name: listener.name.as_str().into(),
             addresses: listener.addresses.clone(),
@@ -223,6 +224,7 @@ impl Compiler<'_> {
             access: listener.access.clone(),
             shows_local_address: keys_of_local_addresses(config)
                 || limited_by_local_address(listener)
+                || uses_local_address
                 || shows(may_show_local_address),
             concurrency: LogCounts::of(shows(shows_concurrency)),
             reasons: if shows(tells_why) { LogReasons::Told } else { LogReasons::Untold },

@@ -98,6 +98,7 @@ impl<'a> LostRecorder<'a> {
             method,
             target,
             path: &[],
+            upstream_target: &[],
             protocol,
             host: &[],
             request_headers: &(),

@@ -1,6 +1,6 @@
 //! The buffers and parsed heads of an exchange, which later exchanges use again.
 
-use weir_wire::{RequestHead, ResponseHead};
+use weir_wire::{RequestHead, ResponseHead, Span};
 
 use crate::net::buffers::Buffers;
 use crate::net::input::Input;
@@ -37,6 +37,8 @@ pub(crate) struct Heads {
     /// The request line as received, if it is not the one that `request` refers to, because the
     /// path was normalised; else empty.
     pub(crate) original_line: Vec<u8>,
+    /// The target that the endpoint gets, if the route rewrites it; else empty.
+    pub(crate) rewritten: Vec<u8>,
 }
 
 impl Heads {
@@ -59,9 +61,18 @@ impl Heads {
         }
     }
 
+    /// The target that the endpoint gets, in origin form.
+    pub(crate) fn upstream_target<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        let head = &self.request;
+        match self.rewritten.as_slice() {
+            b"" => Span { start: head.path.start, end: head.target.end }.of(bytes),
+            target => target,
+        }
+    }
+
     /// The bytes of memory that the running exchange holds in it.
     pub(crate) fn held(&self) -> usize {
-        self.request_out.capacity() + self.response_out.capacity()
+        self.request_out.capacity() + self.response_out.capacity() + self.rewritten.capacity()
     }
 
     fn clear(&mut self) {
@@ -69,5 +80,6 @@ impl Heads {
         self.response_out.clear();
         self.response_bytes.clear();
         self.original_line.clear();
+        self.rewritten.clear();
     }
 }

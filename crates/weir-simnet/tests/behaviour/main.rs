@@ -28,6 +28,7 @@ mod redispatch;
 mod reload;
 mod retries;
 mod reuse;
+mod rewriting;
 mod routing;
 mod shortage;
 mod slow;

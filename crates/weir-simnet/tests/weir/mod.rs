@@ -374,6 +374,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         access: Vec::new(),
         rate_limits: Vec::new(),
         bandwidth: None,
+        rewrite: Vec::new(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     };

@@ -182,6 +182,7 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::FailedAttempts => VariableValue::FailedAttempts(entry.failed_attempts),
         Plain::Affinity => text(entry.affinity.as_str()),
         Plain::UpstreamAddr => text(entry.endpoint_address),
+        Plain::UpstreamUri => filled(entry.upstream_target),
         Plain::UpstreamConnectTime => seconds(&[times.connect]),
         Plain::UpstreamHeaderTime => seconds(&[times.connect, times.response]),
         Plain::UpstreamResponseTime => seconds(&[times.connect, times.response, times.data]),

@@ -27,6 +27,7 @@ pub(crate) enum Plain {
     RequestLength,
     RequestTime,
     UpstreamAddr,
+    UpstreamUri,
     UpstreamConnectTime,
     UpstreamHeaderTime,
     UpstreamResponseTime,
@@ -81,7 +82,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("request", Plain::Request, "the request line as received"),
     ("request_method", Plain::RequestMethod, "method"),
     ("request_uri", Plain::RequestUri, "path and query as received"),
-    ("uri", Plain::Uri, "path as sent to the endpoint, without the query"),
+    ("uri", Plain::Uri, "path in its normal form, which routes match, without the query"),
     ("args", Plain::Args, "query as received, without the `?`"),
     ("is_args", Plain::IsArgs, "`?` if there is a query, otherwise nothing"),
     (
@@ -100,6 +101,11 @@ const PLAIN: &[(&str, Plain, &str)] = &[
         "time from the first byte of the request to the end, seconds with milliseconds",
     ),
     ("upstream_addr", Plain::UpstreamAddr, "address of the endpoint"),
+    (
+        "upstream_uri",
+        Plain::UpstreamUri,
+        "path and query as sent to the endpoint, after `rewrite` and `query` of the route",
+    ),
     (
         "upstream_connect_time",
         Plain::UpstreamConnectTime,
@@ -183,6 +189,7 @@ const AFTER_PICK: &[Plain] = &[
     Plain::RequestLength,
     Plain::RequestTime,
     Plain::UpstreamAddr,
+    Plain::UpstreamUri,
     Plain::UpstreamConnectTime,
     Plain::UpstreamHeaderTime,
     Plain::UpstreamResponseTime,
@@ -288,6 +295,7 @@ impl Variable {
                         | Plain::ProxyAddXForwardedFor
                         | Plain::Request
                         | Plain::RequestUri
+                        | Plain::UpstreamUri
                         | Plain::RemoteUser
                 )
         )

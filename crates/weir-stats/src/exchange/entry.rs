@@ -90,8 +90,10 @@ pub struct Entry<'a> {
     pub method: &'a [u8],
     /// The request target as received.
     pub target: &'a [u8],
-    /// The path as it is sent on; empty if there is none, or if it equals that of the target.
+    /// The path that routes match; empty if there is none, or if it equals that of the target.
     pub path: &'a [u8],
+    /// The target that the endpoint gets; empty if no request is sent to one.
+    pub upstream_target: &'a [u8],
     /// The protocol, such as `HTTP/1.1`.
     pub protocol: &'a str,
     /// The requested host, without port, not necessarily in lower case.

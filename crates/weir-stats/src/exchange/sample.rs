@@ -47,6 +47,7 @@ pub(crate) fn entry() -> Entry<'static> {
         method: b"GET",
         target: b"/a?b=c",
         path: b"",
+        upstream_target: b"/b?c=d",
         protocol: "HTTP/1.1",
         host: b"Shop.Example.com",
         request_headers: &REQUEST,

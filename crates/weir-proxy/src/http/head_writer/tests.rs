@@ -49,6 +49,7 @@ impl Setting {
         let edits = Edits::compile(EditedMessage::Request, &self.edits).unwrap();
         let mut out = Vec::new();
         let input = UpstreamHead {
+            rewritten: b"",
             head: &request.head,
             bytes: &request.bytes,
             peer: entry.peer,

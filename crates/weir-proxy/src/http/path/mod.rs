@@ -30,6 +30,8 @@ pub(crate) enum PathFault {
     DotSegmentParameter,
     /// `..` above the root, in a path that is not normalised.
     AboveRoot,
+    /// `.` or `..` in a path that was rewritten and is not normalised.
+    DotSegment,
 }
 
 impl PathFault {
@@ -43,6 +45,7 @@ impl PathFault {
             Self::Parameters => "a parameter in the path (path parameters=keep)",
             Self::DotSegmentParameter => "a dot segment with a parameter, which is always refused",
             Self::AboveRoot => "a dot segment above the root (path invalid=keep)",
+            Self::DotSegment => "a dot segment in the rewritten path",
         }
     }
 }
@@ -87,6 +90,32 @@ pub(crate) fn normalise(
     head.target = Span { start: start as u32, end: head.target.end };
     head.form = TargetForm::Origin;
     Ok(())
+}
+
+/// Brings a rewritten path into its normal form, or refuses it. Where received paths are not
+/// normalised it stays as it is, but may have no dot segment, which only a value in it can bring.
+pub(crate) fn normalise_rewritten(
+    path: PathBuffer,
+    rules: &PathRules,
+) -> Result<PathBuffer, PathFault> {
+    if !rules.normalize {
+        check_received(&path)?;
+        let mut decoded = PathBuffer::new();
+        percent::decode(&path, &mut decoded);
+        let mut segments = decoded.split(|&byte| byte == b'/');
+        if segments.any(|segment| matches!(segment, b"." | b"..")) {
+            return Err(PathFault::DotSegment);
+        }
+        return Ok(path);
+    }
+    if is_plain(&path) {
+        return Ok(path);
+    }
+    let mut decoded = PathBuffer::new();
+    decode(&path, rules, &mut decoded)?;
+    let mut normal = PathBuffer::new();
+    resolve(&decoded, rules, &mut normal)?;
+    Ok(normal)
 }
 
 /// Restores the request line as received, so that another process can parse it again.

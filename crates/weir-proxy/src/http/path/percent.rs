@@ -6,6 +6,8 @@
 //! `//admin` are `/admin`; `%2F` is decoded too, a path that climbs above the root stays at the
 //! root, and an invalid escape stays unchanged. Nothing here changes the path that is sent.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 /// A buffer that holds a usual decoded path on the stack.
@@ -130,6 +132,25 @@ pub(crate) fn decode_query(text: &[u8], out: &mut PathBuffer) {
 /// Appends bytes of a decoded path percent-encoded, so that they keep their meaning in a
 /// `Location`, a header or a page.
 pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
+    encode_but(text, stays, out);
+}
+
+/// Appends text of a URL. Escapes stay as they are; any other `%`, and each byte that `stays` does
+/// not allow, is percent-encoded.
+pub(crate) fn encode_but_escapes(text: &[u8], stays: fn(u8) -> bool, out: &mut PathBuffer) {
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if stays(byte) || byte == b'%' && escaped(tail).is_some() {
+            out.push(byte);
+        } else {
+            push_escape(byte, out);
+        }
+    }
+}
+
+/// Appends text of a decoded path, with the bytes encoded that `stays` does not allow.
+pub(crate) fn encode_but(text: &[u8], stays: fn(u8) -> bool, out: &mut PathBuffer) {
     for &byte in text {
         if stays(byte) {
             out.push(byte);
@@ -137,6 +158,28 @@ pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
             push_escape(byte, out);
         }
     }
+}
+
+/// The part of a path in its normal form that [`PathForm::Normal`] shows as `range`.
+pub(crate) fn part_as_sent(path: &[u8], range: Range<usize>) -> &[u8] {
+    let (mut at, mut seen) = (0, 0);
+    let mut start = None;
+    while at < path.len() && seen < range.end {
+        if seen >= range.start {
+            start.get_or_insert(at);
+        }
+        let rest = path.get(at..).unwrap_or_default();
+        at += match rest {
+            // An escaped slash stays escaped.
+            [b'%', tail @ ..] => match escaped(tail) {
+                Some((value, _)) if value != b'/' => 3,
+                _ => 1,
+            },
+            _ => 1,
+        };
+        seen += 1;
+    }
+    path.get(start.unwrap_or(at)..at).unwrap_or_default()
 }
 
 /// Appends the escape of a byte in the form of RFC 3986 section 2.1, with capitals.
