@@ -1,0 +1,183 @@
+//! What is seen of a request, and what counts as the same. `cases/README.md` lists what is not
+//! compared, with the reasons.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::case::Case;
+use super::client::{Answer, Framing, ResponseSeen};
+use super::origin::SeenRequest;
+use super::programs::Reference;
+
+/// What came of one request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observation {
+    /// The certificate and version of the handshake, or its failure.
+    pub(crate) handshake: Option<String>,
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) seen: Vec<SeenRequest>,
+    /// The numbers of responses by origin or status, of a repeated request.
+    pub(crate) counts: BTreeMap<String, usize>,
+}
+
+/// Returns both observations as lines that may be compared.
+pub(crate) fn lines(
+    case: &Case,
+    reference: Reference,
+    theirs: &Observation,
+    ours: &Observation,
+) -> (Vec<String>, Vec<String>) {
+    let mut lines = (Vec::new(), Vec::new());
+    lines.0.extend(theirs.handshake.clone());
+    lines.1.extend(ours.handshake.clone());
+    for index in 0..theirs.answers.len().max(ours.answers.len()) {
+        let (theirs, ours) = (theirs.answers.get(index), ours.answers.get(index));
+        let own_page = theirs.is_some_and(|answer| is_own_page(reference, answer));
+        lines.0.extend(theirs.iter().flat_map(|answer| answer_lines(case, answer, own_page)));
+        lines.1.extend(ours.iter().flat_map(|answer| answer_lines(case, answer, own_page)));
+    }
+    for index in 0..theirs.seen.len().max(ours.seen.len()) {
+        let (theirs, ours) = (theirs.seen.get(index), ours.seen.get(index));
+        // Weir speaks HTTP/1.1 to every origin; a reference that does must be matched.
+        let version = theirs.is_some_and(|seen| seen.version == "HTTP/1.1");
+        lines.0.extend(theirs.iter().flat_map(|seen| seen_lines(case, seen, version)));
+        lines.1.extend(ours.iter().flat_map(|seen| seen_lines(case, seen, version)));
+    }
+    lines
+}
+
+/// Returns true if the body is an error page of the program's own.
+fn is_own_page(reference: Reference, answer: &Answer) -> bool {
+    let Answer::Response(response) = answer else { return false };
+    let body = String::from_utf8_lossy(&response.body);
+    match reference {
+        Reference::Nginx => {
+            response.status >= 300
+                && (body.contains("<hr><center>nginx")
+                    || (response.body.is_empty() && is_page_head(response)))
+        }
+        Reference::Haproxy => body.starts_with("<html><body><h1>"),
+    }
+}
+
+/// Returns true if this may be the head of an error page, which HEAD asked for.
+fn is_page_head(response: &ResponseSeen) -> bool {
+    response.header("x-origin").is_none()
+        && response.header("content-type") == Some("text/html")
+        && matches!(&response.framing, Framing::Length(length) if length != "0")
+}
+
+fn answer_lines(case: &Case, answer: &Answer, own_page: bool) -> Vec<String> {
+    let response = match answer {
+        Answer::Response(response) => response,
+        Answer::End(how) => return vec![format!("end: {how}")],
+        Answer::Other(bytes) => return vec![format!("no response: {}", shown(bytes))],
+    };
+    let mut ignored = vec!["date", "server", "connection", "keep-alive", "content-length"];
+    ignored.push("transfer-encoding");
+    if own_page {
+        ignored.extend(["content-type", "cache-control"]);
+    }
+    let mut headers: Vec<String> = response
+        .headers
+        .iter()
+        .filter(|(name, _)| !ignored.contains(&name.as_str()))
+        .filter(|(name, _)| !case.ignored_headers.contains(name))
+        .map(|(name, value)| format!("  {name}: {value}"))
+        .collect();
+    headers.sort();
+    let mut lines = vec![format!("{} {}", response.version, response.status)];
+    lines.append(&mut headers);
+    if response.status >= 200 {
+        // nginx closes after some of its own pages.
+        let own_way = own_page && matches!(response.status, 400 | 413 | 414 | 500 | 501);
+        if !own_way && !case.ignored_headers.iter().any(|name| name == "connection") {
+            let open = if response.stays_open() { "stays open" } else { "closes" };
+            lines.push(format!("  connection {open}"));
+        }
+        if !own_page && !case.ignored_headers.iter().any(|name| name == "content-length") {
+            lines.push(format!("  framing {:?}", response.framing));
+        }
+    }
+    if !own_page && !case.ignored_headers.iter().any(|name| name == "body") {
+        lines.push(format!("  body {}", shown(&response.body)));
+    }
+    lines
+}
+
+fn seen_lines(case: &Case, seen: &SeenRequest, version: bool) -> Vec<String> {
+    let version = if version { seen.version.as_str() } else { "" };
+    let mut lines = vec![format!("origin {} saw {} {version}", seen.origin, seen.line)];
+    for (name, value) in &seen.headers {
+        if name != "connection" && !case.ignored_origin_headers.contains(name) {
+            lines.push(format!("  {name}: {value}"));
+        }
+    }
+    if !seen.body.is_empty() {
+        lines.push(format!("  body {}", shown(&seen.body)));
+    }
+    lines
+}
+
+/// Returns bytes as text, shortened.
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if bytes.len() <= 600 {
+        return format!("{text:?}");
+    }
+    let sum =
+        bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    format!("{} bytes, checksum {sum:x}", bytes.len())
+}
+
+/// Returns the differing counts of a repeated request.
+pub(crate) fn count_differences(
+    times: super::case::Times,
+    theirs: &BTreeMap<String, usize>,
+    ours: &BTreeMap<String, usize>,
+) -> Option<String> {
+    let pairs: Vec<(usize, usize)> = if times.sorted {
+        let sorted = |counts: &BTreeMap<String, usize>| {
+            let mut counts: Vec<usize> = counts.values().copied().collect();
+            counts.sort_by_key(|count| std::cmp::Reverse(*count));
+            counts
+        };
+        let (theirs, ours) = (sorted(theirs), sorted(ours));
+        let at = |counts: &[usize], index: usize| counts.get(index).copied().unwrap_or(0);
+        let length = theirs.len().max(ours.len());
+        (0..length).map(|index| (at(&theirs, index), at(&ours, index))).collect()
+    } else {
+        let mut names: Vec<&String> = theirs.keys().chain(ours.keys()).collect();
+        names.sort();
+        names.dedup();
+        let at = |counts: &BTreeMap<String, usize>, name: &String| {
+            counts.get(name).copied().unwrap_or(0)
+        };
+        names.into_iter().map(|name| (at(theirs, name), at(ours, name))).collect()
+    };
+    let same = pairs.iter().all(|(theirs, ours)| theirs.abs_diff(*ours) <= times.within);
+    (!same).then(|| format!("  - {theirs:?}\n  + {ours:?}\n"))
+}
+
+/// Returns the lines that only one side has, or nothing if both are the same.
+pub(crate) fn difference(theirs: &[String], ours: &[String]) -> Option<String> {
+    if theirs == ours {
+        return None;
+    }
+    let mut text = String::new();
+    let mut rest: Vec<&String> = ours.iter().collect();
+    for line in theirs {
+        if let Some(at) = rest.iter().position(|other| *other == line) {
+            rest.remove(at);
+        } else {
+            let _ = writeln!(text, "  - {line}");
+        }
+    }
+    for line in rest {
+        let _ = writeln!(text, "  + {line}");
+    }
+    if text.is_empty() {
+        text.push_str("  the order differs\n");
+    }
+    Some(text)
+}
