@@ -1,8 +1,8 @@
 //! Configuration texts, native and JSON. Every diagnostic points into the text and can be rendered,
 //! their number is bounded by the length of the text, and an accepted configuration survives the
-//! conversion to JSON and back.
+//! conversion to JSON and back. A text that can be formatted means the same afterwards.
 
-use weir_config::{Diagnostics, from_json, parse_str, to_json};
+use weir_config::{Config, Diagnostics, format, from_json, parse_str, to_json};
 
 pub(crate) fn target(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
@@ -23,8 +23,19 @@ pub(crate) fn target(data: &[u8]) {
                 again.unwrap_or_else(|error| panic!("its JSON form is refused:\n{error}\n{json}"));
             assert_eq!(again, checked.config, "another configuration came back from JSON");
             assert_eq!(to_json(&again), json);
+            if !text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
+                check_format(text, &checked.config);
+            }
         }
     }
+}
+
+/// The formatted text means the same and stays as it is when it is formatted again.
+fn check_format(text: &str, config: &Config) {
+    let formatted = format("weir.conf", text).expect("what is accepted can be formatted");
+    let after = parse_str("weir.conf", &formatted).expect("it is refused when it is formatted");
+    assert_eq!(after.config, *config, "another configuration came from formatting");
+    assert_eq!(format("weir.conf", &formatted).expect("formatted once"), formatted);
 }
 
 fn check_diagnostics(diagnostics: &Diagnostics, text: &str) {

@@ -1,9 +1,8 @@
-//! Directives of Weir's syntax as an import makes them, and their text. Each word has the place in
-//! the imported file that it comes from, so that messages name that place.
-
-use std::fmt::Write as _;
+//! Directives of Weir's syntax as an import makes them. Each word has the place in the imported file
+//! that it comes from, so that messages name that place.
 
 use weir_config::source::SourceSpan;
+pub(crate) use weir_config::syntax::layout::print;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::{Block, Directive, End};
 
@@ -87,72 +86,4 @@ fn bare(text: &str, span: SourceSpan) -> Word {
         expanded: false,
         broken: false,
     }
-}
-
-/// Returns the text of directives.
-pub(crate) fn print(directives: &[Directive]) -> String {
-    let mut text = String::new();
-    write_block(directives, 0, &mut text);
-    text
-}
-
-fn write_block(directives: &[Directive], depth: usize, text: &mut String) {
-    for directive in directives {
-        for _ in 0..depth {
-            text.push_str("    ");
-        }
-        text.push_str(&directive.name.text);
-        for word in &directive.words {
-            text.push(' ');
-            write_word(word, text);
-        }
-        match &directive.block {
-            Some(block) => {
-                text.push_str(" {\n");
-                write_block(&block.directives, depth + 1, text);
-                for _ in 0..depth {
-                    text.push_str("    ");
-                }
-                text.push_str("}\n");
-            }
-            None => text.push_str(";\n"),
-        }
-    }
-}
-
-fn write_word(word: &Word, text: &mut String) {
-    let (bare, value) = word.text.split_at_checked(word.bare).unwrap_or(("", &word.text));
-    text.push_str(bare);
-    if value.is_empty() && !bare.is_empty() {
-        return;
-    }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.:-_*$,%+~".contains(&byte);
-    // A value that could be read as a keyword, such as a header's value `secret`, is quoted.
-    let name = |byte: u8| byte.is_ascii_alphabetic() || b"_->".contains(&byte);
-    let keyword = bare.is_empty() && value.bytes().all(name);
-    if value.bytes().all(plain) && !keyword {
-        text.push_str(value);
-        return;
-    }
-    text.push('"');
-    for (at, character) in value.char_indices() {
-        match character {
-            '$' if is_environment(&value[at..]) => text.push_str("\\$"),
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            other => {
-                let _ = write!(text, "{other}");
-            }
-        }
-    }
-    text.push('"');
-}
-
-/// Returns true if the text begins with what the lexer takes for a variable of the environment.
-/// Variables of a request have small letters.
-fn is_environment(text: &str) -> bool {
-    text.strip_prefix("${").is_some_and(|name| !name.starts_with(|c: char| c.is_ascii_lowercase()))
 }
