@@ -2,6 +2,7 @@
 //! proposal for the correction. Coloured and plain output have the same text. No check is made
 //! here.
 
+mod silence;
 mod suggest;
 
 use std::fmt;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 use crate::source::{SourceSpan, Sources, floor};
+
+pub(crate) use silence::is_silenced;
 
 /// Diagnostics after this many are counted, not shown.
 const MAX_SHOWN: usize = 100;
@@ -28,6 +31,8 @@ pub enum DiagnosticSeverity {
 pub struct Diagnostic {
     /// The severity.
     pub severity: DiagnosticSeverity,
+    /// The code by which a warning is silenced, if it can be.
+    pub code: Option<&'static str>,
     /// The message: one sentence without a full stop.
     pub message: String,
     /// The place that the message is about; `None` when no file could be read.
@@ -57,7 +62,15 @@ impl Diagnostic {
     }
 
     fn new(severity: DiagnosticSeverity, span: Option<SourceSpan>, message: String) -> Self {
-        Self { severity, message, span, label: None, related: None, help: Vec::new() }
+        let (code, label, related) = (None, None, None);
+        Self { severity, code, message, span, label, related, help: Vec::new() }
+    }
+
+    /// Sets the code by which a warning is silenced.
+    #[must_use]
+    pub fn code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// Sets the text at the caret.
@@ -150,7 +163,11 @@ impl Diagnostics {
             DiagnosticSeverity::Error => Level::ERROR,
             DiagnosticSeverity::Warning => Level::WARNING,
         };
-        let mut group = Group::with_title(level.primary_title(&diagnostic.message));
+        let title = level.primary_title(&diagnostic.message);
+        let mut group = Group::with_title(match diagnostic.code {
+            Some(code) => title.id(code),
+            None => title,
+        });
         if let Some(span) = diagnostic.span {
             let same_file =
                 diagnostic.related.as_ref().filter(|(related, _)| related.file == span.file);

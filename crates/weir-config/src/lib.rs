@@ -10,6 +10,7 @@ mod check;
 pub mod defaults;
 pub mod diagnostic;
 pub mod directives;
+pub mod lints;
 mod load;
 pub mod model;
 pub mod pattern;
@@ -20,6 +21,7 @@ mod words;
 
 pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use directives::reference;
-pub use load::{Checked, check_directives, from_json, load, parse_str, to_json};
+pub use lints::lint;
+pub use load::{Checked, check_directives, format, from_json, load, parse_str, to_json};
 pub use model::Config;
 pub use model::values::endpoint_address;

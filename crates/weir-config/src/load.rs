@@ -2,6 +2,7 @@
 //! list of all errors in it. It does not apply the configuration.
 
 mod checked;
+mod formatted;
 mod json;
 mod places;
 
@@ -16,6 +17,7 @@ use crate::syntax::tree::{self, Directive};
 use checked::verdict;
 
 pub use checked::Checked;
+pub use formatted::format;
 pub use json::{from_json, to_json};
 
 /// Reads and checks a file. A file that begins with `{` is JSON.
@@ -43,8 +45,8 @@ pub fn check_directives(
     sources: Sources,
     directives: &[Directive],
 ) -> Result<Checked, Diagnostics> {
-    let (config, diagnostics) = check(&sources, directives, Vec::new());
-    verdict(config, diagnostics, sources)
+    let (config, diagnostics, places) = check(&sources, directives, Vec::new());
+    verdict(config, diagnostics, sources, places)
 }
 
 fn checked(
@@ -57,6 +59,6 @@ fn checked(
     }
     let (directives, read) =
         tree::parse_with_includes(&mut sources, file, Dialect::Native(environment));
-    let (config, diagnostics) = check(&sources, &directives, read);
-    verdict(config, diagnostics, sources)
+    let (config, diagnostics, places) = check(&sources, &directives, read);
+    verdict(config, diagnostics, sources, places)
 }

@@ -1,6 +1,7 @@
 //! The texts that a configuration was read from, and places in them. Files are only added, so spans
 //! stay valid. No file is read here.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// The number of a file in its [`Sources`].
@@ -101,6 +102,31 @@ impl Sources {
         let first = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let last = text[end..].find('\n').map_or(text.len(), |at| end + at);
         (text[..first].bytes().filter(|&byte| byte == b'\n').count() + 1, first..last)
+    }
+}
+
+/// The places of the parts of a configuration, by their paths in its JSON form, such as
+/// `listeners[0].sites[1].routes[2]`.
+#[derive(Clone, Debug, Default)]
+pub struct ModelPlaces {
+    places: HashMap<String, SourceSpan>,
+}
+
+impl ModelPlaces {
+    /// Notes the place of a part.
+    pub(crate) fn note(&mut self, path: String, span: SourceSpan) {
+        self.places.insert(path, span);
+    }
+
+    /// Returns the place of a part, or of the innermost part around it that has one.
+    pub fn find(&self, path: &str) -> Option<SourceSpan> {
+        let mut path = path;
+        loop {
+            if let Some(span) = self.places.get(path) {
+                return Some(*span);
+            }
+            path = &path[..path.rfind(['.', '['])?];
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod nginx;
 use std::path::Path;
 use std::sync::Arc;
 
+use weir_config::lints::Lint;
 use weir_config::source::{FileId, Sources};
 use weir_config::syntax::tree::{self, Directive};
 use weir_config::{Checked, Diagnostic, Diagnostics};
@@ -44,19 +45,32 @@ pub struct Imported {
     pub coverage: Coverage,
     /// The directives in Weir's syntax; their spans are places in `sources`.
     directives: Vec<Directive>,
+    /// What the lints about the other program's directives find.
+    lints: Vec<Diagnostic>,
     sources: Sources,
 }
 
 impl Imported {
     /// Checks the result as a native file is checked. Messages name places of the imported file.
     pub fn check(self) -> Result<Checked, Diagnostics> {
-        weir_config::check_directives(self.sources, &self.directives)
+        let checked = weir_config::check_directives(self.sources, &self.directives)?;
+        Ok(Checked { foreign_lints: self.lints, ..checked })
     }
 
     /// Returns the result as text in Weir's syntax.
     pub fn native(&self) -> String {
         native::print(&self.directives)
     }
+}
+
+/// Returns the lints about nginx's directives.
+pub fn nginx_lints() -> &'static [Lint] {
+    nginx::LINTS
+}
+
+/// Returns the page `docs/lints.md`.
+pub fn lints_page() -> String {
+    weir_config::lints::lints_page(nginx::LINTS)
 }
 
 /// Reads an nginx file with the files that it includes. The errors are those of its syntax.
@@ -80,7 +94,7 @@ pub fn nginx_text(name: &str, text: &str) -> Result<Imported, Diagnostics> {
 
 fn nginx(mut sources: Sources, file: FileId) -> Result<Imported, Diagnostics> {
     match nginx::import(&mut sources, file) {
-        Ok((directives, coverage)) => Ok(Imported { coverage, directives, sources }),
+        Ok((directives, coverage, lints)) => Ok(Imported { coverage, directives, lints, sources }),
         Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
     }
 }

@@ -9,7 +9,7 @@ use weir_stats::{Template, Variable};
 use super::arguments::{ArgumentValue, Arguments};
 use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
 use crate::model::{AccessLog, ListenAddress, Pool, Rule, values};
-use crate::source::{SourceSpan, Sources};
+use crate::source::{ModelPlaces, SourceSpan, Sources};
 use crate::syntax::lexer::Word;
 
 /// The state of a check: the diagnostics so far, and the names that the file defines and uses.
@@ -37,6 +37,10 @@ pub(super) struct Checker<'a> {
     pub(super) hidden_headers: BTreeSet<String>,
     /// The places at which rate limits are named.
     pub(super) limit_names: HashMap<String, SourceSpan>,
+    /// The places of the parts of the model.
+    pub(super) places: ModelPlaces,
+    /// The path of the part that is being read.
+    pub(super) part: String,
 }
 
 /// A named rule: its words, and then its meaning.
@@ -79,7 +83,48 @@ impl<'a> Checker<'a> {
             max_connections: None,
             hidden_headers: BTreeSet::new(),
             limit_names: HashMap::new(),
+            places: ModelPlaces::default(),
+            part: String::new(),
         }
+    }
+
+    /// Notes the place of a part of the model, to which the lines that follow belong; returns the
+    /// path of the part before it.
+    pub(super) fn begin_part(&mut self, path: String, span: SourceSpan) -> String {
+        self.places.note(path.clone(), span);
+        std::mem::replace(&mut self.part, path)
+    }
+
+    /// Notes the place of a field of the present part.
+    pub(super) fn note(&mut self, field: &str, span: SourceSpan) {
+        let path = match self.part.as_str() {
+            "" => field.to_owned(),
+            part => format!("{part}.{field}"),
+        };
+        self.places.note(path, span);
+    }
+
+    /// Notes the place of the last element of a list of the present part.
+    pub(super) fn note_last(&mut self, field: &str, length: usize, span: SourceSpan) {
+        if let Some(index) = length.checked_sub(1) {
+            self.note(&format!("{field}[{index}]"), span);
+        }
+    }
+
+    /// Notes the place of a setting of the present part, which is a line of its own.
+    pub(super) fn note_setting(&mut self, line: &Arguments<'_>) {
+        let field = match line.name() {
+            "timeout" => "timeouts",
+            "balance" => "policy",
+            "trusted_proxies" => "forwarded",
+            "certificate" => "tls",
+            "limit" => match line.word(0).map(|word| word.text()) {
+                Some("client") => "client_limit",
+                _ => "bandwidth",
+            },
+            name => name,
+        };
+        self.note(field, line.span());
     }
 
     /// Returns true if an error was reported. Warnings that may be its consequences are then left

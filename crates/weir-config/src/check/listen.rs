@@ -28,8 +28,10 @@ impl<'a> Checker<'a> {
         for line in &lines {
             self.line(line, &mut edits);
             self.listener_line(line, &mut listener);
+            self.note_setting(line);
             if line.name() == "limit" {
                 self.listener_limit(line, &mut listener);
+                self.note_last("rate_limits", listener.rate_limits.len(), line.span());
             }
         }
         listener.access = edits.access;
@@ -324,14 +326,19 @@ impl<'a> Checker<'a> {
         lines: &[Arguments<'a>],
         listener: &mut Listener,
     ) {
-        let mut list = BlockRoutes::new(&listener.name, "default");
+        let listener_part = self.part.clone();
+        let part = format!("{listener_part}.default");
+        let mut list = BlockRoutes::new(&listener.name, "default", part);
         let mut catch_all: Option<SourceSpan> = None;
         let mut hosts: Vec<(HostPattern, SourceSpan)> = Vec::new();
         for line in lines {
             match line.name() {
                 "host" => {
                     self.unreachable(line.directive.name.span, "host block", catch_all);
+                    let part = format!("{listener_part}.sites[{}]", listener.sites.len());
+                    self.begin_part(part, line.span());
                     let site = self.site(line, &listener.name, &mut hosts);
+                    self.part.clone_from(&listener_part);
                     let any = site.hosts.iter().any(HostPattern::is_any);
                     catch_all = catch_all.or(any.then(|| line.span()));
                     listener.sites.push(site);
@@ -372,6 +379,7 @@ impl<'a> Checker<'a> {
             first = Some(arguments.span());
             if let Some(action) = self.target(arguments) {
                 list.push(Rule::All(Vec::new()), action);
+                self.places.note(list.last_part(), arguments.span());
             }
         }
         for line in lines {
@@ -389,7 +397,8 @@ impl<'a> Checker<'a> {
             let to_itself = line.name() == "redirect" && arguments.flag("tls");
             if to_itself && line.word(0).is_some_and(|value| value.text() == "https") {
                 let warning =
-                    Diagnostic::warning(place, "this redirects HTTPS to itself in a loop");
+                    Diagnostic::warning(place, "this redirects HTTPS to itself in a loop")
+                        .code("redirect-loop");
                 self.report(
                     warning
                         .help("it belongs in the plain listener, `listen :80 { redirect https; }`"),
@@ -397,6 +406,7 @@ impl<'a> Checker<'a> {
             }
             if let Some(action) = self.own_answer(line) {
                 list.push(Rule::All(Vec::new()), action);
+                self.places.note(list.last_part(), line.span());
             }
         }
     }
@@ -422,7 +432,8 @@ impl<'a> Checker<'a> {
             hosts.push(host);
         }
         let first = hosts.first().map_or("", HostPattern::as_str);
-        let mut list = BlockRoutes::new(listener, first);
+        let part = format!("{}.routes", self.part);
+        let mut list = BlockRoutes::new(listener, first, part);
         for route in self.block(line.block(), Context::Host) {
             self.route(&route, &mut list);
         }

@@ -29,7 +29,7 @@ use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
 use crate::directives::Context;
 use crate::model::validate::{Problem, validate};
 use crate::model::{Config, Listener, values};
-use crate::source::{SourceSpan, Sources};
+use crate::source::{ModelPlaces, SourceSpan, Sources};
 use crate::syntax::tree::Directive;
 use crate::units;
 use arguments::Arguments;
@@ -41,10 +41,10 @@ pub(crate) fn check(
     sources: &Sources,
     directives: &[Directive],
     read: Vec<Diagnostic>,
-) -> (Config, Vec<Diagnostic>) {
+) -> (Config, Vec<Diagnostic>, ModelPlaces) {
     let mut checker = Checker::new(sources, read);
     let config = checker.config(directives);
-    let mut diagnostics = checker.diagnostics;
+    let mut diagnostics = std::mem::take(&mut checker.diagnostics);
     // Errors of the model were reported above with their places; this makes sure that none is
     // missed.
     if diagnostics.iter().all(|diagnostic| diagnostic.severity == DiagnosticSeverity::Warning) {
@@ -54,7 +54,7 @@ pub(crate) fn check(
         };
         diagnostics.extend(problems.into_iter().map(general));
     }
-    (config, diagnostics)
+    (config, diagnostics, checker.places)
 }
 
 impl<'a> Checker<'a> {
@@ -92,6 +92,7 @@ impl<'a> Checker<'a> {
         if arguments.name() == "resolver" {
             config.resolver = self.resolver(arguments);
         }
+        self.note_setting(arguments);
         if arguments.name() == "memory" {
             self.set(arguments, "max", &mut config.memory, str::parse);
         }
@@ -138,7 +139,12 @@ impl<'a> Checker<'a> {
             let error = Diagnostic::general("there is no `listen`, so nothing would be served");
             self.report(error.help("the smallest file is `listen :8080 -> 127.0.0.1:3000;`"));
         }
-        all.into_iter().map(|arguments| self.listen(arguments)).collect()
+        let mut listeners = Vec::new();
+        for arguments in all {
+            self.begin_part(format!("listeners[{}]", listeners.len()), arguments.span());
+            listeners.push(self.listen(arguments));
+        }
+        listeners
     }
 
     /// Warns of definitions that are not used.
@@ -152,7 +158,8 @@ impl<'a> Checker<'a> {
         let rules = self.rules.iter().filter(|(_, rule)| !rule.used);
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let mut unused = |what: &str, name: &str, span: SourceSpan| {
-            warnings.push(Diagnostic::warning(span, format!("the {what} `{name}` is not used")));
+            let warning = Diagnostic::warning(span, format!("the {what} `{name}` is not used"));
+            warnings.push(warning.code("unused-definition"));
         };
         pools.for_each(|(name, (_, span))| unused("pool", name, *span));
         logs.for_each(|(name, span)| unused("log", name, *span));

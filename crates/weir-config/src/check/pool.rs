@@ -25,12 +25,17 @@ impl<'a> Checker<'a> {
         if self.first_of("pool", name, first) {
             self.pool_names.insert(name.text(), (self.pools.len(), name.span()));
         }
+        let outer = self.begin_part(format!("pools[{}]", self.pools.len()), arguments.span());
         let mut pool = Pool::new(name.text(), Vec::new());
         let mut servers: HashMap<String, SourceSpan> = HashMap::new();
         let lines = self.block(arguments.block(), Context::Pool);
         for line in &lines {
+            self.note_setting(line);
             match line.name() {
-                "server" => self.server(line, &mut pool, &mut servers),
+                "server" => {
+                    self.server(line, &mut pool, &mut servers);
+                    self.note_last("endpoints", pool.endpoints.len(), line.span());
+                }
                 "timeout" => self.upstream_timeouts(line, &mut pool),
                 "tcp_keepalive" => self.tcp_keepalive(line, &mut pool.tcp_keepalive),
                 _ => self.pool_line(line, &mut pool),
@@ -50,6 +55,7 @@ impl<'a> Checker<'a> {
             self.report(error.help("add one: `server 10.0.0.1:8080;`"));
         }
         self.pools.push(pool);
+        self.part = outer;
     }
 
     fn pool_line(&mut self, line: &Arguments<'a>, pool: &mut Pool) {
@@ -207,7 +213,8 @@ impl<'a> Checker<'a> {
             let warning = Diagnostic::warning(
                 option.word.span,
                 "the servers are not verified: an attacker on the network path can read and change everything",
-            );
+            )
+            .code("unverified-server");
             self.report(
                 warning.help("to trust your own certificate authority, write `ca=FILE` instead"),
             );

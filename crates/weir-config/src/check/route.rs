@@ -15,12 +15,19 @@ pub(super) struct BlockRoutes {
     prefix: String,
     /// The route that matches every request, so that later ones are never reached.
     catch_all: Option<SourceSpan>,
+    /// The path of the list in the model.
+    part: String,
 }
 
 impl BlockRoutes {
-    pub(super) fn new(listener: &str, site: &str) -> Self {
+    pub(super) fn new(listener: &str, site: &str, part: String) -> Self {
         let site = site.replace(values::unfit_for_names, "_");
-        Self { routes: Vec::new(), prefix: format!("{listener}/{site}"), catch_all: None }
+        Self { routes: Vec::new(), prefix: format!("{listener}/{site}"), catch_all: None, part }
+    }
+
+    /// Returns the path of the last route in the model.
+    pub(super) fn last_part(&self) -> String {
+        format!("{}[{}]", self.part, self.routes.len().saturating_sub(1))
     }
 
     /// Adds a route with a generated name and an empty block.
@@ -64,6 +71,7 @@ impl<'a> Checker<'a> {
             return;
         };
         list.push(when, action);
+        let outer = self.begin_part(list.last_part(), arguments.span());
         let mut lines = CommonLines::default();
         let mut name = None;
         let mut limits = Vec::new();
@@ -87,6 +95,7 @@ impl<'a> Checker<'a> {
             }
             for line in &limits {
                 self.route_limit(line, route);
+                self.note_last("rate_limits", route.rate_limits.len(), line.span());
             }
             self.rewrites(&rewrite, route);
             route.upgrade = lines.upgrade;
@@ -95,6 +104,7 @@ impl<'a> Checker<'a> {
             route.request_headers = lines.request_headers;
             route.response_headers = lines.response_headers;
         }
+        self.part = outer;
     }
 
     /// Warns of a route or line that comes after one that matches every request.
@@ -106,6 +116,7 @@ impl<'a> Checker<'a> {
     ) {
         if let Some(before) = catch_all {
             let warning = Diagnostic::warning(place, format!("this {what} is never reached"));
+            let warning = warning.code("unreachable-route");
             self.report(warning.related(before, "this matches every request before it"));
         }
     }
@@ -114,9 +125,18 @@ impl<'a> Checker<'a> {
     pub(super) fn line(&mut self, line: &Arguments<'a>, lines: &mut CommonLines) {
         match line.name() {
             "upgrade" => lines.upgrade = Some(self.upgrade(line)),
-            "allow" | "deny" => lines.access.extend(self.access(line)),
-            "header" => lines.request_headers.extend(self.edit(line)),
-            "response_header" => lines.response_headers.extend(self.edit(line)),
+            "allow" | "deny" => {
+                lines.access.extend(self.access(line));
+                self.note_last("access", lines.access.len(), line.span());
+            }
+            "header" => {
+                lines.request_headers.extend(self.edit(line));
+                self.note_last("request_headers", lines.request_headers.len(), line.span());
+            }
+            "response_header" => {
+                lines.response_headers.extend(self.edit(line));
+                self.note_last("response_headers", lines.response_headers.len(), line.span());
+            }
             _ => {}
         }
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
+use crate::diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics, is_silenced};
 use crate::model::Config;
-use crate::source::Sources;
+use crate::source::{ModelPlaces, Sources};
 
 /// A configuration without errors.
 #[derive(Clone, Debug)]
@@ -15,6 +15,10 @@ pub struct Checked {
     pub warnings: Diagnostics,
     /// The texts that the configuration was read from.
     pub sources: Arc<Sources>,
+    /// The places of its parts in them.
+    pub places: ModelPlaces,
+    /// What an importer found in the text of another program's file.
+    pub foreign_lints: Vec<Diagnostic>,
 }
 
 /// Returns the configuration with its warnings, or all diagnostics if one of them is an error.
@@ -22,10 +26,19 @@ pub(crate) fn verdict(
     config: Config,
     diagnostics: Vec<Diagnostic>,
     sources: Sources,
+    places: ModelPlaces,
 ) -> Result<Checked, Diagnostics> {
     let sources = Arc::new(sources);
+    let is_warning = |one: &Diagnostic| one.severity == DiagnosticSeverity::Warning;
+    let mut diagnostics = diagnostics;
+    diagnostics.retain(|one| !is_warning(one) || !is_silenced(&sources, one));
     let broken =
         diagnostics.iter().any(|diagnostic| diagnostic.severity == DiagnosticSeverity::Error);
     let diagnostics = Diagnostics::new(diagnostics, Arc::clone(&sources));
-    if broken { Err(diagnostics) } else { Ok(Checked { config, warnings: diagnostics, sources }) }
+    if broken {
+        Err(diagnostics)
+    } else {
+        let foreign_lints = Vec::new();
+        Ok(Checked { config, warnings: diagnostics, sources, places, foreign_lints })
+    }
 }

@@ -4,7 +4,7 @@
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::model::Config;
 use crate::model::validate::validate;
-use crate::source::{FileId, SourceSpan, Sources};
+use crate::source::{FileId, ModelPlaces, SourceSpan, Sources};
 
 use super::checked::{Checked, verdict};
 use super::places::ValuePlaces;
@@ -45,7 +45,7 @@ pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostic
             if let Some((word, known)) = unknown(&message) {
                 diagnostic = diagnostic.suggest(word, known);
             }
-            return verdict(Config::default(), vec![diagnostic], sources);
+            return verdict(Config::default(), vec![diagnostic], sources, ModelPlaces::default());
         }
     };
     let problems = validate(&config).into_iter().map(|problem| {
@@ -53,7 +53,11 @@ pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostic
         Diagnostic::error(span(range.start, range.end), with_path(&problem.path, &problem.message))
     });
     let problems = problems.collect();
-    verdict(config, problems, sources)
+    let mut known = ModelPlaces::default();
+    for (path, range) in places.into_values() {
+        known.note(path, span(range.start, range.end));
+    }
+    verdict(config, problems, sources, known)
 }
 
 fn with_path(path: &str, message: &str) -> String {

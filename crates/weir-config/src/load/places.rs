@@ -33,6 +33,11 @@ impl ValuePlaces {
         Self { values: reader.values, keys: reader.keys, end: text.len() }
     }
 
+    /// Returns the values with their paths.
+    pub(crate) fn into_values(self) -> impl Iterator<Item = (String, Range<usize>)> {
+        self.values.into_iter()
+    }
+
     /// Returns the key or plain value that ends at this byte, where a parser stopped, or else the
     /// innermost value around it.
     pub(crate) fn before(&self, at: usize) -> (String, Range<usize>) {

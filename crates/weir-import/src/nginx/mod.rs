@@ -5,6 +5,7 @@
 mod convert;
 mod directives;
 mod headers;
+mod lints;
 mod listeners;
 mod locations;
 mod logs;
@@ -23,6 +24,7 @@ use weir_config::syntax::tree::{self, Directive};
 use crate::{Coverage, Language};
 
 pub use directives::reference;
+pub(crate) use lints::LINTS;
 
 /// The most bytes of a text that are looked at to find its language.
 const RECOGNISED_BYTES: usize = 64 * 1024;
@@ -31,14 +33,15 @@ const RECOGNISED_BYTES: usize = 64 * 1024;
 pub(crate) fn import(
     sources: &mut Sources,
     file: FileId,
-) -> Result<(Vec<Directive>, Coverage), Vec<Diagnostic>> {
+) -> Result<(Vec<Directive>, Coverage, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (tree, mut errors) = tree::parse_with_includes(sources, file, Dialect::Nginx);
     statements::missing_ends(&tree, &mut errors);
     if !errors.is_empty() {
         return Err(errors);
     }
     let statements = statements::Statements::of(&tree);
-    Ok(convert::convert(sources, file, &statements))
+    let (directives, coverage) = convert::convert(sources, file, &statements);
+    Ok((directives, coverage, lints::find(&tree)))
 }
 
 /// Returns the language of a text by its first directives.

@@ -1,0 +1,202 @@
+//! Lints about nginx's directives: what an nginx file may say and its author most likely did not
+//! mean. They look at the file as written; lints about the conversion are those of `weir-config`.
+
+use weir_config::Diagnostic;
+use weir_config::lints::Lint;
+use weir_config::syntax::tree::Directive;
+
+/// Protocols and ciphers that are broken.
+const BROKEN_PROTOCOLS: [&str; 4] = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"];
+const BROKEN_CIPHERS: [&str; 8] = ["RC4", "3DES", "DES", "NULL", "aNULL", "eNULL", "MD5", "EXPORT"];
+/// Headers that concern one connection, except `Connection` and `Upgrade`.
+const HOP_BY_HOP: [&str; 5] =
+    ["keep-alive", "te", "trailer", "transfer-encoding", "proxy-connection"];
+/// Directives of which the innermost block that has one counts alone.
+const REPLACED: [&str; 2] = ["add_header", "proxy_set_header"];
+
+/// The lints of this file, besides those that `weir-config` has for every syntax.
+pub(crate) const LINTS: &[Lint] = &[
+    Lint {
+        code: "proxy-pass-drops-path",
+        what: "a `proxy_pass` with a path, which replaces the one of the location (nginx)",
+        why: "With a path in `proxy_pass`, be it only `/`, nginx replaces the part of the request's path that \
+              the location names. That is often not meant, and where only one of the two ends with `/`, the rest \
+              is glued on: `/api/users` becomes `//users` or `/v1users`.",
+        example: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location /api {\n            proxy_pass http://127.0.0.1:3000/;\n        }\n    }\n}\n",
+        better: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location /api {\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
+    },
+    Lint {
+        code: "if-file-per-request",
+        what: "`if (-f …)`, which asks the file system about each request (nginx)",
+        why: "A look-up of a file for each request costs time and, on a slow disk, all requests of the worker. A \
+              switch for maintenance is better a reload, or an order at run time: `weir ctl`.",
+        example: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        if (-f /srv/maintenance) {\n            return 503;\n        }\n        location / {\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
+        better: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location / {\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
+    },
+    Lint {
+        code: "alias-traversal",
+        what: "an `alias` that lets requests out of its directory (nginx)",
+        why: "The location `/img` also takes `/img../secret`, which `alias /srv/img/` turns into \
+              `/srv/img/../secret`. The location needs a `/` at its end if the alias has one.",
+        example: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location /img {\n            alias /srv/img/;\n        }\n    }\n}\n",
+        better: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location /img/ {\n            alias /srv/img/;\n        }\n    }\n}\n",
+    },
+    Lint {
+        code: "headers-not-inherited",
+        what: "headers of an outer block that are lost in an inner one (nginx)",
+        why: "`add_header` and `proxy_set_header` of a block are inherited only by blocks that have none of their \
+              own. One more header in a location takes away all those of the server, such as those for security.",
+        example: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        add_header X-Frame-Options DENY;\n        location / {\n            add_header X-App shop;\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
+        better: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location / {\n            add_header X-Frame-Options DENY;\n            add_header X-App shop;\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
+    },
+];
+
+/// Returns what the lints find in a file.
+pub(super) fn find(tree: &[Directive]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    walk(tree, None, &mut Vec::new(), &mut found);
+    found
+}
+
+/// Looks through a block. `outer` has the directives of the blocks around it.
+fn walk<'a>(
+    block: &'a [Directive],
+    location: Option<&'a Directive>,
+    outer: &mut Vec<&'a [Directive]>,
+    found: &mut Vec<Diagnostic>,
+) {
+    for directive in block {
+        match directive.name.text.as_str() {
+            "proxy_pass" => found.extend(location.and_then(|at| dropped_path(at, directive))),
+            "alias" => found.extend(location.and_then(|at| traversal(at, directive))),
+            "if" => found.extend(file_per_request(directive)),
+            "ssl_protocols" | "ssl_ciphers" => found.extend(weak_tls(directive)),
+            "proxy_set_header" => found.extend(hop_by_hop(directive)),
+            _ => {}
+        }
+    }
+    lost_headers(block, outer, found);
+    outer.push(block);
+    for directive in block {
+        let Some(inner) = &directive.block else { continue };
+        let location = match directive.name.text.as_str() {
+            "location" => Some(directive),
+            _ => location,
+        };
+        walk(&inner.directives, location, outer, found);
+    }
+    outer.pop();
+}
+
+fn warning(
+    directive: &Directive,
+    code: &'static str,
+    message: impl Into<String>,
+    help: &str,
+) -> Diagnostic {
+    Diagnostic::warning(directive.span(), message).code(code).help(help)
+}
+
+/// Returns the path of a location that is a prefix.
+fn prefix_of(location: &Directive) -> Option<&str> {
+    match location.words.as_slice() {
+        [path] if path.text.starts_with('/') => Some(&path.text),
+        [modifier, path] if modifier.text == "^~" => Some(&path.text),
+        _ => None,
+    }
+}
+
+fn dropped_path(location: &Directive, pass: &Directive) -> Option<Diagnostic> {
+    const CODE: &str = "proxy-pass-drops-path";
+    let prefix = prefix_of(location).filter(|prefix| *prefix != "/")?;
+    let (_, rest) = pass.words.first()?.text.split_once("://")?;
+    let uri = &rest[rest.find('/')?..];
+    if rest.starts_with("unix:") || uri.contains('$') || uri == prefix {
+        return None;
+    }
+    let sent = format!("{uri}{}", sample_of(prefix));
+    let asked = format!("{prefix}{}", sample_of(prefix));
+    let help = "leave the path out of `proxy_pass` to send it as it is";
+    let message = format!("`{asked}` is sent as `{sent}`");
+    Some(warning(pass, CODE, message, help).related(location.span(), "the path of this location"))
+}
+
+/// Returns the rest of a request's path below a location.
+fn sample_of(prefix: &str) -> &'static str {
+    if prefix.ends_with('/') { "users" } else { "/users" }
+}
+
+fn traversal(location: &Directive, alias: &Directive) -> Option<Diagnostic> {
+    let prefix = prefix_of(location).filter(|prefix| !prefix.ends_with('/'))?;
+    let path = alias.words.first().filter(|path| path.text.ends_with('/'))?;
+    let message =
+        format!("`{prefix}../x` is looked up as `{}../x`, outside the directory", path.text);
+    let help = "end the location with `/` too";
+    Some(warning(alias, "alias-traversal", message, help).related(location.span(), "this location"))
+}
+
+fn file_per_request(directive: &Directive) -> Option<Diagnostic> {
+    let first = directive.words.first()?.text.trim_start_matches(['(', '!', ' ']);
+    let looks_up = ["-f", "-d", "-e", "-x"].iter().any(|test| first.starts_with(test));
+    looks_up.then(|| {
+        warning(
+            directive,
+            "if-file-per-request",
+            "this looks a file up for each request",
+            "a reload, or `weir ctl`, switches without it",
+        )
+    })
+}
+
+fn weak_tls(directive: &Directive) -> Option<Diagnostic> {
+    let words = || directive.words.iter().map(|word| word.text.as_str());
+    let broken: Vec<&str> = match directive.name.text.as_str() {
+        "ssl_protocols" => words().filter(|word| BROKEN_PROTOCOLS.contains(word)).collect(),
+        _ => {
+            let suites = words().flat_map(|word| word.split(':'));
+            let wanted = suites.filter(|suite| !suite.starts_with(['!', '-']));
+            let is_broken =
+                |suite: &&str| suite.split(['-', '+']).any(|part| BROKEN_CIPHERS.contains(&part));
+            wanted.filter(is_broken).collect()
+        }
+    };
+    (!broken.is_empty()).then(|| {
+        let message = format!("{} is broken, and Weir does not have it", broken.join(" "));
+        warning(directive, "weak-tls", message, "remove it; TLS 1.2 and 1.3 are what clients use")
+    })
+}
+
+fn hop_by_hop(directive: &Directive) -> Option<Diagnostic> {
+    const CODE: &str = "hop-by-hop-header";
+    let [name, value] = directive.words.as_slice() else { return None };
+    let lower = name.text.to_ascii_lowercase();
+    if lower == "connection" && value.text.eq_ignore_ascii_case("upgrade") {
+        let message = "every request asks for an upgrade, also those of clients that do not";
+        let help = "Weir sends it for requests that ask for one: remove the line";
+        return Some(warning(directive, CODE, message, help));
+    }
+    (HOP_BY_HOP.contains(&lower.as_str()) && !value.text.is_empty()).then(|| {
+        let message = format!("`{}` belongs to a single connection", name.text);
+        warning(directive, CODE, message, "remove the line")
+    })
+}
+
+/// Finds headers of outer blocks that do not hold in this one.
+fn lost_headers(block: &[Directive], outer: &[&[Directive]], found: &mut Vec<Diagnostic>) {
+    for name in REPLACED {
+        let of = |block: &'_ [Directive]| block.iter().position(|one| one.name.text == name);
+        let Some(first) = of(block).and_then(|at| block.get(at)) else { continue };
+        let merges =
+            |block: &[Directive]| block.iter().any(|one| one.name.text == "add_header_inherit");
+        if merges(block) || outer.iter().any(|block| merges(block)) {
+            continue;
+        }
+        let around = outer.iter().rev().find_map(|block| of(block).and_then(|at| block.get(at)));
+        if let Some(around) = around {
+            let message = format!("the `{name}` of the outer block do not hold here");
+            let help = "repeat them here, or put all of them into one block";
+            let lint = warning(first, "headers-not-inherited", message, help);
+            found.push(lint.related(around.span(), "these are replaced"));
+        }
+    }
+}
