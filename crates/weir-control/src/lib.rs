@@ -22,6 +22,8 @@ pub use process::supervisor::{ProcessRole, SupervisorRights, supervise};
 pub use process::upgrade::{NotUpgraded, UPGRADE_PATIENCE};
 pub use server::Server;
 pub use server::dry_run::dry_run;
+pub use server::explain::explain;
+pub use weir_proxy::trace;
 
 /// The part of the control plane that the admin interface (`weir-admin`) uses, beside the logs and
 /// the log of health changes.

@@ -11,6 +11,7 @@
 
 pub(crate) mod admin_port;
 pub(crate) mod dry_run;
+pub(crate) mod explain;
 mod faults;
 mod startup;
 

@@ -18,6 +18,7 @@ pub mod time;
 pub mod upstream;
 pub mod worker;
 
+pub use exchange::trace;
 pub use http::request_id;
 pub use limiting::admission;
 pub use net::{bind, inherited, os_net, tcp_keepalive, tls};

@@ -55,7 +55,7 @@ pub(crate) async fn serve<C: ClientSide>(
 
 /// The redirect target for a request whose path is exactly the stripped prefix: `/static/*` also
 /// matches `/static`, which is a directory without its slash.
-fn with_slash(head: &RequestHead, bytes: &[u8], strip: Option<&str>) -> Option<Vec<u8>> {
+pub(super) fn with_slash(head: &RequestHead, bytes: &[u8], strip: Option<&str>) -> Option<Vec<u8>> {
     let path = head.path_text(bytes);
     strip.filter(|prefix| prefix.as_bytes() == path && !prefix.ends_with('/'))?;
     let mut location = [path, b"/"].concat();
@@ -85,7 +85,11 @@ async fn find(
     waiting.await.map_err(io::Error::other)?
 }
 
-fn question<'a>(head: &RequestHead, bytes: &'a [u8], strip: Option<&str>) -> FileRequest<'a> {
+pub(super) fn question<'a>(
+    head: &RequestHead,
+    bytes: &'a [u8],
+    strip: Option<&str>,
+) -> FileRequest<'a> {
     let path = head.path_text(bytes);
     let value = |name| head.header(bytes, name);
     FileRequest {

@@ -26,6 +26,7 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttle;
+pub mod trace;
 pub(crate) mod tunnel;
 pub(crate) mod upload;
 pub(crate) mod whole_response;

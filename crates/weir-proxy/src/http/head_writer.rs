@@ -271,16 +271,24 @@ fn write_request_line(head: &RequestHead, bytes: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(method);
     out.push(b' ');
+    write_target(head, bytes, out);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// Appends the target as an endpoint gets it.
+pub(crate) fn write_target(head: &RequestHead, bytes: &[u8], out: &mut Vec<u8>) {
+    if head.form != TargetForm::Absolute {
+        return out.extend_from_slice(head.target.of(bytes));
+    }
     // RFC 9112 section 3.2.4: without path and query, OPTIONS asks about the server as a whole.
     match (head.path.is_empty(), head.query) {
-        (true, None) if method == b"OPTIONS" => out.push(b'*'),
+        (true, None) if head.method_span.of(bytes) == b"OPTIONS" => out.push(b'*'),
         _ => out.extend_from_slice(head.path_text(bytes)),
     }
     if let Some(query) = head.query {
         out.push(b'?');
         out.extend_from_slice(query.of(bytes));
     }
-    out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
 fn write_host(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {

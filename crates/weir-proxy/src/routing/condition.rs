@@ -91,11 +91,20 @@ impl Condition {
 
     /// Returns true if the rule matches this request.
     pub(crate) fn holds(&self, subject: RoutedRequest<'_>) -> bool {
-        let view = subject.view;
         match self {
             Self::All(conditions) => conditions.iter().all(|condition| condition.holds(subject)),
             Self::Any(conditions) => conditions.iter().any(|condition| condition.holds(subject)),
             Self::Not(condition) => !condition.holds(subject),
+            leaf => leaf.leaf_holds(subject),
+        }
+    }
+
+    /// Returns true if a condition without parts matches this request.
+    #[inline]
+    pub(super) fn leaf_holds(&self, subject: RoutedRequest<'_>) -> bool {
+        let view = subject.view;
+        match self {
+            Self::All(_) | Self::Any(_) | Self::Not(_) => false,
             Self::Path(patterns) => patterns.iter().any(|pattern| pattern.matches(subject.path)),
             Self::Method(methods) => {
                 let method = view.head.method_span.of(view.bytes);

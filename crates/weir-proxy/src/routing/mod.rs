@@ -5,6 +5,7 @@ mod hosts;
 mod index;
 mod prefix_table;
 pub mod route;
+pub mod trace;
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,7 @@ use crate::limiting::rate::{self, RateLimiter};
 use crate::routing::condition::{Condition, RoutedRequest};
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
+use crate::routing::trace::ConditionTrace;
 
 /// A compiled route.
 #[derive(Clone, Debug)]
@@ -130,6 +131,21 @@ fn lacks_host(location: &[u8]) -> bool {
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'?' | b'#' | b':')))
 }
 
+/// The way to the route of one request.
+#[derive(Debug)]
+pub struct RouteTrace<'a> {
+    /// The number of the host block; `None` for the routes outside host blocks.
+    pub site: Option<usize>,
+    /// The path as conditions see it.
+    pub path: Vec<u8>,
+    /// The conditions of the routes of the block, in order, up to the one that matched.
+    pub tried: Vec<ConditionTrace>,
+    /// The route that the request takes.
+    pub route: Option<&'a CompiledRoute>,
+    /// Its position in its block.
+    pub position: Option<usize>,
+}
+
 /// A listener's routes.
 #[derive(Debug)]
 pub struct Router {
@@ -227,6 +243,26 @@ impl Router {
         };
         let subject = RoutedRequest { view, path };
         list.find(subject)
+    }
+
+    /// Finds the route of a request like [`Router::route`], and reports what was tried before it.
+    pub fn trace<'a>(&'a self, view: &RequestView<'_>) -> RouteTrace<'a> {
+        let site = self.hosts.find(view.head.host.of(view.bytes));
+        let list = self.routes_for(view.head.host.of(view.bytes));
+        let route = self.route(view);
+        let mut buffer = PathBuffer::new();
+        let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
+        let subject = RoutedRequest { view, path };
+        let mut tried = Vec::new();
+        let mut position = None;
+        for (number, one) in list.routes.iter().enumerate() {
+            tried.push(one.condition.trace(subject));
+            if route.is_some_and(|route| std::ptr::eq(route, one)) {
+                position = Some(number);
+                break;
+            }
+        }
+        RouteTrace { site, path: path.to_vec(), tried, route, position }
     }
 
     /// Sets the rate and bandwidth limits of the routes.

@@ -14,6 +14,7 @@ use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::sample::{SampleRequest, listener, route};
 use crate::routing::condition::{Condition, RoutedRequest};
 use crate::routing::route::Router;
+use crate::routing::trace::ConditionTrace;
 
 const SEGMENTS: [&str; 4] = ["a", "b", "ab", "A"];
 
@@ -132,6 +133,20 @@ fn first_match(listener: &Listener, request: &SampleRequest) -> String {
     routes.iter().find(matches).map_or(String::new(), |route| route.name.clone())
 }
 
+/// Checks that the outcome of a condition follows from those of its parts.
+fn check_parts(trace: &ConditionTrace, rule: &Rule, request: &SampleRequest, path: &[u8]) {
+    let view = request.view();
+    let condition = Condition::compile(rule);
+    assert_eq!(trace.holds, condition.holds(RoutedRequest { view: &view, path }), "{rule:?}");
+    let parts: Vec<bool> = trace.parts.iter().map(|part| part.holds).collect();
+    match &condition {
+        Condition::All(_) => assert_eq!(trace.holds, parts.iter().all(|holds| *holds)),
+        Condition::Any(_) => assert_eq!(trace.holds, parts.iter().any(|holds| *holds)),
+        Condition::Not(_) => assert_eq!(parts, [!trace.holds]),
+        _ => assert!(parts.is_empty() && !trace.seen.is_empty()),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
@@ -145,6 +160,34 @@ proptest! {
             let request = if table.path.normalize { request.normalised() } else { request };
             let found = router.route(&request.view()).map_or("", |route| &*route.name);
             prop_assert_eq!(found, first_match(&table, &request), "{}", text);
+        }
+    }
+
+    /// `weir explain` shows the route that a request takes: the last condition that it lists, and
+    /// the only one that matches.
+    #[test]
+    fn a_trace_ends_at_the_route_that_the_request_takes(table in table(), requests in vec(request(), 20)) {
+        let router = Router::compile(&table, &|_: &Path| Err(io::ErrorKind::NotFound.into()));
+        let router = router.unwrap();
+        for text in requests {
+            let request = SampleRequest::new(&text);
+            let request = if table.path.normalize { request.normalised() } else { request };
+            let view = request.view();
+            let taken = router.route(&view);
+            let trace = router.trace(&view);
+            prop_assert_eq!(trace.route.map(|route| &route.name), taken.map(|route| &route.name));
+            let holds: Vec<bool> = trace.tried.iter().map(|one| one.holds).collect();
+            let (last, others) = match (&holds[..], taken) {
+                ([others @ .., last], Some(_)) => (*last, others),
+                (all, _) => (taken.is_some(), all),
+            };
+            prop_assert_eq!(last, taken.is_some(), "{}", text);
+            prop_assert!(!others.contains(&true), "{}: {:?}", text, trace.tried);
+            prop_assert_eq!(trace.position, taken.map(|_| holds.len() - 1));
+            let routes = trace.site.map_or(&table.default, |site| &table.sites[site].routes);
+            for (condition, route) in trace.tried.iter().zip(routes) {
+                check_parts(condition, &route.when, &request, &trace.path);
+            }
         }
     }
 }

@@ -1,0 +1,491 @@
+//! Follows one request through a compiled configuration without serving it: what
+//! `weir explain` shows. The steps and their order are those of a served request (`exchange/mod.rs`),
+//! and each is done by the code that serves: parsing, normalisation, matching, picking, writing the
+//! head. Nothing is sent, and what depends on the state of a running process is as at its start.
+
+mod pool;
+
+use std::net::{IpAddr, SocketAddr};
+
+use weir_config::Config;
+use weir_config::model::{AccessRule, ListenAddress, Verdict};
+use weir_files::Answer;
+use weir_stats::{AffinityOutcome, Cause, Concurrency, Entry, Escape, Times, TlsParameters};
+use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Version};
+
+use crate::exchange::files::{question, with_slash};
+use crate::http::client_address::{PeerTrust, allowed, client_address};
+use crate::http::path;
+use crate::http::request_id::{RequestId, RequestIdSource};
+use crate::http::request_view::{RequestView, bare_host};
+use crate::routing::route::{CompiledAction, CompiledRoute};
+use crate::routing::trace::text_of;
+use crate::snapshot::{CompiledListener, Snapshot};
+use crate::upstream::UpstreamPool;
+
+pub use weir_balance::Basis;
+
+pub use crate::routing::route::RouteTrace;
+pub use crate::routing::trace::ConditionTrace;
+pub use pool::{PickTrace, PoolTrace};
+
+/// A request to follow.
+#[derive(Clone, Copy, Debug)]
+pub struct TracedRequest<'a> {
+    /// The number of the listener that it reaches.
+    pub listener: usize,
+    /// Its head, as the client sends it.
+    pub head: &'a [u8],
+    /// The peer of the connection; `None` on a Unix socket.
+    pub peer: Option<IpAddr>,
+    /// Set if the connection has TLS.
+    pub tls: bool,
+    /// The seed of everything that is drawn for a request.
+    pub seed: u64,
+}
+
+/// The way of one request. Parts of the configuration are named by their paths in its JSON form.
+#[derive(Debug, Default)]
+pub struct RequestTrace {
+    /// The client, behind trusted proxies.
+    pub client: Option<IpAddr>,
+    /// Set if the peer is a trusted proxy.
+    pub peer_is_trusted: bool,
+    /// The path as received, as conditions see it, and the target as it is sent on.
+    pub path: PathTrace,
+    /// The host blocks that were tried, up to the one that serves the host.
+    pub hosts: Vec<HostTrace>,
+    /// The routes of that block that were tried, up to the one that matched.
+    pub routes: Vec<TriedRoute>,
+    /// The access rules that decided.
+    pub access: Vec<AccessTrace>,
+    /// The rate limits with the keys of this request.
+    pub rate_keys: Vec<RateKeyTrace>,
+    /// The end of the way.
+    pub end: TraceEnd,
+}
+
+/// The forms of the path.
+#[derive(Debug, Default)]
+pub struct PathTrace {
+    /// As received.
+    pub received: String,
+    /// As conditions see it.
+    pub matched: String,
+    /// As it is sent to an endpoint, with the query.
+    pub sent: String,
+}
+
+/// A host block that was tried.
+#[derive(Debug)]
+pub struct HostTrace {
+    /// Its part of the configuration.
+    pub part: String,
+    /// Its patterns.
+    pub patterns: Vec<String>,
+    /// The pattern that matches.
+    pub matching: Option<String>,
+}
+
+/// A route that was tried.
+#[derive(Debug)]
+pub struct TriedRoute {
+    /// Its part of the configuration.
+    pub part: String,
+    /// Its name.
+    pub name: String,
+    /// The outcome of its condition.
+    pub condition: ConditionTrace,
+}
+
+/// A list of access rules and the one that decided.
+#[derive(Debug)]
+pub struct AccessTrace {
+    /// The deciding rule, or the list if none matched.
+    pub part: String,
+    /// Set if a rule matched; otherwise everything is allowed.
+    pub decided: bool,
+    /// Set if the client may pass.
+    pub allowed: bool,
+}
+
+/// A rate limit and the key under which it counts this request.
+#[derive(Debug)]
+pub struct RateKeyTrace {
+    /// Its part of the configuration.
+    pub part: String,
+    /// The key; an empty one is not limited.
+    pub key: String,
+}
+
+/// The end of a request's way.
+#[derive(Debug, Default)]
+pub enum TraceEnd {
+    /// Weir refuses the request.
+    Refused {
+        /// The status.
+        status: u16,
+        /// The reason.
+        reason: String,
+    },
+    /// No route matches: 404.
+    #[default]
+    NoRoute,
+    /// It goes to a pool.
+    Pool(Box<PoolTrace>),
+    /// A fixed response.
+    Respond {
+        /// The status.
+        status: u16,
+        /// The type of the text.
+        content_type: String,
+        /// The text; `None` for the page of the status.
+        body: Option<String>,
+    },
+    /// A redirect.
+    Redirect {
+        /// The status.
+        status: u16,
+        /// `Location`; `None` if the URL would have no host, which is answered with 400.
+        location: Option<String>,
+    },
+    /// A file, or the status instead of one.
+    Files {
+        /// The directory.
+        root: String,
+        /// The status.
+        status: u16,
+        /// `Content-Type`, or `Location`.
+        header: Option<(&'static str, String)>,
+    },
+}
+
+/// Follows a request.
+///
+/// # Errors
+/// A sentence: the listener does not exist, or the head is not complete.
+pub fn trace(
+    snapshot: &Snapshot,
+    config: &Config,
+    request: &TracedRequest<'_>,
+) -> Result<RequestTrace, String> {
+    let missing = || "there is no such listener".to_owned();
+    let listener = snapshot.listeners.get(request.listener).ok_or_else(missing)?;
+    let model = config.listeners.get(request.listener).ok_or_else(missing)?;
+    let mut bytes = request.head.to_vec();
+    let mut head = RequestHead::default();
+    let limits = HeadLimits {
+        head_bytes: listener.limits.head_bytes,
+        request_line_bytes: listener.limits.request_line_bytes,
+        headers: listener.limits.headers,
+    };
+    let mut trace = RequestTrace::default();
+    match head.parse(&bytes, &mut Scan::default(), &limits) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Err("the head of the request is not complete".to_owned()),
+        Err(located) => {
+            trace.refuse(located.fault.status(), located.fault.reason());
+            return Ok(trace);
+        }
+    }
+    trace.path.received = text_of(head.path_text(&bytes));
+    let line = head.request_line.of(&bytes).to_vec();
+    if let Err(fault) = path::normalise(&mut head, &mut bytes, &listener.path, &mut Vec::new()) {
+        trace.refuse(400, fault.reason());
+        return Ok(trace);
+    }
+    let mut tracer = Tracer {
+        snapshot,
+        listener,
+        model,
+        head: &head,
+        bytes: &bytes,
+        line: &line,
+        input: request,
+        client: None,
+        trust: PeerTrust::of(request.peer, &listener.forwarded.trusted),
+        id: RequestId::default(),
+        trace,
+    };
+    tracer.run();
+    Ok(tracer.trace)
+}
+
+/// A request on its way.
+struct Tracer<'a> {
+    snapshot: &'a Snapshot,
+    listener: &'a CompiledListener,
+    model: &'a weir_config::model::Listener,
+    head: &'a RequestHead,
+    bytes: &'a [u8],
+    /// The request line as received.
+    line: &'a [u8],
+    input: &'a TracedRequest<'a>,
+    client: Option<IpAddr>,
+    trust: PeerTrust,
+    id: RequestId,
+    trace: RequestTrace,
+}
+
+/// What a request is led to, for its entry.
+#[derive(Clone, Copy, Default)]
+struct Led<'a> {
+    route: Option<&'a CompiledRoute>,
+    pool: Option<&'a UpstreamPool>,
+    endpoint: Option<usize>,
+}
+
+impl RequestTrace {
+    fn refuse(&mut self, status: u16, reason: impl Into<String>) {
+        self.end = TraceEnd::Refused { status, reason: reason.into() };
+    }
+}
+
+impl<'a> Tracer<'a> {
+    fn view(&self) -> RequestView<'a> {
+        RequestView { head: self.head, bytes: self.bytes, client: self.client }
+    }
+
+    fn run(&mut self) {
+        let listener = self.listener;
+        self.client = self.input.peer;
+        self.client = client_address(self.input.peer, &listener.forwarded.trusted, &self.view());
+        self.trace.client = self.client;
+        self.trace.peer_is_trusted = self.trust == PeerTrust::Trusted;
+        let header = listener.request_id.header.as_deref();
+        self.id = RequestIdSource::new(self.input.seed).id_of(self.trust, header, &self.view());
+        let mut sent = Vec::new();
+        crate::http::head_writer::write_target(self.head, self.bytes, &mut sent);
+        self.trace.path.sent = text_of(&sent);
+        if listener.limits.hops.is_some_and(|most| self.head.hops > most) {
+            return self.trace.refuse(508, "it has passed through too many Weirs (`limits hops=`)");
+        }
+        let part = format!("listeners[{}]", self.input.listener);
+        if !self.passes(&listener.access, &part) {
+            return self.trace.refuse(403, "the access rules of the listener deny the client");
+        }
+        self.hosts(&part);
+        let found = listener.router.trace(&self.view());
+        let list = match found.site {
+            Some(site) => format!("{part}.sites[{site}].routes"),
+            None => format!("{part}.default"),
+        };
+        self.trace.path.matched = text_of(&found.path);
+        self.tried(&list, &found);
+        let Some((route, position)) = found.route.zip(found.position) else { return };
+        let own = format!("{list}[{position}]");
+        if !self.passes(&route.access, &own) {
+            return self.trace.refuse(403, "the access rules of the route deny the client");
+        }
+        self.rate_keys(route, &part, &own);
+        if self.head.method == Method::Connect {
+            return self.trace.refuse(405, "a gateway opens no tunnel for CONNECT");
+        }
+        self.trace.end = self.action(route);
+    }
+
+    /// Applies access rules and notes the one that decides.
+    fn passes(&mut self, rules: &[AccessRule], part: &str) -> bool {
+        let allowed_here = allowed(rules, self.client);
+        if rules.is_empty() {
+            return allowed_here;
+        }
+        let only = |rule: &AccessRule| {
+            // The rule decides if turning its verdict round turns the answer of the rule alone.
+            let turned = match rule.verdict {
+                Verdict::Allow => Verdict::Deny,
+                Verdict::Deny => Verdict::Allow,
+            };
+            let turned = AccessRule { verdict: turned, clients: rule.clients.clone() };
+            allowed(std::slice::from_ref(rule), self.client) != allowed(&[turned], self.client)
+        };
+        let deciding = rules.iter().position(only);
+        let part = match deciding {
+            Some(index) => format!("{part}.access[{index}]"),
+            None => format!("{part}.access"),
+        };
+        let decided = deciding.is_some();
+        self.trace.access.push(AccessTrace { part, decided, allowed: allowed_here });
+        allowed_here
+    }
+
+    fn hosts(&mut self, part: &str) {
+        let host = self.head.host.of(self.bytes);
+        for (number, site) in self.model.sites.iter().enumerate() {
+            let matching = site.hosts.iter().find(|pattern| pattern.matches(host));
+            let matching = matching.map(|pattern| pattern.as_str().to_owned());
+            let found = matching.is_some();
+            self.trace.hosts.push(HostTrace {
+                part: format!("{part}.sites[{number}]"),
+                patterns: site.hosts.iter().map(ToString::to_string).collect(),
+                matching,
+            });
+            if found {
+                break;
+            }
+        }
+    }
+
+    fn tried(&mut self, list: &str, found: &RouteTrace<'_>) {
+        let routes = match found.site {
+            Some(site) => self.model.sites.get(site).map_or(&[][..], |site| &site.routes),
+            None => &self.model.default,
+        };
+        for (number, (condition, route)) in found.tried.iter().zip(routes).enumerate() {
+            self.trace.routes.push(TriedRoute {
+                part: format!("{list}[{number}]"),
+                name: route.name.clone(),
+                condition: condition.clone(),
+            });
+        }
+    }
+
+    /// Notes the keys of the rate limits.
+    fn rate_keys(&mut self, route: &'a CompiledRoute, listener: &str, own: &str) {
+        let of_listener = self.listener.rate_limits.iter().enumerate();
+        let of_route = route.rate_limits.iter().enumerate();
+        let all = of_listener
+            .map(|(index, limit)| (format!("{listener}.rate_limits[{index}]"), limit))
+            .chain(of_route.map(|(index, limit)| (format!("{own}.rate_limits[{index}]"), limit)));
+        for (part, limit) in all {
+            let led = Led { route: Some(route), ..Led::default() };
+            let mut key = Vec::new();
+            self.with_entry(led, |entry| {
+                limit.key.template.append(entry, Escape::None, &mut key);
+            });
+            self.trace.rate_keys.push(RateKeyTrace { part, key: text_of(&key) });
+        }
+    }
+
+    fn action(&self, route: &'a CompiledRoute) -> TraceEnd {
+        let led = Led { route: Some(route), ..Led::default() };
+        let mut scratch = Vec::new();
+        match &route.action {
+            CompiledAction::Pool(number) => self.pool(route, *number),
+            CompiledAction::Respond(respond) => self.with_entry(led, |entry| TraceEnd::Respond {
+                status: respond.status,
+                content_type: respond.content_type.to_string(),
+                body: respond.body(entry, &mut scratch).map(text_of),
+            }),
+            CompiledAction::Redirect(redirect) => {
+                self.with_entry(led, |entry| TraceEnd::Redirect {
+                    status: redirect.status,
+                    location: redirect.location(entry, &mut scratch).map(text_of),
+                })
+            }
+            CompiledAction::Files(number) => self.files(*number),
+        }
+    }
+
+    fn files(&self, number: usize) -> TraceEnd {
+        let router = &self.listener.router;
+        let (Some(files), Some(root)) =
+            (router.files().get(number), self.listener.roots.get(number))
+        else {
+            return TraceEnd::NoRoute;
+        };
+        let strip = files.strip.as_deref();
+        let root_name = files.root.display().to_string();
+        let end = |status, header| TraceEnd::Files { root: root_name, status, header };
+        if !matches!(self.head.method, Method::Get | Method::Head) {
+            return end(405, Some(("Allow", "GET, HEAD".to_owned())));
+        }
+        if let Some(location) = with_slash(self.head, self.bytes, strip) {
+            return end(301, Some(("Location", text_of(&location))));
+        }
+        match root.answer(&question(self.head, self.bytes, strip)) {
+            Ok(Answer::File(file)) => {
+                end(file.status, Some(("Content-Type", file.content_type.into_owned())))
+            }
+            Ok(Answer::Status(status)) => {
+                let location = status.headers.into_iter().find(|(name, _)| *name == "Location");
+                end(status.code, location)
+            }
+            Err(error) => TraceEnd::Refused { status: 500, reason: error.to_string() },
+        }
+    }
+
+    /// Passes the entry of the request to `then`, as header values and keys see it.
+    fn with_entry<R>(&self, led: Led<'_>, then: impl FnOnce(&Entry<'_>) -> R) -> R {
+        let (head, bytes, view) = (self.head, self.bytes, self.view());
+        let captures = led.route.and_then(|route| route.captures(&view)).unwrap_or_default();
+        let host = bare_host(head.host.of(bytes));
+        let server_name = String::from_utf8_lossy(host);
+        let endpoint =
+            led.pool.zip(led.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+        let entry = Entry {
+            started: std::time::SystemTime::now(),
+            times: Times::default(),
+            cause: Cause::Complete,
+            status: 0,
+            peer: self.peer(),
+            client: self.client,
+            local: self.local(),
+            request_line: self.line,
+            method: head.method_span.of(bytes),
+            target: target_of(self.line),
+            path: head.path.of(bytes),
+            protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            host,
+            request_headers: &view,
+            response_headers: &(),
+            bytes_received: head.head_bytes as u64,
+            bytes_sent: 0,
+            body_bytes_sent: 0,
+            listener: &self.listener.name,
+            route: led.route.map_or("", |route| &route.name),
+            pool: led.pool.map_or("", |pool| &pool.name),
+            endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
+            endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
+            attempts: u32::from(endpoint.is_some()),
+            failed_attempts: &[],
+            reused: false,
+            affinity: AffinityOutcome::None,
+            queue_position: 0,
+            reasons: None,
+            request_id: self.id.as_bytes(),
+            tls: self.input.tls.then(|| TlsParameters {
+                protocol: "TLSv1.3",
+                server_name: &server_name,
+                ..TlsParameters::default()
+            }),
+            concurrency: Concurrency::default(),
+            worker: 0,
+            connection_requests: 1,
+            captures: &captures.groups(),
+        };
+        then(&entry)
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.input.peer?, PEER_PORT))
+    }
+
+    /// The first address of the listener, if a served request would know its own.
+    fn local(&self) -> Option<SocketAddr> {
+        if !self.listener.shows_local_address {
+            return None;
+        }
+        self.listener.addresses.iter().find_map(|address| match address {
+            ListenAddress::Socket(socket) => Some(*socket),
+            ListenAddress::Unix { .. } => None,
+        })
+    }
+
+    /// The length of the body, if it is known.
+    fn body_length(&self) -> Option<u64> {
+        match self.head.framing {
+            Framing::None | Framing::UntilClose => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        }
+    }
+}
+
+/// The port of the client: the first of those that systems give to clients (RFC 6335).
+const PEER_PORT: u16 = 49_152;
+
+/// Returns the target of a request line.
+fn target_of(line: &[u8]) -> &[u8] {
+    line.split(|&byte| byte == b' ').nth(1).unwrap_or_default()
+}

@@ -1,0 +1,176 @@
+//! The last part of a request's way: the pool, the endpoint that its policy picks while all are up
+//! and none is busy, and the head that the endpoint would get.
+
+use weir_balance::{Arrival, Availability, Basis, Rejection, Request, Tried, hash_key};
+use weir_stats::{Entry, Escape};
+use weir_wire::Framing;
+
+use super::{Led, TraceEnd, Tracer};
+use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
+use crate::routing::route::CompiledRoute;
+use crate::routing::trace::text_of;
+use crate::upstream::UpstreamPool;
+use crate::upstream::affinity::{Affinity, Claim};
+
+/// A time on the balancer's clock, µs.
+const NOW_US: u64 = 1;
+
+/// A request at its pool.
+#[derive(Debug)]
+pub struct PoolTrace {
+    /// The number of the pool.
+    pub number: usize,
+    /// The policy.
+    pub policy: &'static str,
+    /// The text that the policy hashes.
+    pub key: Option<String>,
+    /// Set if an empty key is replaced by a random one.
+    pub key_is_random: bool,
+    /// What the sticky cookie says, if the pool has one.
+    pub sticky: Option<&'static str>,
+    /// The endpoint, or the reason why there is none.
+    pub pick: Result<PickTrace, &'static str>,
+    /// The head that the endpoint gets.
+    pub head: String,
+}
+
+/// The endpoint that the policy picks.
+#[derive(Debug)]
+pub struct PickTrace {
+    /// The number of the endpoint in the pool.
+    pub endpoint: usize,
+    /// The reason for the choice.
+    pub basis: Basis,
+    /// The number of the second-best endpoint, if the policy knows one.
+    pub runner_up: Option<usize>,
+}
+
+impl<'a> Tracer<'a> {
+    pub(super) fn pool(&self, route: &'a CompiledRoute, number: usize) -> TraceEnd {
+        let Some(pool) = self.snapshot.pools.get(number) else { return TraceEnd::NoRoute };
+        let refused = |status, reason: &str| TraceEnd::Refused { status, reason: reason.into() };
+        if let Some(length) = self.body_length() {
+            if self.listener.limits.body_bytes.is_some_and(|most| length > most) {
+                return refused(413, "its body is larger than `limits body=` of the listener");
+            }
+            if pool.buffer_request.is_some_and(|most| length > most) {
+                return refused(413, "its body is larger than `buffer_request` of the pool");
+            }
+        }
+        let claim = |affinity: &Affinity| affinity.claim(self.head, self.bytes);
+        let claim = pool.affinity.as_ref().map_or(Claim::None, claim);
+        let led = Led { route: Some(route), pool: Some(pool), endpoint: None };
+        let key = pool.key.as_ref().map(|key| {
+            let mut text = Vec::new();
+            self.with_entry(led, |entry| key.template.append(entry, Escape::None, &mut text));
+            text
+        });
+        let mut random = fastrand::Rng::with_seed(self.input.seed);
+        let hashed = match key.as_deref() {
+            None => 0,
+            Some(b"") => random.u64(..),
+            Some(text) => hash_key(text),
+        };
+        let pick = pick(pool, claim, hashed, random.u64(..));
+        let endpoint = pick.as_ref().ok().map(|pick| pick.endpoint);
+        TraceEnd::Pool(Box::new(PoolTrace {
+            number,
+            policy: pool.balancer.policy().as_str(),
+            key_is_random: key.as_ref().is_some_and(Vec::is_empty),
+            key: key.as_deref().map(text_of),
+            sticky: said(claim),
+            head: self.head_for(route, pool, endpoint),
+            pick,
+        }))
+    }
+
+    /// Writes the head for an endpoint.
+    fn head_for(
+        &self,
+        route: &'a CompiledRoute,
+        pool: &UpstreamPool,
+        endpoint: Option<usize>,
+    ) -> String {
+        let one = endpoint.and_then(|index| pool.endpoints.get(index));
+        let mut out = Vec::new();
+        let mut write = |entry: Option<&Entry<'_>>| {
+            let head = UpstreamHead {
+                head: self.head,
+                bytes: self.bytes,
+                peer: self.peer(),
+                tls: self.input.tls,
+                request_id_value: self.id.as_bytes(),
+                endpoint_address: one.map_or("", |endpoint| &endpoint.address_text),
+                entry,
+                forwarded: &self.listener.forwarded,
+                request_id: &self.listener.request_id,
+                edits: &route.request_edits,
+                trust: self.trust,
+                hidden_cookie: pool.affinity.as_ref().map(Affinity::name),
+                framing: match (self.head.framing, pool.buffer_request) {
+                    (Framing::None | Framing::UntilClose, _) => BodyFraming::None,
+                    (Framing::Length(length), _) => BodyFraming::Length(length),
+                    (Framing::Chunked, _) => BodyFraming::Chunked,
+                },
+                upgrade: Some(&route.protocols)
+                    .filter(|protocols| protocols.are_offered(self.head, self.bytes)),
+                counts_hops: self.listener.limits.hops.is_some(),
+            };
+            head_writer::write_request_head(&head, &mut out);
+        };
+        if route.request_edits.has_variables() {
+            let led = Led { route: Some(route), pool: Some(pool), endpoint };
+            self.with_entry(led, |entry| write(Some(entry)));
+        } else {
+            write(None);
+        }
+        String::from_utf8_lossy(&out).replace("\r\n", "\n")
+    }
+}
+
+/// Lets the balancer pick while all endpoints are up and none is busy.
+fn pick(
+    pool: &UpstreamPool,
+    claim: Claim,
+    key: u64,
+    random: u64,
+) -> Result<PickTrace, &'static str> {
+    let balancer = &pool.balancer;
+    for index in 0..balancer.len() {
+        balancer.set_availability(index, Availability::Available, NOW_US);
+    }
+    let tried = Tried::new();
+    let bound = claim.endpoint();
+    let request = Request { key, bound, ..Request::new(NOW_US, random, &tried) };
+    match balancer.arrive(&request) {
+        Arrival::Dispatched(slot) => {
+            let decision = slot.decision();
+            let seen = decision.runner_up().map(|other| other.index as usize);
+            let second = || match decision.basis {
+                Basis::Key => balancer.second_choice(slot.index(), key, NOW_US),
+                _ => None,
+            };
+            Ok(PickTrace {
+                endpoint: slot.index(),
+                basis: decision.basis,
+                runner_up: seen.or_else(second),
+            })
+        }
+        Arrival::Queued(_) => Err("it would wait in the queue"),
+        Arrival::Rejected(Rejection::Unavailable) => {
+            Err("every server is out of service by its order in the file (503)")
+        }
+        Arrival::Rejected(Rejection::Full | Rejection::QueueFull) => {
+            Err("no server has room for a request (503)")
+        }
+    }
+}
+
+fn said(claim: Claim) -> Option<&'static str> {
+    match claim {
+        Claim::None => None,
+        Claim::New => Some("the request has no sticky cookie: the policy picks"),
+        Claim::Unknown => Some("the value of the sticky cookie names no server: the policy picks"),
+        Claim::Bound(_) => Some("the sticky cookie names the server"),
+    }
+}
