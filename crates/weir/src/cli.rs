@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check, completion, ctl, demo, import, origin, proxy, run, serve, sim, top,
+    bench, check, completion, ctl, demo, explain, fmt, import, origin, proxy, run, serve, sim, top,
 };
 use crate::failure::CommandFailure;
 
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Proxy(proxy::ProxyArguments),
     Serve(serve::ServeArguments),
     Check(check::CheckArguments),
+    Explain(explain::ExplainArguments),
+    Fmt(fmt::FmtArguments),
     Import(import::ImportArguments),
     Ctl(ctl::CtlArguments),
     Top(top::TopArguments),

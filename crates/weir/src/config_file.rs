@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use weir_config::Config;
+use weir_config::{Checked, Config};
 use weir_import::{Imported, Language};
 
 use crate::failure::CommandFailure;
@@ -24,9 +24,17 @@ pub(crate) struct LanguageArguments {
     accept_ignored: bool,
 }
 
+impl LanguageArguments {
+    /// Returns the arguments for a command that starts nothing, so that refused directives are
+    /// reported and do not stop it.
+    pub(crate) fn of(from: Option<LanguageName>) -> Self {
+        Self { from, accept_ignored: true }
+    }
+}
+
 /// The name of a language on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum LanguageName {
+pub(crate) enum LanguageName {
     Weir,
     Nginx,
 }
@@ -42,6 +50,14 @@ pub(crate) enum ConfigFile {
 /// Reads and checks a file. Warnings go to standard error, and so do the directives of another
 /// program's file that are refused.
 pub(crate) fn load(path: &Path, language: LanguageArguments) -> Result<Config, CommandFailure> {
+    checked_file(path, language).map(|checked| checked.config)
+}
+
+/// Does the same, and returns the places of the configuration's parts too.
+pub(crate) fn checked_file(
+    path: &Path,
+    language: LanguageArguments,
+) -> Result<Checked, CommandFailure> {
     match open(path, language)? {
         ConfigFile::Native => native(path),
         ConfigFile::Imported(imported) => {
@@ -96,24 +112,24 @@ pub(crate) fn accept(
 }
 
 /// Reads and checks a native file.
-pub(crate) fn native(path: &Path) -> Result<Config, CommandFailure> {
+pub(crate) fn native(path: &Path) -> Result<Checked, CommandFailure> {
     let environment = |name: &str| std::env::var(name).ok();
     verdict(weir_config::load(path, &environment), path)
 }
 
 /// Checks a converted file.
-pub(crate) fn checked(imported: Imported, path: &Path) -> Result<Config, CommandFailure> {
+pub(crate) fn checked(imported: Imported, path: &Path) -> Result<Checked, CommandFailure> {
     verdict(imported.check(), path)
 }
 
 fn verdict(
-    outcome: Result<weir_config::Checked, weir_config::Diagnostics>,
+    outcome: Result<Checked, weir_config::Diagnostics>,
     path: &Path,
-) -> Result<Config, CommandFailure> {
+) -> Result<Checked, CommandFailure> {
     match outcome {
         Ok(checked) => {
             terminal::warn(&checked.warnings);
-            Ok(checked.config)
+            Ok(checked)
         }
         Err(diagnostics) => Err(rejected(path, diagnostics)),
     }

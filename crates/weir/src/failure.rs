@@ -10,7 +10,7 @@ use weir_config::diagnostic::{DiagnosticSeverity, Diagnostics};
 pub(crate) enum CommandFailure {
     /// An error at run time: exit code 1.
     RunTime(String),
-    /// Another process has already reported the error: this exit code.
+    /// The error has been reported already: this exit code.
     Exit(u8),
     /// The command line is invalid: exit code 2.
     Usage(String),
@@ -20,7 +20,7 @@ pub(crate) enum CommandFailure {
     Unreachable(String),
     /// A running Weir refused its new configuration and keeps the present one: exit code 3.
     RejectedThere(String),
-    /// Directives of another program's file are refused; nothing was started: exit code 3.
+    /// A file is refused as a whole or in part; nothing was started: exit code 3.
     NotConverted(String),
     /// The configuration is invalid; nothing was started: exit code 3.
     Rejected {
@@ -70,14 +70,19 @@ impl CommandFailure {
 
     /// Returns the exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.code())
+    }
+
+    /// Returns the number of the exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
             Self::Exit(code) => *code,
             Self::RunTime(_) => 1,
             Self::Usage(_) => 2,
             Self::Rejected { .. } | Self::NotConverted(_) | Self::RejectedThere(_) => 3,
             Self::Threshold(_) => 4,
             Self::Unreachable(_) => 5,
-        })
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, completion, ctl, demo, import, origin, proxy, run, serve, sim, top,
+    bench, check, completion, ctl, demo, explain, fmt, import, origin, proxy, run, serve, sim, top,
 };
 use crate::failure::CommandFailure;
 
@@ -47,6 +47,8 @@ fn command(cli: Cli) -> Result<(), CommandFailure> {
         Some(Command::Proxy(arguments)) => proxy::run(&arguments),
         Some(Command::Serve(arguments)) => serve::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Explain(arguments)) => explain::run(&arguments),
+        Some(Command::Fmt(arguments)) => fmt::run(&arguments),
         Some(Command::Import(arguments)) => import::run(&arguments),
         Some(Command::Ctl(arguments)) => ctl::run(&arguments),
         Some(Command::Top(arguments)) => top::run(&arguments),

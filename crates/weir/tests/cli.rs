@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -166,6 +167,8 @@ fn help_is_as_recorded() {
         "proxy",
         "serve",
         "check",
+        "explain",
+        "fmt",
         "import",
         "top",
         "bench",
@@ -293,6 +296,115 @@ fn a_warning_stops_nothing() {
         errors.contains("warning") && errors.contains("unused") && errors.contains(":1:"),
         "{errors}"
     );
+}
+
+#[test]
+fn fmt_rewrites_files_and_names_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "a.conf", "listen :80 ->  x; # y\n");
+    let good = file(directory.path(), "good.conf", "workers 1;\n");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let link = directory.path().join("link.conf");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let (path, good, link) =
+        (path.to_str().unwrap(), good.to_str().unwrap(), link.to_str().unwrap());
+    let output = weir(&["fmt", "--check", link, good]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{link}\n"));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "listen :80 ->  x; # y\n");
+    let output = weir(&["fmt", link, good]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{link}\n"));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "listen :80 -> x;  # y\n");
+    assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(std::fs::symlink_metadata(link).unwrap().is_symlink());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3, "a file was left behind");
+    let output = weir(&["fmt", "--check", path, good]).output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty());
+}
+
+#[test]
+fn fmt_of_standard_input_goes_to_standard_output() {
+    let run = |arguments: &[&str], text: &str| {
+        let mut command = weir(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(run(&["fmt", "-"], "a {b;\n}"), (0, "a {\n    b;\n}\n".into()));
+    assert_eq!(run(&["fmt", "--check", "-"], "a;\n"), (0, String::new()));
+    assert_eq!(run(&["fmt", "--check", "-"], "a ;\n"), (1, "<stdin>\n".into()));
+}
+
+#[test]
+fn fmt_leaves_what_it_cannot_read_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |text: &str, code: i32, parts: &[&str]| {
+        let path = file(directory.path(), "x.conf", text);
+        let output = weir(&["fmt", path.to_str().unwrap()]).output().unwrap();
+        check_failure(&output, code, parts);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    };
+    check("listen :80 {  a;\n", 3, &["x.conf:1:12", "never closed", "1 error"]);
+    check("events { }\nhttp { }\n", 2, &["x.conf", "another program", "weir import"]);
+    check("{ }", 2, &["x.conf", "JSON"]);
+    let missing = directory.path().join("missing.conf");
+    check_sentence(
+        &weir(&["fmt", missing.to_str().unwrap()]).output().unwrap(),
+        1,
+        &["missing.conf"],
+    );
+}
+
+#[test]
+fn lints_are_warnings_unless_they_are_denied() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "pool app {\n    server 127.0.0.1:1 max_conn=1;\n    queue off;\n}\nlisten 127.0.0.1:8080 -> app;\n";
+    let path = file(directory.path(), "weir.conf", text);
+    let path = path.to_str().unwrap();
+    let output = weir(&["check", path]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{path}: ok, 1 warning\n"));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("warning[max-conn-without-queue]: "), "{errors}");
+    assert!(errors.contains("weir.conf:3:5"), "{errors}");
+    let output = weir(&["check", "--deny-warnings", path]).output().unwrap();
+    check_failure(&output, 3, &["max-conn-without-queue", "1 warning", "--deny-warnings"]);
+    let silenced = text.replace("queue off;", "queue off;  # weir: allow max-conn-without-queue");
+    let path = file(directory.path(), "weir.conf", &silenced);
+    let output = weir(&["check", "--deny-warnings", path.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    let nginx = "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location /a {\n            proxy_pass http://127.0.0.1:1/;\n        }\n    }\n}\n";
+    let path = file(directory.path(), "nginx.conf", nginx);
+    let output = weir(&["check", "--accept-ignored", path.to_str().unwrap()]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(
+        errors.contains("proxy-pass-drops-path") && errors.contains("nginx.conf:6:"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn no_lint_finds_anything_in_the_examples() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut checked = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if path.extension().is_none_or(|ending| ending != "conf")
+            || weir_import::Language::of(&text) != weir_import::Language::Native
+        {
+            continue;
+        }
+        let configuration = weir_config::parse_str(path.to_str().unwrap(), &text).unwrap();
+        let found = weir_config::lint(&configuration);
+        assert!(found.is_empty(), "{found}");
+        assert!(configuration.warnings.is_empty(), "{}", configuration.warnings);
+        checked += 1;
+    }
+    assert!(checked > 10, "{checked} examples");
 }
 
 #[test]

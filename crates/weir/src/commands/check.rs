@@ -1,10 +1,10 @@
-//! `weir check`: reports the errors of a configuration that `weir run` would report, and of another
-//! program's file what becomes of each directive. It opens no sockets.
+//! `weir check`: reports the errors of a configuration that `weir run` would report, what its lints
+//! find, and of another program's file what becomes of each directive. It opens no sockets.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weir_config::Config;
+use weir_config::{Checked, lint};
 
 use crate::config_file::{self, CONFIGURATION_FILE, ConfigFile, LanguageArguments};
 use crate::failure::CommandFailure;
@@ -25,6 +25,9 @@ pub(crate) struct CheckArguments {
     /// Include secrets in the JSON form
     #[arg(long, requires = "json")]
     show_secrets: bool,
+    /// Exit with 3 if there are warnings
+    #[arg(long)]
+    deny_warnings: bool,
     #[command(flatten)]
     language: LanguageArguments,
 }
@@ -33,34 +36,60 @@ impl CheckArguments {
     /// Returns the arguments of a check of this file.
     pub(crate) fn of(file: Option<PathBuf>) -> Self {
         let language = LanguageArguments::default();
-        Self { file, config: None, json: false, show_secrets: false, language }
+        let (config, json, show_secrets, deny_warnings) = (None, false, false, false);
+        Self { file, config, json, show_secrets, deny_warnings, language }
     }
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
-    let config = match config_file::open(path, arguments.language)? {
+    let checked = match config_file::open(path, arguments.language)? {
         ConfigFile::Native => config_file::native(path)?,
         ConfigFile::Imported(imported) => {
             let coverage = &imported.coverage;
             terminal::print(&if arguments.json { coverage.json() } else { coverage.text() })?;
             config_file::accept(&imported, path, arguments.language)?;
-            dry_run(&config_file::checked(*imported, path)?)?;
-            return Ok(());
+            let checked = config_file::checked(*imported, path)?;
+            return verdict(arguments, path, warn(&checked)?);
         }
     };
-    dry_run(&config)?;
+    let warnings = warn(&checked)?;
+    if warnings > 0 && arguments.deny_warnings {
+        return verdict(arguments, path, warnings);
+    }
     if arguments.json {
+        let config = checked.config;
         let shown = if arguments.show_secrets { config } else { config.without_secrets() };
         return terminal::print(&format!("{}\n", weir_config::to_json(&shown).trim_end()));
     }
-    terminal::print(&format!("{}: ok\n", path.display()))
+    let count = match warnings {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        more => format!(", {more} warnings"),
+    };
+    terminal::print(&format!("{}: ok{count}\n", path.display()))
 }
 
-fn dry_run(config: &Config) -> Result<(), CommandFailure> {
-    for warning in weir_control::dry_run(config).map_err(CommandFailure::RunTime)? {
+/// Writes what the lints and a start's checks find; returns the number of all warnings, those that
+/// were written when the file was read included.
+fn warn(checked: &Checked) -> Result<usize, CommandFailure> {
+    let found = lint(checked);
+    terminal::warn(&found);
+    let of_start = weir_control::dry_run(&checked.config).map_err(CommandFailure::RunTime)?;
+    for warning in &of_start {
         terminal::say(&format!("weir: warning: {warning}\n"));
     }
-    Ok(())
+    Ok(checked.warnings.count() + found.count() + of_start.len())
+}
+
+fn verdict(arguments: &CheckArguments, path: &Path, warnings: usize) -> Result<(), CommandFailure> {
+    if warnings == 0 || !arguments.deny_warnings {
+        return Ok(());
+    }
+    let plural = if warnings == 1 { "" } else { "s" };
+    Err(CommandFailure::NotConverted(format!(
+        "{}: {warnings} warning{plural}, which --deny-warnings does not accept",
+        path.display()
+    )))
 }

@@ -6,6 +6,8 @@ pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod ctl;
 pub(crate) mod demo;
+pub(crate) mod explain;
+pub(crate) mod fmt;
 pub(crate) mod import;
 pub(crate) mod origin;
 pub(crate) mod proxy;

@@ -312,7 +312,7 @@ impl SimArguments {
     /// Returns the pool of the configuration, if one is named.
     fn configured(&self, plan: &mut SimPlan) -> Result<Option<SimCandidate>, CommandFailure> {
         let Some(path) = &self.config else { return Ok(None) };
-        let config = config_file::native(path)?;
+        let config = config_file::native(path)?.config;
         let names = || config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>();
         let found = match (&self.pool, config.pools.as_slice()) {
             (Some(name), pools) => pools.iter().find(|pool| pool.name == *name),

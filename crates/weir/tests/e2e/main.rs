@@ -9,6 +9,7 @@ mod clients;
 mod clock;
 mod credits;
 mod examples;
+mod explain;
 mod failures;
 mod files;
 mod flood;
