@@ -17,7 +17,7 @@ use crate::syntax::tree::{self, Directive};
 use checked::verdict;
 
 pub use checked::Checked;
-pub use formatted::format;
+pub use formatted::formatted;
 pub use json::{from_json, to_json};
 
 /// Reads and checks a file. A file that begins with `{` is JSON.

@@ -10,7 +10,7 @@ use proptest::sample::select;
 use weir_config::source::Sources;
 use weir_config::syntax::lexer::Dialect;
 use weir_config::syntax::tree::{self, Directive};
-use weir_config::{format, parse_str};
+use weir_config::{formatted as format, parse_str};
 
 fn formatted(text: &str) -> String {
     format("weir.conf", text).unwrap_or_else(|errors| panic!("{errors}\n{text}"))

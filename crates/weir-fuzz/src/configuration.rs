@@ -2,7 +2,7 @@
 //! their number is bounded by the length of the text, and an accepted configuration survives the
 //! conversion to JSON and back. A text that can be formatted means the same afterwards.
 
-use weir_config::{Config, Diagnostics, format, from_json, parse_str, to_json};
+use weir_config::{Config, Diagnostics, formatted, from_json, parse_str, to_json};
 
 pub(crate) fn target(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
@@ -32,10 +32,10 @@ pub(crate) fn target(data: &[u8]) {
 
 /// The formatted text means the same and stays as it is when it is formatted again.
 fn check_format(text: &str, config: &Config) {
-    let formatted = format("weir.conf", text).expect("what is accepted can be formatted");
-    let after = parse_str("weir.conf", &formatted).expect("it is refused when it is formatted");
+    let once = formatted("weir.conf", text).expect("what is accepted can be formatted");
+    let after = parse_str("weir.conf", &once).expect("it is refused when it is formatted");
     assert_eq!(after.config, *config, "another configuration came from formatting");
-    assert_eq!(format("weir.conf", &formatted).expect("formatted once"), formatted);
+    assert_eq!(formatted("weir.conf", &once).expect("formatted once"), once);
 }
 
 fn check_diagnostics(diagnostics: &Diagnostics, text: &str) {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::Linter;
 use super::reach::{implies, is_impossible};
 use crate::model::{Action, Listener, Route, Rule, Site};
+use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
 
 /// The largest number of host blocks of a listener that are compared.
@@ -49,7 +50,7 @@ impl Linter<'_> {
                 |before: &Site, name: &str| before.hosts.iter().any(|one| one.matches(name));
             let before = &listener.sites[..number];
             // Behind a block for all hosts nothing is reached, which the check reports.
-            let open = !before.iter().any(|one| one.hosts.iter().any(|host| host.is_any()));
+            let open = !before.iter().any(|one| one.hosts.iter().any(HostPattern::is_any));
             let all_taken = site.hosts.iter().all(|host| {
                 let name = host.as_str();
                 is_name(name) && before.iter().any(|one| taken(one, name))

@@ -12,7 +12,7 @@ use crate::syntax::tree::{self, Directive, End, missing_semicolon};
 
 /// Returns the text in its canonical layout, which means the same, or the errors of its syntax.
 /// Messages call the text `name`.
-pub fn format(name: &str, text: &str) -> Result<String, Diagnostics> {
+pub fn formatted(name: &str, text: &str) -> Result<String, Diagnostics> {
     let mut sources = Sources::default();
     let file = sources.add(name, text);
     // The value of a variable is not part of the layout.

@@ -358,7 +358,7 @@ fn write_directive(directive: &LaidOut, depth: usize, lines: &mut Vec<OutputLine
     }
     let Some(block) = &directive.block else {
         current.code.push_str(if directive.semicolon { ";" } else { "" });
-        current.comment = directive.comment.clone();
+        current.comment.clone_from(&directive.comment);
         lines.push(current);
         return;
     };

@@ -150,15 +150,14 @@ fn file_per_request(directive: &Directive) -> Option<Diagnostic> {
 
 fn weak_tls(directive: &Directive) -> Option<Diagnostic> {
     let words = || directive.words.iter().map(|word| word.text.as_str());
-    let broken: Vec<&str> = match directive.name.text.as_str() {
-        "ssl_protocols" => words().filter(|word| BROKEN_PROTOCOLS.contains(word)).collect(),
-        _ => {
-            let suites = words().flat_map(|word| word.split(':'));
-            let wanted = suites.filter(|suite| !suite.starts_with(['!', '-']));
-            let is_broken =
-                |suite: &&str| suite.split(['-', '+']).any(|part| BROKEN_CIPHERS.contains(&part));
-            wanted.filter(is_broken).collect()
-        }
+    let broken: Vec<&str> = if directive.name.text == "ssl_protocols" {
+        words().filter(|word| BROKEN_PROTOCOLS.contains(word)).collect()
+    } else {
+        let suites = words().flat_map(|word| word.split(':'));
+        let wanted = suites.filter(|suite| !suite.starts_with(['!', '-']));
+        let is_broken =
+            |suite: &&str| suite.split(['-', '+']).any(|part| BROKEN_CIPHERS.contains(&part));
+        wanted.filter(is_broken).collect()
     };
     (!broken.is_empty()).then(|| {
         let message = format!("{} is broken, and Weir does not have it", broken.join(" "));

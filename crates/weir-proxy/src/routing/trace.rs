@@ -1,6 +1,8 @@
 //! The outcome of conditions for display: what decided, with the part of the request that it looked
 //! at. `condition.rs` evaluates them; no request that is served comes here.
 
+use weir_config::pattern::{PathPattern, TextPattern};
+
 use crate::http::cookie;
 use crate::routing::condition::{Condition, RoutedRequest};
 
@@ -79,18 +81,18 @@ fn describe(condition: &Condition) -> String {
             inner => format!("not {}", describe(inner)),
         },
         Condition::Path(patterns) => {
-            let patterns: Vec<&str> = patterns.iter().map(|pattern| pattern.as_str()).collect();
+            let patterns: Vec<&str> = patterns.iter().map(PathPattern::as_str).collect();
             format!("path {}", patterns.join(" "))
         }
         Condition::Method(methods) => format!("method {}", texts(methods)),
         Condition::Header(name, value) => {
-            named("header", name, value.as_ref().map(|value| value.as_str()))
+            named("header", name, value.as_ref().map(TextPattern::as_str))
         }
         Condition::Cookie(name, value) => {
-            named("cookie", name, value.as_ref().map(|value| value.as_str()))
+            named("cookie", name, value.as_ref().map(TextPattern::as_str))
         }
         Condition::Query(name, value) => {
-            named("query", name, value.as_ref().map(|value| value.as_str()))
+            named("query", name, value.as_ref().map(TextPattern::as_str))
         }
         Condition::Client(networks) => {
             let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();

@@ -60,7 +60,7 @@ fn format_one(path: &Path, check: bool) -> Result<bool, CommandFailure> {
     let text = String::from_utf8(bytes)
         .map_err(|_| CommandFailure::NotConverted(format!("{name}: this is not UTF-8 text")))?;
     native_only(&name, &text)?;
-    let formatted = weir_config::format(&name, &text)
+    let formatted = weir_config::formatted(&name, &text)
         .map_err(|diagnostics| CommandFailure::Rejected { name: name.clone(), diagnostics })?;
     let changed = formatted != text;
     if input && !check {
@@ -80,12 +80,12 @@ fn native_only(name: &str, text: &str) -> Result<(), CommandFailure> {
     if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
         return refused("this is JSON; `weir fmt` formats Weir's own syntax");
     }
-    match Language::of(text) {
-        Language::Native => Ok(()),
-        _ => refused(
-            "this is a file of another program; `weir import` prints it in Weir's syntax, formatted",
-        ),
+    if Language::of(text) == Language::Native {
+        return Ok(());
     }
+    refused(
+        "this is a file of another program; `weir import` prints it in Weir's syntax, formatted",
+    )
 }
 
 /// Replaces the contents of a file at once: a reader finds the old or the new text. Owner and mode

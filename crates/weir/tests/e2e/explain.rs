@@ -67,9 +67,7 @@ const REQUESTS: [(&str, &str, &[&str]); 12] = [
 fn comparable(head: &str) -> Vec<String> {
     let lines = head.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let shown = lines.map(|line| match line.split_once(':') {
-        Some((name, _)) if name.eq_ignore_ascii_case("x-request-id") => {
-            name.to_owned()
-        }
+        Some((name, _)) if name.eq_ignore_ascii_case("x-request-id") => name.to_owned(),
         _ => line.to_owned(),
     });
     shown.collect()
@@ -95,7 +93,7 @@ fn what_explain_foretells_is_what_happens() {
             arguments.extend(["-H", header]);
         }
         let account = explain(&path, &arguments);
-        let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        let lines: String = headers.iter().flat_map(|line| [line, "\r\n"]).collect();
         let mut client = Client::connect(weir.address());
         client.send(format!("{request} HTTP/1.1\r\n{host_line}\r\n{lines}\r\n"));
         let response = client.response();

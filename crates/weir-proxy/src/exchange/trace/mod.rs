@@ -23,7 +23,7 @@ use crate::routing::trace::text_of;
 use crate::snapshot::{CompiledListener, Snapshot};
 use crate::upstream::UpstreamPool;
 
-pub use weir_balance::Basis;
+pub use weir_balance::ChosenBy;
 
 pub use crate::routing::route::RouteTrace;
 pub use crate::routing::trace::ConditionTrace;

@@ -1,7 +1,7 @@
 //! The last part of a request's way: the pool, the endpoint that its policy picks while all are up
 //! and none is busy, and the head that the endpoint would get.
 
-use weir_balance::{Arrival, Availability, Basis, Rejection, Request, Tried, hash_key};
+use weir_balance::{Arrival, Availability, ChosenBy, Rejection, Request, Tried, hash_key};
 use weir_stats::{Entry, Escape};
 use weir_wire::Framing;
 
@@ -40,7 +40,7 @@ pub struct PickTrace {
     /// The number of the endpoint in the pool.
     pub endpoint: usize,
     /// The reason for the choice.
-    pub basis: Basis,
+    pub chosen_by: ChosenBy,
     /// The number of the second-best endpoint, if the policy knows one.
     pub runner_up: Option<usize>,
 }
@@ -146,13 +146,13 @@ fn pick(
         Arrival::Dispatched(slot) => {
             let decision = slot.decision();
             let seen = decision.runner_up().map(|other| other.index as usize);
-            let second = || match decision.basis {
-                Basis::Key => balancer.second_choice(slot.index(), key, NOW_US),
+            let second = || match decision.chosen_by {
+                ChosenBy::Key => balancer.second_choice(slot.index(), key, NOW_US),
                 _ => None,
             };
             Ok(PickTrace {
                 endpoint: slot.index(),
-                basis: decision.basis,
+                chosen_by: decision.chosen_by,
                 runner_up: seen.or_else(second),
             })
         }

@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
-use weir_config::model::{Action, EndpointAddress, Files, HeaderEdit, Listener, Pool, Route, Secret};
+use weir_config::model::{
+    Action, EndpointAddress, Files, HeaderEdit, Listener, Pool, Route, Secret,
+};
 use weir_config::{Checked, Config};
 use weir_control::trace::{
-    AccessTrace, Basis, ConditionTrace, PickTrace, PoolTrace, RequestTrace, TraceEnd,
+    AccessTrace, ChosenBy, ConditionTrace, PickTrace, PoolTrace, RequestTrace, TraceEnd,
     TracedRequest, TriedRoute,
 };
 
@@ -420,7 +422,7 @@ impl<'a> AccountWriter<'a> {
         if let Some(sticky) = trace.sticky {
             details.push(self.at(&format!("{part}.sticky"), sticky));
         }
-        let server = |index: usize| self.server(pool, index);
+        let server = |index: usize| server(pool, index);
         let line = |index, text| self.at(&format!("{part}.endpoints[{index}]"), text);
         let (mut chosen, mut runner_up) = (None, None);
         match &trace.pick {
@@ -447,19 +449,6 @@ impl<'a> AccountWriter<'a> {
             runner_up,
             head: trace.pick.is_ok().then(|| trace.head.clone()),
         }
-    }
-
-    fn server(&self, pool: Option<&Pool>, index: usize) -> String {
-        let Some(one) = pool.and_then(|pool| pool.endpoints.get(index)) else {
-            return String::new();
-        };
-        let address = match &one.address {
-            EndpointAddress::Socket(address) => address.to_string(),
-            EndpointAddress::Name(name, port) => format!("{name}:{port}"),
-            EndpointAddress::Service(name) => format!("srv:{name}"),
-            EndpointAddress::Unix(path) => format!("unix:{}", path.display()),
-        };
-        if address == one.name { address } else { format!("{} ({address})", one.name) }
     }
 
     fn limits(&self) -> Vec<AccountLine> {
@@ -535,17 +524,31 @@ impl<'a> AccountWriter<'a> {
     }
 }
 
+/// Returns a server's name and address.
+fn server(pool: Option<&Pool>, index: usize) -> String {
+    let Some(one) = pool.and_then(|pool| pool.endpoints.get(index)) else {
+        return String::new();
+    };
+    let address = match &one.address {
+        EndpointAddress::Socket(address) => address.to_string(),
+        EndpointAddress::Name(name, port) => format!("{name}:{port}"),
+        EndpointAddress::Service(name) => format!("srv:{name}"),
+        EndpointAddress::Unix(path) => format!("unix:{}", path.display()),
+    };
+    if address == one.name { address } else { format!("{} ({address})", one.name) }
+}
+
 /// Returns the reason for a choice.
 fn reason(pick: &PickTrace) -> &'static str {
-    match pick.basis {
-        Basis::Left => "the only one that may be picked",
-        Basis::Bound => "the sticky cookie names it",
-        Basis::Freed => "the next with a free slot",
-        Basis::Better => "better than the others by the policy",
-        Basis::Turn => "none is better, and it is its turn",
-        Basis::Drawn => "drawn by weight",
-        Basis::Key => "the key leads to it",
-        Basis::First => "the first with a free slot",
+    match pick.chosen_by {
+        ChosenBy::Nothing | ChosenBy::Left => "the only one that may be picked",
+        ChosenBy::Sticky => "the sticky cookie names it",
+        ChosenBy::Freed => "the next with a free slot",
+        ChosenBy::Better => "better than the others by the policy",
+        ChosenBy::Turn => "none is better, and it is its turn",
+        ChosenBy::Drawn => "drawn by weight",
+        ChosenBy::Key => "the key leads to it",
+        ChosenBy::First => "the first with a free slot",
     }
 }
 
