@@ -23,7 +23,10 @@ impl<'a> Checker<'a> {
                 if line.name() == "query" { self.parameter(line) } else { self.rewrite(line) };
             if let Some(change) = change {
                 match change.fault() {
-                    None => route.rewrite.push(change),
+                    None => {
+                        route.rewrite.push(change);
+                        self.note_last("rewrite", route.rewrite.len(), line.span());
+                    }
                     Some(fault) => {
                         let last = line.words.last().map_or(line.span(), ArgumentValue::span);
                         self.report(Diagnostic::error(last, fault));

@@ -41,6 +41,7 @@ listen 127.0.0.1:0 name=front {
         route path /admin/* not client 10.0.0.0/8 -> respond 403;
         route method POST path /form -> keyed { header add X-Key $arg_id; };
         route cookie beta=1 or header X-Beta -> keyed;
+        route path /api/* -> app { rewrite prefix /api/ /v2/; query set from weir; header set X-Sent $upstream_uri; };
         route -> app { header set X-Path "$request_uri $scheme"; };
     }
     host b.test { route path /only -> app; }
@@ -48,7 +49,8 @@ listen 127.0.0.1:0 name=front {
 "#;
 
 /// Requests as `weir explain` gets them: method and target, host, headers.
-const REQUESTS: [(&str, &str, &[&str]); 12] = [
+const REQUESTS: [(&str, &str, &[&str]); 13] = [
+    ("GET /api/./x%20y?a=b", "a.test", &[]),
     ("GET /fixed", "a.test", &[]),
     ("GET /old/x%20y?z=1", "a.test", &[]),
     ("GET /admin/x", "www.a.test", &[]),

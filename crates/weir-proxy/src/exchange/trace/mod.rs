@@ -233,6 +233,8 @@ struct Led<'a> {
     route: Option<&'a CompiledRoute>,
     pool: Option<&'a UpstreamPool>,
     endpoint: Option<usize>,
+    /// The target that the endpoint gets.
+    target: &'a [u8],
 }
 
 impl RequestTrace {
@@ -282,6 +284,9 @@ impl<'a> Tracer<'a> {
             return self.trace.refuse(405, "a gateway opens no tunnel for CONNECT");
         }
         self.trace.end = self.action(route);
+        if let TraceEnd::Pool(pool) = &self.trace.end {
+            self.trace.path.sent.clone_from(&pool.target);
+        }
     }
 
     /// Applies access rules and notes the one that decides.
@@ -425,6 +430,7 @@ impl<'a> Tracer<'a> {
             method: head.method_span.of(bytes),
             target: target_of(self.line),
             path: head.path.of(bytes),
+            upstream_target: if led.endpoint.is_some() { led.target } else { b"" },
             protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
             host,
             request_headers: &view,

@@ -7,6 +7,7 @@ use weir_wire::Framing;
 
 use super::{Led, TraceEnd, Tracer};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
+use crate::http::rewrites::RewriteFault;
 use crate::routing::route::CompiledRoute;
 use crate::routing::trace::text_of;
 use crate::upstream::UpstreamPool;
@@ -30,6 +31,8 @@ pub struct PoolTrace {
     pub sticky: Option<&'static str>,
     /// The endpoint, or the reason why there is none.
     pub pick: Result<PickTrace, &'static str>,
+    /// The target that the endpoint gets.
+    pub target: String,
     /// The head that the endpoint gets.
     pub head: String,
 }
@@ -57,9 +60,20 @@ impl<'a> Tracer<'a> {
                 return refused(413, "its body is larger than `buffer_request` of the pool");
             }
         }
+        let rewritten = match self.rewritten(route) {
+            Ok(rewritten) => rewritten,
+            Err(RewriteFault::Path(fault)) => return refused(400, fault.reason()),
+            Err(RewriteFault::TooLong) => {
+                return refused(414, "the path or query is too long once it is rewritten");
+            }
+        };
+        let mut target = rewritten.clone();
+        if target.is_empty() {
+            head_writer::write_target(self.head, self.bytes, &mut target);
+        }
         let claim = |affinity: &Affinity| affinity.claim(self.head, self.bytes);
         let claim = pool.affinity.as_ref().map_or(Claim::None, claim);
-        let led = Led { route: Some(route), pool: Some(pool), endpoint: None };
+        let led = Led { route: Some(route), pool: Some(pool), ..Led::default() };
         let key = pool.key.as_ref().map(|key| {
             let mut text = Vec::new();
             self.with_entry(led, |entry| key.template.append(entry, Escape::None, &mut text));
@@ -79,24 +93,42 @@ impl<'a> Tracer<'a> {
             key_is_random: key.as_ref().is_some_and(Vec::is_empty),
             key: key.as_deref().map(text_of),
             sticky: said(claim),
-            head: self.head_for(route, pool, endpoint),
+            head: self.head_for(
+                Led { route: Some(route), pool: Some(pool), endpoint, target: &target },
+                &rewritten,
+            ),
+            target: text_of(&target),
             pick,
         }))
     }
 
+    /// Returns the target that the route's changes make of the request's; it is empty if there are
+    /// none.
+    fn rewritten(&self, route: &'a CompiledRoute) -> Result<Vec<u8>, RewriteFault> {
+        let mut out = Vec::new();
+        if let Some(rewrites) = &route.rewrites {
+            let led = Led { route: Some(route), ..Led::default() };
+            let query = self.head.query.map(|query| query.of(self.bytes));
+            let (path, rules) = (self.head.path_text(self.bytes), &self.listener.path);
+            self.with_entry(led, |entry| {
+                rewrites.apply(path, query, rules, Some(entry), &mut out)
+            })?;
+        }
+        Ok(out)
+    }
+
     /// Writes the head for an endpoint.
-    fn head_for(
-        &self,
-        route: &'a CompiledRoute,
-        pool: &UpstreamPool,
-        endpoint: Option<usize>,
-    ) -> String {
+    fn head_for(&self, led: Led<'_>, rewritten: &[u8]) -> String {
+        let Led { route: Some(route), pool: Some(pool), endpoint, .. } = led else {
+            return String::new();
+        };
         let one = endpoint.and_then(|index| pool.endpoints.get(index));
         let mut out = Vec::new();
         let mut write = |entry: Option<&Entry<'_>>| {
             let head = UpstreamHead {
                 head: self.head,
                 bytes: self.bytes,
+                rewritten,
                 peer: self.peer(),
                 tls: self.input.tls,
                 request_id_value: self.id.as_bytes(),
@@ -119,7 +151,6 @@ impl<'a> Tracer<'a> {
             head_writer::write_request_head(&head, &mut out);
         };
         if route.request_edits.has_variables() {
-            let led = Led { route: Some(route), pool: Some(pool), endpoint };
             self.with_entry(led, |entry| write(Some(entry)));
         } else {
             write(None);

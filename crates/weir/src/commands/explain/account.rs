@@ -25,6 +25,7 @@ pub(super) struct Account {
     routes: Vec<RouteLine>,
     access: Vec<AccountLine>,
     path: PathForms,
+    rewrites: Vec<AccountLine>,
     limits: Vec<AccountLine>,
     request_headers: Vec<AccountLine>,
     response_headers: Vec<AccountLine>,
@@ -109,6 +110,7 @@ impl Account {
                 matched: trace.path.matched.clone(),
                 sent: trace.path.sent.clone(),
             },
+            rewrites: writer.rewrites(),
             limits: writer.limits(),
             request_headers: writer.edits(true),
             response_headers: writer.edits(false),
@@ -138,6 +140,7 @@ impl Account {
                 "\nPath\n  received as {received}\n  matched as {matched}\n  sent as {sent}\n"
             );
         }
+        section(&mut out, "Rewrites", &self.rewrites);
         section(&mut out, "Changes to request headers", &self.request_headers);
         let outcome = AccountLine {
             place: self.outcome.place.clone(),
@@ -318,6 +321,22 @@ impl<'a> AccountWriter<'a> {
             self.at(&access.part, text)
         };
         self.trace.access.iter().map(line).collect()
+    }
+
+    fn rewrites(&self) -> Vec<AccountLine> {
+        let Some((part, route)) = self.route() else { return Vec::new() };
+        let lines = route.rewrite.iter().enumerate().map(|(index, change)| {
+            let text = match value(change) {
+                Value::Object(fields) => {
+                    let mut fields = fields.iter();
+                    let first = fields.next();
+                    first.map_or(String::new(), |(kind, value)| format!("{kind} {}", words(value)))
+                }
+                other => plain(&other),
+            };
+            self.at(&format!("{part}.rewrite[{index}]"), text)
+        });
+        lines.collect()
     }
 
     fn edits(&self, request: bool) -> Vec<AccountLine> {
@@ -571,6 +590,14 @@ fn is_off(value: &Value) -> bool {
         // The number that stands for no bound.
         Value::Number(number) => number.as_u64() == Some(u64::MAX),
         _ => false,
+    }
+}
+
+/// Returns the parts of a list, separated by spaces.
+fn words(value: &Value) -> String {
+    match value {
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(" "),
+        other => plain(other),
     }
 }
 
