@@ -22,6 +22,8 @@ mod words;
 pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use directives::reference;
 pub use lints::lint;
-pub use load::{Checked, check_directives, formatted, from_json, load, parse_str, to_json};
+pub use load::{
+    Checked, check_directives, formatted, from_json, load, load_mapped, parse_str, to_json,
+};
 pub use model::Config;
 pub use model::values::endpoint_address;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::check::check;
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::source::{FileId, Sources};
+use crate::source::{FileId, Mappings, Sources};
 use crate::syntax::lexer::{Dialect, Environment};
 use crate::syntax::tree::{self, Directive};
 use checked::verdict;
@@ -22,7 +22,17 @@ pub use json::{from_json, to_json};
 
 /// Reads and checks a file. A file that begins with `{` is JSON.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Checked, Diagnostics> {
-    let mut sources = Sources::default();
+    load_mapped(path, environment, Mappings::default())
+}
+
+/// Does the same; other addresses and paths may stand for those of the file. A JSON file is read as
+/// it is.
+pub fn load_mapped(
+    path: &Path,
+    environment: Environment<'_>,
+    mappings: Mappings,
+) -> Result<Checked, Diagnostics> {
+    let mut sources = Sources::with(mappings);
     match tree::read(path, &mut sources) {
         Ok(file) => checked(sources, file, environment),
         Err(message) => {

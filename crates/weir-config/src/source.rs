@@ -1,8 +1,12 @@
 //! The texts that a configuration was read from, and places in them. Files are only added, so spans
 //! stay valid. No file is read here.
 
+mod mappings;
+
 use std::collections::HashMap;
 use std::ops::Range;
+
+pub use mappings::{Mappings, ReplacedWord};
 
 /// The number of a file in its [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,9 +53,20 @@ pub struct SourceText {
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<SourceText>,
+    mappings: Mappings,
 }
 
 impl Sources {
+    /// Returns sources without texts, whose addresses and paths are read with these mappings.
+    pub fn with(mappings: Mappings) -> Self {
+        Self { files: Vec::new(), mappings }
+    }
+
+    /// Returns what stands for the addresses and paths of the texts.
+    pub fn mappings(&self) -> &Mappings {
+        &self.mappings
+    }
+
     /// Adds a text.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         self.files.push(SourceText { name: name.into(), text: text.into() });

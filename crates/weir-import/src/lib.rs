@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::lints::Lint;
-use weir_config::source::{FileId, Sources};
+use weir_config::source::{FileId, Mappings, Sources};
 use weir_config::syntax::tree::{self, Directive};
 use weir_config::{Checked, Diagnostic, Diagnostics};
 
@@ -51,6 +51,11 @@ pub struct Imported {
 }
 
 impl Imported {
+    /// Returns what stands for the addresses and paths of the file.
+    pub fn mappings(&self) -> &Mappings {
+        self.sources.mappings()
+    }
+
     /// Checks the result as a native file is checked. Messages name places of the imported file.
     pub fn check(self) -> Result<Checked, Diagnostics> {
         let checked = weir_config::check_directives(self.sources, &self.directives)?;
@@ -59,7 +64,15 @@ impl Imported {
 
     /// Returns the result as text in Weir's syntax.
     pub fn native(&self) -> String {
-        native::print(&self.directives)
+        let mappings = self.sources.mappings();
+        if mappings.is_empty() {
+            return native::print(&self.directives);
+        }
+        // The check knows which words are addresses and paths.
+        let _ = weir_config::check_directives(self.sources.clone(), &self.directives);
+        let mut directives = self.directives.clone();
+        native::replace(&mut directives, &mappings.replaced());
+        native::print(&directives)
     }
 }
 
@@ -75,7 +88,12 @@ pub fn lints_page() -> String {
 
 /// Reads an nginx file with the files that it includes. The errors are those of its syntax.
 pub fn nginx_file(path: &Path) -> Result<Imported, Diagnostics> {
-    let mut sources = Sources::default();
+    nginx_file_mapped(path, Mappings::default())
+}
+
+/// Does the same; other addresses and paths may stand for those of the file.
+pub fn nginx_file_mapped(path: &Path, mappings: Mappings) -> Result<Imported, Diagnostics> {
+    let mut sources = Sources::with(mappings);
     match tree::read(path, &mut sources) {
         Ok(file) => nginx(sources, file),
         Err(message) => {

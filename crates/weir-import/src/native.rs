@@ -1,7 +1,7 @@
 //! Directives of Weir's syntax as an import makes them. Each word has the place in the imported file
 //! that it comes from, so that messages name that place.
 
-use weir_config::source::SourceSpan;
+use weir_config::source::{ReplacedWord, SourceSpan};
 pub(crate) use weir_config::syntax::layout::print;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::{Block, Directive, End};
@@ -85,5 +85,20 @@ fn bare(text: &str, span: SourceSpan) -> Word {
         verbatim: None,
         expanded: false,
         broken: false,
+    }
+}
+
+/// Puts the texts that stand for others in their place.
+pub(crate) fn replace(directives: &mut [Directive], replaced: &[ReplacedWord]) {
+    for directive in directives {
+        for word in &mut directive.words {
+            let is_this = |one: &&ReplacedWord| one.span == word.span && one.text == word.text;
+            if let Some(found) = replaced.iter().find(is_this) {
+                word.text.clone_from(&found.replacement);
+            }
+        }
+        if let Some(block) = &mut directive.block {
+            replace(&mut block.directives, replaced);
+        }
     }
 }

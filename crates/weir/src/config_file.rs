@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use weir_config::source::Mappings;
 use weir_config::{Checked, Config};
 use weir_import::{Imported, Language};
 
@@ -13,8 +14,25 @@ use crate::terminal;
 /// The default configuration file.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
 
+/// The flags about addresses and paths of a configuration file that are others on this machine.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct MappingArguments {
+    /// Use another address than the file does, to run it on a test machine; may be repeated
+    #[arg(long, value_name = "FROM=TO")]
+    map_addr: Vec<String>,
+    /// Use another path than the file does, for all that is below it too; may be repeated
+    #[arg(long, value_name = "FROM=TO")]
+    map_path: Vec<String>,
+}
+
+impl MappingArguments {
+    fn mappings(&self) -> Result<Mappings, CommandFailure> {
+        Mappings::parse(&self.map_addr, &self.map_path).map_err(CommandFailure::Usage)
+    }
+}
+
 /// The flags about the language of a configuration file.
-#[derive(Args, Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LanguageArguments {
     /// Language of the file [default: found by its directives]
     #[arg(long, value_name = "LANGUAGE")]
@@ -22,13 +40,15 @@ pub(crate) struct LanguageArguments {
     /// Accept a file of another program although directives in it are refused
     #[arg(long)]
     accept_ignored: bool,
+    #[command(flatten)]
+    mapping: MappingArguments,
 }
 
 impl LanguageArguments {
     /// Returns the arguments for a command that starts nothing, so that refused directives are
     /// reported and do not stop it.
-    pub(crate) fn of(from: Option<LanguageName>) -> Self {
-        Self { from, accept_ignored: true }
+    pub(crate) fn of(from: Option<LanguageName>, mapping: MappingArguments) -> Self {
+        Self { from, accept_ignored: true, mapping }
     }
 }
 
@@ -49,17 +69,17 @@ pub(crate) enum ConfigFile {
 
 /// Reads and checks a file. Warnings go to standard error, and so do the directives of another
 /// program's file that are refused.
-pub(crate) fn load(path: &Path, language: LanguageArguments) -> Result<Config, CommandFailure> {
+pub(crate) fn load(path: &Path, language: &LanguageArguments) -> Result<Config, CommandFailure> {
     checked_file(path, language).map(|checked| checked.config)
 }
 
 /// Does the same, and returns the places of the configuration's parts too.
 pub(crate) fn checked_file(
     path: &Path,
-    language: LanguageArguments,
+    language: &LanguageArguments,
 ) -> Result<Checked, CommandFailure> {
     match open(path, language)? {
-        ConfigFile::Native => native(path),
+        ConfigFile::Native => native_mapped(path, language.mapping.mappings()?),
         ConfigFile::Imported(imported) => {
             for entry in imported.coverage.refused() {
                 let (file, line) = (&entry.file, entry.line);
@@ -74,7 +94,10 @@ pub(crate) fn checked_file(
 }
 
 /// Finds the language of a file, and converts it if it is another program's.
-pub(crate) fn open(path: &Path, language: LanguageArguments) -> Result<ConfigFile, CommandFailure> {
+pub(crate) fn open(
+    path: &Path,
+    language: &LanguageArguments,
+) -> Result<ConfigFile, CommandFailure> {
     let found = match language.from {
         Some(LanguageName::Weir) => Language::Native,
         Some(LanguageName::Nginx) => Language::Nginx,
@@ -87,7 +110,8 @@ pub(crate) fn open(path: &Path, language: LanguageArguments) -> Result<ConfigFil
     };
     match found {
         Language::Native => Ok(ConfigFile::Native),
-        Language::Nginx => match weir_import::nginx_file(path) {
+        Language::Nginx => match weir_import::nginx_file_mapped(path, language.mapping.mappings()?)
+        {
             Ok(imported) => Ok(ConfigFile::Imported(Box::new(imported))),
             Err(diagnostics) => Err(rejected(path, diagnostics)),
         },
@@ -98,7 +122,7 @@ pub(crate) fn open(path: &Path, language: LanguageArguments) -> Result<ConfigFil
 pub(crate) fn accept(
     imported: &Imported,
     path: &Path,
-    language: LanguageArguments,
+    language: &LanguageArguments,
 ) -> Result<(), CommandFailure> {
     let refused = imported.coverage.refused().count();
     if refused == 0 || language.accept_ignored {
@@ -113,8 +137,19 @@ pub(crate) fn accept(
 
 /// Reads and checks a native file.
 pub(crate) fn native(path: &Path) -> Result<Checked, CommandFailure> {
+    native_mapped(path, Mappings::default())
+}
+
+fn native_mapped(path: &Path, mappings: Mappings) -> Result<Checked, CommandFailure> {
     let environment = |name: &str| std::env::var(name).ok();
-    verdict(weir_config::load(path, &environment), path)
+    verdict(weir_config::load_mapped(path, &environment, mappings), path)
+}
+
+/// Fails if a mapping matched nothing in the file.
+pub(crate) fn all_match(mappings: &Mappings, path: &Path) -> Result<(), CommandFailure> {
+    mappings.unmatched().map_or(Ok(()), |sentence| {
+        Err(CommandFailure::Usage(format!("{}: {sentence}", path.display())))
+    })
 }
 
 /// Checks a converted file.
@@ -128,6 +163,7 @@ fn verdict(
 ) -> Result<Checked, CommandFailure> {
     match outcome {
         Ok(checked) => {
+            all_match(checked.sources.mappings(), path)?;
             terminal::warn(&checked.warnings);
             Ok(checked)
         }

@@ -408,6 +408,79 @@ fn no_lint_finds_anything_in_the_examples() {
 }
 
 #[test]
+fn addresses_and_paths_of_another_machine_are_mapped() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path().to_str().unwrap();
+    file(
+        directory.path(),
+        "more.conf",
+        "pool app { server 10.0.0.11:8000 name=one; server unix:/run/app.sock; }\n",
+    );
+    let text = "include /etc/weir/more.conf;\n\
+        pid_file /run/weir.pid;\n\
+        listen 172.31.12.25:443 -> app;\n\
+        listen :80 { route path /etc/weir/* -> 10.0.0.12:9; default -> app; }\n";
+    let path = file(directory.path(), "weir.conf", text);
+    let path = path.to_str().unwrap();
+    let (etc, run) = (format!("/etc/weir={here}"), format!("/run={here}"));
+    let mapped = [
+        "--map-addr",
+        "172.31.12.25:443=127.0.0.1:8443",
+        "--map-addr",
+        "10.0.0.11=127.0.0.2",
+        "--map-addr",
+        "10.0.0.12:9=127.0.0.1:9999",
+        "--map-addr",
+        ":80=127.0.0.1:8080",
+        "--map-path",
+        &etc,
+        "--map-path",
+        &run,
+    ];
+    let output = weir(&["check", "--json", path]).args(mapped).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let config = weir_config::from_json(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    let shown = weir_config::to_json(&config);
+    for part in ["127.0.0.1:8443", "127.0.0.2:8000", "127.0.0.1:9999", "127.0.0.1:8080"] {
+        assert!(shown.contains(part), "no {part} in {shown}");
+    }
+    assert!(
+        shown.contains(&format!("{here}/app.sock")) && shown.contains("/etc/weir/*"),
+        "{shown}"
+    );
+    assert_eq!(config.pid_file, Some(directory.path().join("weir.pid")));
+    let output = weir(&["check", path, "--map-addr", "1.2.3.4:5=1.2.3.5:5"]).args(mapped).output();
+    let parts = ["nothing in the file matches --map-addr 1.2.3.4:5=1.2.3.5:5"];
+    check_failure(&output.unwrap(), 2, &parts);
+    check_failure(&weir(&["check", path, "--map-path", "x"]).output().unwrap(), 2, &["FROM=TO"]);
+    let explained = weir(&["explain", "-c", path, "http://127.0.0.1:8080/etc/weir/x"])
+        .args(mapped)
+        .output()
+        .unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    assert!(explained.contains("127.0.0.1:9999"), "{explained}");
+}
+
+#[test]
+fn an_import_prints_mapped_addresses_and_paths() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "error_log /var/log/nginx/error.log;\nevents {}\nhttp {\n    server {\n        listen 172.31.12.25:80;\n        location / {\n            proxy_pass http://10.0.0.11:8000;\n        }\n    }\n}\n";
+    let path = file(directory.path(), "nginx.conf", text);
+    let output = weir(&["import", path.to_str().unwrap()])
+        .args(["--map-addr", "172.31.12.25:80=127.0.0.1:8080", "--map-addr", "10.0.0.11=127.0.0.1"])
+        .args(["--map-path", "/var/log/nginx=/tmp/x"])
+        .output()
+        .unwrap();
+    let native = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["listen 127.0.0.1:8080", "server 127.0.0.1:8000", "error_log /tmp/x/error.log"] {
+        assert!(native.contains(part), "no {part} in {native}");
+    }
+    assert!(!native.contains("172.31.12.25:80;") && !native.contains("/var/log"), "{native}");
+    assert_eq!(weir_config::formatted("x.conf", &native).unwrap(), native);
+}
+
+#[test]
 fn every_error_is_shown_and_the_exit_code_is_3() {
     let directory = tempfile::tempdir().unwrap();
     let text = "pool app { blance least_conn; server 127.0.0.1:3000; }\nlisten 127.0.0.1:8080 -> ap;\nworkers many;\n";

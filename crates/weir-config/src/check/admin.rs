@@ -37,7 +37,8 @@ impl<'a> Checker<'a> {
     ) -> Option<ListenAddress> {
         let value = line.word(0)?;
         let mode = self.setting(line, "mode", values::mode).or(mode);
-        let address = self.value(value, |text| values::listen_address(text, mode))?;
+        let text = self.address_text(value);
+        let address = self.value(value, |_| values::listen_address(&text, mode))?;
         if let Some(first) = self.address_taken(&address) {
             self.report(listened_already(value, &address, first));
         }

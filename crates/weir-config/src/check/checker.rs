@@ -9,7 +9,7 @@ use weir_stats::{Template, Variable};
 use super::arguments::{ArgumentValue, Arguments};
 use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
 use crate::model::{AccessLog, ListenAddress, Pool, Rule, values};
-use crate::source::{ModelPlaces, SourceSpan, Sources};
+use crate::source::{ModelPlaces, ReplacedWord, SourceSpan, Sources};
 use crate::syntax::lexer::Word;
 
 /// The state of a check: the diagnostics so far, and the names that the file defines and uses.
@@ -195,10 +195,37 @@ impl<'a> Checker<'a> {
         words.iter().filter_map(|word| self.value(*word, values::network)).collect()
     }
 
-    /// Returns a file's path, resolved against the directory of the file that names it.
+    /// Returns a file's path, resolved against the directory of the file that names it, or the one
+    /// that stands for it on this machine.
     pub(super) fn path(&self, value: ArgumentValue<'_>) -> PathBuf {
         let base = Path::new(&self.sources.file(value.word.span.file).name);
-        base.parent().unwrap_or(Path::new("")).join(value.text())
+        let path = base.parent().unwrap_or(Path::new("")).join(value.text());
+        match self.sources.mappings().path(&path) {
+            Some(mapped) => {
+                self.replaced(value, &mapped.display().to_string());
+                mapped
+            }
+            None => path,
+        }
+    }
+
+    /// Returns the text of an address, or of the one that stands for it on this machine.
+    pub(super) fn address_text(&self, value: ArgumentValue<'_>) -> String {
+        match self.sources.mappings().address(value.text()) {
+            Some(mapped) => {
+                self.replaced(value, &mapped);
+                mapped
+            }
+            None => value.text().to_owned(),
+        }
+    }
+
+    fn replaced(&self, value: ArgumentValue<'_>, by: &str) {
+        let text = value.word.text.clone();
+        let kept = text.len() - value.text().len();
+        let replacement = format!("{}{by}", text.get(..kept).unwrap_or_default());
+        let span = value.word.span;
+        self.sources.mappings().note(ReplacedWord { span, text, replacement });
     }
 
     /// Parses a path, which must not be empty.

@@ -89,8 +89,8 @@ impl<'a> Checker<'a> {
                 self.protocol_word(*value);
                 continue;
             }
-            let Some(address) = self.value(*value, |text| values::listen_address(text, mode))
-            else {
+            let text = self.address_text(*value);
+            let Some(address) = self.value(*value, |_| values::listen_address(&text, mode)) else {
                 continue;
             };
             if let Some(first) = self.address_taken(&address) {

@@ -93,7 +93,8 @@ impl<'a> Checker<'a> {
         if let Some(later) = line.words.get(1) {
             self.report(Diagnostic::error(later.span(), "a server has one address"));
         }
-        let address = self.value(value, values::endpoint_address);
+        let text = self.address_text(value);
+        let address = self.value(value, |_| values::endpoint_address(&text));
         let name = self.setting(line, "name", values::name);
         let named = line.option("name").unwrap_or(value);
         if self.first_of("server", named, names.get(named.text()).copied()) {

@@ -103,7 +103,9 @@ impl<'a> Checker<'a> {
     fn anonymous_pool(&mut self, words: &'a [Word]) -> Option<usize> {
         let mut endpoints = Vec::new();
         for word in words {
-            if let Some(address) = self.value(ArgumentValue::new(word), values::endpoint_address) {
+            let value = ArgumentValue::new(word);
+            let text = self.address_text(value);
+            if let Some(address) = self.value(value, |_| values::endpoint_address(&text)) {
                 endpoints.push(Endpoint::new(word.text.as_str(), address));
             }
         }

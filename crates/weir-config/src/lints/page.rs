@@ -7,16 +7,19 @@ use super::Lint;
 /// Returns the page; `foreign` are the lints about files of other programs.
 pub fn lints_page(foreign: &[Lint]) -> String {
     let mut page = String::from(INTRODUCTION);
-    let mut lints: Vec<&Lint> = super::LINTS.iter().chain(foreign).collect();
-    lints.sort_by_key(|lint| lint.code);
+    // A test checks what stands under `nginx`: it is Weir's own syntax.
+    let own = super::LINTS.iter().map(|lint| (lint, "nginx"));
+    let mut lints: Vec<(&Lint, &str)> =
+        own.chain(foreign.iter().map(|lint| (lint, "conf"))).collect();
+    lints.sort_by_key(|(lint, _)| lint.code);
     page.push_str("| code | finds |\n| --- | --- |\n");
-    for lint in &lints {
+    for (lint, _) in &lints {
         let _ = writeln!(page, "| [{0}](#{0}) | {1} |", lint.code, lint.what);
     }
-    for Lint { code, what, why, example, better } in lints {
+    for (Lint { code, what, why, example, better }, syntax) in lints {
         let _ = write!(
             page,
-            "\n## {code}\n\nFinds {what}.\n\n{why}\n\n```nginx\n{}\n```\n\nBetter:\n\n```nginx\n{}\n```\n",
+            "\n## {code}\n\nFinds {what}.\n\n{why}\n\n```{syntax}\n{}\n```\n\nBetter:\n\n```{syntax}\n{}\n```\n",
             example.trim_end(),
             better.trim_end()
         );

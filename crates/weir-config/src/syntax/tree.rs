@@ -259,6 +259,7 @@ impl Includer<'_> {
             Dialect::Nginx => self.main.clone(),
         };
         let pattern = base.parent().unwrap_or(Path::new("")).join(&word.text);
+        let pattern = self.sources.mappings().path(&pattern).unwrap_or(pattern);
         let mut list = Vec::new();
         for path in self.matching(&pattern, word) {
             list.extend(self.one(&path, word));

@@ -44,12 +44,12 @@ impl CheckArguments {
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
-    let checked = match config_file::open(path, arguments.language)? {
-        ConfigFile::Native => config_file::native(path)?,
+    let checked = match config_file::open(path, &arguments.language)? {
+        ConfigFile::Native => config_file::checked_file(path, &arguments.language)?,
         ConfigFile::Imported(imported) => {
             let coverage = &imported.coverage;
             terminal::print(&if arguments.json { coverage.json() } else { coverage.text() })?;
-            config_file::accept(&imported, path, arguments.language)?;
+            config_file::accept(&imported, path, &arguments.language)?;
             let checked = config_file::checked(*imported, path)?;
             return verdict(arguments, path, warn(&checked)?);
         }

@@ -19,14 +19,16 @@ pub(crate) struct ImportArguments {
 }
 
 pub(crate) fn run(arguments: &ImportArguments) -> Result<(), CommandFailure> {
-    match config_file::open(&arguments.file, arguments.language)? {
+    match config_file::open(&arguments.file, &arguments.language)? {
         ConfigFile::Native => Err(CommandFailure::Usage(format!(
             "{}: this is not a file of another program, or say so with --from",
             arguments.file.display()
         ))),
         ConfigFile::Imported(imported) => {
-            config_file::accept(&imported, &arguments.file, arguments.language)?;
-            terminal::print(&imported.native())
+            config_file::accept(&imported, &arguments.file, &arguments.language)?;
+            let text = imported.native();
+            config_file::all_match(imported.mappings(), &arguments.file)?;
+            terminal::print(&text)
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::net::SocketAddr;
 
+use rustix::process::Signal;
+
 use crate::support::Directory;
 use crate::support::client::Client;
 use crate::support::origin::Origin;
@@ -290,4 +292,33 @@ fn refused_directives_stop_the_start_unless_that_is_accepted() {
     assert!(native.contains("route -> respond 204;"), "{native}");
     let weir = Weir::run(weir_command().args(["run", "--accept-ignored", "-c"]).arg(&path), 1);
     assert_eq!(Client::connect(weir.address()).ask("/").status, 204);
+}
+
+/// A file of another machine runs unchanged, before and after a reload.
+#[test]
+fn a_file_of_another_machine_runs_with_mapped_addresses_and_paths() {
+    let directory = Directory::new();
+    let origin = mirror();
+    std::fs::create_dir_all(directory.text("etc/conf.d")).unwrap();
+    std::fs::create_dir_all(directory.text("log")).unwrap();
+    let site = "server { listen 172.31.12.25:80; location / { proxy_pass http://app; } }";
+    directory.file("etc/conf.d/site.conf", site);
+    let file = "events {}\nhttp {\n    access_log /var/log/nginx/access.log;\n    upstream app { server 10.0.0.11:8000; keepalive 4; }\n    include /etc/nginx/conf.d/*.conf;\n}\n";
+    let path = directory.file("nginx.conf", file);
+    let mut command = weir_command();
+    command.args(["run", "-c"]).arg(path).args(["--map-addr", "172.31.12.25:80=127.0.0.1:0"]);
+    command.arg("--map-addr").arg(format!("10.0.0.11:8000={}", origin.address));
+    command.arg("--map-path").arg(format!("/etc/nginx={}", directory.text("etc")));
+    command.arg("--map-path").arg(format!("/var/log/nginx={}", directory.text("log")));
+    let weir = Weir::run(&mut command, 1);
+    let ask = || {
+        let mut client = Client::connect(weir.address());
+        client.send(get("/x", ""));
+        client.response().status
+    };
+    assert_eq!(ask(), 200);
+    weir.process.signal(Signal::HUP);
+    weir.process.says("reloaded");
+    assert_eq!(ask(), 200);
+    assert!(std::path::Path::new(&directory.text("log/access.log")).exists());
 }

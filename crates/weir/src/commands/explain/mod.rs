@@ -12,7 +12,9 @@ use clap::Args;
 use weir_control::explain;
 use weir_control::trace::TracedRequest;
 
-use crate::config_file::{self, CONFIGURATION_FILE, LanguageArguments, LanguageName};
+use crate::config_file::{
+    self, CONFIGURATION_FILE, LanguageArguments, LanguageName, MappingArguments,
+};
 use crate::failure::CommandFailure;
 use crate::terminal;
 use account::Account;
@@ -51,6 +53,8 @@ pub(crate) struct ExplainArguments {
     /// Language of the file [default: found by its directives]
     #[arg(long, value_name = "LANGUAGE")]
     language: Option<LanguageName>,
+    #[command(flatten)]
+    mapping: MappingArguments,
 }
 
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), CommandFailure> {
@@ -62,8 +66,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), CommandFailure> {
     };
     let ask =
         Ask::parse(&arguments.request, &arguments.headers, body).map_err(CommandFailure::Usage)?;
-    let language = LanguageArguments::of(arguments.language);
-    let checked = config_file::checked_file(&arguments.config, language)?;
+    let language = LanguageArguments::of(arguments.language, arguments.mapping.clone());
+    let checked = config_file::checked_file(&arguments.config, &language)?;
     let (listener, note) = ask
         .listener(&checked.config, arguments.listener.as_deref())
         .map_err(CommandFailure::RunTime)?;
