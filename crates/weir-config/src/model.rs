@@ -23,6 +23,7 @@ pub mod resolver;
 pub mod retry;
 mod rewrite;
 mod route;
+mod route_upstream;
 mod secret;
 pub mod sticky;
 mod tcp_keepalive;
@@ -65,6 +66,7 @@ pub use route::{
     Action, Files, HeaderEdit, Redirect, RequestTimeout, Respond, Route, Rule, Site, contains,
     forbidden_edit,
 };
+pub use route_upstream::{RouteBuffer, RouteTimeouts, RouteUpstream};
 pub(crate) use secret::HIDDEN;
 pub use secret::Secret;
 pub use sticky::{SameSite, Secure, Sticky};

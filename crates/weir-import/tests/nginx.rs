@@ -145,17 +145,31 @@ fn a_location_with_a_guard_that_weir_lacks_stays_closed() {
     }
 }
 
+/// nginx counts `max_conns` and failures of a server over all locations.
 #[test]
-fn settings_of_locations_make_pools_of_their_own() {
-    let imported = server(
-        "location /a { proxy_pass http://10.0.0.1; proxy_read_timeout 5s; }
-         location /b { proxy_pass http://10.0.0.1; }
-         location /c { proxy_pass http://10.0.0.1; proxy_read_timeout 60; }",
-    );
-    let config = config(imported);
-    let times: Vec<u64> =
-        config.pools.iter().map(|pool| pool.timeouts.response.as_secs()).collect();
-    assert_eq!(times, [5, 60]);
+fn locations_with_settings_of_their_own_share_the_pool() {
+    let text = "upstream app { server 10.0.0.1; server 10.0.0.2; }
+        server { listen 127.0.0.1:80;
+            location = /a { proxy_pass http://app; proxy_read_timeout 5s; }
+            location = /b { proxy_pass http://app; }
+            location = /c { proxy_pass http://app; proxy_read_timeout 5; proxy_next_upstream off; }
+            location = /d { proxy_pass http://app; proxy_request_buffering off; }
+        }";
+    let text = format!("events {{}}\nhttp {{ {text} }}");
+    let config = config(nginx_text("/etc/nginx/nginx.conf", &text).unwrap());
+    let [pool] = &config.pools[..] else { panic!("{:?}", config.pools) };
+    let route = |path: &str| {
+        let routes = config.listeners[0].all_routes();
+        let mut routes = routes.filter(|route| format!("{:?}", route.when).contains(path));
+        let upstream = &routes.next().unwrap().upstream;
+        let wait = upstream.timeouts(pool).response.as_secs();
+        (wait, upstream.retry(pool).attempts, upstream.buffer_request(pool))
+    };
+    assert_eq!(route("/a"), (5, 1, Some(1 << 20)));
+    assert_eq!(route("/b"), (60, 1, Some(1 << 20)));
+    assert_eq!(route("/c"), (5, 0, Some(1 << 20)));
+    assert_eq!(route("/d"), (60, 1, None));
+    assert_eq!(pool.retry.budget_percent(), None);
 }
 
 #[test]

@@ -40,5 +40,8 @@ pub(crate) fn is_usable(pool: &UpstreamPool, state: OperationalState) -> bool {
 
 /// The counters of a pool.
 pub(crate) fn counters(pool: &UpstreamPool) -> PoolCounters {
-    PoolCounters { balancer: pool.balancer.counters(), retries_refused: pool.retry.refused() }
+    PoolCounters {
+        balancer: pool.balancer.counters(),
+        retries_refused: pool.retry_budget.refused(),
+    }
 }

@@ -20,6 +20,7 @@ mod resolver;
 mod retry;
 mod rewrite;
 mod route;
+mod route_upstream;
 mod sticky;
 mod target;
 mod warnings;

@@ -5,7 +5,9 @@ use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
-use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict, values};
+use crate::model::{
+    AccessRule, HeaderEdit, RequestTimeout, Route, RouteUpstream, Rule, Verdict, values,
+};
 use crate::source::SourceSpan;
 
 /// The routes of one block.
@@ -46,6 +48,7 @@ impl BlockRoutes {
             rate_limits: Vec::new(),
             bandwidth: None,
             rewrite: Vec::new(),
+            upstream: RouteUpstream::default(),
             request_headers,
             response_headers,
         });
@@ -76,16 +79,21 @@ impl<'a> Checker<'a> {
         let mut name = None;
         let mut limits = Vec::new();
         let mut rewrite = Vec::new();
+        let mut upstream = Vec::new();
         let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
                 "name" => name = line.word(0).and_then(|value| self.value(value, values::name)),
                 "limit" => limits.push(line),
                 "rewrite" | "query" => rewrite.push(line),
-                "timeout" => self.set(&line, "request", &mut timeout, |text| {
-                    let wait = values::wait_or_off(text)?;
-                    Ok(wait.map_or(RequestTimeout::Off, RequestTimeout::After))
-                }),
+                "retry" | "buffer_request" => upstream.push(line),
+                "timeout" => {
+                    self.set(&line, "request", &mut timeout, |text| {
+                        let wait = values::wait_or_off(text)?;
+                        Ok(wait.map_or(RequestTimeout::Off, RequestTimeout::After))
+                    });
+                    upstream.push(line);
+                }
                 _ => self.line(&line, &mut lines),
             }
         }
@@ -98,6 +106,7 @@ impl<'a> Checker<'a> {
                 self.note_last("rate_limits", route.rate_limits.len(), line.span());
             }
             self.rewrites(&rewrite, route);
+            self.route_upstream(&upstream, route);
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;

@@ -1,7 +1,9 @@
 //! Directives of pools. The checks are in `check/pool.rs` and the modules beside it.
 
 use super::listen::PROTOCOL;
-use super::spec::{BlockRule, Context, MANY, OptionSpec, POOL, Spec, TOP, directive, flag, option};
+use super::spec::{
+    BlockRule, Context, MANY, OptionSpec, POOL, POOL_AND_ROUTE, Spec, TOP, directive, flag, option,
+};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
@@ -38,10 +40,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(QUEUE)
         .example("queue timeout=5s max=500 status=503 retry_after=1s page=sorry.html;"),
-    directive("retry", POOL, "[NUMBER | off]", "The number of further attempts, by default 2, after an attempt fails before anything was sent to the client. A retry goes to a server that has not been tried yet, while there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again if it arrived completely with the head or is buffered by `buffer_request`. A request that the queue refused is not retried; a retry that has to wait joins the end of the queue.")
+    directive("retry", POOL_AND_ROUTE, "[NUMBER | off]", "The number of further attempts, by default 2, after an attempt fails before anything was sent to the client. A retry goes to a server that has not been tried yet, while there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again if it arrived completely with the head or is buffered by `buffer_request`. A request that the queue refused is not retried; a retry that has to wait joins the end of the queue. In a route it replaces the pool's, with all options but `budget=`, which is the pool's alone.")
         .words(0, 1)
         .options(RETRY)
-        .example("retry 2 on=connect,reset,503 budget=10% backoff=25ms;"),
+        .example("retry 2 on=connect,reset,503 backoff=25ms;"),
     directive("timeout", POOL, "", "Timeouts on the server side.")
         .words(0, 0)
         .options(UPSTREAM_TIMEOUT)
@@ -54,7 +56,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(3, MANY)
         .options(STICKY)
         .example("sticky cookie SRV insert httponly secure samesite=lax secret_file=/etc/weir/sticky.secret;"),
-    directive("buffer_request", POOL, "SIZE | off", "Reads the whole body of a request, up to this size, before a server is picked, so that slow clients do not occupy servers. Larger bodies get 413.")
+    directive("buffer_request", POOL_AND_ROUTE, "SIZE | off", "Reads the whole body of a request, up to this size, before a server is picked, so that slow clients do not occupy servers. Larger bodies get 413. In a route it replaces the pool's.")
         .default("off")
         .example("buffer_request 1m;"),
     directive("limits", POOL, "", "Limits on the pool as a whole, over all workers: a circuit breaker by concurrency. A request beyond the limit gets 503 at once (cause `pool_full`); a retry beyond it is not made. They are in addition to `max_conn=` of servers (the connections in use of a server are its requests in flight), `max=` of `queue` and `budget=` of `retry`.")

@@ -30,10 +30,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .arrow(Arrow::Required)
         .example("default -> respond 421;"),
     directive("name", &[Context::Route], "NAME", "The name of the route in logs; by default a generated one such as `:80/shop.example.com/2`.").example("name checkout;"),
-    directive("timeout", &[Context::Route], "", "The time limit of an exchange of this route; it replaces those of the listener and the pool.")
+    directive("timeout", &[Context::Route], "", "Time limits of the exchanges of this route, instead of those of the listener and the pool. Those that are not given stay.")
         .words(0, 0)
-        .options(&[option("request", "TIME | off", "", "From the first byte of the request to the last byte of the response.")])
-        .example("timeout request=10m;"),
+        .options(ROUTE_TIMEOUT)
+        .example("timeout request=10m read=5m;"),
     directive("rewrite", &[Context::Route], "strip_prefix PREFIX | prefix FROM TO | regex ~REGEX TEXT | path TEXT | query TEXT", REWRITE)
         .words(2, 3)
         .many()
@@ -65,6 +65,20 @@ pub(super) const DIRECTIVES: &[Spec] = &[
 ];
 
 const REWRITE: &str = "Changes the path and query that the server gets. Several lines apply in order, each to the result of those before it. Routes, keys and limits still look at the path as received, and logs show it; `$upstream_uri` is what the server gets. `strip_prefix /api` makes `/api/x` into `/x` and leaves `/apix` alone. `prefix FROM TO` replaces text at the start of the path, as nginx's `proxy_pass` with a path and Envoy's `prefix_rewrite` do. `regex` replaces the whole path if the regex matches (`~*` ignores case); `$1` to `$9` are its groups. `path` replaces it in any case; there the groups are those of the route's own regex. Prefixes and regexes look at the decoded path. A text is in the form of a URL; in the values of its variables, characters that cannot stand in a path are percent-encoded. As in nginx, a query in the text of `regex` or `path` precedes the received one, and a text that ends with `?` drops the received one; `query` replaces it. The result is normalised as received paths are, and a result that is ambiguous is refused with 400.";
+
+const ROUTE_TIMEOUT: &[OptionSpec] = &[
+    option(
+        "request",
+        "TIME | off",
+        "",
+        "From the first byte of the request to the last byte of the response.",
+    ),
+    option("connect", "TIME", "", "For a connection to a server, TLS handshake included."),
+    option("send", "TIME", "", "Without progress while the request is sent to a server."),
+    option("response", "TIME", "", "From the end of the request to the head of the response."),
+    option("read", "TIME", "", "Between two reads of the response's body."),
+    option("tunnel", "TIME", "", "Without a byte in either direction of a tunnel."),
+];
 
 pub(super) const RESPOND: &[OptionSpec] =
     &[option("type", "TYPE", "text/plain; charset=utf-8", "The `Content-Type` of the text.")];

@@ -9,6 +9,7 @@ pub(super) const TOP: &[Context] = &[Context::Top];
 pub(super) const ADMIN: &[Context] = &[Context::Admin];
 pub(super) const LOG: &[Context] = &[Context::Log];
 pub(super) const POOL: &[Context] = &[Context::Pool];
+pub(super) const POOL_AND_ROUTE: &[Context] = &[Context::Pool, Context::Route];
 pub(super) const LISTEN: &[Context] = &[Context::Listen];
 pub(super) const CONDITION: &[Context] = &[Context::Condition];
 pub(super) const TARGET: &[Context] = &[Context::Target];

@@ -89,6 +89,13 @@ pub struct Listener {
     pub default: Vec<Route>,
 }
 
+impl Listener {
+    /// Returns the routes of every host block, and those for other hosts before them.
+    pub fn all_routes(&self) -> impl Iterator<Item = &Route> {
+        self.default.iter().chain(self.sites.iter().flat_map(|site| &site.routes))
+    }
+}
+
 /// The timeouts of the client side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

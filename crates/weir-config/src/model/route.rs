@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
-use super::{AccessRule, Bandwidth, RateLimit, Rewrite};
+use super::{AccessRule, Bandwidth, RateLimit, Rewrite, RouteUpstream};
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::duration;
@@ -54,6 +54,9 @@ pub struct Route {
     /// The changes of the path and the query that the endpoint gets, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrite: Vec<Rewrite>,
+    /// What replaces the pool's settings of the upstream side.
+    #[serde(default, skip_serializing_if = "RouteUpstream::is_inherited")]
+    pub upstream: RouteUpstream,
     /// The changes to request headers.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,

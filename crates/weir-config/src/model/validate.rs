@@ -13,8 +13,8 @@ use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
     EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
     ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, RateLimit, Redirect,
-    RequestTimeout, Respond, Retry, Route, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts,
-    Workers, values,
+    RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive, TlsProtocol,
+    UpstreamTimeouts, Workers, values,
 };
 use crate::defaults;
 
@@ -124,9 +124,8 @@ impl<'a> Validator<'a> {
     fn limit_names(&mut self) {
         let listeners = self.config.listeners.iter();
         let limits = listeners.flat_map(|listener| {
-            let sites = listener.sites.iter().flat_map(|site| &site.routes);
-            let routes = sites.chain(&listener.default);
-            listener.rate_limits.iter().chain(routes.flat_map(|route| &route.rate_limits))
+            let of_routes = listener.all_routes().flat_map(|route| &route.rate_limits);
+            listener.rate_limits.iter().chain(of_routes)
         });
         let mut seen = HashSet::new();
         let twice = limits.filter(|limit| !seen.insert(limit.name.as_str()));
@@ -531,8 +530,31 @@ impl<'a> Validator<'a> {
             self.rate_limits(&path, &route.rate_limits);
             self.bandwidth(&path, route.bandwidth.as_ref());
             self.rewrites(&format!("{path}.rewrite"), route);
+            self.route_upstream(&format!("{path}.upstream"), route);
             self.edits(&format!("{path}.request_headers"), &route.request_headers);
             self.edits(&format!("{path}.response_headers"), &route.response_headers);
+        }
+    }
+
+    fn route_upstream(&mut self, path: &str, route: &Route) {
+        let upstream = &route.upstream;
+        if !upstream.is_inherited() && !matches!(route.action, Action::Pool(_)) {
+            self.problem(path, "this route leads to no pool");
+        }
+        let RouteTimeouts { connect, send, response, read, tunnel } = upstream.timeouts;
+        let waits = [
+            ("connect", connect),
+            ("send", send),
+            ("response", response),
+            ("read", read),
+            ("tunnel", tunnel),
+        ];
+        self.optional_waits(&format!("{path}.timeouts"), &waits);
+        if let Some(retry) = &upstream.retry {
+            self.retry(&format!("{path}.retry"), retry);
+            if retry.budget != Budget::Auto {
+                self.problem(format!("{path}.retry.budget"), "the budget is a setting of the pool");
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
+use super::pools::PassTarget;
 use super::regex;
 use super::scope::InheritanceScope;
 use super::state::Converter;
@@ -259,7 +260,7 @@ impl<'t> Converter<'_, 't> {
             }
         }
         let proxy_host = if host.starts_with("unix:") { "localhost" } else { host };
-        let name = self.pool(host, pass, scope)?;
+        let PassTarget { pool, route_lines } = self.pool(host, pass, scope)?;
         if !self.pools.is_upstream(host) && host.parse::<std::net::SocketAddr>().is_err() {
             self.outcomes.differs(pass, "the name is resolved again and again, not only once");
         } else {
@@ -272,7 +273,8 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.request_headers(scope, known, span));
         block.extend(self.hidden_headers(scope));
         block.extend(self.response_headers(scope, known));
-        let target = NativeLine::new("", span).value(&name).into_words();
+        block.extend(route_lines);
+        let target = NativeLine::new("", span).value(&pool).into_words();
         Ok(RouteParts { target, block })
     }
 

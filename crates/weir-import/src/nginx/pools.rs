@@ -1,5 +1,7 @@
-//! `upstream` and the settings of `proxy_pass` become pools: one for each group of servers and each
-//! set of settings, because nginx has timeouts and retries by location and Weir by pool.
+//! `upstream` and the settings of `proxy_pass` become pools, one for each group of servers. A pool
+//! has the settings of the first location that leads to it; the routes of others set what differs.
+
+use std::slice;
 
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
@@ -12,10 +14,6 @@ use crate::native::{NativeLine, print};
 
 /// The largest body that is read before a server is picked. nginx writes larger ones to a file.
 const MOST_BUFFERED: u64 = 16 << 20;
-
-/// The most servers of all pools together: nginx shares a group between locations with different
-/// settings, which become several pools.
-const MOST_ENDPOINTS: usize = 200_000;
 
 /// The setting of passive checks, which nginx has for each server and Weir for each pool.
 #[derive(Clone, PartialEq)]
@@ -41,6 +39,13 @@ impl Failures {
             .option("max_ejected", "100%")
             .end()
     }
+}
+
+/// The pool of a `proxy_pass`.
+pub(crate) struct PassTarget {
+    pub(crate) pool: String,
+    /// The settings of the location that are not the pool's.
+    pub(crate) route_lines: Vec<Directive>,
 }
 
 impl<'t> Converter<'_, 't> {
@@ -217,14 +222,14 @@ impl<'t> Converter<'_, 't> {
         "1000".to_owned()
     }
 
-    /// Returns the name of the pool for the servers of a `proxy_pass` with the settings of its
-    /// location, or the reason why there is none.
+    /// Returns the pool for the servers of a `proxy_pass` with the settings of its location, or the
+    /// reason why there is none.
     pub(crate) fn pool(
         &mut self,
         host: &str,
         pass: StatementId,
         scope: &InheritanceScope<'_, 't>,
-    ) -> Result<String, String> {
+    ) -> Result<PassTarget, String> {
         let span = self.statements.span(pass);
         let servers = if let Some(upstream) = self.pools.upstreams.get_mut(host) {
             upstream.used = true;
@@ -233,19 +238,16 @@ impl<'t> Converter<'_, 't> {
             weir_config::endpoint_address(&with_port(host))?;
             1
         };
-        let mut settings = vec![
-            NativeLine::new("stall", span).keyword("off").end(),
-            self.retry(scope, servers, span),
-            self.timeouts(scope, span),
-        ];
-        settings.extend(self.buffer(scope, span));
-        let key = (host.to_owned(), print(&settings));
-        if let Some(name) = self.pools.made.get(&key) {
-            return Ok(name.clone());
-        }
-        self.pools.endpoints += servers;
-        if self.pools.endpoints > MOST_ENDPOINTS {
-            return Err(format!("the file would become more than {MOST_ENDPOINTS} servers"));
+        let retry = self.retry(scope, servers, span);
+        let others = [self.timeouts(scope, span), self.buffer(scope, span)];
+        let retry_line = retry.clone().end();
+        let printed =
+            [&retry_line, &others[0], &others[1]].map(|line| print(slice::from_ref(line)));
+        if let Some((pool, before)) = self.pools.made.get(host) {
+            let lines = [retry_line].into_iter().chain(others).zip(printed.iter().zip(before));
+            let own = lines.filter(|(_, (here, before))| here != before);
+            let route_lines = own.map(|(line, _)| line).collect();
+            return Ok(PassTarget { pool: pool.clone(), route_lines });
         }
         let mut lines = if let Some(upstream) = self.pools.upstreams.get(host) {
             let mut lines = upstream.lines.clone();
@@ -258,11 +260,14 @@ impl<'t> Converter<'_, 't> {
                 NativeLine::new("passive", span).keyword("off").end(),
             ]
         };
-        lines.append(&mut settings);
-        let name = self.pools.free_name(host);
-        self.pools.made.insert(key, name.clone());
-        self.pools.directives.push(NativeLine::new("pool", span).value(&name).block(lines));
-        Ok(name)
+        lines.push(NativeLine::new("stall", span).keyword("off").end());
+        // Routes that retry more than this one have no budget either.
+        lines.push(retry.option("budget", "off").end());
+        lines.extend(others);
+        let pool = self.pools.free_name(host);
+        self.pools.made.insert(host.to_owned(), (pool.clone(), printed));
+        self.pools.directives.push(NativeLine::new("pool", span).value(&pool).block(lines));
+        Ok(PassTarget { pool, route_lines: Vec::new() })
     }
 
     fn timeouts(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
@@ -284,7 +289,7 @@ impl<'t> Converter<'_, 't> {
         scope: &InheritanceScope<'_, 't>,
         servers: usize,
         span: SourceSpan,
-    ) -> Directive {
+    ) -> NativeLine {
         let line = NativeLine::new("retry", span);
         let mut on: Vec<&str> = vec!["connect", "reset", "timeout"];
         let mut others = false;
@@ -325,33 +330,31 @@ impl<'t> Converter<'_, 't> {
             None => None,
         };
         if tries < 2 || on.is_empty() {
-            return line.keyword("off").end();
+            return line.keyword("off");
         }
-        let mut line = line
-            .value(&(tries - 1).min(100).to_string())
-            .option("on", &on.join(","))
-            .option("budget", "off");
+        let mut line = line.value(&(tries - 1).min(100).to_string()).option("on", &on.join(","));
         if let Some(within) = within {
             line = line.option("within", &within);
         }
-        if others { line.keyword("non_idempotent").end() } else { line.end() }
+        if others { line.keyword("non_idempotent") } else { line }
     }
 
     /// Converts the bound on request bodies, which nginx reads whole before it picks a server.
-    fn buffer(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Option<Directive> {
+    fn buffer(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
+        let line = NativeLine::new("buffer_request", span);
         let most = self.bytes(scope, "client_max_body_size", 1 << 20);
         self.body_limits.push(most);
         let whole = self.switch(scope, "proxy_request_buffering", true);
         if !whole {
-            return None;
+            return line.keyword("off").end();
         }
         if most == 0 || most > MOST_BUFFERED {
             if let Some(id) = self.single(scope, "client_max_body_size") {
                 self.outcomes.differs(id, "bodies of this size stream to the server as they arrive; the bound is that of the listener, the largest of its locations");
             }
-            return None;
+            return line.keyword("off").end();
         }
-        Some(NativeLine::new("buffer_request", span).value(&values::size(most)).end())
+        line.value(&values::size(most)).end()
     }
 
     /// Notes the upstreams that no location uses.

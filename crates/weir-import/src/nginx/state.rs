@@ -39,11 +39,9 @@ pub(crate) struct Converter<'s, 't> {
 #[derive(Default)]
 pub(crate) struct ConvertedPools<'t> {
     pub(crate) upstreams: BTreeMap<&'t str, Upstream>,
-    /// The name of the pool for a group of servers and settings.
-    pub(crate) made: HashMap<(String, String), String>,
+    /// The name of the pool for a group of servers, and its settings as text.
+    pub(crate) made: HashMap<String, (String, [String; 3])>,
     pub(crate) names: HashSet<String>,
-    /// The number of their servers.
-    pub(crate) endpoints: usize,
     pub(crate) directives: Vec<Directive>,
 }
 

@@ -26,7 +26,7 @@ use crate::time::pace::{Pace, TooSlow};
 use crate::time::work_time::Turn;
 use crate::upstream::EndpointRef;
 use crate::upstream::idle::UpstreamConnection;
-use crate::upstream::retry::{RetryPolicy, Trouble};
+use crate::upstream::retry::{RetryRules, Trouble};
 use crate::worker::workspace::Heads;
 
 /// The reason why no response head was received.
@@ -160,8 +160,8 @@ impl<'a, S: Socket> Attempt<'a, S> {
     /// Tells whether the same request may be sent again (law 7 of the simulation's checkers). All
     /// of it must still be available, and a request of which bytes went upstream is not sent twice
     /// if it may have had an effect, unless the configuration allows that.
-    pub(crate) fn may_repeat(&self, method: Method, policy: &RetryPolicy) -> bool {
-        !self.upload.has_read && (self.upload.written == 0 || policy.may_resend(method))
+    pub(crate) fn may_repeat(&self, method: Method, rules: &RetryRules) -> bool {
+        !self.upload.has_read && (self.upload.written == 0 || rules.may_resend(method))
     }
 
     /// Returns true if the response with the head `response` was received completely, with no byte
@@ -356,15 +356,15 @@ impl<S: Socket> Attempt<'_, S> {
         let is_sent = self.upload.is_finished() || self.upload_failed;
         let is_awaited = !is_sent && self.upload.waiting == Waiting::Read;
         let (patience, mut failure) = if is_sent {
-            (at.pool.timeouts.response, Failure::ResponseTimeout)
+            (at.rules.timeouts.response, Failure::ResponseTimeout)
         } else if is_awaited {
             (scope.listener.timeouts.body, Failure::BodyTimeout)
         } else {
-            (at.pool.timeouts.send, Failure::SendTimeout)
+            (at.rules.timeouts.send, Failure::SendTimeout)
         };
         let mut deadline = self.progressed + patience;
         if let Some(end) =
-            at.pool.timeouts.attempt.and_then(|wait| self.attempt_ends(is_awaited, wait))
+            at.rules.timeouts.attempt.and_then(|wait| self.attempt_ends(is_awaited, wait))
             && end < deadline
         {
             (deadline, failure) = (end, Failure::TryTimeout);

@@ -57,6 +57,7 @@ impl<'a> Dispatch<'a> {
         }
         exchange.set_pool(PoolRef { pool, number });
         (self.pool, self.number) = (pool, number);
+        self.rules = exchange.rules(pool);
         Some(())
     }
 }

@@ -30,6 +30,7 @@ use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::UpstreamConnection;
 use crate::upstream::retry::Trouble;
+use crate::upstream::rules::UpstreamRules;
 use crate::upstream::{EndpointRef, Opened, UpstreamPool};
 use crate::worker::migration::{GlobalSeniority, WaitingRequest};
 
@@ -37,6 +38,8 @@ use crate::worker::migration::{GlobalSeniority, WaitingRequest};
 pub(crate) struct Dispatch<'a> {
     pub(crate) pool: &'a Arc<UpstreamPool>,
     pub(crate) number: usize,
+    /// The settings of the request, the pool's or its route's.
+    pub(crate) rules: &'a UpstreamRules,
     /// The hashed key, for policies that use one.
     key: u64,
     pub(crate) tried: Tried,
@@ -68,7 +71,7 @@ pub(crate) struct Dispatch<'a> {
 
 impl<'a> Dispatch<'a> {
     pub(crate) fn new<C: ClientSide>(
-        exchange: &Exchange<'_, C>,
+        exchange: &Exchange<'a, C>,
         pool: &'a Arc<UpstreamPool>,
         number: usize,
         upload: &Pump,
@@ -81,14 +84,16 @@ impl<'a> Dispatch<'a> {
         // A request that waited in another process keeps the time at which that wait began.
         let began = exchange.arrival.waiting.as_ref().map_or(now, |waiting| waiting.since);
         let now_us = scope.worker.balance_clock(now);
-        pool.retry.note_request(now_us);
+        pool.retry_budget.note_request(now_us);
+        let rules = exchange.rules(pool);
         Self {
             pool,
             number,
+            rules,
             key: exchange.placement.key,
             tried: Tried::default(),
             fresh: false,
-            at_hand: pool.buffer_request.is_some()
+            at_hand: rules.buffer_request.is_some()
                 || upload.is_decoded() && upload.surplus().is_empty(),
             chunks_read: exchange.heads.request.framing == Framing::Chunked && upload.has_read,
             began,
@@ -174,8 +179,8 @@ impl<'a> Dispatch<'a> {
     }
 
     /// An endpoint of the pool.
-    fn at(&self, index: usize) -> EndpointRef<'a> {
-        EndpointRef { pool: self.pool, index }
+    pub(crate) fn at(&self, index: usize) -> EndpointRef<'a> {
+        EndpointRef { pool: self.pool, index, rules: self.rules }
     }
 
     /// Takes an idle connection, if there is one. It never waits: it is asynchronous only
@@ -198,7 +203,7 @@ impl<'a> Dispatch<'a> {
         trouble: Trouble,
     ) -> bool {
         let scope = exchange.scope;
-        let policy = &self.pool.retry;
+        let policy = &self.rules.retry;
         self.look_at_clock(scope);
         let elapsed = self.now.saturating_duration_since(exchange.arrival.head_end);
         if !policy.covers(trouble, self.retries, elapsed) {
@@ -222,7 +227,7 @@ impl<'a> Dispatch<'a> {
             };
             exchange.placement.retry_place = place;
         }
-        if policy.ask(self.now_us) == Permit::Refused {
+        if self.pool.retry_budget.ask(self.now_us) == Permit::Refused {
             return false;
         }
         self.retries += 1;
@@ -246,12 +251,12 @@ impl<'a> Dispatch<'a> {
         self.last = Some(trouble);
         self.fresh = false;
         let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);
-        if untried || !self.pool.retry.asks_again() {
+        if untried || !self.rules.retry.asks_again() {
             return Ok(());
         }
         self.tried.clear();
         let random = scope.worker.random.borrow_mut().u64(..);
-        let deadline = self.now + self.pool.retry.backoff(self.backoffs, random);
+        let deadline = self.now + self.rules.retry.backoff(self.backoffs, random);
         self.backoffs += 1;
         self.pause(exchange, upload, deadline).await
     }
@@ -274,7 +279,7 @@ impl<'a> Dispatch<'a> {
             slot.not_sent();
         }
         let since = *self.short_since.get_or_insert(self.now);
-        let until = since + self.pool.timeouts.connect;
+        let until = since + self.rules.timeouts.connect;
         if self.now >= until {
             return Err(Cause::NoResources.into());
         }
@@ -321,9 +326,9 @@ impl<'a> Dispatch<'a> {
         }
         exchange.holds(upload.held());
         let now = Instant::now();
-        let attempt = self.pool.timeouts.attempt;
+        let attempt = self.rules.timeouts.attempt;
         let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
-        let patience = attempt.unwrap_or(Duration::MAX).min(self.pool.timeouts.connect);
+        let patience = attempt.unwrap_or(Duration::MAX).min(self.rules.timeouts.connect);
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
@@ -357,7 +362,7 @@ impl<'a> Dispatch<'a> {
     /// enough to be moved. Decoded chunks are not available as received.
     fn may_leave<C: ClientSide>(&self, client: &C, upload: &Pump) -> bool {
         client.may_leave(upload.raw_bytes())
-            && (self.pool.buffer_request.is_some() || !self.chunks_read)
+            && (self.rules.buffer_request.is_some() || !self.chunks_read)
     }
 
     /// Starts measuring how long the endpoint takes to answer, if the whole request is at hand, so
@@ -510,7 +515,7 @@ impl<'a> Dispatch<'a> {
             let mut waiting =
                 WaitingRequest::new(id, exchange.arrival.head_end, since, position, seniority);
             waiting.number = Some(number);
-            let is_whole = self.pool.buffer_request.is_some();
+            let is_whole = self.rules.buffer_request.is_some();
             let body = ReadBody { raw: &upload.take_raw(), is_whole };
             exchange.client.leave(Box::new(waiting), &exchange.heads.request, &body);
         }

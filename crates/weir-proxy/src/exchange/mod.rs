@@ -298,7 +298,7 @@ fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute) {
         (RequestTimeout::After(wait), _) => Some(wait),
         (RequestTimeout::Off, _) => None,
         (RequestTimeout::Inherited, CompiledAction::Pool(pool)) => {
-            let of_pool = scope.generation.pool(*pool).and_then(|pool| pool.timeouts.request);
+            let of_pool = scope.generation.pool(*pool).and_then(|pool| pool.rules.timeouts.request);
             let Some(of_pool) = of_pool else { return };
             let of_listener = scope.listener.timeouts.request;
             Some(of_listener.map_or(of_pool, |own| own.min(of_pool)))

@@ -32,7 +32,7 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
 impl<N: Net> Scope<'_, N> {
     /// Records a failure of an endpoint.
     pub(crate) fn endpoint_failed(self, at: EndpointRef<'_>, cause: PassiveCause) {
-        let EndpointRef { pool, index } = at;
+        let EndpointRef { pool, index, .. } = at;
         if !pool.passive_on.contains(&cause) {
             return;
         }

@@ -27,6 +27,7 @@ use crate::routing::route::CompiledRoute;
 use crate::time::instant::Instant;
 use crate::upstream::affinity::{Affinity, Claim};
 use crate::upstream::retry::Trouble;
+use crate::upstream::rules::UpstreamRules;
 use crate::upstream::{EndpointRef, UpstreamPool};
 use crate::worker::capture::Malformed;
 use crate::worker::workspace::Heads;
@@ -43,16 +44,13 @@ pub(crate) async fn proxy<C: ClientSide>(
         rewrite::rewrite(exchange, rewrites).map_err(Ended::Refused)?;
     }
     enter_pool(exchange, pool, number)?;
-    let Exchange { client, heads, arrival, placement, .. } = exchange;
-    let (head, bytes) = (&heads.request, client.head());
-    let claim = |affinity: &Affinity| affinity.claim(head, bytes);
-    placement.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
-    arrival.trailers = trailers::of_request(&route.trailers.0, head, bytes);
+    read_head(exchange, route, pool);
     // The beginning of the body is subject to the bandwidth limit too.
     let throttle = throttle(exchange, Toward::Endpoint);
-    let mut upload = initial_body(exchange, pool, throttle);
-    prepare_body(exchange, pool, &mut upload).await?;
-    let framing = framing_upstream(exchange.heads, pool, &upload);
+    let rules = exchange.rules(pool);
+    let mut upload = initial_body(exchange, rules, throttle);
+    prepare_body(exchange, rules, &mut upload).await?;
+    let framing = framing_upstream(exchange.heads, rules, &upload);
     exchange.placement.key = request_key::of(exchange, pool);
     let mut dispatch = Dispatch::new(exchange, pool, number, &upload);
     loop {
@@ -64,16 +62,16 @@ pub(crate) async fn proxy<C: ClientSide>(
         upload.prepend(std::mem::take(&mut exchange.heads.request_out));
         let placement = &exchange.placement;
         let mut attempt = Attempt::new(upstream, &mut upload, placement.slot_since, dispatch.now);
-        let at = EndpointRef { pool, index: placement.endpoint.unwrap_or_default() };
+        let at = dispatch.at(placement.endpoint.unwrap_or_default());
         let heard = attempt.hear(exchange, at).await;
         let heard = heard.and_then(|()| check_switch(exchange, &mut attempt, route));
-        let repeatable = attempt.may_repeat(exchange.heads.request.method, &pool.retry);
+        let repeatable = attempt.may_repeat(exchange.heads.request.method, &at.rules.retry);
         let trouble = match heard {
             Ok(()) => note_answer(exchange, at, attempt.heard),
             // The endpoint closed an idle connection while the request was on its way to it.
             Err(Failure::Silent) if repeatable && attempt.upstream.reused => {
                 dispatch.pass_over_idle(scope);
-                rewind(exchange, pool, attempt.upload);
+                rewind(exchange, at.rules, attempt.upload);
                 continue;
             }
             Err(failure) => {
@@ -103,6 +101,19 @@ pub(crate) async fn proxy<C: ClientSide>(
     }
 }
 
+/// Notes what the request's head says to the pool and about trailers.
+fn read_head<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    route: &CompiledRoute,
+    pool: &UpstreamPool,
+) {
+    let Exchange { client, heads, arrival, placement, .. } = exchange;
+    let (head, bytes) = (&heads.request, client.head());
+    let claim = |affinity: &Affinity| affinity.claim(head, bytes);
+    placement.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
+    arrival.trailers = trailers::of_request(&route.trailers.0, head, bytes);
+}
+
 /// Records the response head of an endpoint; returns the trouble that its status means for the
 /// pool's `retry`.
 fn note_answer<C: ClientSide>(
@@ -113,7 +124,7 @@ fn note_answer<C: ClientSide>(
     let (scope, status) = (exchange.scope, exchange.heads.response.status);
     scope.endpoint_answered(at, status);
     scope.slot_answered(exchange.placement.slot.as_mut(), at, heard);
-    at.pool.retry.minds_status(status).then_some(Trouble::Status(status))
+    at.rules.retry.minds_status(status).then_some(Trouble::Status(status))
 }
 
 /// Records that an endpoint sent no response head; returns the trouble that this means for the
@@ -130,8 +141,8 @@ fn note_failure<N: Net>(
 }
 
 /// The framing of the request's body towards the endpoint: a body that was read whole has a length.
-fn framing_upstream(heads: &Heads, pool: &UpstreamPool, upload: &Pump) -> Framing {
-    match (heads.request.framing, pool.buffer_request) {
+fn framing_upstream(heads: &Heads, rules: &UpstreamRules, upload: &Pump) -> Framing {
+    match (heads.request.framing, rules.buffer_request) {
         (Framing::None, _) => Framing::None,
         (_, Some(_)) => Framing::Length(upload.body_bytes),
         (framing, None) => framing,
@@ -227,7 +238,7 @@ fn give_up<C: ClientSide>(
         scope.worker.idle.keep(pool, endpoint, upstream, limits, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
-    rewind(exchange, pool, upload);
+    rewind(exchange, exchange.rules(pool), upload);
 }
 
 fn write_head<C: ClientSide>(

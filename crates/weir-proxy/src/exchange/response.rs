@@ -111,7 +111,8 @@ async fn stream<C: ClientSide>(
     let until = if switching { Until::Sent } else { Until::Read };
     let mut relay = Relay { attempt: &mut attempt, download: &mut download, until };
     let mut blocked = Duration::ZERO;
-    let at = EndpointRef { pool, index: exchange.placement.endpoint.unwrap_or_default() };
+    let index = exchange.placement.endpoint.unwrap_or_default();
+    let at = EndpointRef { pool, index, rules: exchange.rules(pool) };
     let mut relayed = relay.run(exchange, at, &mut blocked).await;
     note_blocked(exchange, blocked);
     if switching {
@@ -202,7 +203,8 @@ async fn switch<C: ClientSide>(
     exchange.outcome.times.data = Instant::now().span_since(heard);
     note_relayed(exchange, upload, &download, relayed)?;
     let throttle = upload.take_throttle();
-    let switched = Switched { pool, upstream, download, throttle };
+    let patience = exchange.rules(pool).timeouts.tunnel;
+    let switched = Switched { patience, upstream, download, throttle };
     Ok(tunnel::run(exchange, switched).await)
 }
 
@@ -369,10 +371,10 @@ impl<S: Socket> Relay<'_, '_, S> {
                 progress = (moved, turn.look_at_end());
             }
             let (patience, cause) = match self.download.waiting {
-                Waiting::Read => (at.pool.timeouts.read, Cause::UpstreamReadTimeout),
+                Waiting::Read => (at.rules.timeouts.read, Cause::UpstreamReadTimeout),
                 Waiting::Turn => {
                     scope.worker.note_yield(Yield::Body);
-                    (at.pool.timeouts.read, Cause::UpstreamReadTimeout)
+                    (at.rules.timeouts.read, Cause::UpstreamReadTimeout)
                 }
                 Waiting::Write => {
                     full = Some(turn.look_at_end());
@@ -472,8 +474,8 @@ impl Paces {
             let looked = attempt.pace.look(rate, began, waits(sends), || moved);
             look = looked.map_err(|TooSlow| Cause::BodyTooSlow)?.or(look);
         }
-        if let Some(bytes) = at.pool.timeouts.min_rate {
-            let rate = MinRate { bytes, after: at.pool.timeouts.after };
+        if let Some(bytes) = at.rules.timeouts.min_rate {
+            let rate = MinRate { bytes, after: at.rules.timeouts.after };
             let silent = download.waiting == Waiting::Read && !sends;
             let sent = || download.body_bytes;
             let looked = self.upstream.look(rate, began, waits(silent), sent);

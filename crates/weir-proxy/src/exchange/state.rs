@@ -8,6 +8,8 @@ use crate::http::request_view::RequestView;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::instant::Instant;
+use crate::upstream::UpstreamPool;
+use crate::upstream::rules::UpstreamRules;
 use crate::worker::sessions::SessionKey;
 use crate::worker::workspace::Heads;
 
@@ -58,6 +60,14 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
     pub(crate) fn set_pool(&mut self, pool: PoolRef<'a>) {
         self.placement.pool = Some(pool);
         self.scope.worker.sessions.set_pool(self.session, pool.number);
+    }
+
+    /// The settings for requests to this pool: those of the route, if it has its own.
+    pub(crate) fn rules<'p>(&self, pool: &'p UpstreamPool) -> &'p UpstreamRules
+    where
+        'a: 'p,
+    {
+        self.route.map_or(&pool.rules, |route| route.rules_for(pool))
     }
 
     /// Assigns the exchange to an endpoint of its pool.

@@ -3,6 +3,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::AsyncWrite;
 use weir_stats::Cause;
@@ -18,7 +19,6 @@ use crate::limits::TUNNEL_LOOK;
 use crate::net::Net;
 use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
-use crate::upstream::UpstreamPool;
 use crate::upstream::idle::UpstreamConnection;
 
 /// One direction: a body that ends when its source does, followed by a shutdown of the sink.
@@ -62,8 +62,9 @@ impl Direction {
 }
 
 /// The endpoint's side of an exchange that switched protocols.
-pub(crate) struct Switched<'a, N: Net> {
-    pub(crate) pool: &'a UpstreamPool,
+pub(crate) struct Switched<N: Net> {
+    /// The longest time without a byte in either direction.
+    pub(crate) patience: Duration,
     pub(crate) upstream: Box<UpstreamConnection<N::Stream>>,
     /// The pump that sent the head of the 101.
     pub(crate) download: Pump,
@@ -74,11 +75,11 @@ pub(crate) struct Switched<'a, N: Net> {
 /// Transfers bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    switched: Switched<'_, C::Net>,
+    switched: Switched<C::Net>,
 ) -> Next {
     let session = exchange.session;
     let Exchange { scope, client, heads, arrival, outcome, .. } = exchange;
-    let Switched { pool, mut upstream, mut download, throttle } = switched;
+    let Switched { patience, mut upstream, mut download, throttle } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
     let mut up = Direction::new(client.take_early_bytes(), throttle);
@@ -124,7 +125,7 @@ pub(crate) async fn run<C: ClientSide>(
             progress = (moved, Instant::now());
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
-        let deadline = progress.1 + pool.timeouts.tunnel;
+        let deadline = progress.1 + patience;
         poll_either(client.timer(), context, deadline, look).map(|()| Cause::TunnelClosed)
     })
     .await;

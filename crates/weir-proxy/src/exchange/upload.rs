@@ -1,5 +1,5 @@
 //! A request's body before it is sent to an endpoint: the part that came with the head, the whole
-//! body if the pool buffers it, and the beginning again for another attempt. `attempt.rs`
+//! body if it is to be buffered, and the beginning again for another attempt. `attempt.rs`
 //! sends it.
 
 use std::task::Poll;
@@ -20,7 +20,7 @@ use crate::limits::{LONG_HEAD, SMALL_BUFFER};
 use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
 use crate::time::pace::Pace;
-use crate::upstream::UpstreamPool;
+use crate::upstream::rules::UpstreamRules;
 use crate::worker::overload::Pressure;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -29,7 +29,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// request's head determines the framing of the body towards the endpoint.
 pub(crate) fn initial_body<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    pool: &UpstreamPool,
+    rules: &UpstreamRules,
     throttle: Option<Box<Throttle>>,
 ) -> Pump {
     let Exchange { scope, client, heads, arrival, .. } = exchange;
@@ -37,7 +37,7 @@ pub(crate) fn initial_body<C: ClientSide>(
     let ReceivedBody { framing, raw } = client.begin_body(request, &scope.worker.buffers);
     let encoder =
         if request.framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };
-    let own = pool.buffer_request.unwrap_or(u64::MAX);
+    let own = rules.buffer_request.unwrap_or(u64::MAX);
     let bounds = Bounds {
         bytes: scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own),
         surplus: SMALL_BUFFER,
@@ -48,15 +48,15 @@ pub(crate) fn initial_body<C: ClientSide>(
 }
 
 /// Checks that the body is acceptable, and that its available part is valid, before an endpoint is
-/// involved; reads the whole body if the pool buffers it.
+/// involved; reads the whole body if it is to be buffered.
 pub(crate) async fn prepare_body<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    pool: &UpstreamPool,
+    rules: &UpstreamRules,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
     if exchange.heads.request.framing != Framing::None {
         // In an allocation of its own, so that exchanges without a body do not reserve space for it.
-        let begun = Box::pin(begin_body(exchange, pool, upload)).await;
+        let begun = Box::pin(begin_body(exchange, rules, upload)).await;
         begun.inspect_err(|_| leave_body(exchange, upload))?;
     }
     Ok(())
@@ -64,7 +64,7 @@ pub(crate) async fn prepare_body<C: ClientSide>(
 
 async fn begin_body<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    pool: &UpstreamPool,
+    rules: &UpstreamRules,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
     let (scope, request) = (exchange.scope, &exchange.heads.request);
@@ -82,7 +82,7 @@ async fn begin_body<C: ClientSide>(
     if expects && !upload.has_data() {
         send_continue(exchange).await.map_err(Ended::Broken)?;
     }
-    if pool.buffer_request.is_some() {
+    if rules.buffer_request.is_some() {
         return whole_body(exchange, upload).await;
     }
     let mut pace = Pace::default();
@@ -205,12 +205,12 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
 /// that is not buffered whole has then read nothing beyond the bytes that came with the head.
 pub(crate) fn rewind<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    pool: &UpstreamPool,
+    rules: &UpstreamRules,
     upload: &mut Pump,
 ) {
     let throttle = upload.take_throttle();
-    *upload = match pool.buffer_request {
+    *upload = match rules.buffer_request {
         Some(_) => Pump::whole(upload.take_buffers().1, throttle),
-        None => initial_body(exchange, pool, throttle),
+        None => initial_body(exchange, rules, throttle),
     };
 }

@@ -169,6 +169,7 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         rate_limits: Vec::new(),
         bandwidth: None,
         rewrite: Vec::new(),
+        upstream: model::RouteUpstream::default(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::model::{
-    AccessRule, Action, Files, Listener, Redirect, RequestTimeout, Respond, Rewrite, Route,
+    AccessRule, Action, Files, Listener, Pool, Redirect, RequestTimeout, Respond, Rewrite, Route,
 };
 use weir_stats::{Entry, Escape, Template};
 
@@ -26,6 +26,8 @@ use crate::routing::condition::{Condition, RoutedRequest};
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
 use crate::routing::trace::ConditionTrace;
+use crate::upstream::UpstreamPool;
+use crate::upstream::rules::UpstreamRules;
 
 /// A compiled route.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct CompiledRoute {
     pub action: CompiledAction,
     /// Its setting for the total time of an exchange.
     pub(crate) request_timeout: RequestTimeout,
+    /// Its rules for requests to its pool, if it has settings of its own.
+    pub(crate) rules: Option<Box<UpstreamRules>>,
     /// The rules to allow and deny clients; the first match wins.
     pub access: Vec<AccessRule>,
     /// The limits on its requests by key.
@@ -267,14 +271,24 @@ impl Router {
 
     /// Sets the rate and bandwidth limits of the routes.
     pub(crate) fn limit(&mut self, listener: &Listener, limiter: &Arc<Limiter>) {
-        let models = listener.default.iter();
-        let models = models.chain(listener.sites.iter().flat_map(|site| &site.routes));
-        let compiled = std::iter::once(&mut self.default).chain(&mut self.sites);
-        let compiled = compiled.flat_map(|list| &mut list.routes);
-        for (route, model) in compiled.zip(models) {
+        for (route, model) in self.routes_mut().zip(listener.all_routes()) {
             route.rate_limits = rate::compile(&model.rate_limits, limiter);
             route.bandwidth = BandwidthLimiter::compile(model.bandwidth.as_ref(), limiter);
         }
+    }
+
+    /// Sets the rules of the routes that have settings of their own for requests to their pools.
+    pub(crate) fn set_rules(&mut self, listener: &Listener, pools: &[Pool]) {
+        for (route, model) in self.routes_mut().zip(listener.all_routes()) {
+            let Action::Pool(number) = &model.action else { continue };
+            let pool = pools.get(*number).filter(|_| !model.upstream.is_inherited());
+            route.rules = pool.map(|pool| Box::new(UpstreamRules::of_route(&model.upstream, pool)));
+        }
+    }
+
+    /// All routes, in the order of the model's.
+    fn routes_mut(&mut self) -> impl Iterator<Item = &mut CompiledRoute> {
+        std::iter::once(&mut self.default).chain(&mut self.sites).flat_map(|list| &mut list.routes)
     }
 
     /// All routes, in the order of their numbers.
@@ -324,6 +338,11 @@ impl CompiledRoute {
         self.condition.has_groups()
     }
 
+    /// The rules for its requests to this pool.
+    pub(crate) fn rules_for<'p>(&'p self, pool: &'p UpstreamPool) -> &'p UpstreamRules {
+        self.rules.as_deref().unwrap_or(&pool.rules)
+    }
+
     /// The groups `$1`…`$9` of its path regex for a request that took it; `None` if it has none.
     pub fn captures(&self, view: &RequestView<'_>) -> Option<Captures> {
         if !self.has_captures() {
@@ -369,6 +388,7 @@ fn compile_route(
         rate_limits: Vec::new(),
         bandwidth: None,
         request_timeout: route.request_timeout,
+        rules: None,
         tells_why: text_has(Template::tells_why)
             || request_edits.tells_why()
             || response_edits.tells_why(),

@@ -196,6 +196,7 @@ impl Compiler<'_> {
         let mut router = Router::compile(listener, &read)
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
         router.limit(listener, &self.limiter);
+        router.set_rules(listener, &config.pools);
         let roots =
             router.files().iter().map(|files| self.root(files)).collect::<Result<Vec<_>, _>>()?;
         let log_index = |name: &String| config.logs.iter().position(|log| log.name == *name);
@@ -303,10 +304,10 @@ impl Compiler<'_> {
 
 /// Returns true if a limit of the listener is keyed by the local address.
 fn limited_by_local_address(listener: &model::Listener) -> bool {
-    let routes = listener.sites.iter().flat_map(|site| &site.routes).chain(&listener.default);
-    let bandwidths = routes.clone().filter_map(|route| route.bandwidth.as_ref());
+    let bandwidths = listener.all_routes().filter_map(|route| route.bandwidth.as_ref());
     let bandwidths = bandwidths.chain(&listener.bandwidth).filter_map(|limit| limit.key.as_ref());
-    let limits = routes.flat_map(|route| &route.rate_limits).chain(&listener.rate_limits);
+    let limits =
+        listener.all_routes().flat_map(|route| &route.rate_limits).chain(&listener.rate_limits);
     let keys = limits.map(|limit| &limit.key).chain(bandwidths);
     keys.flat_map(Template::variables).any(Variable::is_local_address)
 }

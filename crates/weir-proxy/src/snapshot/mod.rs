@@ -5,6 +5,7 @@ pub mod compile;
 pub(crate) mod generation;
 pub(crate) mod series;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -209,6 +210,8 @@ pub(crate) struct ListenerModel {
     keys_of_local_addresses: bool,
     /// The client limit of the whole configuration.
     client_limit: Option<model::ClientLimit>,
+    /// The pools whose settings some of its routes replace in part, by number.
+    replaced: Vec<(usize, model::Pool)>,
 }
 
 impl ListenerModel {
@@ -219,8 +222,20 @@ impl ListenerModel {
             logs: config.logs.clone(),
             keys_of_local_addresses: keys_of_local_addresses(config),
             client_limit: config.client_limit.clone(),
+            replaced: replaced_pools(listener, config),
         }
     }
+}
+
+fn replaced_pools(listener: &model::Listener, config: &Config) -> Vec<(usize, model::Pool)> {
+    let own = listener.all_routes().filter(|route| !route.upstream.is_inherited());
+    let numbers = own.filter_map(|route| match &route.action {
+        model::Action::Pool(number) => Some(*number),
+        _ => None,
+    });
+    let numbers: BTreeSet<usize> = numbers.collect();
+    let pool = |number: usize| Some((number, config.pools.get(number)?.clone()));
+    numbers.into_iter().filter_map(pool).collect()
 }
 
 /// Returns true if a pool hashes the local address of client connections.

@@ -411,7 +411,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let taken = |context: &mut Context<'_>| {
-            let at = EndpointRef { pool: &pool, index: 0 };
+            let at = EndpointRef { pool: &pool, index: 0, rules: &pool.rules };
             Poll::Ready(idle.take(context, at, now + idle_for))
         };
         poll_fn(taken).await.is_some()

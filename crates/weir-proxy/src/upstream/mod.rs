@@ -9,6 +9,7 @@ pub(crate) mod idle;
 pub mod idle_count;
 pub mod notice;
 pub(crate) mod retry;
+pub(crate) mod rules;
 pub mod shared_idle;
 pub mod source;
 
@@ -36,7 +37,8 @@ use crate::upstream::affinity::Affinity;
 use crate::upstream::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::upstream::endpoint_number::EndpointNumber;
 use crate::upstream::idle_count::IdleCount;
-use crate::upstream::retry::RetryPolicy;
+use crate::upstream::retry::PoolRetryBudget;
+use crate::upstream::rules::UpstreamRules;
 use crate::upstream::source::FilesSource;
 
 /// A pool with its live state.
@@ -53,20 +55,18 @@ pub struct UpstreamPool {
     pub keepalive: model::Keepalive,
     /// The kernel's probes that detect an endpoint that has disappeared.
     pub tcp_keepalive: model::TcpKeepalive,
-    /// The timeouts on the endpoints' side.
-    pub timeouts: model::UpstreamTimeouts,
     /// The causes that count as failures of an endpoint.
     pub passive_on: Box<[model::PassiveCause]>,
     /// The settings for waiting exchanges; `None` if exchanges never wait.
     pub queue: Option<UpstreamQueue>,
-    /// The rules for further attempts after a failed one.
-    pub retry: Arc<RetryPolicy>,
+    /// The bound on further attempts after failed ones.
+    pub retry_budget: Arc<PoolRetryBudget>,
     /// TLS towards endpoints; each worker derives a configuration from it.
     pub tls: Option<ClientTls>,
     /// The cookie that keeps clients at their endpoints, if the pool has one.
     pub affinity: Option<Affinity>,
-    /// The size up to which request bodies are buffered whole before picking, bytes.
-    pub buffer_request: Option<u64>,
+    /// The settings of requests whose route has none of its own.
+    pub(crate) rules: UpstreamRules,
     /// The limits of the pool as a whole, if it has any.
     pub limits: Option<Box<PoolLimiter>>,
     pub(crate) source: FilesSource<model::Pool>,
@@ -133,6 +133,8 @@ pub(crate) struct EndpointRef<'a> {
     pub(crate) pool: &'a Arc<UpstreamPool>,
     /// Its index in the pool.
     pub(crate) index: usize,
+    /// The settings of the request.
+    pub(crate) rules: &'a UpstreamRules,
 }
 
 impl EndpointRef<'_> {

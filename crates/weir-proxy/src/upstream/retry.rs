@@ -1,5 +1,5 @@
-//! The rules by which a failed attempt is followed by another one, as the pool's `retry` configures
-//! them. It waits for nothing; `dispatch.rs` applies the rules.
+//! The rules by which a failed attempt is followed by another one, as `retry` of the pool or the
+//! route configures them. It waits for nothing; `dispatch.rs` applies the rules.
 
 use std::time::Duration;
 
@@ -64,19 +64,18 @@ impl Trouble {
     }
 }
 
-/// The retry rules of a pool, and its budget.
-#[derive(Debug)]
-pub struct RetryPolicy {
+/// The rules for retries.
+#[derive(Clone, Debug)]
+pub(crate) struct RetryRules {
     /// The number of attempts after the first.
     attempts: u32,
     on: Box<[RetryOn]>,
     backoff: Option<Duration>,
     within: Option<Duration>,
     resends_all: bool,
-    budget: Option<RetryBudget>,
 }
 
-impl RetryPolicy {
+impl RetryRules {
     /// Compiles the configured rules.
     pub(crate) fn new(retry: &Retry) -> Self {
         Self {
@@ -85,14 +84,6 @@ impl RetryPolicy {
             backoff: retry.backoff,
             within: retry.within,
             resends_all: retry.non_idempotent,
-            budget: retry.budget_percent().map(RetryBudget::new),
-        }
-    }
-
-    /// Reports the beginning of an exchange to the budget.
-    pub(crate) fn note_request(&self, now_us: u64) {
-        if let Some(budget) = &self.budget {
-            budget.note_request(now_us);
         }
     }
 
@@ -108,16 +99,6 @@ impl RetryPolicy {
     /// every response, before any other check.
     pub(crate) fn minds_status(&self, status: u16) -> bool {
         status >= 400 && self.on.contains(&RetryOn::Status(status))
-    }
-
-    /// Requests one retry from the budget.
-    pub(crate) fn ask(&self, now_us: u64) -> Permit {
-        self.budget.as_ref().map_or(Permit::Granted, |budget| budget.ask(now_us))
-    }
-
-    /// The number of retries that the budget has refused.
-    pub fn refused(&self) -> u64 {
-        self.budget.as_ref().map_or(0, RetryBudget::refused)
     }
 
     /// Returns true if a request may be sent again after bytes of it were sent upstream (RFC 9110
@@ -141,12 +122,39 @@ impl RetryPolicy {
     }
 }
 
+/// The bound on the retries of all requests to a pool.
+#[derive(Debug)]
+pub struct PoolRetryBudget(Option<RetryBudget>);
+
+impl PoolRetryBudget {
+    pub(crate) fn new(retry: &Retry) -> Self {
+        Self(retry.budget_percent().map(RetryBudget::new))
+    }
+
+    /// Reports the beginning of an exchange.
+    pub(crate) fn note_request(&self, now_us: u64) {
+        if let Some(budget) = &self.0 {
+            budget.note_request(now_us);
+        }
+    }
+
+    /// Requests one retry.
+    pub(crate) fn ask(&self, now_us: u64) -> Permit {
+        self.0.as_ref().map_or(Permit::Granted, |budget| budget.ask(now_us))
+    }
+
+    /// The number of retries that were refused.
+    pub fn refused(&self) -> u64 {
+        self.0.as_ref().map_or(0, RetryBudget::refused)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn policy(on: &[RetryOn]) -> RetryPolicy {
-        RetryPolicy::new(&Retry { on: on.to_vec(), ..Retry::default() })
+    fn policy(on: &[RetryOn]) -> RetryRules {
+        RetryRules::new(&Retry { on: on.to_vec(), ..Retry::default() })
     }
 
     #[test]
@@ -180,7 +188,7 @@ mod tests {
     #[test]
     fn retries_are_bounded_in_number_and_time() {
         let retry = Retry { within: Some(Duration::from_secs(1)), ..Retry::default() };
-        let policy = RetryPolicy::new(&retry);
+        let policy = RetryRules::new(&retry);
         let covers = |retries, millis| {
             policy.covers(Trouble::Refused, retries, Duration::from_millis(millis))
         };
@@ -191,7 +199,7 @@ mod tests {
     #[test]
     fn the_limit_of_the_random_back_off_doubles_up_to_ten_times_the_first() {
         let backoff = Some(Duration::from_millis(100));
-        let policy = RetryPolicy::new(&Retry { backoff, ..Retry::default() });
+        let policy = RetryRules::new(&Retry { backoff, ..Retry::default() });
         let longest = |earlier| policy.backoff(earlier, u64::MAX).as_micros().div_ceil(1_000);
         assert_eq!([0, 1, 2, 3, 4, 5, 99].map(longest), [100, 200, 400, 800, 1_000, 1_000, 1_000]);
         assert_eq!(policy.backoff(3, 0), Duration::ZERO);

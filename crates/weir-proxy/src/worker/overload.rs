@@ -229,7 +229,9 @@ pub fn connection_limit<'a>(
     let head = listener.limits.head_bytes;
     let input = Input::limit(head);
     // A growing vector may have twice the capacity that it needs.
-    let body = pools.filter_map(|pool| pool.buffer_request).max().unwrap_or(0);
+    let body = pools.filter_map(|pool| pool.rules.buffer_request);
+    let own = listener.router.routes().filter_map(|route| route.rules.as_deref());
+    let body = body.chain(own.filter_map(|rules| rules.buffer_request)).max().unwrap_or(0);
     let body = usize::try_from(body).unwrap_or(usize::MAX).saturating_mul(2);
     let upload = body.saturating_add(input.max(LARGE_BUFFER));
     let download = LARGE_BUFFER + 2 * RESPONSE_HEAD_BYTES;

@@ -29,6 +29,7 @@ mod reload;
 mod retries;
 mod reuse;
 mod rewriting;
+mod route_settings;
 mod routing;
 mod shortage;
 mod slow;

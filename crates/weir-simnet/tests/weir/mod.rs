@@ -20,7 +20,7 @@ use weir_config::Config;
 use weir_config::model::{
     AccessLog, Action, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
     Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue, RequestTimeout,
-    Retry, RetryOn, Route, Rule, TcpKeepalive, UpstreamTimeouts,
+    Retry, RetryOn, Route, RouteUpstream, Rule, TcpKeepalive, UpstreamTimeouts,
 };
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
@@ -375,6 +375,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         rate_limits: Vec::new(),
         bandwidth: None,
         rewrite: Vec::new(),
+        upstream: RouteUpstream::default(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     };

@@ -56,8 +56,8 @@ impl<'a> Tracer<'a> {
             if self.listener.limits.body_bytes.is_some_and(|most| length > most) {
                 return refused(413, "its body is larger than `limits body=` of the listener");
             }
-            if pool.buffer_request.is_some_and(|most| length > most) {
-                return refused(413, "its body is larger than `buffer_request` of the pool");
+            if route.rules_for(pool).buffer_request.is_some_and(|most| length > most) {
+                return refused(413, "its body is larger than `buffer_request`");
             }
         }
         let rewritten = match self.rewritten(route) {
@@ -139,7 +139,7 @@ impl<'a> Tracer<'a> {
                 edits: &route.request_edits,
                 trust: self.trust,
                 hidden_cookie: pool.affinity.as_ref().map(Affinity::name),
-                framing: match (self.head.framing, pool.buffer_request) {
+                framing: match (self.head.framing, route.rules_for(pool).buffer_request) {
                     (Framing::None | Framing::UntilClose, _) => BodyFraming::None,
                     (Framing::Length(length), _) => BodyFraming::Length(length),
                     (Framing::Chunked, _) => BodyFraming::Chunked,

@@ -23,7 +23,8 @@ use crate::net::tls::{ClientSettings, ClientTls, PemFile, server_name};
 use crate::upstream::affinity::Affinity;
 use crate::upstream::connect_trouble::ConnectTrouble;
 use crate::upstream::idle_count::IdleCount;
-use crate::upstream::retry::RetryPolicy;
+use crate::upstream::retry::PoolRetryBudget;
+use crate::upstream::rules::UpstreamRules;
 use crate::upstream::source::FilesSource;
 use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 
@@ -89,22 +90,21 @@ impl Compiler<'_> {
             Some(latest) => Balancer::prepared(latest, settings(pool), members),
             None => first_balancer(pool, members, &orders),
         };
-        let retry = before.filter(|before| before.source.model().retry == pool.retry);
-        let retry = retry.map(|before| Arc::clone(&before.retry));
+        let budget = before.filter(|before| before.source.model().retry == pool.retry);
+        let budget = budget.map(|before| Arc::clone(&before.retry_budget));
         let after = Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
             balancer,
             key: pool.policy.key().cloned().map(PoolKey::new),
             endpoints,
             keepalive: pool.keepalive.clone(),
-            timeouts: pool.timeouts.clone(),
             tcp_keepalive: pool.tcp_keepalive.clone(),
             passive_on: pool.passive.on.as_slice().into(),
             queue,
-            retry: retry.unwrap_or_else(|| Arc::new(RetryPolicy::new(&pool.retry))),
+            retry_budget: budget.unwrap_or_else(|| Arc::new(PoolRetryBudget::new(&pool.retry))),
             tls,
             affinity,
-            buffer_request: pool.buffer_request,
+            rules: UpstreamRules::of_pool(pool),
             limits: PoolLimiter::compile(pool, &self.limiter),
             source: FilesSource::new(pool.clone(), files),
             tls_source,

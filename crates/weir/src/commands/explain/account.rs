@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 use weir_config::model::{
-    Action, EndpointAddress, Files, HeaderEdit, Listener, Pool, Route, Secret,
+    Action, EndpointAddress, Files, HeaderEdit, Listener, Pool, Route, RouteTimeouts, Secret,
 };
 use weir_config::{Checked, Config};
 use weir_control::trace::{
@@ -507,8 +507,14 @@ impl<'a> AccountWriter<'a> {
         let part = format!("pools[{}]", trace.number);
         add(&format!("{part}.limits"), "limits of the pool", value(&pool.limits));
         add(&format!("{part}.queue"), "queue", value(&pool.queue));
-        add(&format!("{part}.timeouts"), "server timeouts", value(&pool.timeouts));
-        add(&format!("{part}.retry"), "retry", value(&pool.retry));
+        let own_or = |is_own: bool, of_pool: &str| {
+            if is_own { own.to_owned() } else { format!("{part}.{of_pool}") }
+        };
+        let upstream = &route.upstream;
+        let place = own_or(upstream.timeouts != RouteTimeouts::default(), "timeouts");
+        add(&place, "server timeouts", value(&upstream.timeouts(pool)));
+        let place = own_or(upstream.retry.is_some(), "retry");
+        add(&place, "retry", value(upstream.retry(pool)));
         lines
     }
 

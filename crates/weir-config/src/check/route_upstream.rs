@@ -1,0 +1,60 @@
+//! Checks what a route sets of the upstream side: `timeout`, `retry` and `buffer_request` in its
+//! block.
+
+use super::arguments::Arguments;
+use super::checker::Checker;
+use super::pool::size_or_off;
+use crate::diagnostic::Diagnostic;
+use crate::model::{Action, Retry, Route, RouteBuffer, RouteUpstream, values};
+
+impl<'a> Checker<'a> {
+    /// Adds the settings of these lines to the route.
+    pub(super) fn route_upstream(&mut self, lines: &[Arguments<'a>], route: &mut Route) {
+        for line in lines {
+            match line.name() {
+                "retry" => self.route_retry(line, &mut route.upstream),
+                "buffer_request" => {
+                    let size = line.word(0).and_then(|word| self.value(word, buffer));
+                    route.upstream.buffer_request = size.unwrap_or_default();
+                }
+                _ => self.route_timeouts(line, &mut route.upstream),
+            }
+            let sets = !route.upstream.is_inherited();
+            if sets && !matches!(route.action, Action::Pool(_)) {
+                let error = format!("`{}` for servers has no effect here", line.name());
+                let error = Diagnostic::error(line.directive.name.span, error);
+                self.report(error.help("this route leads to no server"));
+                route.upstream = RouteUpstream::default();
+            }
+        }
+    }
+
+    fn route_timeouts(&mut self, line: &Arguments<'a>, upstream: &mut RouteUpstream) {
+        let timeouts = &mut upstream.timeouts;
+        for (name, wait) in [
+            ("connect", &mut timeouts.connect),
+            ("send", &mut timeouts.send),
+            ("response", &mut timeouts.response),
+            ("read", &mut timeouts.read),
+            ("tunnel", &mut timeouts.tunnel),
+        ] {
+            *wait = self.setting(line, name, values::wait);
+        }
+    }
+
+    fn route_retry(&mut self, line: &Arguments<'a>, upstream: &mut RouteUpstream) {
+        if let Some(option) = line.option("budget") {
+            let error = Diagnostic::error(option.word.span, "`budget=` is a setting of the pool");
+            self.report(error.help("the budget counts the retries of all routes to it"));
+        }
+        let mut retry = Retry::default();
+        self.retry(line, line.word(0), &mut retry);
+        upstream.retry = Some(retry);
+    }
+}
+
+fn buffer(text: &str) -> Result<RouteBuffer, String> {
+    let size = size_or_off(text)?;
+    let up_to = |size| usize::try_from(size).map(RouteBuffer::UpTo);
+    size.map_or(Ok(RouteBuffer::Off), up_to).map_err(|_| format!("`{text}` is too large"))
+}

@@ -1,0 +1,123 @@
+//! What a route sets of the upstream side, instead of its pool: timeouts, retries, and the reading
+//! of whole requests. Servers, their health, limits and the queue are the pool's alone.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Pool, Retry, UpstreamTimeouts};
+use crate::units::{duration, size};
+
+/// The settings of a route that replace those of its pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteUpstream {
+    /// The timeouts.
+    pub timeouts: RouteTimeouts,
+    /// The retries. Their budget is always the pool's.
+    pub retry: Option<Retry>,
+    /// The reading of whole requests before an endpoint is picked.
+    pub buffer_request: RouteBuffer,
+}
+
+/// The timeouts of a route; `None` for the pool's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteTimeouts {
+    /// For the connect, TLS handshake included.
+    #[serde(with = "duration::option")]
+    pub connect: Option<Duration>,
+    /// Without progress while a request is sent.
+    #[serde(with = "duration::option")]
+    pub send: Option<Duration>,
+    /// From the end of the request to the response head.
+    #[serde(with = "duration::option")]
+    pub response: Option<Duration>,
+    /// Between two reads of a response body.
+    #[serde(with = "duration::option")]
+    pub read: Option<Duration>,
+    /// Without a byte in either direction of a tunnel.
+    #[serde(with = "duration::option")]
+    pub tunnel: Option<Duration>,
+}
+
+/// A route's setting for reading whole requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteBuffer {
+    /// The pool's setting holds.
+    #[default]
+    Inherited,
+    /// Requests are sent as they arrive.
+    Off,
+    /// Requests are read whole; larger ones are refused.
+    UpTo(#[serde(with = "size")] usize),
+}
+
+impl RouteUpstream {
+    /// Returns true if the pool's settings hold.
+    pub fn is_inherited(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the timeouts of the route's requests to this pool.
+    pub fn timeouts(&self, pool: &Pool) -> UpstreamTimeouts {
+        let RouteTimeouts { connect, send, response, read, tunnel } = self.timeouts;
+        let of_pool = pool.timeouts.clone();
+        UpstreamTimeouts {
+            connect: connect.unwrap_or(of_pool.connect),
+            send: send.unwrap_or(of_pool.send),
+            response: response.unwrap_or(of_pool.response),
+            read: read.unwrap_or(of_pool.read),
+            tunnel: tunnel.unwrap_or(of_pool.tunnel),
+            ..of_pool
+        }
+    }
+
+    /// Returns the rules for retries of the route's requests to this pool.
+    pub fn retry<'a>(&'a self, pool: &'a Pool) -> &'a Retry {
+        self.retry.as_ref().unwrap_or(&pool.retry)
+    }
+
+    /// Returns the size up to which the route's requests to this pool are read whole.
+    pub fn buffer_request(&self, pool: &Pool) -> Option<u64> {
+        match self.buffer_request {
+            RouteBuffer::Inherited => pool.buffer_request,
+            RouteBuffer::Off => None,
+            RouteBuffer::UpTo(bytes) => Some(bytes as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_timeout_of_a_route_replaces_the_pool_s_and_the_others_stay() {
+        let pool = Pool::new("app", Vec::new());
+        let wait = Some(Duration::from_millis(77));
+        let check = |timeouts, expected| {
+            let route = RouteUpstream { timeouts, ..RouteUpstream::default() };
+            assert_eq!(route.timeouts(&pool), expected);
+        };
+        let of_pool = || pool.timeouts.clone();
+        let none = RouteTimeouts::default;
+        check(none(), of_pool());
+        let own = Duration::from_millis(77);
+        check(
+            RouteTimeouts { connect: wait, ..none() },
+            UpstreamTimeouts { connect: own, ..of_pool() },
+        );
+        check(RouteTimeouts { send: wait, ..none() }, UpstreamTimeouts { send: own, ..of_pool() });
+        check(
+            RouteTimeouts { response: wait, ..none() },
+            UpstreamTimeouts { response: own, ..of_pool() },
+        );
+        check(RouteTimeouts { read: wait, ..none() }, UpstreamTimeouts { read: own, ..of_pool() });
+        check(
+            RouteTimeouts { tunnel: wait, ..none() },
+            UpstreamTimeouts { tunnel: own, ..of_pool() },
+        );
+    }
+}
