@@ -10,6 +10,7 @@ mod process;
 mod reference_page;
 mod route;
 mod spec;
+mod variable;
 
 pub use reference_page::reference;
 pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
@@ -18,13 +19,14 @@ pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
 
 /// The modules of the table.
-const PARTS: [&[Spec]; 6] = [
+const PARTS: [&[Spec]; 7] = [
     process::DIRECTIVES,
     log::DIRECTIVES,
     pool::DIRECTIVES,
     listen::DIRECTIVES,
     limit::DIRECTIVES,
     route::DIRECTIVES,
+    variable::DIRECTIVES,
 ];
 
 /// Returns every directive.

@@ -30,6 +30,7 @@ mod tcp_keepalive;
 mod tls;
 pub(crate) mod validate;
 pub(crate) mod values;
+pub(crate) mod variable;
 
 pub use weir_balance::AdminState;
 
@@ -72,3 +73,4 @@ pub use secret::Secret;
 pub use sticky::{SameSite, Secure, Sticky};
 pub use tcp_keepalive::TcpKeepalive;
 pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersion};
+pub use variable::{MapDefinition, SplitDefinition, ValueShare, VariableDefinition};

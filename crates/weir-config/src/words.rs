@@ -61,13 +61,84 @@ pub(crate) mod balance_factor {
     }
 }
 
+/// A share of a whole: `12.5%`, or `*` for the rest.
+pub(crate) mod share {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    /// Parses a share, in hundredths of a percent; `None` for the rest.
+    pub(crate) fn parse(text: &str) -> Result<Option<u32>, String> {
+        if text == "*" {
+            return Ok(None);
+        }
+        let wrong =
+            || format!("`{text}` is not a share: write `10%`, `0.25%`, or `*` for the rest");
+        let number = text.strip_suffix('%').ok_or_else(wrong)?;
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let sound = (1..=3).contains(&whole.len()) && part.len() <= 2;
+        if !sound || !digits(whole) || !digits(part) || number.ends_with('.') {
+            return Err(wrong());
+        }
+        let hundredths = format!("{whole}{part:0<2}").parse().map_err(|_| wrong())?;
+        match hundredths {
+            1..=10_000 => Ok(Some(hundredths)),
+            _ => Err(format!("`{text}` is not between `0.01%` and `100%`")),
+        }
+    }
+
+    /// Returns the share as it is written.
+    pub(crate) fn format(share: Option<u32>) -> String {
+        let Some(share) = share else { return "*".to_owned() };
+        let (whole, part) = (share / 100, share % 100);
+        match part {
+            0 => format!("{whole}%"),
+            part => format!("{whole}.{}%", format!("{part:02}").trim_end_matches('0')),
+        }
+    }
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        clippy::ref_option,
+        reason = "serde calls it with a reference to the field"
+    )]
+    pub(crate) fn serialize<S: Serializer>(
+        share: &Option<u32>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format(*share))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u32>, D::Error> {
+        parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
 /// A text with `$variables`, in the form in which it was written.
 pub(crate) mod template {
+    use std::cell::RefCell;
+
     use serde::{Deserialize, Deserializer, Serializer, de};
-    use weir_stats::Template;
+    use weir_stats::{DefinedVariables, Template};
+
+    thread_local! {
+        /// The variables of the configuration that is being read: serde passes nothing to the
+        /// functions of a field.
+        static DEFINED: RefCell<DefinedVariables> = RefCell::default();
+    }
+
+    /// Calls `read` while these variables may be used.
+    pub(crate) fn with<R>(defined: DefinedVariables, read: impl FnOnce() -> R) -> R {
+        DEFINED.replace(defined);
+        let result = read();
+        DEFINED.take();
+        result
+    }
 
     pub(crate) fn parse<E: de::Error>(text: &str) -> Result<Template, E> {
-        Template::parse(text).map_err(|error| E::custom(error.message))
+        let parsed = DEFINED.with_borrow(|defined| defined.template(text));
+        parsed.map_err(|error| E::custom(error.message))
     }
 
     pub(crate) fn serialize<S: Serializer>(

@@ -52,10 +52,51 @@ fn defaults_of_a_check_written_out_are_the_defaults() {
 
 #[test]
 fn json_goes_there_and_back() {
-    for name in ["smallest.conf", "shop.conf", "defaults.conf"] {
+    for name in ["smallest.conf", "shop.conf", "defaults.conf", "variables.conf"] {
         let config = good(name);
         assert_eq!(from_json(&to_json(&config)).unwrap_or_else(|error| panic!("{error}")), config);
     }
+}
+
+#[test]
+fn entries_of_a_map_come_from_a_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let conf = write(
+        "weir.conf",
+        "map $host $zone file=zones.map { own.test own; }\n\
+         listen :80 -> respond 200 $zone;",
+    );
+    let read = || load(&conf, &|_| None).map(|checked| checked.config);
+    write("zones.map", "# zones\n\na.test  first zone\n~^b second\n");
+    let first = read().unwrap();
+    assert_eq!(from_json(&to_json(&first)).unwrap(), first);
+    // The same text is another configuration if the file differs.
+    write("zones.map", "a.test other\n");
+    assert_ne!(read().unwrap(), first);
+    for (lines, message) in [
+        ("a.test\n", "zones.map:1: a line is a key and its value"),
+        ("a b\na c\n", "zones.map:2: there is an entry `a` already"),
+        ("a b\n~( c\n", "zones.map:2: this regex is invalid: unclosed group"),
+        ("own.test b\n", "there is an entry `own.test` already"),
+    ] {
+        write("zones.map", lines);
+        let error = read().unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn a_shown_configuration_hides_the_keys_of_a_map_of_secrets() {
+    let text = "map $http_authorization $user { hunter2 alice; }
+        map $http_x_color $shade { red dark; }
+        listen :80 -> respond 200 $user$shade;";
+    let shown = to_json(&config(text).without_secrets());
+    assert!(!shown.contains("hunter2") && shown.contains("red"), "{shown}");
 }
 
 #[test]

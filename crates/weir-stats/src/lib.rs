@@ -16,6 +16,10 @@ pub use access_log::batch::{
     log_fan,
 };
 pub use access_log::clock::Clock;
+pub use access_log::defined::{
+    DefinedVariables, DefinitionError, DefinitionPart, MOST_MAP_REGEXES, MapKeys, MapLines,
+    SplitShares,
+};
 pub use access_log::escape::Escape;
 pub use access_log::format::append_address;
 pub use access_log::line::Line;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use weir_stats::{Template, Variable};
+use weir_stats::{DefinedVariables, Template, Variable};
 
 use super::arguments::{ArgumentValue, Arguments};
 use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
@@ -25,6 +25,10 @@ pub(super) struct Checker<'a> {
     pub(super) logs: Vec<AccessLog>,
     pub(super) log_names: HashMap<&'a str, SourceSpan>,
     pub(super) used_logs: HashSet<&'a str>,
+    /// The variables that the file defines, for the texts that use them.
+    pub(super) defined: DefinedVariables,
+    pub(super) variable_names: HashMap<String, SourceSpan>,
+    pub(super) used_variables: HashSet<String>,
     pub(super) rules: HashMap<&'a str, NamedRule<'a>>,
     /// The depth of rules that are being parsed, each named by the one before.
     pub(super) rule_depth: usize,
@@ -76,6 +80,9 @@ impl<'a> Checker<'a> {
             logs: Vec::new(),
             log_names: HashMap::new(),
             used_logs: HashSet::new(),
+            defined: DefinedVariables::default(),
+            variable_names: HashMap::new(),
+            used_variables: HashSet::new(),
             rules: HashMap::new(),
             rule_depth: 0,
             addresses: HashMap::new(),
@@ -238,8 +245,26 @@ impl<'a> Checker<'a> {
 
     /// Parses a text with `$variables`.
     pub(super) fn template(&mut self, value: ArgumentValue<'_>) -> Option<Template> {
-        match Template::parse(value.text()) {
-            Ok(template) => Some(template),
+        self.template_of(value.text(), value)
+    }
+
+    /// Parses the text with `$variables` that a value begins with.
+    pub(super) fn template_of(&mut self, text: &str, value: ArgumentValue<'_>) -> Option<Template> {
+        match self.defined.template(text) {
+            Ok(template) => {
+                let definitions = template.variables().filter_map(Variable::defined_name);
+                self.used_variables.extend(definitions.map(str::to_owned));
+                Some(template)
+            }
+            // The error of the definition was reported.
+            Err(error)
+                if error
+                    .unknown
+                    .as_deref()
+                    .is_some_and(|name| self.variable_names.contains_key(name)) =>
+            {
+                None
+            }
             Err(error) => {
                 let place = value.skip(error.offset).span();
                 let rest = value.text().get(error.offset..).unwrap_or_default();
@@ -254,7 +279,9 @@ impl<'a> Checker<'a> {
                 };
                 let mut diagnostic = Diagnostic::error(place, error.message);
                 if let Some(name) = error.unknown {
-                    diagnostic = diagnostic.suggest(&name, Variable::names());
+                    let mut names: Vec<&str> = Variable::names().collect();
+                    names.extend(self.defined.names());
+                    diagnostic = diagnostic.suggest(&name, names);
                 }
                 self.report(diagnostic.help("for a dollar sign write `$$`"));
                 None

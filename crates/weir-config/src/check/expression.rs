@@ -279,7 +279,7 @@ impl<'a> Parser<'_, 'a, 'a> {
         if error.label.is_some() {
             return error;
         }
-        error.help("conditions are `path`, `method`, `header`, `cookie`, `query`, `client` and `rule`; the target comes after `->`")
+        error.help("conditions are `path`, `method`, `header`, `cookie`, `query`, `client`, `variable` and `rule`; the target comes after `->`")
     }
 }
 
@@ -294,6 +294,7 @@ impl<'a> Checker<'a> {
                 each.filter_map(|value| self.value(value, values::method)).collect(),
             )),
             "client" => Some(Rule::Client(self.networks(values))),
+            "variable" => self.variable_condition(*values.first()?),
             "rule" => {
                 let value = *values.first()?;
                 if !self.rules.contains_key(value.text()) {
@@ -331,6 +332,23 @@ impl<'a> Checker<'a> {
                 })
             }
         }
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Parses `$name=pattern`, or a text with variables alone.
+    fn variable_condition(&mut self, value: ArgumentValue<'a>) -> Option<Rule> {
+        let (text, pattern) = match value.text().split_once('=') {
+            Some((text, _)) => (text, Some(value.skip(text.len() + 1))),
+            None => (value.text(), None),
+        };
+        let template = self.template_of(text, value)?;
+        self.value(value, |_| values::known_before_route(&template))?;
+        let pattern = match pattern {
+            Some(value) => Some(self.value(value, str::parse)?),
+            None => None,
+        };
+        Some(Rule::Variable(template, pattern))
     }
 }
 

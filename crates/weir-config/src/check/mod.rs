@@ -23,6 +23,7 @@ mod route;
 mod route_upstream;
 mod sticky;
 mod target;
+mod variable;
 mod warnings;
 
 use crate::defaults;
@@ -62,6 +63,8 @@ impl<'a> Checker<'a> {
     fn config(&mut self, directives: &'a [Directive]) -> Config {
         let mut config = Config::default();
         let top = self.block(directives, Context::Top);
+        // Texts of all other directives may use the variables.
+        config.variables = self.variables(&top);
         // Settings and names come first: names may be used before they are defined.
         for arguments in &top {
             self.settings(arguments, &mut config);
@@ -157,6 +160,8 @@ impl<'a> Checker<'a> {
             self.pool_names.iter().filter(|(_, (index, _))| !self.used_pools.contains(index));
         let logs = self.log_names.iter().filter(|(name, _)| !self.used_logs.contains(*name));
         let rules = self.rules.iter().filter(|(_, rule)| !rule.used);
+        let variables =
+            self.variable_names.iter().filter(|(name, _)| !self.used_variables.contains(*name));
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let mut unused = |what: &str, name: &str, span: SourceSpan| {
             let warning = Diagnostic::warning(span, format!("the {what} `{name}` is not used"));
@@ -165,6 +170,7 @@ impl<'a> Checker<'a> {
         pools.for_each(|(name, (_, span))| unused("pool", name, *span));
         logs.for_each(|(name, span)| unused("log", name, *span));
         rules.for_each(|(name, rule)| unused("rule", name, rule.span));
+        variables.for_each(|(name, span)| unused("variable", &format!("${name}"), *span));
         self.diagnostics.extend(warnings);
     }
 }

@@ -77,6 +77,7 @@ fn directive(page: &mut String, spec: &Spec) {
     });
     page.push_str(match spec.block {
         BlockRule::None | BlockRule::Expression => "",
+        BlockRule::Entries => " { KEY VALUE; … }",
         BlockRule::Optional(_) => " [{ … }]",
         BlockRule::Required(_) => " { … }",
     });

@@ -49,6 +49,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("cookie", CONDITION, "NAME[=PATTERN]", "The cookie is present and has this value.").example("cookie beta=1"),
     directive("query", CONDITION, "NAME[=PATTERN]", "The query parameter is present and has this value.").example("query debug"),
     directive("client", CONDITION, "NETWORK…", "The client's address is in one of these networks.").example("client 10.0.0.0/8"),
+    directive("variable", CONDITION, "$NAME[=PATTERN]", "The text with variables has this value; without a pattern, it is neither empty nor `0`. The variables must be known before a route is found.").example("variable $ssl_protocol=TLSv1.2"),
     directive("rule", CONDITION, "NAME", "The named rule matches.").example("rule staff"),
     directive("POOL", TARGET, "", "A pool, by its name.").example("route -> app;"),
     directive("ADDRESS…", TARGET, "", "Servers without a named pool, with every default.").example("route -> 10.0.0.1:80 10.0.0.2:80;"),

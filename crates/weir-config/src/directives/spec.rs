@@ -81,6 +81,8 @@ pub enum BlockRule {
     Required(Context),
     /// Optional braces with an expression.
     Expression,
+    /// Optional braces with entries of a key and a value.
+    Entries,
 }
 
 /// The number of times that a directive may stand in one block.

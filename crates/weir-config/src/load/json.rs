@@ -1,13 +1,16 @@
 //! The canonical JSON form, reading and writing. Diagnostics name the place in the text and the
 //! path of the value. The checks of the values are in `check`.
 
+use serde::Deserialize;
+
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::model::Config;
 use crate::model::validate::validate;
+use crate::model::{Config, VariableDefinition, variable};
 use crate::source::{FileId, ModelPlaces, SourceSpan, Sources};
 
 use super::checked::{Checked, verdict};
 use super::places::ValuePlaces;
+use crate::words::template;
 
 /// Writes a configuration with every default filled in, indented, with a newline at the end.
 pub fn to_json(config: &Config) -> String {
@@ -23,6 +26,13 @@ pub fn from_json(text: &str) -> Result<Config, Diagnostics> {
     read(sources, file).map(|checked| checked.config)
 }
 
+/// The part of a configuration that is read first, because texts of the rest use it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DefinitionsOnly {
+    variables: Vec<VariableDefinition>,
+}
+
 /// Reads and checks a JSON text that is in `sources` already.
 pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostics> {
     let text = sources.file(file).text.clone();
@@ -31,7 +41,19 @@ pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostic
     let places = ValuePlaces::of(text);
     let span =
         |start: usize, end: usize| SourceSpan { file, start: start + skipped, end: end + skipped };
-    let config: Config = match serde_json::from_str(text) {
+    let definitions: Vec<VariableDefinition> =
+        serde_json::from_str(text).map(|part: DefinitionsOnly| part.variables).unwrap_or_default();
+    let (defined, refused) = variable::compile(&definitions);
+    let config: Result<Config, _> = template::with(defined, || serde_json::from_str(text));
+    if !refused.is_empty() {
+        let refused = refused.into_iter().map(|problem| {
+            let path = problem.path(&definitions);
+            let range = places.find(&path);
+            Diagnostic::error(span(range.start, range.end), with_path(&path, &problem.message))
+        });
+        return verdict(Config::default(), refused.collect(), sources, ModelPlaces::default());
+    }
+    let config: Config = match config {
         Ok(config) => config,
         Err(error) => {
             let offset = sources.offset(file, error.line(), error.column());

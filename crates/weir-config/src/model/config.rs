@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AccessLog, AdminListener, ClientLimit, CpuCredits, ErrorLog, ListenAddress, Listener,
-    LogTarget, MemoryLimit, Pool, Resolver,
+    LogTarget, MemoryLimit, Pool, Resolver, VariableDefinition,
 };
 use crate::units::{duration, size};
 
@@ -65,6 +65,8 @@ pub struct Config {
     /// The destinations of the audit log, which records changes, refused ones included, and their
     /// authors; if empty, they are among the error logs alone.
     pub audit_logs: Vec<LogTarget>,
+    /// The variables that the file defines, besides those of Weir itself.
+    pub variables: Vec<VariableDefinition>,
     /// The access logs, by name.
     pub logs: Vec<AccessLog>,
     /// The pools, in file order; routes refer to them by index.

@@ -36,6 +36,7 @@ impl Default for Config {
             resolver: Resolver::default(),
             error_logs: Vec::new(),
             audit_logs: Vec::new(),
+            variables: Vec::new(),
             logs: Vec::new(),
             pools: Vec::new(),
             listeners: Vec::new(),

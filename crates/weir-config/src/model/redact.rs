@@ -3,7 +3,8 @@
 
 use weir_stats::Template;
 
-use super::{Config, HIDDEN, HeaderEdit, Probe, Route, Rule, Secret};
+use super::variable::names_in;
+use super::{Config, HIDDEN, HeaderEdit, Probe, Route, Rule, Secret, VariableDefinition};
 use crate::pattern::TextPattern;
 
 impl Config {
@@ -25,6 +26,15 @@ impl Config {
             }
         }
         let hidden = &self.hidden_headers;
+        for definition in &mut shown.variables {
+            if let VariableDefinition::Map(map) = definition
+                && reads_secret(&map.source, hidden)
+            {
+                for (key, _) in &mut map.entries {
+                    HIDDEN.clone_into(key);
+                }
+            }
+        }
         for listener in &mut shown.listeners {
             let when = listener.explain_header.as_mut().and_then(|explain| explain.when.as_mut());
             if let Some(value) = when.and_then(|when| when.value.as_mut()) {
@@ -42,6 +52,16 @@ impl Config {
         }
         shown
     }
+}
+
+/// Returns true if a text contains a header, cookie or query parameter whose values are hidden.
+fn reads_secret(text: &str, hidden: &[String]) -> bool {
+    names_in(text).any(|name| {
+        let name = ["http_", "cookie_", "arg_"].iter().find_map(|one| name.strip_prefix(one));
+        name.is_some_and(|name| {
+            is_secret(&name.replace('_', "-"), hidden) || is_secret(name, hidden)
+        })
+    })
 }
 
 fn hide_edits(edits: &mut [HeaderEdit], hidden: &[String]) {

@@ -100,6 +100,8 @@ pub enum Rule {
     Query(String, Option<TextPattern>),
     /// The client's address is in one of these networks.
     Client(Vec<IpNet>),
+    /// The text with variables has this value; without one, it is neither empty nor `0`.
+    Variable(#[serde(with = "words::template")] Template, Option<TextPattern>),
 }
 
 /// The rule that every request meets.

@@ -601,6 +601,9 @@ impl<'a> Validator<'a> {
                     self.held(format!("{path}.method[{index}]"), values::token(method, "a method"));
                 }
             }
+            Rule::Variable(text, _) => {
+                self.held(format!("{path}.variable[0]"), values::known_before_route(text));
+            }
             Rule::Path(_) | Rule::Query(..) | Rule::Client(_) => {}
         }
     }

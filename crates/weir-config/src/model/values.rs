@@ -543,6 +543,17 @@ pub(crate) fn table_bytes(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Checks that a condition's text has variables, and that they are known when a route is looked for.
+pub(crate) fn known_before_route(text: &Template) -> Result<(), String> {
+    if text.constant().is_some() {
+        return Err("this condition has no variable: write `variable $NAME=PATTERN`".into());
+    }
+    match text.variables().find(|variable| !variable.is_known_before_route()) {
+        Some(later) => Err(format!("`{later}` is not known before the route is found")),
+        None => Ok(()),
+    }
+}
+
 /// Checks that the key can differ between requests and is known when an endpoint is picked.
 pub(crate) fn sound_key(key: &Template) -> Result<(), String> {
     if key.constant().is_some() {

@@ -35,7 +35,7 @@ use std::task::{Context, Poll};
 
 use tokio::task::yield_now;
 use weir_config::model::RequestTimeout;
-use weir_stats::Cause;
+use weir_stats::{Cause, Template};
 use weir_wire::Method;
 
 use crate::exchange::client_side::{ClientSide, ConnectionFacts};
@@ -283,7 +283,8 @@ fn find_route<'a, C: ClientSide>(
     if !allowed(&listener.access, client) {
         return Err(Cause::Denied.into());
     }
-    let route = listener.router.route(&exchange.request_view()).ok_or(Cause::NoRoute)?;
+    let fill = |text: &Template, out: &mut Vec<u8>| record::fill(exchange, text, None, out);
+    let route = listener.router.route(&exchange.request_view(), &fill).ok_or(Cause::NoRoute)?;
     if !allowed(&route.access, client) {
         return Err(Cause::Denied.into());
     }

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use weir_stats::metrics::{Asked, Done, Keep, Onward, Outcome};
-use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsParameters};
+use weir_stats::{
+    Concurrency, Entry, Escape, ExchangeRecord, FailedAttempt, Headers, Template, TlsParameters,
+};
 use weir_wire::{ResponseHead, Span};
 
 use crate::exchange::client_side::ClientSide;
@@ -55,7 +57,20 @@ pub(crate) fn captures<C: ClientSide>(
 ) -> Option<Captures> {
     let Exchange { arrival, route, .. } = exchange;
     let route = route.filter(|route| wanted && arrival.has_head && route.has_captures())?;
-    route.captures(&exchange.request_view())
+    route.captures(&exchange.request_view(), &|text, out| fill(exchange, text, None, out))
+}
+
+/// Appends a text with variables.
+pub(crate) fn fill<C: ClientSide>(
+    exchange: &Exchange<'_, C>,
+    text: &Template,
+    captures: Option<&Captures>,
+    out: &mut Vec<u8>,
+) {
+    with_captures(exchange, captures, Concurrency::default(), |entry| {
+        let clock = &mut *exchange.scope.worker.clock.borrow_mut();
+        text.append_at(entry, clock, Escape::None, out);
+    });
 }
 
 pub(crate) fn with_captures<C: ClientSide, R>(

@@ -1,7 +1,6 @@
 //! The key of one request: the template of the pool's policy, or of a limit, filled in.
 
 use weir_balance::hash_key;
-use weir_stats::{Concurrency, Escape};
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::record;
@@ -25,12 +24,8 @@ pub(crate) fn of<C: ClientSide>(exchange: &mut Exchange<'_, C>, pool: &UpstreamP
 
 /// Replaces `text` by the key of a request.
 pub(crate) fn fill<C: ClientSide>(exchange: &Exchange<'_, C>, key: &PoolKey, text: &mut Vec<u8>) {
-    let scope = exchange.scope;
     let PoolKey { template, shows_groups } = key;
     text.clear();
     let groups = record::captures(exchange, *shows_groups);
-    record::with_captures(exchange, groups.as_ref(), Concurrency::default(), |entry| {
-        let clock = &mut *scope.worker.clock.borrow_mut();
-        template.append_at(entry, clock, Escape::None, text);
-    });
+    record::fill(exchange, template, groups.as_ref(), text);
 }

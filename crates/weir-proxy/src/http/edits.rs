@@ -193,8 +193,7 @@ fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut V
 
 /// Tells whether a template uses a group of the route's path regex.
 pub(crate) fn uses_captures(template: &Template) -> bool {
-    let is_capture = |name: &str| matches!(name.as_bytes(), [b'$', b'1'..=b'9']);
-    template.variables().any(|variable| is_capture(&variable.to_string()))
+    template.variables().any(Variable::is_capture)
 }
 
 /// Tells whether a template contains the local address of the client connection.

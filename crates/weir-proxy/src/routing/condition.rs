@@ -1,9 +1,12 @@
 //! Evaluates the matching rules of routes: boolean expressions over one request, compiled once. It
 //! knows no action of a route.
 
+use std::cell::RefCell;
+
 use ipnet::IpNet;
 use weir_config::model::{Rule, contains};
 use weir_config::pattern::{PathGroups, PathPattern, TextPattern};
+use weir_stats::Template;
 
 use crate::http::cookie::{self, split_pair};
 use crate::http::path::percent::{PathBuffer, decode_query};
@@ -21,6 +24,7 @@ pub(crate) enum Condition {
     Cookie(Box<[u8]>, Option<TextPattern>),
     Query(Box<[u8]>, Option<TextPattern>),
     Client(Box<[IpNet]>),
+    Variable(Box<Template>, Option<TextPattern>),
 }
 
 /// A request, with its path in the form that rules are matched against.
@@ -28,6 +32,36 @@ pub(crate) enum Condition {
 pub(crate) struct RoutedRequest<'a> {
     pub(crate) view: &'a RequestView<'a>,
     pub(crate) path: &'a [u8],
+    pub(crate) texts: &'a RequestTexts<'a>,
+}
+
+/// Appends the text of a template for the request.
+pub type FillText<'a> = &'a dyn Fn(&Template, &mut Vec<u8>);
+
+/// The texts with variables that rules look at; each is evaluated once for a request, however many
+/// routes look at it.
+pub(crate) struct RequestTexts<'a> {
+    fill: FillText<'a>,
+    known: RefCell<Vec<(&'a str, Vec<u8>)>>,
+}
+
+impl<'a> RequestTexts<'a> {
+    pub(crate) fn new(fill: FillText<'a>) -> Self {
+        Self { fill, known: RefCell::default() }
+    }
+
+    /// Passes the value of a text to `test`.
+    pub(super) fn test(&self, text: &'a Template, test: impl FnOnce(&[u8]) -> bool) -> bool {
+        let mut known = self.known.borrow_mut();
+        if let Some((_, value)) = known.iter().find(|(source, _)| *source == text.as_str()) {
+            return test(value);
+        }
+        let mut value = Vec::new();
+        (self.fill)(text, &mut value);
+        let result = test(&value);
+        known.push((text.as_str(), value));
+        result
+    }
 }
 
 impl Condition {
@@ -54,6 +88,7 @@ impl Condition {
             Rule::Cookie(name, value) => Self::Cookie(bytes(name), value.clone()),
             Rule::Query(name, value) => Self::Query(bytes(name), value.clone()),
             Rule::Client(networks) => Self::Client(networks.as_slice().into()),
+            Rule::Variable(text, value) => Self::Variable(Box::new(text.clone()), value.clone()),
         }
     }
 
@@ -78,6 +113,18 @@ impl Condition {
         }
     }
 
+    /// Returns true if the rule looks at a text that passes a test.
+    pub(crate) fn has_text(&self, test: &dyn Fn(&Template) -> bool) -> bool {
+        match self {
+            Self::Variable(text, _) => test(text),
+            Self::All(conditions) | Self::Any(conditions) => {
+                conditions.iter().any(|condition| condition.has_text(test))
+            }
+            Self::Not(condition) => condition.has_text(test),
+            _ => false,
+        }
+    }
+
     /// Returns true if a match may capture groups of a path regex.
     pub(crate) fn has_groups(&self) -> bool {
         match self {
@@ -90,7 +137,7 @@ impl Condition {
     }
 
     /// Returns true if the rule matches this request.
-    pub(crate) fn holds(&self, subject: RoutedRequest<'_>) -> bool {
+    pub(crate) fn holds<'a>(&'a self, subject: RoutedRequest<'a>) -> bool {
         match self {
             Self::All(conditions) => conditions.iter().all(|condition| condition.holds(subject)),
             Self::Any(conditions) => conditions.iter().any(|condition| condition.holds(subject)),
@@ -101,7 +148,7 @@ impl Condition {
 
     /// Returns true if a condition without parts matches this request.
     #[inline]
-    pub(super) fn leaf_holds(&self, subject: RoutedRequest<'_>) -> bool {
+    pub(super) fn leaf_holds<'a>(&'a self, subject: RoutedRequest<'a>) -> bool {
         let view = subject.view;
         match self {
             Self::All(_) | Self::Any(_) | Self::Not(_) => false,
@@ -119,11 +166,15 @@ impl Condition {
             Self::Client(networks) => {
                 view.client.is_some_and(|client| contains(networks, client.to_canonical()))
             }
+            Self::Variable(text, value) => subject.texts.test(text, |found| match value {
+                Some(pattern) => pattern.matches(found),
+                None => !found.is_empty() && found != b"0",
+            }),
         }
     }
 
     /// The groups of the first path regex that made the rule match.
-    pub(crate) fn groups<'a>(&self, subject: RoutedRequest<'a>) -> Option<PathGroups<'a>> {
+    pub(crate) fn groups<'a>(&'a self, subject: RoutedRequest<'a>) -> Option<PathGroups<'a>> {
         match self {
             Self::Path(patterns) => {
                 let matching = patterns.iter().find(|pattern| pattern.matches(subject.path))?;
@@ -191,7 +242,10 @@ fn decoded<'a>(text: &[u8], buffer: &'a mut PathBuffer) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use weir_config::model::Rule;
+    use weir_stats::Escape;
 
     use super::*;
     use crate::http::path::percent::PathForm;
@@ -201,7 +255,11 @@ mod tests {
         let mut buffer = PathBuffer::new();
         let view = request.view();
         let path = PathForm::Received.seen(view.head.path_text(view.bytes), &mut buffer);
-        Condition::compile(rule).holds(RoutedRequest { view: &view, path })
+        let fill = |text: &Template, out: &mut Vec<u8>| {
+            text.append(&request.entry(&view, &()), Escape::None, out);
+        };
+        let texts = &RequestTexts::new(&fill);
+        Condition::compile(rule).holds(RoutedRequest { view: &view, path, texts })
     }
 
     fn check(rule: &Rule, target: &str, lines: &str, expected: bool) {
@@ -276,6 +334,34 @@ mod tests {
         check(&query(""), "/", "", false);
         check(&Rule::Query("a".into(), text("b")), "/?a=x&&a=b", "", true);
         check(&Rule::Query("a".into(), text("~^[0-9]+$")), "/?a=%31%32", "", true);
+    }
+
+    #[test]
+    fn texts_with_variables_match() {
+        let rule = |text: &str, pattern: &str| {
+            let pattern = (!pattern.is_empty()).then(|| pattern.parse().unwrap());
+            Rule::Variable(Template::parse(text).unwrap(), pattern)
+        };
+        check(&rule("$request_method$http_x", "GET1"), "/", "X: 1\r\n", true);
+        check(&rule("$http_x", "~^2"), "/", "X: 1\r\n", false);
+        check(&rule("$http_x", ""), "/", "X: 1\r\n", true);
+        check(&rule("$http_x", ""), "/", "X: 0\r\n", false);
+        check(&rule("$http_x", ""), "/", "", false);
+    }
+
+    #[test]
+    fn a_text_is_evaluated_once_for_a_request() {
+        let count = Cell::new(0);
+        let fill = |_: &Template, out: &mut Vec<u8>| {
+            count.set(count.get() + 1);
+            out.push(b'x');
+        };
+        let texts = RequestTexts::new(&fill);
+        let templates = ["$host", "$uri", "$host"].map(|text| Template::parse(text).unwrap());
+        for template in &templates {
+            assert!(texts.test(template, |value| value == b"x"));
+        }
+        assert_eq!(count.get(), 2);
     }
 
     #[test]

@@ -140,7 +140,8 @@ fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
         | Condition::Header(..)
         | Condition::Cookie(..)
         | Condition::Query(..)
-        | Condition::Client(_) => None,
+        | Condition::Client(_)
+        | Condition::Variable(..) => None,
     }
 }
 

@@ -22,7 +22,8 @@ use crate::http::upgrade::Protocols;
 use crate::limiting::Limiter;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::rate::{self, RateLimiter};
-use crate::routing::condition::{Condition, RoutedRequest};
+pub use crate::routing::condition::FillText;
+use crate::routing::condition::{Condition, RequestTexts, RoutedRequest};
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
 use crate::routing::trace::ConditionTrace;
@@ -183,8 +184,11 @@ impl RouteList {
     }
 
     /// The first route that matches.
-    fn find(&self, subject: RoutedRequest<'_>) -> Option<&CompiledRoute> {
-        let matches = |route: &&CompiledRoute| route.condition.holds(subject);
+    fn find<'s, 'a>(&'s self, subject: RoutedRequest<'a>) -> Option<&'s CompiledRoute>
+    where
+        's: 'a,
+    {
+        let matches = |route: &&'s CompiledRoute| route.condition.holds(subject);
         match &self.index {
             None => self.routes.iter().find(matches),
             Some(index) => index
@@ -231,8 +235,13 @@ impl Router {
         })
     }
 
-    /// The route that the request takes; `None` means 404.
-    pub fn route<'a>(&'a self, view: &RequestView<'_>) -> Option<&'a CompiledRoute> {
+    /// The route that the request takes; `None` means 404. `fill` gives the texts with variables
+    /// that conditions look at.
+    pub fn route<'a>(
+        &'a self,
+        view: &RequestView<'_>,
+        fill: FillText<'_>,
+    ) -> Option<&'a CompiledRoute> {
         let list = self.routes_for(view.head.host.of(view.bytes));
         match &*list.routes {
             [first, ..] if first.condition.is_always() => return Some(first),
@@ -245,18 +254,19 @@ impl Router {
         } else {
             b"/"
         };
-        let subject = RoutedRequest { view, path };
-        list.find(subject)
+        let texts = RequestTexts::new(fill);
+        list.find(RoutedRequest { view, path, texts: &texts })
     }
 
     /// Finds the route of a request like [`Router::route`], and reports what was tried before it.
-    pub fn trace<'a>(&'a self, view: &RequestView<'_>) -> RouteTrace<'a> {
+    pub fn trace<'a>(&'a self, view: &RequestView<'_>, fill: FillText<'_>) -> RouteTrace<'a> {
         let site = self.hosts.find(view.head.host.of(view.bytes));
         let list = self.routes_for(view.head.host.of(view.bytes));
-        let route = self.route(view);
+        let route = self.route(view, fill);
         let mut buffer = PathBuffer::new();
         let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
-        let subject = RoutedRequest { view, path };
+        let texts = &RequestTexts::new(fill);
+        let subject = RoutedRequest { view, path, texts };
         let mut tried = Vec::new();
         let mut position = None;
         for (number, one) in list.routes.iter().enumerate() {
@@ -344,13 +354,15 @@ impl CompiledRoute {
     }
 
     /// The groups `$1`…`$9` of its path regex for a request that took it; `None` if it has none.
-    pub fn captures(&self, view: &RequestView<'_>) -> Option<Captures> {
+    pub fn captures(&self, view: &RequestView<'_>, fill: FillText<'_>) -> Option<Captures> {
         if !self.has_captures() {
             return None;
         }
         let mut buffer = PathBuffer::new();
         let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
-        self.condition.groups(RoutedRequest { view, path }).map(|groups| Captures::of(&groups))
+        let texts = &RequestTexts::new(fill);
+        let groups = self.condition.groups(RoutedRequest { view, path, texts })?;
+        Some(Captures::of(&groups))
     }
 }
 
@@ -361,6 +373,7 @@ fn compile_route(
     files: &mut Vec<Files>,
 ) -> Result<CompiledRoute, String> {
     let explain = |error| format!("route {}: {error}", route.name);
+    let condition = Condition::compile(&route.when);
     let request_edits = listener.request_headers.iter().chain(&route.request_headers);
     let response_edits = listener.response_headers.iter().chain(&route.response_headers);
     let request_edits = Edits::compile(EditedMessage::Request, request_edits).map_err(explain)?;
@@ -398,12 +411,13 @@ fn compile_route(
             || response_edits.uses_captures(),
         uses_local_address: text_has(uses_local_address)
             || rewrite_has(uses_local_address)
+            || condition.has_text(&uses_local_address)
             || request_edits.uses_local_address()
             || response_edits.uses_local_address(),
         rewrites,
         request_edits,
         response_edits,
-        condition: Condition::compile(&route.when),
+        condition,
         path_form: path_form(listener),
     })
 }
@@ -461,7 +475,7 @@ mod tests {
             host => format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
         });
         let request = request.normalised();
-        let name = router.route(&request.view()).map_or("", |route| &*route.name);
+        let name = router.route(&request.view(), &|_, _| {}).map_or("", |route| &*route.name);
         assert_eq!(name, expected, "{host} {target}");
     }
 
@@ -519,9 +533,9 @@ mod tests {
             compile(&Listener { default: vec![route("user", Rule::All(rules))], ..listener() });
         let request =
             SampleRequest::new("GET /u/%3Cb%3E%0d%0a/caf%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n");
-        let found = router.route(&request.view()).unwrap();
+        let found = router.route(&request.view(), &|_, _| {}).unwrap();
         assert!(found.has_captures() && !found.uses_captures);
-        let captures = found.captures(&request.view()).unwrap();
+        let captures = found.captures(&request.view(), &|_, _| {}).unwrap();
         let groups = captures.groups();
         assert_eq!(groups[..4], [&b"%3Cb%3E%0D%0A"[..], b"", b"caf%C3%A9", b""]);
         assert_eq!(groups.len(), 9);
@@ -532,7 +546,13 @@ mod tests {
         let router =
             compile(&Listener { default: vec![route("all", path("~^/u/.*"))], ..listener() });
         let request = SampleRequest::new("GET /u/x HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(router.route(&request.view()).unwrap().captures(&request.view()).is_none());
+        assert!(
+            router
+                .route(&request.view(), &|_, _| {})
+                .unwrap()
+                .captures(&request.view(), &|_, _| {})
+                .is_none()
+        );
     }
 
     #[test]
@@ -558,8 +578,8 @@ mod tests {
                 SampleRequest::new(&format!("GET {target} HTTP/1.1\r\nHost: Shop:80\r\n\r\n"));
             let request = request.normalised();
             let view = request.view();
-            let found = router.route(&view).unwrap();
-            let captures = found.captures(&view).unwrap_or_default();
+            let found = router.route(&view, &|_, _| {}).unwrap();
+            let captures = found.captures(&view, &|_, _| {}).unwrap_or_default();
             let groups = captures.groups();
             let entry = Entry { captures: &groups, ..request.entry(&view, &()) };
             let mut scratch = b"used before".to_vec();

@@ -12,7 +12,7 @@ use weir_config::model::{Listener, PathRules, Route, Rule, Site};
 
 use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::sample::{SampleRequest, listener, route};
-use crate::routing::condition::{Condition, RoutedRequest};
+use crate::routing::condition::{Condition, RequestTexts, RoutedRequest};
 use crate::routing::route::Router;
 use crate::routing::trace::ConditionTrace;
 
@@ -128,8 +128,10 @@ fn first_match(listener: &Listener, request: &SampleRequest) -> String {
     let form = if listener.path.normalize { PathForm::Normal } else { PathForm::Received };
     let mut buffer = PathBuffer::new();
     let path = form.seen(view.head.path_text(view.bytes), &mut buffer);
-    let matches =
-        |route: &&Route| Condition::compile(&route.when).holds(RoutedRequest { view: &view, path });
+    let matches = |route: &&Route| {
+        let texts = &RequestTexts::new(&|_, _| {});
+        Condition::compile(&route.when).holds(RoutedRequest { view: &view, path, texts })
+    };
     routes.iter().find(matches).map_or(String::new(), |route| route.name.clone())
 }
 
@@ -137,7 +139,9 @@ fn first_match(listener: &Listener, request: &SampleRequest) -> String {
 fn check_parts(trace: &ConditionTrace, rule: &Rule, request: &SampleRequest, path: &[u8]) {
     let view = request.view();
     let condition = Condition::compile(rule);
-    assert_eq!(trace.holds, condition.holds(RoutedRequest { view: &view, path }), "{rule:?}");
+    let texts = &RequestTexts::new(&|_, _| {});
+    let subject = RoutedRequest { view: &view, path, texts };
+    assert_eq!(trace.holds, condition.holds(subject), "{rule:?}");
     let parts: Vec<bool> = trace.parts.iter().map(|part| part.holds).collect();
     match &condition {
         Condition::All(_) => assert_eq!(trace.holds, parts.iter().all(|holds| *holds)),
@@ -158,7 +162,7 @@ proptest! {
         for text in requests {
             let request = SampleRequest::new(&text);
             let request = if table.path.normalize { request.normalised() } else { request };
-            let found = router.route(&request.view()).map_or("", |route| &*route.name);
+            let found = router.route(&request.view(), &|_, _| {}).map_or("", |route| &*route.name);
             prop_assert_eq!(found, first_match(&table, &request), "{}", text);
         }
     }
@@ -173,8 +177,8 @@ proptest! {
             let request = SampleRequest::new(&text);
             let request = if table.path.normalize { request.normalised() } else { request };
             let view = request.view();
-            let taken = router.route(&view);
-            let trace = router.trace(&view);
+            let taken = router.route(&view, &|_, _| {});
+            let trace = router.trace(&view, &|_, _| {});
             prop_assert_eq!(trace.route.map(|route| &route.name), taken.map(|route| &route.name));
             let holds: Vec<bool> = trace.tried.iter().map(|one| one.holds).collect();
             let (last, others) = match (&holds[..], taken) {

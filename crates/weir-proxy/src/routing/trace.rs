@@ -21,8 +21,8 @@ pub struct ConditionTrace {
 
 impl Condition {
     /// Evaluates the rule like [`Condition::holds`] and reports each part that decided.
-    pub(crate) fn trace(&self, subject: RoutedRequest<'_>) -> ConditionTrace {
-        let parts_until = |conditions: &[Self], end: bool| {
+    pub(crate) fn trace<'a>(&'a self, subject: RoutedRequest<'a>) -> ConditionTrace {
+        let parts_until = |conditions: &'a [Self], end: bool| {
             let mut parts: Vec<ConditionTrace> = Vec::new();
             for condition in conditions {
                 parts.push(condition.trace(subject));
@@ -98,11 +98,14 @@ fn describe(condition: &Condition) -> String {
             let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
             format!("client {}", networks.join(" "))
         }
+        Condition::Variable(text, value) => {
+            named("variable", text.as_str().as_bytes(), value.as_ref().map(TextPattern::as_str))
+        }
     }
 }
 
 /// Returns the part of the request that a condition looks at.
-fn seen(condition: &Condition, subject: RoutedRequest<'_>) -> String {
+fn seen<'a>(condition: &'a Condition, subject: RoutedRequest<'a>) -> String {
     let view = subject.view;
     match condition {
         Condition::All(_) | Condition::Any(_) | Condition::Not(_) => String::new(),
@@ -126,6 +129,14 @@ fn seen(condition: &Condition, subject: RoutedRequest<'_>) -> String {
             Some(client) => format!("the client is {client}"),
             None => "the client has no address".to_owned(),
         },
+        Condition::Variable(text, _) => {
+            let mut seen = String::new();
+            subject.texts.test(text, |value| {
+                seen = format!("{} is `{}`", text.as_str(), text_of(value));
+                true
+            });
+            seen
+        }
     }
 }
 

@@ -250,3 +250,33 @@ fn a_denied_client_gets_403_and_reaches_no_origin() {
         }
     });
 }
+
+#[test]
+fn a_map_decides_on_routes_headers_and_answers() {
+    let text = r#"
+    map $host $tenant hosts { *.shop.test shop; ~^(?<name>[a-z]+)\.test$ "plain $name"; default none; }
+    map $tenant$http_x_beta $beta { ~1$ yes; }
+    map $server_port $port { 80 usual; default other; }
+    split "$arg_user" $variant { 50% a; * b; }
+    listen 10.0.0.1:80 {
+        route variable $beta=yes -> respond 200 "beta $tenant";
+        route variable $tenant=shop variable $port=usual -> respond 200 "$tenant $variant $1";
+        route -> redirect 302 https://x/$tenant;
+    }"#;
+    play(text, async |world| {
+        check(
+            world,
+            &[
+                ("a.SHOP.test", "/", "", "shop a "),
+                ("a.shop.test", "/?user=c", "", "shop a "),
+                ("a.shop.test", "/?user=d", "", "shop b "),
+                ("a.shop.test", "/", "X-Beta: 1\r\n", "beta shop"),
+                ("plain.test", "/", "X-Beta: 1\r\n", "beta plain plain"),
+            ],
+        )
+        .await;
+        let mut client = world.client().await;
+        let moved = ask(&mut client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert_eq!(moved.header("location"), Some("https://x/none"));
+    });
+}

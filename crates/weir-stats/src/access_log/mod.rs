@@ -3,6 +3,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod clock;
+pub(crate) mod defined;
 pub(crate) mod escape;
 pub(crate) mod format;
 pub(crate) mod haproxy;

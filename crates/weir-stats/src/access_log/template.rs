@@ -4,10 +4,13 @@ use std::cell::RefCell;
 use std::fmt;
 use std::hint::black_box;
 
+use regex::bytes::Captures;
+
 use crate::access_log::value;
 use crate::{Clock, Entry, Escape, Variable};
 
-/// Text with `$name` or `${name}`; `$$` is a dollar. Two templates are equal if their sources are.
+/// Text with `$name` or `${name}`; `$$` is a dollar. Two templates are equal if their sources and
+/// the definitions of their variables are.
 #[derive(Clone)]
 pub struct Template {
     source: Box<str>,
@@ -86,8 +89,16 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Parses a template.
+    /// Parses a template with the variables of Weir itself.
     pub fn parse(source: &str) -> Result<Self, TemplateError> {
+        Self::parse_with(source, &Variable::named)
+    }
+
+    /// Parses a template; `variable` returns the variable of a name.
+    pub(crate) fn parse_with(
+        source: &str,
+        variable: &dyn Fn(&str) -> Option<Variable>,
+    ) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut text = String::new();
         let mut rest = source;
@@ -100,7 +111,7 @@ impl Template {
                 text.push('$');
                 continue;
             }
-            let variable = Variable::named(name).ok_or_else(|| unknown(name, offset))?;
+            let variable = variable(name).ok_or_else(|| unknown(name, offset))?;
             let text = Literal::new(std::mem::take(&mut text));
             parts.push(TemplatePart { text, variable: Some(variable) });
         }
@@ -126,6 +137,14 @@ impl Template {
         match &*self.parts {
             [] => Some(b""),
             [TemplatePart { text, variable: None }] => Some(text.as_bytes()),
+            _ => None,
+        }
+    }
+
+    /// The variable, if there is one and no text beside it.
+    pub fn lone_variable(&self) -> Option<&Variable> {
+        match &*self.parts {
+            [TemplatePart { text, variable }] if text.as_bytes().is_empty() => variable.as_ref(),
             _ => None,
         }
     }
@@ -174,9 +193,32 @@ impl Template {
     }
 }
 
+impl Template {
+    /// Appends the value of an entry of a map, with the groups of the entry's regex.
+    pub(crate) fn append_with(
+        &self,
+        entry: &Entry<'_>,
+        clock: &mut Clock,
+        groups: Option<&Captures<'_>>,
+        out: &mut Vec<u8>,
+    ) {
+        for part in &self.parts {
+            part.text.append(out);
+            let Some(variable) = &part.variable else { continue };
+            match variable.group() {
+                Some(number) => {
+                    let group = groups.and_then(|groups| groups.get(number));
+                    out.extend_from_slice(group.map(|group| group.as_bytes()).unwrap_or_default());
+                }
+                None => value::of(variable, entry).append(clock, Escape::None, out),
+            }
+        }
+    }
+}
+
 impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
-        self.source == other.source
+        self.source == other.source && self.variables().eq(other.variables())
     }
 }
 

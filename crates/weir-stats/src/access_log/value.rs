@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::access_log::variable::{Plain, VariableKind};
+use crate::access_log::variable::{Definition, Plain, VariableKind};
 use crate::access_log::{escape, format, why};
 use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Setback, Variable};
 
@@ -34,6 +34,8 @@ pub(crate) enum VariableValue<'a> {
     TimeLocal(SystemTime),
     TimeIso(SystemTime),
     Why(&'a Entry<'a>),
+    /// The value of a variable that the configuration defines.
+    Defined(&'a dyn Definition, &'a Entry<'a>),
 }
 
 impl VariableValue<'_> {
@@ -70,6 +72,7 @@ impl VariableValue<'_> {
             Self::TimeLocal(time) => clock.append_common(time, out),
             Self::TimeIso(time) => clock.append_iso(time, out),
             Self::Why(entry) => why::append(entry, how, out),
+            Self::Defined(defined, entry) => defined.append(entry, clock, how, out),
         }
     }
 }
@@ -105,7 +108,7 @@ fn seconds(spans: &[Micros]) -> VariableValue<'static> {
     sum.map_or(VariableValue::Absent, |microseconds| VariableValue::Seconds(microseconds / 1000))
 }
 
-pub(crate) fn of<'a>(variable: &Variable, entry: &'a Entry<'a>) -> VariableValue<'a> {
+pub(crate) fn of<'a>(variable: &'a Variable, entry: &'a Entry<'a>) -> VariableValue<'a> {
     match &variable.0 {
         VariableKind::Plain(plain) => of_plain(*plain, entry),
         VariableKind::Argument(name) => {
@@ -117,6 +120,9 @@ pub(crate) fn of<'a>(variable: &Variable, entry: &'a Entry<'a>) -> VariableValue
             found(entry.request_headers.value("cookie").and_then(|line| cookie(line, name)))
         }
         VariableKind::Capture(index) => found(entry.captures.get(*index).copied()),
+        // Only the values of a map have them, and those know the match.
+        VariableKind::Group(_) => VariableValue::Absent,
+        VariableKind::Defined(defined) => VariableValue::Defined(&**defined, entry),
     }
 }
 

@@ -2,7 +2,11 @@
 //! Names and documentation only; the values for an exchange are in `value.rs`.
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+
+use crate::access_log::clock::Clock;
+use crate::access_log::escape::Escape;
+use crate::exchange::entry::Entry;
 
 /// A variable whose name has no user-defined part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +224,48 @@ const PREFIXED: &[(&str, &str, &str)] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable(pub(crate) VariableKind);
 
+/// The definition of a variable by the configuration. A definition has texts, and texts have
+/// variables: the type of definitions stands above both, and is known here only by this.
+pub(crate) trait Definition: Send + Sync {
+    /// The name, without its dollar.
+    fn name(&self) -> &str;
+
+    /// Returns every value that it can have; `None` if some depend on the request.
+    fn constants(&self) -> Option<Vec<&[u8]>>;
+
+    /// The variables of its source and its values.
+    fn uses(&self) -> &[Variable];
+
+    /// Returns true if a variable that becomes part of the value passes a test.
+    fn shows_any(&self, test: fn(&Variable) -> bool) -> bool;
+
+    /// The number of variables that an evaluation reads, at most.
+    fn steps(&self) -> usize;
+
+    /// The number of definitions in a row, this one included.
+    fn levels(&self) -> usize;
+
+    /// A hash of everything that decides about the value.
+    fn fingerprint(&self) -> [u64; 2];
+
+    /// Appends the value for one exchange.
+    fn append(&self, entry: &Entry<'_>, clock: &mut Clock, how: Escape, out: &mut Vec<u8>);
+}
+
+impl fmt::Debug for dyn Definition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Definition").field(&self.name()).finish()
+    }
+}
+
+impl PartialEq for dyn Definition {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint() == other.fingerprint()
+    }
+}
+
+impl Eq for dyn Definition {}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VariableKind {
     Plain(Plain),
@@ -229,6 +275,10 @@ pub(crate) enum VariableKind {
     Cookie(Box<str>),
     /// A group of the route's path regex, from 0 for `$1`.
     Capture(usize),
+    /// A group of the regex of the map's entry that matched, from 0 for the whole match.
+    Group(usize),
+    /// A variable that the configuration defines.
+    Defined(Arc<dyn Definition>),
 }
 
 impl Variable {
@@ -279,12 +329,28 @@ impl Variable {
             VariableKind::Argument(_)
             | VariableKind::RequestHeader(_)
             | VariableKind::Cookie(_)
-            | VariableKind::Capture(_) => true,
+            | VariableKind::Capture(_)
+            | VariableKind::Group(_) => true,
+            VariableKind::Defined(defined) => defined.uses().iter().all(Self::is_known_before_pick),
+        }
+    }
+
+    /// Returns true if the variable has its final value before a route is found.
+    pub fn is_known_before_route(&self) -> bool {
+        match &self.0 {
+            VariableKind::Plain(Plain::Route | Plain::Pool) | VariableKind::Capture(_) => false,
+            VariableKind::Defined(defined) => {
+                defined.uses().iter().all(Self::is_known_before_route)
+            }
+            _ => self.is_known_before_pick(),
         }
     }
 
     /// Returns true if the value may be a secret of the client: a header, a cookie, a parameter.
     pub fn may_be_secret(&self) -> bool {
+        if let VariableKind::Defined(defined) = &self.0 {
+            return defined.shows_any(Self::may_be_secret);
+        }
         matches!(
             self.0,
             VariableKind::RequestHeader(_)
@@ -303,22 +369,86 @@ impl Variable {
 
     /// Returns true if the variable is part of the local address of the client connection.
     pub fn is_local_address(&self) -> bool {
-        matches!(self.0, VariableKind::Plain(Plain::ServerAddr | Plain::ServerPort))
+        self.is_or_uses(|kind| {
+            matches!(kind, VariableKind::Plain(Plain::ServerAddr | Plain::ServerPort))
+        })
+    }
+
+    /// Returns true if the variable reads a group of the route's path regex.
+    pub fn is_capture(&self) -> bool {
+        self.is_or_uses(|kind| matches!(kind, VariableKind::Capture(_)))
+    }
+
+    /// Returns the name, without its dollar, if the configuration defines the variable.
+    pub fn defined_name(&self) -> Option<&str> {
+        self.definition().map(Definition::name)
+    }
+
+    /// Returns every value that a variable of the configuration can have; `None` for other
+    /// variables, and if some values depend on the request.
+    pub fn constants(&self) -> Option<Vec<&[u8]>> {
+        self.definition()?.constants()
+    }
+
+    fn definition(&self) -> Option<&dyn Definition> {
+        match &self.0 {
+            VariableKind::Defined(defined) => Some(&**defined),
+            _ => None,
+        }
+    }
+
+    /// The number of the group, if the variable is one of the regex of a map's entry.
+    pub(crate) fn group(&self) -> Option<usize> {
+        match self.0 {
+            VariableKind::Group(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_group(&self) -> bool {
+        self.group().is_some()
+    }
+
+    /// The number of variables that an evaluation reads, at most.
+    pub(crate) fn steps(&self) -> usize {
+        self.definition().map_or(1, Definition::steps)
+    }
+
+    /// The number of defined variables in a row.
+    pub(crate) fn levels(&self) -> usize {
+        self.definition().map_or(0, Definition::levels)
+    }
+
+    /// The fingerprint of the definition, if there is one.
+    pub(crate) fn fingerprint(&self) -> [u64; 2] {
+        self.definition().map_or([0; 2], Definition::fingerprint)
+    }
+
+    /// Tells whether this variable, or one that it refers to, is of a kind.
+    fn is_or_uses(&self, test: fn(&VariableKind) -> bool) -> bool {
+        match &self.0 {
+            VariableKind::Defined(defined) => {
+                defined.uses().iter().any(|variable| variable.is_or_uses(test))
+            }
+            kind => test(kind),
+        }
     }
 
     /// Returns true if the variable reads [`crate::Entry::reasons`].
     pub(crate) fn is_why(&self) -> bool {
-        matches!(self.0, VariableKind::Plain(Plain::Why))
+        self.is_or_uses(|kind| matches!(kind, VariableKind::Plain(Plain::Why)))
     }
 
     /// Returns true if the variable reads a response header.
     pub(crate) fn is_response_header(&self) -> bool {
-        matches!(self.0, VariableKind::ResponseHeader(_))
+        self.is_or_uses(|kind| matches!(kind, VariableKind::ResponseHeader(_)))
     }
 
     /// Returns true if a clock is needed to write the variable.
     pub(crate) fn is_time(&self) -> bool {
-        matches!(self.0, VariableKind::Plain(Plain::TimeLocal | Plain::TimeIso8601))
+        self.is_or_uses(|kind| {
+            matches!(kind, VariableKind::Plain(Plain::TimeLocal | Plain::TimeIso8601))
+        })
     }
 }
 
@@ -341,6 +471,8 @@ impl fmt::Display for Variable {
             }
             VariableKind::Cookie(name) => write!(formatter, "$cookie_{name}"),
             VariableKind::Capture(index) => write!(formatter, "${}", index + 1),
+            VariableKind::Group(index) => write!(formatter, "${index}"),
+            VariableKind::Defined(defined) => write!(formatter, "${}", defined.name()),
         }
     }
 }

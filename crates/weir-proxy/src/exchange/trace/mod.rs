@@ -10,7 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use weir_config::Config;
 use weir_config::model::{AccessRule, ListenAddress, Verdict};
 use weir_files::Answer;
-use weir_stats::{AffinityOutcome, Cause, Concurrency, Entry, Escape, Times, TlsParameters};
+use weir_stats::{
+    AffinityOutcome, Cause, Concurrency, Entry, Escape, Template, Times, TlsParameters,
+};
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Version};
 
 use crate::exchange::files::{question, with_slash};
@@ -267,7 +269,7 @@ impl<'a> Tracer<'a> {
             return self.trace.refuse(403, "the access rules of the listener deny the client");
         }
         self.hosts(&part);
-        let found = listener.router.trace(&self.view());
+        let found = listener.router.trace(&self.view(), &|text, out| self.fill(text, out));
         let list = match found.site {
             Some(site) => format!("{part}.sites[{site}].routes"),
             None => format!("{part}.default"),
@@ -410,10 +412,17 @@ impl<'a> Tracer<'a> {
         }
     }
 
+    /// Appends a text with variables, as conditions see it.
+    fn fill(&self, text: &Template, out: &mut Vec<u8>) {
+        self.with_entry(Led::default(), |entry| text.append(entry, Escape::None, out));
+    }
+
     /// Passes the entry of the request to `then`, as header values and keys see it.
     fn with_entry<R>(&self, led: Led<'_>, then: impl FnOnce(&Entry<'_>) -> R) -> R {
         let (head, bytes, view) = (self.head, self.bytes, self.view());
-        let captures = led.route.and_then(|route| route.captures(&view)).unwrap_or_default();
+        let captures =
+            led.route.and_then(|route| route.captures(&view, &|text, out| self.fill(text, out)));
+        let captures = captures.unwrap_or_default();
         let host = bare_host(head.host.of(bytes));
         let server_name = String::from_utf8_lossy(host);
         let endpoint =

@@ -1,0 +1,36 @@
+//! Directives that define variables. The checks are in `check/variable.rs`.
+
+use super::spec::{BlockRule, OptionSpec, Spec, TOP, directive, flag, option};
+
+/// The directives, in the order of the reference page.
+pub(super) const DIRECTIVES: &[Spec] = &[
+    directive("map", TOP, "SOURCE $NAME", "Defines a variable whose value is looked up: the text SOURCE, which may contain `$variables`, is compared with the keys of the block. A key is an exact text, `~regex` or `~*regex` (case-insensitive); `\\` before a key takes it as it is. Exact keys come before regexes, of which the first one in the file decides. `default VALUE;` is the value where no key matches, otherwise it is empty. A value may contain `$variables`, and `$1` to `$9` and `$name` for the groups of its regex. The variable may be used wherever variables may, in any order of definitions, and is evaluated only where a request needs it. All maps together have at most 1,000,000 entries, and one map has at most 1,000 regexes.")
+        .words(2, 2)
+        .options(MAP)
+        .block(BlockRule::Entries)
+        .many()
+        .example("map $host $backend hosts { *.example.com app; ~^beta beta; default web; }"),
+    directive("split", TOP, "KEY $NAME", "Defines a variable that has one of several values: the hash of the text KEY decides, so that one key always has the same value. The lines are shares, `10% VALUE;`, and `* VALUE;` for the rest. Hash and arithmetic are those of nginx's `split_clients`.")
+        .words(2, 2)
+        .block(BlockRule::Entries)
+        .many()
+        .example("split $remote_addr $variant { 10% canary; * stable; }"),
+];
+
+const MAP: &[OptionSpec] = &[
+    flag("ignore_case", "Exact keys are compared without regard to case."),
+    flag(
+        "hosts",
+        "Keys are host names: `*.example.com` is every name below, `.example.com` also that name, `www.example.*` every name that begins so. An exact name comes first, then the longest wildcard. Case and a trailing dot of SOURCE do not matter.",
+    ),
+    flag(
+        "networks",
+        "Keys are networks or addresses; the longest one that contains the address SOURCE decides.",
+    ),
+    option(
+        "file",
+        "PATH",
+        "",
+        "A file with further entries, one in a line: the key, white space, the value. Lines that begin with `#` are left out.",
+    ),
+];

@@ -1,0 +1,263 @@
+//! Variables that a configuration defines: a source text, and the value that a map or a split
+//! gives for it. They are compiled once, and evaluated only where a text uses them.
+
+mod error;
+mod map;
+mod networks;
+mod result;
+mod scratch;
+mod split;
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::access_log::escape;
+use crate::access_log::value::{self, VariableValue};
+use crate::access_log::variable::{Definition, VariableKind};
+use crate::{Clock, Entry, Escape, Template, TemplateError, Variable};
+pub use error::{DefinitionError, DefinitionPart};
+use map::ValueMap;
+pub use map::{MOST_MAP_REGEXES, MapKeys, MapLines};
+use result::{Found, ResultText};
+use scratch::Scratch;
+pub use split::SplitShares;
+use split::ValueSplit;
+
+/// The most variables that one evaluation may read, through all variables that it refers to.
+const MOST_STEPS: usize = 1_000;
+/// The most variables of a configuration that may refer to each other in a row.
+const MOST_LEVELS: usize = 16;
+
+/// A variable with its name and the way to its value.
+pub(crate) struct DefinedVariable {
+    name: Box<str>,
+    source: Template,
+    values: DefinedValues,
+    /// The variables that its source and its results use, without repetitions.
+    uses: Box<[Variable]>,
+    /// The variables that one evaluation reads, at most.
+    steps: usize,
+    /// The number of variables in a row, this one included.
+    levels: usize,
+    /// A hash of everything that decides about the value, so that two definitions are compared
+    /// without their entries.
+    fingerprint: [u64; 2],
+}
+
+enum DefinedValues {
+    Map(Box<ValueMap>),
+    Split(ValueSplit),
+}
+
+/// The variables that a configuration defines, by name.
+#[derive(Clone, Default)]
+pub struct DefinedVariables {
+    by_name: HashMap<Box<str>, Arc<DefinedVariable>>,
+}
+
+impl DefinedVariables {
+    /// Returns the variable with this name, without its dollar: a built-in one, or one of these.
+    pub fn variable(&self, name: &str) -> Option<Variable> {
+        Variable::named(name).or_else(|| {
+            let defined = self.by_name.get(name)?;
+            Some(Variable(VariableKind::Defined(Arc::clone(defined) as Arc<dyn Definition>)))
+        })
+    }
+
+    /// Parses a text with built-in variables and these.
+    pub fn template(&self, source: &str) -> Result<Template, TemplateError> {
+        Template::parse_with(source, &|name| self.variable(name))
+    }
+
+    /// The names, without their dollar.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(|name| &**name)
+    }
+
+    /// Adds a map. Variables that it refers to must have been added before.
+    pub fn add_map(&mut self, name: &str, lines: &MapLines<'_>) -> Result<(), DefinitionError> {
+        self.check_name(name)?;
+        let source = self.source(lines.source)?;
+        let map = ValueMap::new(lines, &|name| self.variable(name))?;
+        self.add(name, source, DefinedValues::Map(Box::new(map)))
+    }
+
+    /// Adds a split of the values of a key by shares.
+    pub fn add_split(
+        &mut self,
+        name: &str,
+        split: &SplitShares<'_>,
+    ) -> Result<(), DefinitionError> {
+        self.check_name(name)?;
+        let source = self.source(split.source)?;
+        let split = ValueSplit::new(split, &|name| self.variable(name))?;
+        self.add(name, source, DefinedValues::Split(split))
+    }
+
+    fn source(&self, text: &str) -> Result<Template, DefinitionError> {
+        let parsed = self.template(text);
+        parsed.map_err(|error| DefinitionError::template(DefinitionPart::Source, error))
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), DefinitionError> {
+        let wrong = |message: String| Err(DefinitionError::new(DefinitionPart::Name, message));
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(good) || name.as_bytes()[0].is_ascii_digit() {
+            return wrong(format!("`{name}` is not the name of a variable"));
+        }
+        if Variable::named(name).is_some() {
+            return wrong(format!("`${name}` is a variable of Weir itself"));
+        }
+        if self.by_name.contains_key(name) {
+            return wrong(format!("there is a variable `${name}` already"));
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        source: Template,
+        values: DefinedValues,
+    ) -> Result<(), DefinitionError> {
+        let mut uses: Vec<Variable> = source.variables().cloned().collect();
+        for result in values.results() {
+            for variable in result.variables().filter(|variable| !variable.is_group()) {
+                if !uses.contains(variable) {
+                    uses.push(variable.clone());
+                }
+            }
+        }
+        let steps = |text: &Template| text.variables().map(Variable::steps).sum::<usize>();
+        let longest = values.results().iter().map(ResultText::steps).max().unwrap_or_default();
+        let steps = 1 + steps(&source) + longest;
+        let levels = 1 + uses.iter().map(Variable::levels).max().unwrap_or_default();
+        if steps > MOST_STEPS || levels > MOST_LEVELS {
+            let message = "the variables that it refers to refer to too many others";
+            return Err(DefinitionError::new(DefinitionPart::Source, message));
+        }
+        let fingerprint = [0_u8, 1].map(|salt| {
+            let mut hasher = DefaultHasher::new();
+            (salt, name, source.as_str()).hash(&mut hasher);
+            values.hash(&mut hasher);
+            for variable in &uses {
+                variable.fingerprint().hash(&mut hasher);
+            }
+            hasher.finish()
+        });
+        let variable = DefinedVariable {
+            name: name.into(),
+            source,
+            values,
+            uses: uses.into(),
+            steps,
+            levels,
+            fingerprint,
+        };
+        self.by_name.insert(name.into(), Arc::new(variable));
+        Ok(())
+    }
+}
+
+impl Definition for DefinedVariable {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn constants(&self) -> Option<Vec<&[u8]>> {
+        let rest = self.values.has_rest().then_some(Some(&b""[..]));
+        self.values.results().iter().map(ResultText::constant).chain(rest).collect()
+    }
+
+    fn uses(&self) -> &[Variable] {
+        &self.uses
+    }
+
+    fn shows_any(&self, test: fn(&Variable) -> bool) -> bool {
+        let results = self.values.results();
+        let groups = results.iter().flat_map(ResultText::variables).any(Variable::is_group);
+        results.iter().flat_map(ResultText::variables).any(test)
+            || (groups && self.source.variables().any(test))
+    }
+
+    fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn levels(&self) -> usize {
+        self.levels
+    }
+
+    fn fingerprint(&self) -> [u64; 2] {
+        self.fingerprint
+    }
+
+    fn append(&self, entry: &Entry<'_>, clock: &mut Clock, how: Escape, out: &mut Vec<u8>) {
+        let mut scratch = Scratch::take();
+        let lone = self.source.lone_variable().map(|variable| value::of(variable, entry));
+        let found = match lone {
+            Some(VariableValue::Bytes(bytes)) => self.values.find(bytes),
+            Some(VariableValue::Address(address)) if self.values.takes_addresses() => {
+                self.values.find_address(address)
+            }
+            _ => {
+                self.source.append_at(entry, clock, Escape::None, &mut scratch.0);
+                self.values.find(&scratch.0)
+            }
+        };
+        match found {
+            None => {}
+            Some(Found { text: ResultText::Constant(bytes), .. }) => {
+                escape::append(bytes, how, out);
+            }
+            Some(Found { text: ResultText::Varying(template), groups }) => {
+                let mut raw = Scratch::take();
+                template.append_with(entry, clock, groups.as_ref(), &mut raw.0);
+                escape::append(&raw.0, how, out);
+            }
+        }
+    }
+}
+
+impl DefinedValues {
+    /// Returns true if no result applies to some sources.
+    fn has_rest(&self) -> bool {
+        matches!(self, Self::Split(split) if split.has_rest())
+    }
+
+    fn results(&self) -> &[ResultText] {
+        match self {
+            Self::Map(map) => map.results(),
+            Self::Split(split) => split.results(),
+        }
+    }
+
+    fn find<'a>(&'a self, source: &'a [u8]) -> Option<Found<'a>> {
+        match self {
+            Self::Map(map) => map.find(source),
+            Self::Split(split) => split.find(source),
+        }
+    }
+
+    fn takes_addresses(&self) -> bool {
+        matches!(self, Self::Map(map) if map.takes_addresses())
+    }
+
+    fn find_address(&self, address: std::net::IpAddr) -> Option<Found<'_>> {
+        match self {
+            Self::Map(map) => map.find_address(address),
+            Self::Split(_) => None,
+        }
+    }
+
+    fn hash(&self, hasher: &mut DefaultHasher) {
+        match self {
+            Self::Map(map) => map.hash(hasher),
+            Self::Split(split) => split.hash(hasher),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
