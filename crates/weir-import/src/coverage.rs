@@ -68,6 +68,31 @@ pub struct CoverageEntry {
     pub outcome: CoverageOutcome,
 }
 
+/// The most characters of a directive that a report shows.
+const SHOWN: usize = 80;
+
+/// Returns the words of a directive as they were written, shortened.
+pub(crate) fn shortened(words: &[&str]) -> String {
+    let mut text = String::new();
+    for word in words {
+        if text.chars().count() > SHOWN {
+            break;
+        }
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(word);
+    }
+    let text: String = text
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
 /// A default of the other program that the conversion sets, or that Weir does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DefaultDifference {

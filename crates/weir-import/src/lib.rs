@@ -1,24 +1,29 @@
-//! Front ends for the configurations of other programs: turns an nginx file into directives of
-//! Weir's own syntax, and tells for each of its directives what becomes of it. It opens no sockets,
-//! and the meaning of the result is checked by `weir-config`.
+//! Front ends for the configurations of other programs: turns a file of nginx or HAProxy into
+//! directives of Weir's own syntax, and tells for each of its directives what becomes of it. It
+//! opens no sockets, and the meaning of the result is checked by `weir-config`.
 //!
 //! A directive that the front end does not convert is never passed over: it is refused or ignored
-//! by name, with a reason (`coverage`, and the table in `nginx/directives.rs`).
+//! by name, with a reason (`coverage`, and the tables in `nginx/directives.rs` and
+//! `haproxy/keywords.rs`).
 #![forbid(unsafe_code)]
 
 mod coverage;
+mod haproxy;
 mod native;
 mod nginx;
+mod pcre;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::lints::Lint;
 use weir_config::source::{FileId, Mappings, Sources};
+use weir_config::syntax::lexer::Environment;
 use weir_config::syntax::tree::{self, Directive};
 use weir_config::{Checked, Diagnostic, Diagnostics};
 
 pub use coverage::{Coverage, CoverageEntry, CoverageOutcome, CoverageTotals, DefaultDifference};
+pub use haproxy::{HaproxyVersion, reference as haproxy_reference};
 pub use nginx::reference;
 
 /// A language that configurations are written in.
@@ -28,13 +33,16 @@ pub enum Language {
     Native,
     /// nginx's.
     Nginx,
+    /// HAProxy's.
+    Haproxy,
 }
 
 impl Language {
-    /// Returns the language of a text by its first directive. nginx's files begin with a setting of
+    /// Returns the language of a text by its first directives. nginx's files begin with a setting of
     /// its main context, or with `http`, `server` or another of its blocks, which Weir has not.
+    /// HAProxy's have sections, lines without an end.
     pub fn of(text: &str) -> Self {
-        nginx::recognise(text)
+        if haproxy::recognise(text) { Self::Haproxy } else { nginx::recognise(text) }
     }
 }
 
@@ -113,6 +121,49 @@ pub fn nginx_text(name: &str, text: &str) -> Result<Imported, Diagnostics> {
 fn nginx(mut sources: Sources, file: FileId) -> Result<Imported, Diagnostics> {
     match nginx::import(&mut sources, file) {
         Ok((directives, coverage, lints)) => Ok(Imported { coverage, directives, lints, sources }),
+        Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
+    }
+}
+
+/// Reads a file of HAProxy with the environment of this process. The defaults are those of this
+/// version, and addresses and paths are read with these mappings. The errors are those of its
+/// syntax.
+pub fn haproxy_file(
+    path: &Path,
+    version: HaproxyVersion,
+    mappings: Mappings,
+) -> Result<Imported, Diagnostics> {
+    let mut sources = Sources::with(mappings);
+    match haproxy::read(path, &mut sources) {
+        Ok(file) => haproxy(sources, file, &|name| std::env::var(name).ok(), version),
+        Err(message) => {
+            Err(Diagnostics::new(vec![Diagnostic::general(message)], Arc::new(sources)))
+        }
+    }
+}
+
+/// Reads the bytes of a file of HAProxy, which messages call `name`, without an environment. Files
+/// are looked up relative to the folder of that name.
+pub fn haproxy_bytes(
+    name: &str,
+    bytes: &[u8],
+    version: HaproxyVersion,
+) -> Result<Imported, Diagnostics> {
+    let mut sources = Sources::default();
+    let file = sources.add(name, haproxy::text_of(bytes));
+    haproxy(sources, file, &|_| None, version)
+}
+
+fn haproxy(
+    sources: Sources,
+    file: FileId,
+    environment: Environment<'_>,
+    version: HaproxyVersion,
+) -> Result<Imported, Diagnostics> {
+    match haproxy::import(&sources, file, environment, version) {
+        Ok((directives, coverage)) => {
+            Ok(Imported { coverage, directives, sources, lints: Vec::new() })
+        }
         Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use weir_config::source::Mappings;
 use weir_config::{Checked, Config};
-use weir_import::{Imported, Language};
+use weir_import::{HaproxyVersion, Imported, Language};
 
 use crate::failure::CommandFailure;
 use crate::terminal;
@@ -42,13 +42,16 @@ pub(crate) struct LanguageArguments {
     accept_ignored: bool,
     #[command(flatten)]
     mapping: MappingArguments,
+    /// Version whose defaults hold, such as haproxy=2.6 [default: haproxy=3.4]
+    #[arg(long, value_name = "PROGRAM=VERSION", value_parser = assumed)]
+    assume: Option<HaproxyVersion>,
 }
 
 impl LanguageArguments {
     /// Returns the arguments for a command that starts nothing, so that refused directives are
     /// reported and do not stop it.
     pub(crate) fn of(from: Option<LanguageName>, mapping: MappingArguments) -> Self {
-        Self { from, accept_ignored: true, mapping }
+        Self { from, accept_ignored: true, mapping, assume: None }
     }
 }
 
@@ -57,13 +60,20 @@ impl LanguageArguments {
 pub(crate) enum LanguageName {
     Weir,
     Nginx,
+    Haproxy,
+}
+
+/// Parses the value of `--assume`.
+fn assumed(text: &str) -> Result<HaproxyVersion, String> {
+    let version = text.strip_prefix("haproxy=").and_then(HaproxyVersion::parse);
+    version.ok_or_else(|| "write `haproxy=VERSION`, such as `haproxy=2.6`".to_owned())
 }
 
 /// A configuration file that was read.
 pub(crate) enum ConfigFile {
     /// A file in Weir's own syntax or its JSON form.
     Native,
-    /// A file of nginx.
+    /// A file of nginx or HAProxy.
     Imported(Box<Imported>),
 }
 
@@ -101,6 +111,7 @@ pub(crate) fn open(
     let found = match language.from {
         Some(LanguageName::Weir) => Language::Native,
         Some(LanguageName::Nginx) => Language::Nginx,
+        Some(LanguageName::Haproxy) => Language::Haproxy,
         // A pipe can be read only once, and a file that cannot be read is reported later.
         None if !path.is_file() => Language::Native,
         None => match std::fs::read(path) {
@@ -108,13 +119,17 @@ pub(crate) fn open(
             Err(_) => Language::Native,
         },
     };
-    match found {
-        Language::Native => Ok(ConfigFile::Native),
-        Language::Nginx => match weir_import::nginx_file_mapped(path, language.mapping.mappings()?)
-        {
-            Ok(imported) => Ok(ConfigFile::Imported(Box::new(imported))),
-            Err(diagnostics) => Err(rejected(path, diagnostics)),
-        },
+    let imported = match found {
+        Language::Native => return Ok(ConfigFile::Native),
+        Language::Nginx => weir_import::nginx_file_mapped(path, language.mapping.mappings()?),
+        Language::Haproxy => {
+            let version = language.assume.unwrap_or(HaproxyVersion::LATEST);
+            weir_import::haproxy_file(path, version, language.mapping.mappings()?)
+        }
+    };
+    match imported {
+        Ok(imported) => Ok(ConfigFile::Imported(Box::new(imported))),
+        Err(diagnostics) => Err(rejected(path, diagnostics)),
     }
 }
 

@@ -10,12 +10,12 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::pools::PassTarget;
-use super::regex;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
 use super::values::{KnownVariables, template};
 use crate::native::NativeLine;
+use crate::pcre;
 
 /// Directives that keep clients away, and that are refused.
 const GUARDS: [&str; 4] = ["auth_basic", "auth_request", "auth_jwt", "ssl_verify_client"];
@@ -142,7 +142,7 @@ impl<'t> Converter<'_, 't> {
             }
             "" => Match::Prefix,
             "~" | "~*" => {
-                let regex = match regex::native(pattern) {
+                let regex = match pcre::native(pattern) {
                     Ok(regex) => format!("{modifier}{regex}"),
                     Err(reason) => {
                         self.outcomes.refuse(id, reason);

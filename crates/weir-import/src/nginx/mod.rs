@@ -10,7 +10,6 @@ mod listeners;
 mod locations;
 mod logs;
 mod pools;
-mod regex;
 mod scope;
 mod state;
 mod statements;

@@ -9,10 +9,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::{Directive, End, missing_semicolon};
 
 use super::directives::{self, Handling};
-use crate::coverage::{CoverageEntry, CoverageOutcome};
-
-/// The most characters of a directive that a report shows.
-const SHOWN: usize = 80;
+use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
 
 /// The number of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,22 +194,9 @@ fn unconverted(statement: &Statement<'_>) -> CoverageOutcome {
 
 /// Returns the words of a directive as they were written, shortened.
 fn shown(directive: &Directive) -> String {
-    let mut text = directive.name.text.clone();
-    for word in &directive.words {
-        if text.chars().count() > SHOWN {
-            break;
-        }
-        text.push(' ');
-        text.push_str(&word.text);
-    }
-    let text: String = text
-        .chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .collect();
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    let words = directive.words.iter().map(|word| word.text.as_str());
+    let words: Vec<&str> = std::iter::once(directive.name.text.as_str()).chain(words).collect();
+    shortened(&words)
 }
 
 /// The line of each place, for places that mostly follow each other.

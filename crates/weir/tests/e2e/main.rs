@@ -13,6 +13,7 @@ mod explain;
 mod failures;
 mod files;
 mod flood;
+mod haproxy_cfg;
 mod health;
 mod http;
 mod incidents;

@@ -1,0 +1,420 @@
+//! A backend becomes a pool, when a frontend first uses it. Its servers are in `servers`.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::convert::HaproxyConverter;
+use super::format::FormatPlace;
+use super::sample;
+use super::sections::{LineId, SectionId};
+use super::values;
+use crate::native::NativeLine;
+
+/// The mode of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProxyMode {
+    Http,
+    Tcp,
+}
+
+/// A time that stands for none: HAProxy waits for ever where a timeout is not set.
+pub(super) const LONG: &str = "1d";
+/// The failures after which `retry-on all-retryable-errors` tries again.
+const ALL_RETRYABLE: [&str; 8] =
+    ["connect", "reset", "timeout", "invalid", "500", "502", "503", "504"];
+
+impl HaproxyConverter<'_> {
+    /// Returns the mode of a section by its last `mode`.
+    pub(super) fn mode(&mut self, id: SectionId) -> ProxyMode {
+        let Some(line) = self.sections.last(id, "mode") else { return ProxyMode::Tcp };
+        let word = self.sections.word(line, 0);
+        if word == "http" {
+            self.outcomes.honour(line);
+            return ProxyMode::Http;
+        }
+        let own = self.sections.own(id, "mode").contains(&line);
+        if own {
+            let reason = match word {
+                "tcp" => "Weir has no TCP proxy",
+                _ => "Weir has the mode `http` only",
+            };
+            self.outcomes.refuse(line, reason);
+        }
+        ProxyMode::Tcp
+    }
+
+    /// Returns the name of the pool of a backend.
+    pub(super) fn pool(&mut self, id: SectionId) -> Result<String, String> {
+        if let Some(made) = self.pools.get(&id) {
+            return made.clone();
+        }
+        let made = self.make_pool(id);
+        self.pools.insert(id, made.clone());
+        made
+    }
+
+    fn make_pool(&mut self, id: SectionId) -> Result<String, String> {
+        let section = self.sections.get(id);
+        let (head, kind) = (section.head, section.kind.as_str());
+        let span = self.sections.span(head);
+        if !self.room_for(section.lines.len() + 16) {
+            return Err("the file would become too large".to_owned());
+        }
+        if kind == "backend" {
+            if self.is_disabled(id) {
+                self.leave_out(id, "it is `disabled`");
+                return Err(format!("the backend `{}` is disabled", section.name));
+            }
+            if self.mode(id) == ProxyMode::Tcp {
+                let reason = "it is in `mode tcp`, and Weir has no TCP proxy";
+                self.refuse_section(id, reason);
+                return Err(format!("the backend `{}` is in `mode tcp`", section.name));
+            }
+            self.outcomes.honour(head);
+        }
+        let mut lines = vec![self.balance(id, span)];
+        let servers = self.servers(id);
+        if servers.lines.is_empty() {
+            self.outcomes.refuse(head, "it has no server that Weir can use");
+            return Err(format!("the backend `{}` has no server", section.name));
+        }
+        let limited = servers.limited;
+        lines.extend(servers.lines);
+        lines.extend(self.check(id, servers.check, span));
+        lines.push(
+            servers
+                .passive
+                .unwrap_or_else(|| NativeLine::new("passive", span).keyword("off").end()),
+        );
+        lines.push(NativeLine::new("stall", span).keyword("off").end());
+        lines.push(self.kept_connections(id, servers.reuse, span));
+        lines.push(self.retries(id, span));
+        lines.push(self.server_timeouts(id, span));
+        if limited {
+            lines.push(self.queue(id, servers.queue, span));
+        }
+        lines.extend(servers.tls);
+        lines.extend(self.cookie(id, servers.cookies));
+        lines.extend(self.buffered(id));
+        lines.push(self.tcp_keepalive(id, "srv", span));
+        let name = self.pool_name(&section.name);
+        self.pool_directives.push(NativeLine::new("pool", span).value(&name).block(lines));
+        Ok(name)
+    }
+
+    /// Returns true if the last of `disabled` and `enabled` is the former.
+    pub(super) fn is_disabled(&mut self, id: SectionId) -> bool {
+        let lines = self.sections.every_of(id, &["disabled", "enabled"]);
+        let Some(last) = lines.last() else { return false };
+        for line in &lines {
+            self.outcomes.honour(*line);
+        }
+        self.sections.keyword(*last) == "disabled"
+    }
+
+    fn balance(&mut self, id: SectionId, span: SourceSpan) -> Directive {
+        let native = NativeLine::new("balance", span);
+        let Some(line) = self.sections.last(id, "balance") else {
+            if self.version.balances_at_random() {
+                self.default("balance", "random of two, as in HAProxy since 3.3");
+                return native.keyword("random2").end();
+            }
+            self.default("balance", "round robin, as in HAProxy before 3.3");
+            return native.keyword("round_robin").end();
+        };
+        let native = NativeLine::new("balance", self.sections.span(line));
+        match self.policy(id, line) {
+            Ok((words, difference)) => {
+                match difference {
+                    Some(how) => self.outcomes.differs(line, how),
+                    None => self.outcomes.honour(line),
+                }
+                words
+                    .into_iter()
+                    .fold(native, |native, word| match word.strip_prefix('=') {
+                        Some(value) => native.value(value),
+                        None => match word.split_once("==") {
+                            Some((key, value)) => native.option(key, value),
+                            None => native.keyword(&word),
+                        },
+                    })
+                    .end()
+            }
+            Err(reason) => {
+                self.outcomes.refuse(line, reason);
+                native.keyword("round_robin").end()
+            }
+        }
+    }
+
+    /// Returns the words of a policy: `=` marks a value, `==` an option.
+    fn policy(
+        &mut self,
+        id: SectionId,
+        line: LineId,
+    ) -> Result<(Vec<String>, Option<&'static str>), String> {
+        const OTHER: &str = "keys stay at their servers, but at others than HAProxy's";
+        let words = self.sections.words(line);
+        let algorithm = words.first().map_or("", |word| word.text.as_str());
+        let (name, argument) = match algorithm.split_once('(') {
+            Some((name, rest)) => (name, rest.trim_end_matches(')')),
+            None => (algorithm, ""),
+        };
+        let second = words.get(1).map_or("", |word| word.text.as_str());
+        let plain = |word: &str| Ok((vec![word.to_owned()], None));
+        let key = match name {
+            "roundrobin" | "static-rr" => return plain("round_robin"),
+            "leastconn" => return plain("least_conn"),
+            "first" => return plain("first"),
+            "random" if argument == "1" => return plain("random"),
+            "random" if matches!(argument, "" | "2") => return plain("random2"),
+            "random" => {
+                return Ok((
+                    vec!["random2".to_owned()],
+                    Some("the better of two servers drawn at random is picked"),
+                ));
+            }
+            "source" => "$remote_addr".to_owned(),
+            "uri" if words.len() == 1 => "$uri".to_owned(),
+            "uri" if words.len() == 2 && second == "whole" => "$request_uri".to_owned(),
+            "uri" => {
+                return Err(
+                    "a part of the path cannot be hashed: leave `len` and `depth` out".to_owned()
+                );
+            }
+            "url_param" if !second.is_empty() && words.len() == 2 => {
+                sample::variable(&format!("url_param({second})"), FormatPlace::Request)?
+            }
+            "hdr" if words.len() == 1 => {
+                sample::variable(&format!("hdr({argument})"), FormatPlace::Request)?
+            }
+            "hash" => sample::variable(second, FormatPlace::Request)?,
+            _ => return Err(format!("`{algorithm}` has no conversion")),
+        };
+        let (kind, factor) = self.hash_type(id);
+        let mut words = vec![kind.to_owned(), format!("={key}")];
+        words.extend(factor.map(|percent| format!("balance_factor=={percent}%")));
+        Ok((words, Some(OTHER)))
+    }
+
+    fn hash_type(&mut self, id: SectionId) -> (&'static str, Option<u64>) {
+        let mut kind = "hash";
+        if let Some(line) = self.sections.last(id, "hash-type") {
+            match self.sections.word(line, 0) {
+                "consistent" => {
+                    kind = "ring_hash";
+                    self.outcomes.honour(line);
+                }
+                "map-based" => {
+                    self.outcomes.differs(line, "when a server goes, only its own keys move");
+                }
+                other => self.outcomes.refuse(line, format!("`{other}` has no conversion")),
+            }
+        } else {
+            self.default(
+                "hash-type",
+                "by weight and name of the servers: when one goes, only its own keys move",
+            );
+        }
+        let factor = self.number(id, "hash-balance-factor").map(|(percent, _)| percent);
+        (kind, factor.filter(|percent| (100..=10_000).contains(percent)))
+    }
+
+    /// Converts how long idle connections to servers are kept.
+    fn kept_connections(
+        &mut self,
+        id: SectionId,
+        reuse: super::servers::ConnectionReuse,
+        span: SourceSpan,
+    ) -> Directive {
+        let native = NativeLine::new("keepalive", span);
+        let mut off = reuse.idle == Some(0);
+        for name in ["option http-server-close", "option httpclose", "option forceclose"] {
+            off |= self.option(id, name);
+        }
+        self.option(id, "option http-keep-alive");
+        if let Some(line) = self.sections.last(id, "http-reuse") {
+            match self.sections.word(line, 0) {
+                "safe" | "aggressive" => self.outcomes.honour(line),
+                "always" => self.outcomes.differs(line, "as `aggressive`: a request that cannot be sent again gets a connection on which another one succeeded"),
+                "never" => self.outcomes.differs(line, "idle connections are shared by clients; write `option http-server-close` for a connection of its own for each request"),
+                other => self.outcomes.refuse(line, format!("`{other}` is not known")),
+            }
+        }
+        if off {
+            return native.keyword("off").end();
+        }
+        self.default("pool-purge-delay", "an idle connection to a server is closed after 55s; HAProxy closes half of the unused ones every 5s");
+        let mut native = native;
+        if let Some(idle) = reuse.idle {
+            native = native.option("idle", &idle.to_string());
+        }
+        if let Some(requests) = reuse.requests {
+            native = native.option("max_requests", &requests.to_string());
+        }
+        if reuse == super::servers::ConnectionReuse::default() {
+            native = native.option("idle", "100");
+        }
+        native.end()
+    }
+
+    fn retries(&mut self, id: SectionId, span: SourceSpan) -> Directive {
+        let native = NativeLine::new("retry", span);
+        let most = if let Some((most, _)) = self.number(id, "retries") {
+            most
+        } else {
+            self.default("retries", "3, as in HAProxy");
+            3
+        };
+        if self.sections.last(id, "option redispatch").is_some() {
+            self.option(id, "option redispatch");
+        } else {
+            self.default("option redispatch", "off: HAProxy tries the same server again after a second; Weir tries another one at once");
+        }
+        let mut on: Vec<&str> = vec!["connect"];
+        let mut beyond = false;
+        if let Some(line) = self.sections.last(id, "retry-on") {
+            on.clear();
+            self.outcomes.honour(line);
+            for word in self.sections.words(line) {
+                if let Some(words) = retried(&word.text) {
+                    on.extend(words);
+                } else {
+                    let reason = format!("`{}` has no conversion", word.text);
+                    self.outcomes.refuse(line, reason);
+                }
+            }
+            beyond = on.iter().any(|word| *word != "connect");
+            if beyond {
+                self.outcomes.differs(line, "a request with a body is sent again only if the body came with its head or is buffered; write `option http-buffer-request`");
+            }
+        }
+        on.sort_unstable();
+        on.dedup();
+        if most == 0 || on.is_empty() {
+            return native.keyword("off").end();
+        }
+        let native = native
+            .value(&most.min(100).to_string())
+            .option("on", &on.join(","))
+            .option("budget", "off")
+            .option("backoff", "1s");
+        if beyond { native.keyword("non_idempotent").end() } else { native.end() }
+    }
+
+    fn server_timeouts(&mut self, id: SectionId, span: SourceSpan) -> Directive {
+        let connect = self.time(id, "timeout connect").map(values::time);
+        let server = self.time(id, "timeout server").map(values::time);
+        let tunnel = self.time(id, "timeout tunnel").map(values::time);
+        if connect.is_none() {
+            self.default(
+                "timeout connect",
+                "not set: HAProxy waits until the kernel gives up; Weir waits for 2m",
+            );
+        }
+        if server.is_none() {
+            self.default("timeout server", "not set: HAProxy waits for ever; Weir waits for a day");
+        }
+        let connect = connect.unwrap_or_else(|| "2m".to_owned());
+        let server = server.unwrap_or_else(|| LONG.to_owned());
+        let tunnel = tunnel.unwrap_or_else(|| server.clone());
+        NativeLine::new("timeout", span)
+            .option("connect", &connect)
+            .option("send", &server)
+            .option("response", &server)
+            .option("read", &server)
+            .option("tunnel", &tunnel)
+            .end()
+    }
+
+    fn queue(&mut self, id: SectionId, each: Option<u64>, span: SourceSpan) -> Directive {
+        let time = self.time(id, "timeout queue");
+        let time = time.or_else(|| self.time(id, "timeout connect")).map(values::time);
+        if self.sections.last(id, "timeout queue").is_none() {
+            self.default("timeout queue", "that of `timeout connect`, as in HAProxy");
+        }
+        let mut native = NativeLine::new("queue", span)
+            .option("timeout", &time.unwrap_or_else(|| LONG.to_owned()))
+            .option("max", "1000000");
+        if let Some(each) = each {
+            native = native.option("per_endpoint", &each.to_string());
+        }
+        native.end()
+    }
+
+    /// Converts `option http-buffer-request`.
+    fn buffered(&mut self, id: SectionId) -> Option<Directive> {
+        let line = self.option_line(id, "option http-buffer-request")?;
+        self.outcomes.differs(line, "a body of more than 1m gets 413; HAProxy reads as much as its buffer holds and streams the rest");
+        Some(NativeLine::new("buffer_request", self.sections.span(line)).value("1m").end())
+    }
+
+    /// Converts TCP keep-alive, which HAProxy does not use unless it is asked to.
+    pub(super) fn tcp_keepalive(
+        &mut self,
+        id: SectionId,
+        side: &str,
+        span: SourceSpan,
+    ) -> Directive {
+        let native = NativeLine::new("tcp_keepalive", span);
+        let both = self.option(id, "option tcpka");
+        let own = self.option(id, &format!("option {side}tcpka"));
+        if !both && !own {
+            return native.keyword("off").end();
+        }
+        let idle = self.time_in_seconds(id, &format!("{side}tcpka-idle"));
+        let interval = self.time_in_seconds(id, &format!("{side}tcpka-intvl"));
+        let probes = self.number(id, &format!("{side}tcpka-cnt")).map(|(number, _)| number);
+        let mut native = native;
+        for (option, value) in [("idle", idle), ("interval", interval)] {
+            if let Some(value) = value {
+                native = native.option(option, &value);
+            }
+        }
+        if let Some(probes) = probes {
+            native = native.option("probes", &probes.to_string());
+        }
+        if idle_is_default(&native) {
+            native.option("idle", "2h").option("interval", "75s").option("probes", "9").end()
+        } else {
+            native.end()
+        }
+    }
+
+    /// Returns a time whose unit is a second.
+    fn time_in_seconds(&mut self, id: SectionId, keyword: &str) -> Option<String> {
+        let line = self.sections.last(id, keyword)?;
+        let word = self.sections.word(line, 0);
+        let time = match word.parse::<u64>() {
+            Ok(seconds) => seconds.checked_mul(1_000_000),
+            Err(_) => values::microseconds(word),
+        };
+        if let Some(time) = time.filter(|time| *time >= 1_000_000) {
+            self.outcomes.honour(line);
+            Some(values::time(time / 1_000_000 * 1_000_000))
+        } else {
+            self.outcomes.refuse(line, "write a number of seconds");
+            None
+        }
+    }
+}
+
+/// Returns the native words for a word of `retry-on`.
+fn retried(word: &str) -> Option<Vec<&str>> {
+    Some(match word {
+        "none" | "0rtt-rejected" => Vec::new(),
+        "conn-failure" => vec!["connect"],
+        "empty-response" => vec!["reset"],
+        "response-timeout" => vec!["timeout"],
+        "junk-response" => vec!["invalid"],
+        "all-retryable-errors" => ALL_RETRYABLE.to_vec(),
+        "401" | "403" | "404" | "408" | "421" | "425" | "429" | "500" | "501" | "502" | "503"
+        | "504" => vec![word],
+        _ => return None,
+    })
+}
+
+/// Returns true if no option was written.
+fn idle_is_default(line: &NativeLine) -> bool {
+    line.clone().into_words().is_empty()
+}

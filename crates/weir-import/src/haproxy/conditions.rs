@@ -1,0 +1,185 @@
+//! The meaning of a condition: tests of a request joined by operators. Tests of the address that a
+//! request arrived at are resolved for each listener; the others become conditions of routes.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use weir_config::syntax::lexer::Word;
+
+use super::rules::ListenPlace;
+use crate::native::NativeLine;
+
+/// The most tests of a condition.
+pub(super) const MOST_TESTS: usize = 2_000;
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum AclTest {
+    Always(bool),
+    /// The connection uses TLS.
+    Tls,
+    /// The port that the client connected to is in one of these ranges.
+    Port(Vec<(u16, u16)>),
+    Native(NativeTest),
+    All(Vec<AclTest>),
+    Any(Vec<AclTest>),
+    Not(Box<AclTest>),
+}
+
+/// A condition of Weir's syntax.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NativeTest {
+    pub(super) keyword: &'static str,
+    pub(super) values: Vec<String>,
+}
+
+impl NativeTest {
+    /// Returns true if the test reads something that was changed.
+    fn reads(&self, changed: &ChangedRequest) -> bool {
+        match self.keyword {
+            "header" => self
+                .values
+                .iter()
+                .any(|value| changed.has_header(value.split('=').next().unwrap_or_default())),
+            "cookie" => changed.has_header("cookie"),
+            "path" => changed.path,
+            "query" => changed.query,
+            _ => false,
+        }
+    }
+}
+
+/// What rules have changed of a request so far: conditions after them read it changed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangedRequest {
+    /// Their names in small letters.
+    headers: Rc<HashSet<String>>,
+    pub(super) path: bool,
+    pub(super) query: bool,
+}
+
+impl ChangedRequest {
+    pub(super) fn add_header(&mut self, name: &str) {
+        Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
+    }
+
+    fn has_header(&self, name: &str) -> bool {
+        self.headers.contains(&name.to_ascii_lowercase())
+    }
+
+    /// Returns true if a text has a variable of a header that was changed.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        let variables = text.split("${http_").skip(1).filter_map(|rest| rest.split_once('}'));
+        variables.into_iter().any(|(name, _)| self.has_header(&name.replace('_', "-")))
+    }
+}
+
+impl AclTest {
+    pub(super) fn not(self) -> Self {
+        match self {
+            Self::Always(value) => Self::Always(!value),
+            Self::Not(inner) => *inner,
+            other => Self::Not(Box::new(other)),
+        }
+    }
+
+    pub(super) fn all(tests: Vec<Self>) -> Self {
+        Self::join(tests, true)
+    }
+
+    pub(super) fn any(tests: Vec<Self>) -> Self {
+        Self::join(tests, false)
+    }
+
+    /// Joins tests; a constant decides or falls away.
+    fn join(tests: Vec<Self>, every: bool) -> Self {
+        let mut kept = Vec::new();
+        for test in tests {
+            match test {
+                Self::Always(value) if value == every => {}
+                Self::Always(value) => return Self::Always(value),
+                Self::All(inner) if every => kept.extend(inner),
+                Self::Any(inner) if !every => kept.extend(inner),
+                other => kept.push(other),
+            }
+        }
+        match kept.len() {
+            0 => Self::Always(every),
+            1 => kept.remove(0),
+            _ if every => Self::All(kept),
+            _ => Self::Any(kept),
+        }
+    }
+
+    /// Returns the condition at a listener.
+    pub(super) fn at(&self, place: ListenPlace) -> Self {
+        match self {
+            Self::Tls => Self::Always(place.tls),
+            Self::Port(ranges) => Self::Always(place.port.is_some_and(|port| {
+                ranges.iter().any(|(first, last)| (*first..=*last).contains(&port))
+            })),
+            Self::All(tests) => Self::all(tests.iter().map(|test| test.at(place)).collect()),
+            Self::Any(tests) => Self::any(tests.iter().map(|test| test.at(place)).collect()),
+            Self::Not(test) => test.at(place).not(),
+            other => other.clone(),
+        }
+    }
+
+    /// Returns true if the condition is the same for all requests of a listener.
+    pub(super) fn is_static(&self) -> bool {
+        match self {
+            Self::Always(_) | Self::Tls | Self::Port(_) => true,
+            Self::Native(_) => false,
+            Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_static),
+            Self::Not(test) => test.is_static(),
+        }
+    }
+
+    /// Returns true if the condition reads something that was changed.
+    pub(super) fn reads(&self, changed: &ChangedRequest) -> bool {
+        match self {
+            Self::Native(test) => test.reads(changed),
+            Self::All(tests) | Self::Any(tests) => tests.iter().any(|test| test.reads(changed)),
+            Self::Not(test) => test.reads(changed),
+            _ => false,
+        }
+    }
+
+    /// Returns the number of tests.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::All(tests) | Self::Any(tests) => 1 + tests.iter().map(Self::size).sum::<usize>(),
+            Self::Not(test) => 1 + test.size(),
+            _ => 1,
+        }
+    }
+
+    /// Returns the words of the condition; constants must have been resolved.
+    pub(super) fn words(&self, span: weir_config::source::SourceSpan) -> Vec<Word> {
+        let mut line = NativeLine::new("", span);
+        line = self.write(line, false);
+        line.into_words()
+    }
+
+    fn write(&self, line: NativeLine, inner: bool) -> NativeLine {
+        match self {
+            Self::Native(NativeTest { keyword, values }) => {
+                values.iter().fold(line.keyword(keyword), |line, value| line.value(value))
+            }
+            Self::Not(test) => test.write(line.keyword("not"), true),
+            Self::All(tests) | Self::Any(tests) => {
+                let word = if matches!(self, Self::All(_)) { "and" } else { "or" };
+                let mut line = if inner { line.keyword("(") } else { line };
+                for (index, test) in tests.iter().enumerate() {
+                    if index > 0 {
+                        line = line.keyword(word);
+                    }
+                    line = test.write(line, true);
+                }
+                if inner { line.keyword(")") } else { line }
+            }
+            // Resolved before: `at` leaves none of these below an operator.
+            Self::Always(_) | Self::Tls | Self::Port(_) => line,
+        }
+    }
+}

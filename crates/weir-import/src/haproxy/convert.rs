@@ -1,0 +1,211 @@
+//! The order of the conversion and its state, and the operations that all parts of it use. What
+//! belongs to the process, to frontends, backends and logs is in the modules beside it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use weir_config::source::{FileId, SourceSpan, Sources};
+use weir_config::syntax::tree::Directive;
+
+use super::logs::{ConvertedFileLogs, LogTargetLine};
+use super::process::ProcessSettings;
+use super::sections::{LineId, LineOutcomes, SectionId, Sections};
+use super::values;
+use super::version::HaproxyVersion;
+use crate::coverage::{Coverage, DefaultDifference};
+
+/// The most lines that one file may become in routes and servers: sections inherit the rules of
+/// `defaults`, and each address of a kind of its own has all of them.
+const MOST_LINES: usize = 200_000;
+
+/// The state of a conversion.
+pub(super) struct HaproxyConverter<'s> {
+    pub(super) sections: &'s Sections,
+    pub(super) outcomes: LineOutcomes,
+    pub(super) defaults: Vec<DefaultDifference>,
+    pub(super) version: HaproxyVersion,
+    pub(super) process: ProcessSettings,
+    pub(super) global_logs: Vec<LogTargetLine>,
+    pub(super) logs: ConvertedFileLogs,
+    /// The backends by name; a `listen` is one too.
+    pub(super) backends: HashMap<&'s str, SectionId>,
+    /// The name of the pool of each backend that a frontend uses, or the reason why it has none.
+    pub(super) pools: HashMap<SectionId, Result<String, String>>,
+    pub(super) pool_directives: Vec<Directive>,
+    pool_names: HashSet<String>,
+    /// The `acl` lines that a rule uses.
+    pub(super) used_acls: HashSet<LineId>,
+    /// The folder of the file, against which HAProxy resolves paths by default.
+    pub(super) folder: PathBuf,
+    lines: usize,
+}
+
+/// Converts a whole file.
+pub(super) fn convert(
+    sources: &Sources,
+    file: FileId,
+    sections: &Sections,
+    version: HaproxyVersion,
+) -> (Vec<Directive>, Coverage) {
+    let name = Path::new(&sources.file(file).name);
+    let mut converter = HaproxyConverter::new(sections, name, version);
+    let directives = converter.file(SourceSpan { file, start: 0, end: 0 });
+    let HaproxyConverter { outcomes, defaults, .. } = converter;
+    (directives, Coverage { entries: outcomes.entries(sections, sources, file), defaults })
+}
+
+impl<'s> HaproxyConverter<'s> {
+    fn new(sections: &'s Sections, main: &Path, version: HaproxyVersion) -> Self {
+        let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
+        let backends = sections
+            .all()
+            .filter(|(_, section)| matches!(section.kind.as_str(), "backend" | "listen"))
+            .map(|(id, section)| (section.name.as_str(), id))
+            .collect();
+        Self {
+            sections,
+            outcomes: LineOutcomes::new(sections),
+            defaults: Vec::new(),
+            version,
+            process: ProcessSettings::default(),
+            global_logs: Vec::new(),
+            logs: ConvertedFileLogs::default(),
+            backends,
+            pools: HashMap::new(),
+            pool_directives: Vec::new(),
+            pool_names: HashSet::new(),
+            used_acls: HashSet::new(),
+            folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
+            lines: 0,
+        }
+    }
+
+    fn file(&mut self, start: SourceSpan) -> Vec<Directive> {
+        let mut top = self.process(start);
+        let mut listeners = Vec::new();
+        let sections = self.sections;
+        for (id, section) in sections.all() {
+            if matches!(section.kind.as_str(), "frontend" | "listen") {
+                listeners.extend(self.frontend(id));
+            }
+        }
+        for (id, section) in sections.all() {
+            if section.kind == "backend" && !self.pools.contains_key(&id) {
+                self.leave_out(id, "no frontend that is converted uses it");
+            }
+        }
+        top.append(&mut self.logs.directives);
+        top.append(&mut self.pool_directives);
+        top.extend(listeners);
+        top
+    }
+
+    /// Notes that a section has no effect, and neither has any of its lines.
+    pub(super) fn leave_out(&mut self, id: SectionId, reason: &str) {
+        let section = self.sections.get(id);
+        self.outcomes.ignore(section.head, reason);
+        let number = self.sections.number(section.head);
+        for line in &section.lines {
+            let reason = format!("it stands in the unused section of line {number}");
+            self.outcomes.ignore(*line, reason);
+        }
+    }
+
+    /// Refuses a section with all its lines.
+    pub(super) fn refuse_section(&mut self, id: SectionId, reason: &str) {
+        let section = self.sections.get(id);
+        self.outcomes.refuse(section.head, reason);
+        let number = self.sections.number(section.head);
+        for line in &section.lines {
+            self.outcomes
+                .refuse(*line, format!("it stands in the refused section of line {number}"));
+        }
+    }
+
+    /// Counts lines of the result, or returns false if there are too many.
+    pub(super) fn room_for(&mut self, lines: usize) -> bool {
+        self.lines = self.lines.saturating_add(lines);
+        self.lines <= MOST_LINES
+    }
+
+    /// Returns a name that no pool has, made of this text.
+    pub(super) fn pool_name(&mut self, text: &str) -> String {
+        let usable =
+            |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+        let base = text.replace(|character| !usable(character), "-");
+        let plain = base.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !matches!(base.as_str(), "respond" | "redirect" | "files");
+        let base = if plain { base } else { format!("backend-{base}") };
+        let mut name = base.clone();
+        let mut number = 2;
+        while !self.pool_names.insert(name.clone()) {
+            name = format!("{base}-{number}");
+            number += 1;
+        }
+        name
+    }
+
+    /// Notes a default of HAProxy once.
+    pub(super) fn default(&mut self, directive: &'static str, how: &str) {
+        if !self.defaults.iter().any(|known| known.directive == directive) {
+            self.defaults.push(DefaultDifference { directive, how: how.to_owned() });
+        }
+    }
+
+    /// Returns a path, relative ones by the folder that a global setting names, or by the file's.
+    pub(super) fn path(&self, text: &str, base: Option<&str>) -> String {
+        let folder = base.map_or_else(|| self.folder.clone(), |base| self.folder.join(base));
+        folder.join(text).to_string_lossy().into_owned()
+    }
+
+    /// Returns the value of a time in microseconds; `None` if it is not set or is 0, which means
+    /// no limit.
+    pub(super) fn time(&mut self, id: SectionId, keyword: &str) -> Option<u64> {
+        let line = self.sections.last(id, keyword)?;
+        if let Some(time) = values::microseconds(self.sections.word(line, 0)) {
+            self.superseded(id, keyword);
+            self.outcomes.honour(line);
+            Some(time).filter(|time| *time > 0)
+        } else {
+            self.outcomes.refuse(line, "this is not a time of HAProxy");
+            None
+        }
+    }
+
+    /// Returns the value of a number.
+    pub(super) fn number(&mut self, id: SectionId, keyword: &str) -> Option<(u64, LineId)> {
+        let line = self.sections.last(id, keyword)?;
+        let number = values::number(self.sections.word(line, 0));
+        if let Some(number) = number {
+            self.superseded(id, keyword);
+            self.outcomes.honour(line);
+            Some((number, line))
+        } else {
+            self.outcomes.refuse(line, "this is not a number");
+            None
+        }
+    }
+
+    /// Returns true if an option is on, by the last line that names it.
+    pub(super) fn option(&mut self, id: SectionId, keyword: &str) -> bool {
+        self.option_line(id, keyword).is_some()
+    }
+
+    /// Returns the line that sets an option, if it is on.
+    pub(super) fn option_line(&mut self, id: SectionId, keyword: &str) -> Option<LineId> {
+        let line = self.sections.last(id, keyword)?;
+        self.superseded(id, keyword);
+        self.outcomes.honour(line);
+        (!self.sections.is_negated(line)).then_some(line)
+    }
+
+    /// Notes the lines of a section itself that a later one replaces.
+    fn superseded(&mut self, id: SectionId, keyword: &str) {
+        let sections = self.sections;
+        let own = sections.own(id, keyword);
+        let Some((_, earlier)) = own.split_last() else { return };
+        for line in earlier {
+            self.outcomes.ignore(*line, "a later line of the section replaces it");
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! A frontend becomes a native listener for each group of its addresses that are treated alike: its
+//! routes are in `rules`.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::backends::{LONG, ProxyMode};
+use super::convert::HaproxyConverter;
+use super::keywords::{self, KeywordHandling};
+use super::process::TlsVersions;
+use super::rules::{ListenPlace, TOO_LARGE};
+use super::sections::{LineId, SectionId};
+use super::values::{self, BindAddress};
+use crate::native::NativeLine;
+
+/// The size of a head that HAProxy takes by default.
+const HEAD_BYTES: u64 = 15 << 10;
+/// Headers of clients that HAProxy passes on, and Weir only if it is told to.
+const CLAIMS: [(&str, &str); 5] = [
+    ("X-Forwarded-For", "$http_x_forwarded_for"),
+    ("X-Forwarded-Proto", "$http_x_forwarded_proto"),
+    ("X-Forwarded-Host", "$http_x_forwarded_host"),
+    ("X-Forwarded-Port", "$http_x_forwarded_port"),
+    ("X-Real-IP", "$http_x_real_ip"),
+];
+
+/// Addresses with the same options.
+struct BindGroup {
+    span: SourceSpan,
+    addresses: Vec<BindAddress>,
+    options: BindOptions,
+}
+
+/// The options of `bind` that addresses of one native listener share.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct BindOptions {
+    tls: bool,
+    certificates: Vec<String>,
+    versions: TlsVersions,
+    max_connections: Option<u64>,
+    mode: Option<String>,
+}
+
+impl HaproxyConverter<'_> {
+    /// Converts a frontend, or a `listen`.
+    pub(super) fn frontend(&mut self, id: SectionId) -> Vec<Directive> {
+        let sections = self.sections;
+        let section = sections.get(id);
+        let span = sections.span(section.head);
+        if self.is_disabled(id) {
+            self.leave_out(id, "it is `disabled`");
+            return Vec::new();
+        }
+        if self.mode(id) == ProxyMode::Tcp && !self.becomes_http(id) {
+            self.refuse_section(id, "it is in `mode tcp`, and Weir has no TCP proxy: write `mode http` if its clients speak HTTP");
+            return Vec::new();
+        }
+        self.outcomes.honour(section.head);
+        if self.is_statistics(id) {
+            return self.statistics(id);
+        }
+        let groups = self.bind_groups(id);
+        if groups.is_empty() {
+            if section.kind == "listen" && !sections.own(id, "bind").is_empty()
+                || section.kind == "frontend"
+            {
+                self.outcomes.refuse(section.head, "it has no address that Weir can use");
+            } else {
+                self.leave_out(id, "it has no address; a `use_backend` may name it");
+            }
+            return Vec::new();
+        }
+        let rules = ["http-request", "http-response", "redirect", "acl", "use_backend"];
+        let lines = sections.every_of(id, &rules).len();
+        if !self.room_for(lines.saturating_mul(groups.len())) {
+            self.outcomes.refuse(section.head, TOO_LARGE);
+            return Vec::new();
+        }
+        let settings = self.listener_settings(id, span);
+        let rules = self.rules(id);
+        let several = groups.len() > 1;
+        let mut listeners = Vec::new();
+        for (index, group) in groups.into_iter().enumerate() {
+            let place = ListenPlace { tls: group.options.tls, port: one_port(&group.addresses) };
+            let mut lines = settings.clone();
+            lines.extend(self.tls_lines(&group));
+            lines.extend(rules.at(place));
+            let mut native = NativeLine::new("listen", group.span);
+            for address in &group.addresses {
+                native = native.value(&address.text);
+            }
+            if group.options.tls {
+                native = native.keyword("tls");
+            }
+            let name = if index == 0 {
+                section.name.clone()
+            } else {
+                format!("{}-{}", section.name, index + 1)
+            };
+            native = native.option("name", &name.replace(weir_unfit, "-"));
+            native = self.connection_limit(id, native, &group.options, several);
+            if let Some(mode) = &group.options.mode {
+                native = native.option("mode", mode);
+            }
+            listeners.push(native.block(lines));
+        }
+        listeners
+    }
+
+    /// Returns true if HAProxy makes HTTP of the connections of a frontend in mode `tcp`: it does
+    /// when the backend that it picks is in mode `http`.
+    fn becomes_http(&mut self, id: SectionId) -> bool {
+        let sections = self.sections;
+        if sections.get(id).kind != "frontend" {
+            return false;
+        }
+        let lines = sections.every_of(id, &["default_backend", "use_backend"]);
+        let names: Vec<&str> = lines.iter().map(|line| sections.word(*line, 0)).collect();
+        let http = |name: &&str| {
+            self.backends.get(name).is_some_and(|backend| {
+                sections.last(*backend, "mode").is_some_and(|line| sections.word(line, 0) == "http")
+            })
+        };
+        let upgraded = !names.is_empty() && names.iter().all(http);
+        if upgraded {
+            let head = sections.get(id).head;
+            self.outcomes.differs(head, "it is in `mode tcp` with backends in `mode http`, for which HAProxy makes HTTP of its connections; Weir does from the start: its rules hold for each request");
+            if let Some(line) = sections.last(id, "mode") {
+                self.outcomes.honour(line);
+            }
+        }
+        upgraded
+    }
+
+    /// Reads the `bind` lines of a section.
+    fn bind_groups(&mut self, id: SectionId) -> Vec<BindGroup> {
+        let sections = self.sections;
+        let mut groups: Vec<BindGroup> = Vec::new();
+        for &line in sections.own(id, "bind") {
+            let Some((options, dual)) = self.bind_options(line) else { continue };
+            let mut addresses = Vec::new();
+            for part in sections.word(line, 0).split(',') {
+                match values::bind_address(part, dual) {
+                    Ok(found) => addresses.extend(found),
+                    Err(reason) => self.outcomes.refuse(line, reason),
+                }
+            }
+            if addresses.is_empty() || self.outcomes.is_refused(line) {
+                continue;
+            }
+            self.outcomes.honour(line);
+            let port = one_port(&addresses);
+            let same = |group: &&mut BindGroup| {
+                group.options == options && one_port(&group.addresses) == port
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => group.addresses.extend(addresses),
+                None => groups.push(BindGroup { span: sections.span(line), addresses, options }),
+            }
+        }
+        groups
+    }
+
+    fn bind_options(&mut self, line: LineId) -> Option<(BindOptions, bool)> {
+        let words = self.sections.words(line);
+        let mut options = BindOptions { versions: self.process.bind_tls, ..BindOptions::default() };
+        let mut dual = true;
+        let mut at = 1;
+        while let Some(word) = words.get(at) {
+            let value = words.get(at + 1).map_or("", |word| word.text.as_str());
+            let mut taken = 2;
+            match word.text.as_str() {
+                "ssl" => (options.tls, taken) = (true, 1),
+                "v4v6" => (dual, taken) = (true, 1),
+                "v6only" => (dual, taken) = (false, 1),
+                "crt" | "default-crt" if !value.is_empty() => {
+                    options.certificates.push(value.to_owned());
+                }
+                "maxconn" if values::number(value).is_some_and(|most| most > 0) => {
+                    options.max_connections = values::number(value);
+                }
+                "mode" => options.mode = Some(value.to_owned()),
+                "name" => {}
+                other => match options.versions.take(other, value) {
+                    Ok(0) => taken = self.other_bind_option(line, other, value),
+                    Ok(count) => taken = count,
+                    Err(reason) => self.outcomes.refuse(line, reason),
+                },
+            }
+            at += taken;
+        }
+        if options.tls && options.certificates.is_empty() {
+            self.outcomes.refuse(line, "`ssl` needs a certificate: write `crt FILE`");
+        }
+        (!self.outcomes.is_refused(line)).then_some((options, dual))
+    }
+
+    /// Notes an option without a field; returns the number of its words.
+    fn other_bind_option(&mut self, line: LineId, word: &str, value: &str) -> usize {
+        const LONE: [&str; 18] = [
+            "accept-proxy",
+            "allow-0rtt",
+            "defer-accept",
+            "force-sslv3",
+            "generate-certificates",
+            "no-ca-names",
+            "no-tls-tickets",
+            "tls-tickets",
+            "prefer-client-ciphers",
+            "quic-force-retry",
+            "strict-sni",
+            "no-strict-sni",
+            "tfo",
+            "transparent",
+            "no-alpn",
+            "tcp-md5sig",
+            "ktls",
+            "ca-sign-use-chain",
+        ];
+        if word == "verify" && value == "none" {
+            return 2;
+        }
+        match keywords::find(word, "bind") {
+            Some(row) => match row.handling {
+                KeywordHandling::Ignored => {}
+                KeywordHandling::Differently => {
+                    self.outcomes.differs(line, format!("`{word}`: {}", row.note));
+                }
+                _ => self.outcomes.refuse(line, format!("`{word}`: {}", row.note)),
+            },
+            None => {
+                self.outcomes
+                    .refuse(line, format!("`{word}`: {}", keywords::unknown(word, "bind")));
+            }
+        }
+        if LONE.contains(&word) { 1 } else { 2 }
+    }
+
+    fn tls_lines(&mut self, group: &BindGroup) -> Vec<Directive> {
+        if !group.options.tls {
+            return Vec::new();
+        }
+        let base = self.process.crt_base.clone();
+        let mut lines: Vec<Directive> = Vec::new();
+        for file in &group.options.certificates {
+            let path = self.path(file, base.as_deref());
+            for file in certificate_files(&path) {
+                let mut native = NativeLine::new("certificate", group.span).value(&file);
+                let key = format!("{file}.key");
+                if std::path::Path::new(&key).is_file() {
+                    native = native.option("key", &key);
+                }
+                lines.push(native.end());
+            }
+        }
+        lines.push(group.options.versions.options(NativeLine::new("tls", group.span)).end());
+        lines
+    }
+
+    /// Adds the limit on connections of a section.
+    fn connection_limit(
+        &mut self,
+        id: SectionId,
+        native: NativeLine,
+        options: &BindOptions,
+        several: bool,
+    ) -> NativeLine {
+        let own = self.number(id, "maxconn").filter(|(most, _)| *most > 0);
+        if let (Some((_, line)), true) = (own, several) {
+            self.outcomes.differs(
+                line,
+                "it holds for each group of addresses with the same options by itself",
+            );
+        }
+        let limits = [own.map(|(most, _)| most), options.max_connections];
+        match limits.into_iter().flatten().min() {
+            Some(most) => {
+                native.option("max_connections", &most.min(u64::from(u32::MAX)).to_string())
+            }
+            None => native,
+        }
+    }
+
+    /// Returns the lines that every address of a section has.
+    fn listener_settings(&mut self, id: SectionId, span: SourceSpan) -> Vec<Directive> {
+        let mut lines = vec![self.client_timeouts(id, span), self.client_limits(id, span)];
+        let path = NativeLine::new("path", span).option("normalize", "off");
+        lines.push(path.option("invalid", "keep").end());
+        lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
+        lines.push(self.unique_id(id, span));
+        lines.push(NativeLine::new("upgrade", span).value("websocket").end());
+        self.default(
+            "http-upgrade",
+            "WebSocket is passed on; HAProxy passes any protocol of `Upgrade` on",
+        );
+        lines.push(self.tcp_keepalive(id, "cli", span));
+        let forwards = self.forwarded_for(id);
+        for (name, value) in CLAIMS {
+            let set = forwards.iter().any(|(header, _)| header.eq_ignore_ascii_case(name));
+            if !set {
+                let line = NativeLine::new("header", span).keyword("set").value(name);
+                lines.push(line.value(value).end());
+            }
+        }
+        for (_, line) in forwards {
+            lines.push(line);
+        }
+        if let Some(log) = self.access_log(id) {
+            lines.push(NativeLine::new("log", span).value(&log).end());
+        }
+        self.other_lines(id);
+        lines
+    }
+
+    fn client_timeouts(&mut self, id: SectionId, span: SourceSpan) -> Directive {
+        let client = self.time(id, "timeout client");
+        let head = self.time(id, "timeout http-request");
+        let keep = self.time(id, "timeout http-keep-alive");
+        if client.is_none() {
+            self.default("timeout client", "not set: HAProxy waits for ever; Weir waits for a day");
+        }
+        let shown = |time: Option<u64>| time.map_or_else(|| LONG.to_owned(), values::time);
+        let handshake = self.time(id, "timeout client-hs");
+        NativeLine::new("timeout", span)
+            .option("handshake", &shown(handshake.or(head).or(client)))
+            .option("head", &shown(head.or(client)))
+            .option("body", &shown(client))
+            .option("keepalive", &shown(keep.or(head).or(client)))
+            .option("send", &shown(client))
+            .option("age", "off")
+            .option("slot_min_rate", "off")
+            .end()
+    }
+
+    fn client_limits(&mut self, id: SectionId, span: SourceSpan) -> Directive {
+        self.default(
+            "tune.bufsize",
+            "heads up to 15k, as in HAProxy; longer ones get 431 or 414, not 400",
+        );
+        let head = self.process.head_bytes.unwrap_or(HEAD_BYTES).to_string() + "b";
+        let headers = self.process.headers.unwrap_or(101).to_string();
+        let closes = self.option(id, "option httpclose") || self.option(id, "option forceclose");
+        NativeLine::new("limits", span)
+            .option("head", &head)
+            .option("request_line", &head)
+            .option("headers", &headers)
+            .option("requests", if closes { "1" } else { "off" })
+            .option("hops", "off")
+            .end()
+    }
+
+    fn unique_id(&mut self, id: SectionId, span: SourceSpan) -> Directive {
+        let format = self.sections.last(id, "unique-id-format");
+        let header = self.sections.last(id, "unique-id-header");
+        let native = NativeLine::new("request_id", span);
+        if let Some(line) = format {
+            self.outcomes.differs(line, "the id has Weir's own form");
+        }
+        match (format, header) {
+            (Some(_), Some(line)) => {
+                self.outcomes.honour(line);
+                let native = NativeLine::new("request_id", self.sections.span(line));
+                native.value(self.sections.word(line, 0)).end()
+            }
+            (None, Some(line)) => {
+                self.outcomes.ignore(line, "there is no `unique-id-format`");
+                native.keyword("off").end()
+            }
+            _ => native.keyword("off").end(),
+        }
+    }
+
+    /// Converts `option forwardfor` and `originalto`: the names of the headers and their lines.
+    pub(super) fn forwarded_for(&mut self, id: SectionId) -> Vec<(String, Directive)> {
+        let mut found = Vec::new();
+        for (keyword, usual) in
+            [("option forwardfor", "X-Forwarded-For"), ("option originalto", "X-Original-To")]
+        {
+            let Some(line) = self.option_line(id, keyword) else { continue };
+            let words = self.sections.words(line);
+            let mut name = usual;
+            let mut at = 0;
+            while let Some(word) = words.get(at) {
+                let value = words.get(at + 1).map_or("", |word| word.text.as_str());
+                match word.text.as_str() {
+                    "header" => name = value,
+                    "except" => self.outcomes.differs(line, "clients of `except` are added too"),
+                    "if-none" => {
+                        self.outcomes.differs(line, "the address is added to what a client sent");
+                        at += 1;
+                        continue;
+                    }
+                    other => self.outcomes.refuse(line, format!("`{other}` is not known")),
+                }
+                at += 2;
+            }
+            let value = match (keyword, name.eq_ignore_ascii_case("X-Forwarded-For")) {
+                ("option originalto", _) => "$server_addr",
+                (_, true) => "$proxy_add_x_forwarded_for",
+                (_, false) => "$remote_addr",
+            };
+            let verb = if name.eq_ignore_ascii_case("X-Forwarded-For") { "set" } else { "add" };
+            let native = NativeLine::new("header", self.sections.span(line)).keyword(verb);
+            found.push((name.to_owned(), native.value(name).value(value).end()));
+        }
+        found
+    }
+
+    /// Takes lines without a line of their own in the result.
+    fn other_lines(&mut self, id: SectionId) {
+        for name in [
+            "option dontlognull",
+            "option redispatch",
+            "option abortonclose",
+            "option log-health-checks",
+            "option persist",
+            "option allbackups",
+            "enabled",
+            "option http-keep-alive",
+            "option http-server-close",
+        ] {
+            for line in self.sections.own(id, name) {
+                self.outcomes.honour(*line);
+            }
+        }
+        {
+            let keyword = "option dontlognull";
+            self.option(id, keyword);
+        }
+    }
+}
+
+/// Returns the port that all addresses have.
+fn one_port(addresses: &[BindAddress]) -> Option<u16> {
+    let first = addresses.first()?.port;
+    addresses.iter().all(|address| address.port == first).then_some(first).flatten()
+}
+
+/// Returns true for a character that a native name cannot have.
+fn weir_unfit(character: char) -> bool {
+    !(character.is_ascii_alphanumeric() || "-_.:".contains(character))
+}
+
+/// Returns the certificates that a `crt` names: a file, or those of a folder in their order.
+fn certificate_files(path: &str) -> Vec<String> {
+    let Ok(folder) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
+    let mut files: Vec<String> = folder
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .map(|path| path.to_string_lossy().into_owned())
+        .filter(|name| {
+            let extension = name.rsplit('.').next().unwrap_or_default();
+            !matches!(extension, "key" | "ocsp" | "issuer" | "sctl") && !name.contains("/.")
+        })
+        .collect();
+    files.sort();
+    files
+}

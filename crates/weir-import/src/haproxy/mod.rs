@@ -1,0 +1,124 @@
+//! The HAProxy front end. The lines of a file (`lexer`, `preprocess`) belong to sections with
+//! `defaults` (`sections`), which are converted (`convert` and the modules beside it) by the rules
+//! of the table `keywords`. Each line gets an outcome; one that no rule took is refused.
+
+mod acl;
+mod actions;
+mod backends;
+mod checks;
+mod conditions;
+mod convert;
+mod format;
+mod frontends;
+mod keywords;
+mod lexer;
+mod logs;
+mod patterns;
+mod preprocess;
+mod process;
+mod rules;
+mod sample;
+mod sections;
+mod servers;
+mod statistics;
+mod values;
+mod version;
+
+use std::path::Path;
+
+use weir_config::Diagnostic;
+use weir_config::source::{FileId, Sources};
+use weir_config::syntax::lexer::Environment;
+use weir_config::syntax::tree::Directive;
+
+use crate::Coverage;
+
+pub use keywords::reference;
+pub use version::HaproxyVersion;
+
+/// The most bytes of a file.
+const MOST_BYTES: u64 = 64 << 20;
+/// The most lines of a text that are looked at to find its language.
+const RECOGNISED_LINES: usize = 2_000;
+
+/// Reads a file. Bytes that are not UTF-8 are allowed in comments.
+pub(crate) fn read(path: &Path, sources: &mut Sources) -> Result<FileId, String> {
+    let fail = |error: std::io::Error| {
+        let text = error.to_string();
+        let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
+        format!("cannot read {}: {reason}", path.display())
+    };
+    if std::fs::metadata(path).map_err(fail)?.len() > MOST_BYTES {
+        return Err(format!("{}: this file has more than {MOST_BYTES} bytes", path.display()));
+    }
+    let bytes = std::fs::read(path).map_err(fail)?;
+    Ok(sources.add(path.display().to_string(), text_of(&bytes)))
+}
+
+/// Returns bytes as text, in which each byte that is not UTF-8 is one character.
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| lexer::INVALID));
+    }
+    text
+}
+
+/// Converts a file, or returns the errors of its syntax.
+pub(crate) fn import(
+    sources: &Sources,
+    file: FileId,
+    environment: Environment<'_>,
+    version: HaproxyVersion,
+) -> Result<(Vec<Directive>, Coverage), Vec<Diagnostic>> {
+    let (lines, mut errors) = preprocess::lines(sources, file, environment, version);
+    match sections::Sections::of(lines) {
+        Ok(sections) if errors.is_empty() => {
+            Ok(convert::convert(sources, file, &sections, version))
+        }
+        Ok(_) => Err(errors),
+        Err(more) => {
+            errors.extend(more);
+            Err(errors)
+        }
+    }
+}
+
+/// Returns true if a text has a line that begins a section of HAProxy, or a keyword that no other
+/// language has.
+pub(crate) fn recognise(text: &str) -> bool {
+    let mut known = 0;
+    for line in text.lines().take(RECOGNISED_LINES) {
+        let line = line.trim_start_matches('\u{feff}').trim();
+        if line.starts_with('#') || line.is_empty() {
+            continue;
+        }
+        if line.ends_with([';', '{', '}']) {
+            return false;
+        }
+        let mut words = line.split_whitespace();
+        match (words.next().unwrap_or_default(), words.next(), words.next()) {
+            ("global" | "defaults", None, _) => return true,
+            ("defaults" | "frontend" | "backend" | "listen", Some(name), following)
+                if !name.contains("->")
+                    && following.is_none_or(|word| word == "from" || word.starts_with('#')) =>
+            {
+                return true;
+            }
+            ("global", Some(comment), _) if comment.starts_with('#') => return true,
+            (
+                "nbproc" | "nbthread" | "cpu-map" | "default_backend" | "ssl-server-verify"
+                | "maxconn",
+                Some(_),
+                _,
+            ) => known += 1,
+            _ => {}
+        }
+        // A file whose section lines are lost.
+        if known >= 2 {
+            return true;
+        }
+    }
+    false
+}

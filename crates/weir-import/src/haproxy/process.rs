@@ -1,0 +1,302 @@
+//! The `global` section: the settings of the process.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::convert::HaproxyConverter;
+use super::sections::{LineId, SectionId};
+use super::values;
+use crate::native::NativeLine;
+
+/// What `global` sets for other sections.
+#[derive(Default)]
+pub(super) struct ProcessSettings {
+    /// The folders of certificates and authorities.
+    pub(super) crt_base: Option<String>,
+    pub(super) ca_base: Option<String>,
+    /// The versions of TLS for clients and for servers.
+    pub(super) bind_tls: TlsVersions,
+    pub(super) server_tls: TlsVersions,
+    /// Set by `ssl-server-verify none`.
+    pub(super) servers_unverified: bool,
+    /// The deviation of the intervals of checks, in percent.
+    pub(super) spread_checks: u64,
+    /// The size of a head, by `tune.bufsize` and `tune.maxrewrite`.
+    pub(super) head_bytes: Option<u64>,
+    /// The most lines of a head, by `tune.http.maxhdr`.
+    pub(super) headers: Option<u64>,
+    pub(super) max_connections: Option<u64>,
+}
+
+/// The lowest and the highest version of TLS that are allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct TlsVersions {
+    min: Option<u8>,
+    max: Option<u8>,
+    no_12: bool,
+    no_13: bool,
+}
+
+impl TlsVersions {
+    /// Takes an option such as `ssl-min-ver TLSv1.2` or `no-tlsv13`; returns the number of words,
+    /// 0 if it is none, or the reason why it is refused.
+    pub(super) fn take(&mut self, word: &str, value: &str) -> Result<usize, String> {
+        let version = |text: &str| match text {
+            "TLSv1.2" => Ok(2),
+            "TLSv1.3" => Ok(3),
+            "SSLv3" | "TLSv1.0" | "TLSv1.1" => Ok(0),
+            _ => Err(format!("`{text}` is not a version of TLS")),
+        };
+        match word {
+            "ssl-min-ver" => self.min = Some(version(value)?),
+            "ssl-max-ver" => match version(value)? {
+                0 => return Err("Weir offers TLS 1.2 and 1.3 only".to_owned()),
+                version => self.max = Some(version),
+            },
+            "force-tlsv12" => (self.min, self.max) = (Some(2), Some(2)),
+            "force-tlsv13" => (self.min, self.max) = (Some(3), Some(3)),
+            "no-tlsv12" => self.no_12 = true,
+            "no-tlsv13" => self.no_13 = true,
+            "no-sslv3" | "no-tlsv10" | "no-tlsv11" => {}
+            "force-sslv3" | "force-tlsv10" | "force-tlsv11" => {
+                return Err("Weir offers TLS 1.2 and 1.3 only".to_owned());
+            }
+            _ => return Ok(0),
+        }
+        Ok(if word.starts_with("ssl-") { 2 } else { 1 })
+    }
+
+    /// Returns the words `min=` and `max=` of a native `tls` line.
+    pub(super) fn options(self, line: NativeLine) -> NativeLine {
+        let (min, max) = self.range();
+        line.option("min", min).option("max", max)
+    }
+
+    fn range(self) -> (&'static str, &'static str) {
+        let from_13 = self.min == Some(3) || self.no_12;
+        let to_12 = self.max == Some(2) || self.no_13;
+        (if from_13 { "1.3" } else { "1.2" }, if to_12 && !from_13 { "1.2" } else { "1.3" })
+    }
+}
+
+impl HaproxyConverter<'_> {
+    /// Converts all `global` sections.
+    pub(super) fn process(&mut self, start: SourceSpan) -> Vec<Directive> {
+        let mut lines = Vec::new();
+        let sections = self.sections;
+        let mut workers = false;
+        for (id, section) in sections.all() {
+            if section.kind != "global" {
+                continue;
+            }
+            self.outcomes.honour(section.head);
+            for &line in &section.lines {
+                workers |= matches!(sections.keyword(line), "nbthread" | "nbproc");
+                lines.extend(self.process_line(id, line));
+            }
+        }
+        if !workers {
+            lines.push(NativeLine::new("workers", start).keyword("auto").end());
+            self.default("nbthread", "a worker for each processor core, as in HAProxy");
+        }
+        if !self.global_logs.is_empty() {
+            lines.push(
+                NativeLine::new("error_log", start).keyword("stderr").keyword("notice").end(),
+            );
+        }
+        lines
+    }
+
+    fn process_line(&mut self, section: SectionId, line: LineId) -> Option<Directive> {
+        let sections = self.sections;
+        let span = sections.span(line);
+        let word = sections.word(line, 0);
+        let replaced = sections.last(section, sections.keyword(line)) != Some(line);
+        match sections.keyword(line) {
+            "log" => return self.global_log(line),
+            "stats socket" => return self.stats_socket(line),
+            "ssl-default-bind-options" | "ssl-default-server-options" => self.tls_options(line),
+            "nbthread" | "nbproc" if replaced => {
+                self.outcomes.ignore(line, "a later line replaces it");
+            }
+            "nbproc" => return self.processes(section, line),
+            "nbthread" => match word.parse::<u16>() {
+                Ok(1..=1024) => {
+                    self.outcomes.honour(line);
+                    return Some(NativeLine::new("workers", span).value(word).end());
+                }
+                _ => self.outcomes.refuse(line, "write a number from 1 to 1024"),
+            },
+            "maxconn" => match values::number(word).filter(|number| *number > 0) {
+                Some(number) => {
+                    self.process.max_connections = Some(number);
+                    self.outcomes.honour(line);
+                    let line = NativeLine::new("max_connections", span);
+                    return Some(line.value(&number.to_string()).end());
+                }
+                None => self.outcomes.refuse(line, "write a number above 0"),
+            },
+            "user" | "uid" => return self.user(section, line),
+            "group" | "gid" => {
+                let user =
+                    ["user", "uid"].iter().any(|name| !sections.own(section, name).is_empty());
+                if user {
+                    self.outcomes.honour(line);
+                } else {
+                    self.outcomes.ignore(line, "without `user` the process keeps its rights");
+                }
+            }
+            "chroot" => return Some(self.path_line(line, "chroot")),
+            "pidfile" => return Some(self.path_line(line, "pid_file")),
+            "hard-stop-after" => match values::microseconds(word).filter(|time| *time > 0) {
+                Some(time) => {
+                    self.outcomes.honour(line);
+                    let line = NativeLine::new("shutdown_timeout", span);
+                    return Some(line.value(&values::time(time)).end());
+                }
+                None => self.outcomes.refuse(line, "this is not a time of HAProxy"),
+            },
+            _ => self.process_value(line),
+        }
+        None
+    }
+
+    /// Takes the lines that only other sections use.
+    fn process_value(&mut self, line: LineId) {
+        let word = self.sections.word(line, 0);
+        let number = values::number(word);
+        match self.sections.keyword(line) {
+            "crt-base" => self.process.crt_base = Some(word.to_owned()),
+            "ca-base" => self.process.ca_base = Some(word.to_owned()),
+            "setenv" | "presetenv" | "unsetenv" => {}
+            "ssl-server-verify" if matches!(word, "none" | "required") => {
+                self.process.servers_unverified = word == "none";
+            }
+            "spread-checks" if number.is_some_and(|percent| percent <= 50) => {
+                self.process.spread_checks = number.unwrap_or_default();
+            }
+            "tune.bufsize" if number.is_some_and(|bytes| bytes >= 2048) => {
+                let bytes = number.unwrap_or_default();
+                self.process.head_bytes = Some(bytes.saturating_sub(1024).min(16 << 20));
+            }
+            "tune.http.maxhdr" if number.is_some_and(|lines| (1..=32767).contains(&lines)) => {
+                self.process.headers = number;
+            }
+            "stats timeout" | "stats maxconn" => {
+                self.outcomes.ignore(line, "the admin interface has bounds of its own");
+                return;
+            }
+            _ => return,
+        }
+        self.outcomes.honour(line);
+    }
+
+    fn processes(&mut self, section: SectionId, line: LineId) -> Option<Directive> {
+        let count = self.sections.word(line, 0).parse::<u16>().ok();
+        let Some(count) = count.filter(|count| *count > 0) else {
+            self.outcomes.refuse(line, "write a number above 0");
+            return None;
+        };
+        if count == 1 {
+            self.outcomes.honour(line);
+            let threads = !self.sections.own(section, "nbthread").is_empty();
+            let span = self.sections.span(line);
+            return (!threads).then(|| NativeLine::new("workers", span).keyword("auto").end());
+        }
+        self.outcomes.differs(line, "one process with as many workers: limits, checks, statistics and stickiness are shared, where each process of HAProxy had its own");
+        let line = NativeLine::new("workers", self.sections.span(line));
+        Some(line.value(&count.to_string()).end())
+    }
+
+    fn user(&mut self, section: SectionId, line: LineId) -> Option<Directive> {
+        let word = self.sections.word(line, 0);
+        if word.is_empty() {
+            self.outcomes.refuse(line, "write the name of a user");
+            return None;
+        }
+        self.outcomes.honour(line);
+        let mut native = NativeLine::new("user", self.sections.span(line)).value(word);
+        let group =
+            ["group", "gid"].iter().find_map(|name| self.sections.own(section, name).last());
+        if let Some(group) = group {
+            let name = self.sections.word(*group, 0);
+            native = native.value_at(name, self.sections.span(*group));
+        }
+        Some(native.end())
+    }
+
+    fn path_line(&mut self, line: LineId, native: &str) -> Directive {
+        self.outcomes.honour(line);
+        let path = self.path(self.sections.word(line, 0), None);
+        NativeLine::new(native, self.sections.span(line)).value(&path).end()
+    }
+
+    fn tls_options(&mut self, line: LineId) {
+        let bind = self.sections.keyword(line) == "ssl-default-bind-options";
+        let mut versions = if bind { self.process.bind_tls } else { self.process.server_tls };
+        let words = self.sections.words(line);
+        let mut at = 0;
+        self.outcomes.honour(line);
+        while let Some(word) = words.get(at) {
+            let value = words.get(at + 1).map_or("", |word| &word.text);
+            match versions.take(&word.text, value) {
+                Ok(0) => {
+                    match word.text.as_str() {
+                        "no-tls-tickets"
+                        | "prefer-client-ciphers"
+                        | "allow-0rtt"
+                        | "strict-sni" => {}
+                        other => {
+                            self.outcomes.refuse(line, format!("`{other}` has no conversion"));
+                        }
+                    }
+                    at += 1;
+                }
+                Ok(words) => at += words,
+                Err(reason) => {
+                    self.outcomes.refuse(line, reason);
+                    at += 1;
+                }
+            }
+        }
+        *(if bind { &mut self.process.bind_tls } else { &mut self.process.server_tls }) = versions;
+    }
+
+    /// Converts `stats socket`: an address of the admin interface.
+    fn stats_socket(&mut self, line: LineId) -> Option<Directive> {
+        let sections = self.sections;
+        let words = sections.words(line);
+        let address = sections.word(line, 0);
+        let native = NativeLine::new("admin", sections.span(line));
+        let mut native = if address.starts_with('/') || address.starts_with("unix@") {
+            native.value(&format!("unix:{}", address.trim_start_matches("unix@")))
+        } else {
+            self.outcomes.refuse(line, "over TCP the admin interface needs a token: write `admin ADDRESS token_file=FILE` natively, or use a Unix socket");
+            return None;
+        };
+        let mut at = 1;
+        let mut level = "operator";
+        while let Some(word) = words.get(at) {
+            let value = words.get(at + 1).map_or("", |word| word.text.as_str());
+            match word.text.as_str() {
+                "mode" => native = native.option("mode", value),
+                "user" | "uid" => native = native.option("owner", value),
+                "group" | "gid" => native = native.option("group", value),
+                "level" => level = value,
+                "expose-fd" | "process" | "thread" | "name" | "severity-output" => {}
+                other => {
+                    self.outcomes.refuse(line, format!("`{other}` has no conversion"));
+                    return None;
+                }
+            }
+            at += 2;
+        }
+        if level == "admin" {
+            self.outcomes.differs(line, "it takes HAProxy's commands of inspection and change and, on the same socket, Weir's HTTP interface");
+        } else {
+            native = native.keyword("read_only");
+            self.outcomes.differs(line, "it takes HAProxy's commands of inspection and, on the same socket, Weir's HTTP interface for reading");
+        }
+        Some(native.end())
+    }
+}

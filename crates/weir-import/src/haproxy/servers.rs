@@ -1,0 +1,513 @@
+//! `server`, `default-server` and `server-template` become servers of a pool, and those of their
+//! options that Weir has for the pool as a whole become lines of the pool.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::convert::HaproxyConverter;
+use super::keywords::{self, KeywordHandling};
+use super::process::TlsVersions;
+use super::sections::{LineId, SectionId};
+use super::values;
+use crate::native::NativeLine;
+
+/// The most servers that one `server-template` may become.
+const MOST_TEMPLATE: u64 = 1_000;
+
+/// The servers of a backend, and what they say of the pool.
+#[derive(Default)]
+pub(super) struct ConvertedServers {
+    pub(super) lines: Vec<Directive>,
+    /// Set if a server has a limit.
+    pub(super) limited: bool,
+    /// The checks of its servers, if one is checked.
+    pub(super) check: Option<CheckTimes>,
+    pub(super) passive: Option<Directive>,
+    pub(super) reuse: ConnectionReuse,
+    /// The longest queue of a server.
+    pub(super) queue: Option<u64>,
+    pub(super) tls: Option<Directive>,
+    /// Set if a server has a `cookie`.
+    pub(super) cookies: bool,
+}
+
+/// The times of checks and the number of probes that change the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CheckTimes {
+    pub(super) interval: u64,
+    pub(super) fast: Option<u64>,
+    pub(super) down: Option<u64>,
+    pub(super) rise: u64,
+    pub(super) fall: u64,
+    pub(super) port: Option<u16>,
+    pub(super) tls: bool,
+}
+
+/// How long connections are kept, as far as servers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ConnectionReuse {
+    pub(super) idle: Option<u64>,
+    pub(super) requests: Option<u64>,
+}
+
+/// The options of one server, those of `default-server` first.
+#[derive(Clone, Debug)]
+struct ServerOptions {
+    weight: u64,
+    max_conn: u64,
+    max_queue: u64,
+    checked: bool,
+    check: CheckTimes,
+    address: Option<String>,
+    cookie: bool,
+    reuse: ConnectionReuse,
+    tls: ServerTlsOptions,
+    observe: Option<String>,
+    error_limit: u64,
+    ejects: bool,
+    role: ServerRole,
+}
+
+/// Whether a server gets requests.
+#[derive(Clone, Debug, Default)]
+struct ServerRole {
+    backup: bool,
+    down: bool,
+}
+
+/// The options of TLS to a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ServerTlsOptions {
+    on: bool,
+    verify: Option<bool>,
+    authority: Option<String>,
+    certificate: Option<String>,
+    name: Option<String>,
+    versions: TlsVersions,
+}
+
+impl ServerOptions {
+    fn new(versions: TlsVersions) -> Self {
+        let check = CheckTimes {
+            interval: 2_000_000,
+            fast: None,
+            down: None,
+            rise: 2,
+            fall: 3,
+            port: None,
+            tls: false,
+        };
+        Self {
+            weight: 1,
+            max_conn: 0,
+            max_queue: 0,
+            checked: false,
+            check,
+            address: None,
+            cookie: false,
+            reuse: ConnectionReuse::default(),
+            tls: ServerTlsOptions { versions, ..ServerTlsOptions::default() },
+            observe: None,
+            error_limit: 10,
+            ejects: false,
+            role: ServerRole::default(),
+        }
+    }
+
+    /// Takes the option at a place; returns the number of words, or the reason for a refusal.
+    fn take(&mut self, word: &str, value: &str) -> Result<Option<usize>, String> {
+        let time = || values::microseconds(value).filter(|time| *time > 0);
+        let number = || values::number(value);
+        let missing = || format!("`{word}` needs another value than `{value}`");
+        match word {
+            "weight" => {
+                self.weight = number().filter(|weight| *weight <= 256).ok_or_else(missing)?;
+            }
+            "maxconn" => self.max_conn = number().ok_or_else(missing)?,
+            "maxqueue" => self.max_queue = number().ok_or_else(missing)?,
+            "inter" => self.check.interval = time().ok_or_else(missing)?,
+            "fastinter" => self.check.fast = Some(time().ok_or_else(missing)?),
+            "downinter" => self.check.down = Some(time().ok_or_else(missing)?),
+            "rise" => self.check.rise = number().filter(|count| *count > 0).ok_or_else(missing)?,
+            "fall" => self.check.fall = number().filter(|count| *count > 0).ok_or_else(missing)?,
+            "port" => self.check.port = Some(value.parse().map_err(|_| missing())?),
+            "addr" => self.address = Some(value.to_owned()),
+            "cookie" => self.cookie = true,
+            "max-reuse" => {
+                let reuse = value.parse::<i64>().map_err(|_| missing())?;
+                self.reuse.requests = u64::try_from(reuse).ok().map(|reuse| reuse + 1);
+            }
+            "pool-max-conn" => {
+                let most = value.parse::<i64>().map_err(|_| missing())?;
+                self.reuse.idle = u64::try_from(most).ok();
+            }
+            "pool-purge-delay" | "pool-low-conn" => {}
+            "observe" => self.observe = Some(value.to_owned()),
+            "error-limit" => {
+                self.error_limit = number().filter(|count| *count > 0).ok_or_else(missing)?;
+            }
+            "on-error" => {
+                self.ejects = matches!(value, "mark-down" | "sudden-death" | "fail-check");
+            }
+            _ if self.take_lone(word) => return Ok(Some(1)),
+            _ => return self.take_tls(word, value),
+        }
+        Ok(Some(2))
+    }
+
+    /// Takes an option without a value; returns false if it is none.
+    fn take_lone(&mut self, word: &str) -> bool {
+        match word {
+            "backup" => self.role.backup = true,
+            "no-backup" => self.role.backup = false,
+            "disabled" => self.role.down = true,
+            "enabled" => self.role.down = false,
+            "check" => self.checked = true,
+            "no-check" => self.checked = false,
+            "check-ssl" => self.check.tls = true,
+            "no-check-ssl" => self.check.tls = false,
+            "no-ssl" => self.tls.on = false,
+            "no-verifyhost"
+            | "no-agent-check"
+            | "no-send-proxy"
+            | "no-send-proxy-v2"
+            | "no-send-proxy-v2-ssl"
+            | "no-send-proxy-v2-ssl-cn"
+            | "no-tfo"
+            | "no-check-send-proxy" => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes an option of TLS; `None` if it is none.
+    fn take_tls(&mut self, word: &str, value: &str) -> Result<Option<usize>, String> {
+        match word {
+            "ssl" => {
+                self.tls.on = true;
+                return Ok(Some(1));
+            }
+            "verify" => match value {
+                "none" => self.tls.verify = Some(false),
+                "required" => self.tls.verify = Some(true),
+                _ => return Err(format!("`verify {value}` is not known")),
+            },
+            "ca-file" => self.tls.authority = Some(value.to_owned()),
+            "crt" => self.tls.certificate = Some(value.to_owned()),
+            "verifyhost" => self.tls.name = Some(value.to_owned()),
+            "sni" => {
+                let name = value.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
+                let Some(name) = name else {
+                    return Err(format!(
+                        "Weir asks each server for a fixed name, not for `{value}`: write `sni str(NAME)`"
+                    ));
+                };
+                if self.tls.name.is_none() {
+                    self.tls.name = Some(name.trim_matches('"').to_owned());
+                }
+            }
+            "check-sni" => {}
+            _ => {
+                return match self.tls.versions.take(word, value)? {
+                    0 => Ok(None),
+                    words => Ok(Some(words)),
+                };
+            }
+        }
+        Ok(Some(2))
+    }
+}
+
+impl HaproxyConverter<'_> {
+    /// Converts the servers of a section.
+    pub(super) fn servers(&mut self, id: SectionId) -> ConvertedServers {
+        let mut servers = ConvertedServers::default();
+        let mut base = ServerOptions::new(self.process.server_tls);
+        let mut all: Vec<(ServerOptions, LineId)> = Vec::new();
+        let lines = self.sections.every_of(id, &["default-server", "server", "server-template"]);
+        for line in lines {
+            if self.sections.keyword(line) == "default-server" {
+                self.outcomes.honour(line);
+                self.options(&mut base, line, 0);
+                continue;
+            }
+            let mut options = base.clone();
+            let template = self.sections.keyword(line) == "server-template";
+            self.outcomes.honour(line);
+            self.options(&mut options, line, if template { 3 } else { 2 });
+            if self.outcomes.is_refused(line) {
+                continue;
+            }
+            all.push((options, line));
+        }
+        let checked = all.iter().any(|(options, _)| options.checked);
+        all.retain(|(options, line)| {
+            let native = self.server(id, *line, options, checked);
+            let made = native.is_some();
+            servers.lines.extend(native);
+            made
+        });
+        self.of_the_pool(&mut servers, &all);
+        servers
+    }
+
+    /// Reads the options of a line from a word on.
+    fn options(&mut self, options: &mut ServerOptions, line: LineId, first: usize) {
+        let words = self.sections.words(line);
+        let mut at = first;
+        while let Some(word) = words.get(at) {
+            let value = words.get(at + 1).map_or("", |word| word.text.as_str());
+            match options.take(&word.text, value) {
+                Ok(Some(count)) => at += count,
+                Ok(None) => at += self.other_option(line, &word.text),
+                Err(reason) => {
+                    self.outcomes.refuse(line, reason);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Notes an option that no field of a server holds; returns the number of its words.
+    fn other_option(&mut self, line: LineId, word: &str) -> usize {
+        const LONE: [&str; 22] = [
+            "agent-check",
+            "allow-0rtt",
+            "tfo",
+            "no-ssl-reuse",
+            "ssl-reuse",
+            "no-tls-tickets",
+            "tls-tickets",
+            "send-proxy",
+            "send-proxy-v2",
+            "send-proxy-v2-ssl",
+            "send-proxy-v2-ssl-cn",
+            "check-send-proxy",
+            "check-via-socks4",
+            "stick",
+            "non-stick",
+            "tcp-md5sig",
+            "renegotiate",
+            "no-renegotiate",
+            "strict-maxconn",
+            "check-reuse-pool",
+            "no-check-reuse-pool",
+            "ktls",
+        ];
+        match keywords::find(word, "server") {
+            Some(row) => match row.handling {
+                KeywordHandling::Ignored => {}
+                KeywordHandling::Differently => {
+                    self.outcomes.differs(line, format!("`{word}`: {}", row.note));
+                }
+                _ => self.outcomes.refuse(line, format!("`{word}`: {}", row.note)),
+            },
+            None => self
+                .outcomes
+                .refuse(line, format!("`{word}`: {}", keywords::unknown(word, "server"))),
+        }
+        if LONE.contains(&word) { 1 } else { 2 }
+    }
+
+    /// Converts one server line.
+    fn server(
+        &mut self,
+        id: SectionId,
+        line: LineId,
+        options: &ServerOptions,
+        checked: bool,
+    ) -> Option<Directive> {
+        let sections = self.sections;
+        let template = sections.keyword(line) == "server-template";
+        let (name, address) =
+            (sections.word(line, 0), sections.word(line, if template { 2 } else { 1 }));
+        if name.is_empty() || address.is_empty() {
+            self.outcomes.refuse(line, "write a name and an address");
+            return None;
+        }
+        let port = self.client_port(id);
+        let found = match address.strip_prefix('_').filter(|_| template) {
+            Some(_) => Ok(values::ServerAddress { text: format!("srv:{address}"), named: true }),
+            None => values::server_address(address, port),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(reason) => {
+                self.outcomes.refuse(line, reason);
+                return None;
+            }
+        };
+        if let Err(message) = weir_config::endpoint_address(&found.text) {
+            self.outcomes.refuse(line, message);
+            return None;
+        }
+        let mut native = NativeLine::new("server", sections.span(line)).value(&found.text);
+        if template {
+            self.template(line, &found);
+        } else {
+            native = native.option("name", name);
+            if found.named {
+                self.outcomes.differs(line, "the name is resolved again and again, not only once, and stands for all its addresses");
+            }
+        }
+        native = match options.weight {
+            0 => native.keyword("drain"),
+            1 => native,
+            weight => native.option("weight", &weight.to_string()),
+        };
+        if options.max_conn > 0 {
+            native = native.option("max_conn", &options.max_conn.to_string());
+        }
+        if options.role.backup {
+            native = native.keyword("backup");
+        }
+        if options.role.down {
+            native = native.keyword("down");
+        }
+        if let Some(host) = options.tls.name.as_ref().filter(|_| options.tls.on) {
+            native = native.option("host", host);
+        }
+        if !options.checked && checked {
+            native = native.option("check", "off");
+        } else if let Some(address) = &options.address {
+            let port = options.check.port.map(|port| port.to_string());
+            let port = port.as_deref().or(found.text.rsplit(':').next()).unwrap_or_default();
+            native = native.option("check", &format!("{address}:{port}"));
+        }
+        Some(native.end())
+    }
+
+    /// Notes the outcome of a `server-template`.
+    fn template(&mut self, line: LineId, address: &values::ServerAddress) {
+        let count = self.sections.word(line, 1);
+        let range = count.split_once('-').map_or(("1", count), |range| range);
+        let (first, last) = (range.0.parse::<u64>(), range.1.parse::<u64>());
+        match (first, last) {
+            (Ok(first), Ok(last)) if first <= last && last - first < MOST_TEMPLATE => {
+                if address.named {
+                    self.outcomes.differs(
+                        line,
+                        "one server for each address that the name has, however many",
+                    );
+                } else {
+                    self.outcomes.refuse(line, "write a `server` for each address");
+                }
+            }
+            _ => self.outcomes.refuse(
+                line,
+                format!("`{count}` is not a number of servers up to {MOST_TEMPLATE}"),
+            ),
+        }
+    }
+
+    /// Returns the port of clients that a server without one gets, if it is always the same.
+    fn client_port(&self, id: SectionId) -> Option<u16> {
+        let lines = self.sections.own(id, "bind");
+        let [line] = lines else { return None };
+        let text = self.sections.word(*line, 0);
+        let addresses = values::bind_address(text, true).ok()?;
+        let [address] = addresses.as_slice() else { return None };
+        address.port
+    }
+
+    /// Finds what holds for the pool as a whole, and refuses what differs between its servers.
+    fn of_the_pool(&mut self, servers: &mut ConvertedServers, all: &[(ServerOptions, LineId)]) {
+        servers.limited = all.iter().any(|(options, _)| options.max_conn > 0);
+        servers.cookies = all.iter().any(|(options, _)| options.cookie);
+        let queues = all.iter().map(|(options, _)| options.max_queue).filter(|most| *most > 0);
+        servers.queue = queues.max();
+        let Some((first, line)) = all.first() else { return };
+        let span = self.sections.span(*line);
+        for (options, line) in all {
+            if options.max_queue != first.max_queue {
+                self.outcomes.differs(
+                    *line,
+                    "the longest `maxqueue` of the backend holds for all its servers",
+                );
+            }
+            if options.reuse != first.reuse {
+                self.outcomes.differs(
+                    *line,
+                    "`max-reuse` and `pool-max-conn` are those of the first server",
+                );
+            }
+            let (own, others) = (&options.tls, &first.tls);
+            let same = own.on == others.on
+                && (!own.on
+                    || ServerTlsOptions { name: None, ..own.clone() }
+                        == ServerTlsOptions { name: None, ..others.clone() });
+            if !same {
+                self.outcomes.refuse(*line, "Weir has one setting of TLS for all servers of a backend: write a backend for each");
+            }
+        }
+        servers.reuse = first.reuse;
+        let checked: Vec<&(ServerOptions, LineId)> =
+            all.iter().filter(|(options, _)| options.checked).collect();
+        if let Some((sample, _)) = checked.first() {
+            let times = sample.check.clone();
+            for (options, line) in &checked {
+                let own = CheckTimes { port: times.port, ..options.check.clone() };
+                if own != times {
+                    self.outcomes.differs(
+                        *line,
+                        "the times of checks are those of the first server that is checked",
+                    );
+                }
+                if options.check.port != times.port && options.address.is_none() {
+                    self.outcomes.refuse(
+                        *line,
+                        "Weir probes all servers of a backend at the same port, or at `addr`",
+                    );
+                }
+            }
+            servers.check = Some(times);
+        }
+        servers.passive = self.passive(first, *line, span);
+        servers.tls = self.server_tls(&first.tls, *line, span);
+    }
+
+    fn passive(
+        &mut self,
+        options: &ServerOptions,
+        line: LineId,
+        span: SourceSpan,
+    ) -> Option<Directive> {
+        let kind = options.observe.as_deref()?;
+        if !options.ejects {
+            self.outcomes.differs(line, "`observe` without `on-error mark-down` changes nothing here: HAProxy then only probes faster");
+            return None;
+        }
+        let on = if kind == "layer7" { "connect,reset,timeout,status" } else { "connect" };
+        self.outcomes.differs(line, "errors of traffic take a server out for ten seconds; HAProxy waits for its checks to bring it back");
+        let native = NativeLine::new("passive", span);
+        Some(native.option("errors", &options.error_limit.to_string()).option("on", on).end())
+    }
+
+    fn server_tls(
+        &mut self,
+        tls: &ServerTlsOptions,
+        line: LineId,
+        span: SourceSpan,
+    ) -> Option<Directive> {
+        if !tls.on {
+            return None;
+        }
+        let verified = tls.verify.unwrap_or(!self.process.servers_unverified);
+        let mut native = NativeLine::new("tls", span);
+        if verified {
+            self.outcomes.differs(line, "the name of the server is verified too, that of `sni` or `verifyhost`, or else its own");
+        }
+        native = native.option("verify", if verified { "on" } else { "off" });
+        if let Some(file) = tls.authority.as_ref().filter(|_| verified)
+            && file != "@system-ca"
+        {
+            let base = self.process.ca_base.clone();
+            native = native.option("ca", &self.path(file, base.as_deref()));
+        }
+        if let Some(file) = &tls.certificate {
+            let base = self.process.crt_base.clone();
+            native = native.option("certificate", &self.path(file, base.as_deref()));
+        }
+        Some(tls.versions.options(native).end())
+    }
+}

@@ -1,0 +1,419 @@
+//! The HAProxy front end from outside: the report, the sections and their inheritance, the printed
+//! files whole and damaged, the native form, and bad input.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use weir_config::Config;
+use weir_config::model::Action;
+use weir_config::source::Mappings;
+use weir_import::{
+    Coverage, CoverageTotals, HaproxyVersion, Imported, Language, haproxy_bytes, haproxy_file,
+};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/haproxy").join(name)
+}
+
+fn read(name: &str) -> Imported {
+    haproxy_file(&file(name), HaproxyVersion::LATEST, Mappings::default())
+        .unwrap_or_else(|errors| panic!("{}", errors.render(false)))
+}
+
+fn text(text: &str) -> Imported {
+    haproxy_bytes("/etc/haproxy/haproxy.cfg", text.as_bytes(), HaproxyVersion::LATEST)
+        .unwrap_or_else(|errors| panic!("{}\n{text}", errors.render(false)))
+}
+
+/// A frontend with these lines, and a backend with those.
+fn proxies(frontend: &str, backend: &str) -> Imported {
+    text(&format!(
+        "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+         frontend f\n bind 127.0.0.1:1\n default_backend b\n{frontend}\n\
+         backend b\n server s 127.0.0.1:2\n{backend}\n"
+    ))
+}
+
+fn config(imported: Imported) -> Config {
+    imported.check().unwrap_or_else(|errors| panic!("{}", errors.render(false))).config
+}
+
+/// Returns the word and the reason for the first line that begins with this text.
+fn outcome<'c>(coverage: &'c Coverage, directive: &str) -> (&'static str, &'c str) {
+    let entry = coverage.entries.iter().find(|entry| entry.directive.starts_with(directive));
+    let entry = entry.unwrap_or_else(|| panic!("no {directive} in\n{}", coverage.text()));
+    (entry.outcome.word(), entry.outcome.reason())
+}
+
+#[test]
+fn every_line_of_a_file_has_an_outcome_and_a_number() {
+    let coverage = read("shop.cfg").coverage;
+    let totals = coverage.totals();
+    assert_eq!(
+        totals,
+        CoverageTotals { honoured: 44, differently: 7, ignored: 6, refused: 5 },
+        "{}",
+        coverage.text()
+    );
+    let check = |directive: &str, word: &str, reason: &str| {
+        let found = outcome(&coverage, directive);
+        assert!(found.0 == word && found.1.contains(reason), "{directive}: {found:?}");
+    };
+    check("stats socket", "differently", "HAProxy's commands");
+    check("tune.ssl", "ignored", "tunes");
+    check("bind *:443", "differently", "HTTP/1.1");
+    check("cookie SRV", "differently", "opaque");
+    check("server a1", "differently", "again and again");
+    check("backend old", "ignored", "uses it");
+    check("timeout queue", "ignored", "nothing");
+    check("listen database", "refused", "no TCP proxy");
+    check("server d1", "refused", "refused section");
+    let mut refused = coverage.refused();
+    let entry = refused.find(|entry| entry.directive.starts_with("http-request set-var"));
+    assert_eq!(entry.unwrap().line, 61);
+}
+
+#[test]
+fn the_printed_files_run_with_nothing_refused() {
+    let imported = read("threads.cfg");
+    let totals = imported.coverage.totals();
+    assert_eq!((totals.refused, totals.ignored), (0, 1), "{}", imported.coverage.text());
+    // HAProxy warns that the redirect of a frontend in mode `tcp` is ignored, and yet redirects.
+    let (word, reason) = outcome(&imported.coverage, "frontend Local_Server");
+    assert!(word == "differently" && reason.contains("makes HTTP"), "{reason}");
+    assert_eq!(outcome(&imported.coverage, "redirect scheme").0, "honoured");
+    let config = config(imported);
+    let [plain, tls] = config.listeners.as_slice() else { panic!("{:?}", config.listeners.len()) };
+    assert!(
+        matches!(&plain.default[0].action, Action::Redirect(redirect) if redirect.status == 301)
+    );
+    assert!(matches!(&tls.default[0].action, Action::Pool(_)));
+    assert_eq!(config.max_connections, Some(4096));
+}
+
+#[test]
+fn the_damaged_file_has_an_error_for_each_line_and_a_repair() {
+    let errors = haproxy_file(&file("damaged.cfg"), HaproxyVersion::LATEST, Mappings::default())
+        .unwrap_err();
+    let said = errors.render(false);
+    assert_eq!(errors.count(), 12, "{said}");
+    for expected in [
+        "damaged.cfg:2:5",
+        "damaged.cfg:16:5",
+        "damaged.cfg:20:10",
+        "help: write `global` on a line of its own before it",
+        "help: write `defaults` on a line of its own before it",
+        "this `bind` has no address",
+        "help: write `bind *:443 ssl crt /etc/ssl/certs/bundle-hapee.pem`",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+    let text = std::fs::read_to_string(file("damaged.cfg")).unwrap();
+    assert_eq!(Language::of(&text), Language::Haproxy);
+}
+
+#[test]
+fn the_native_form_checks_and_is_the_same_configuration() {
+    for name in ["shop.cfg", "threads.cfg"] {
+        let imported = read(name);
+        let native = imported.native();
+        let parsed = weir_config::parse_str("/native.conf", &native);
+        let parsed = parsed.unwrap_or_else(|errors| panic!("{}\n{native}", errors.render(false)));
+        assert_eq!(weir_config::to_json(&parsed.config), weir_config::to_json(&config(imported)));
+    }
+}
+
+#[test]
+fn defaults_of_haproxy_are_set_and_listed() {
+    let imported = proxies("", "");
+    let listed: Vec<&str> =
+        imported.coverage.defaults.iter().map(|default| default.directive).collect();
+    for name in ["balance", "retries", "tune.bufsize", "option redispatch"] {
+        assert!(listed.contains(&name), "{name} in {listed:?}");
+    }
+    let config = config(imported);
+    let pool = &config.pools[0];
+    assert_eq!(pool.timeouts.response.as_secs(), 1);
+    assert_eq!(pool.stall.factor, 0);
+    let listener = &config.listeners[0];
+    assert!(!listener.path.normalize && !listener.forwarded.x_forwarded);
+    assert_eq!(listener.timeouts.body.as_secs(), 1);
+}
+
+#[test]
+fn the_default_policy_is_that_of_the_assumed_version() {
+    let policy = |version: &str| {
+        let version = HaproxyVersion::parse(version).unwrap();
+        let text = "listen l\n mode http\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n";
+        let imported = haproxy_bytes("/h.cfg", text.as_bytes(), version).unwrap();
+        format!("{:?}", config(imported).pools[0].policy)
+    };
+    assert!(policy("3.2").contains("RoundRobin"), "{}", policy("3.2"));
+    assert!(policy("3.3").contains("Random"), "{}", policy("3.3"));
+}
+
+#[test]
+fn sections_inherit_the_defaults_that_they_name_or_the_last_before_them() {
+    let imported = text(
+        "defaults slow\n mode http\n timeout server 9s\n retries 0\n\
+         defaults quick from slow\n timeout server 1s\n\
+         listen a from slow\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n\
+         listen b\n bind 127.0.0.1:3\n server s 127.0.0.1:2\n\
+         defaults\n mode http\n\
+         listen c\n bind 127.0.0.1:4\n timeout server 2s\n timeout server 3s\n server s 127.0.0.1:2\n",
+    );
+    assert_eq!(outcome(&imported.coverage, "timeout server 2s").0, "ignored");
+    let config = config(imported);
+    let times: Vec<u64> =
+        config.pools.iter().map(|pool| pool.timeouts.response.as_secs()).collect();
+    assert_eq!(times, [9, 1, 3]);
+    let retries: Vec<u32> = config.pools.iter().map(|pool| pool.retry.attempts).collect();
+    assert_eq!(retries, [0, 0, 3]);
+}
+
+#[test]
+fn conditional_blocks_are_resolved_before_sections() {
+    let imported = text(
+        "global\n.if version_atleast(2.4) && !streq(a,b)\n maxconn 7\n.else\n nonsense 'open\n.endif\n\
+         .if defined(NOT_SET)\n maxconn 8\n.elif (0 || 1)\n tune.x 1\n.else\n maxconn 9\n.endif\n\
+         listen l\n mode http\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n",
+    );
+    assert_eq!(config(imported).max_connections, Some(7));
+}
+
+#[test]
+fn errors_of_syntax_name_their_place() {
+    let check = |text: &str, expected: &[&str]| {
+        let errors = haproxy_bytes("/h.cfg", text.as_bytes(), HaproxyVersion::LATEST).unwrap_err();
+        let said = errors.render(false);
+        for expected in expected {
+            assert!(said.contains(expected), "{expected} in\n{said}");
+        }
+    };
+    check("global\n.if 1\n", &["/h.cfg:2:1", "no `.endif`"]);
+    check("global\n.endif\n", &["/h.cfg:2:1", "no `.if`"]);
+    check("global\n.if nonsense(1)\n.endif\n", &["not a predicate"]);
+    check("global\n.iff 1\n", &["`.iff` is not known", "did you mean `.if`"]);
+    check("global\n user 'a\n", &["/h.cfg:2:7", "never closed"]);
+    check("frontend\n", &["has no name"]);
+    check("backend b from x\n", &["no `defaults x`"]);
+    check("backend b\nlisten b\n", &["second backend `b`", "first here"]);
+    check("backend b\n bind\n", &["no address", "bind *:80"]);
+    check("global\n.alert \"not here\"\n", &["the file says: not here"]);
+}
+
+#[test]
+fn what_is_not_converted_is_refused_by_name() {
+    let check = |frontend: &str, backend: &str, directive: &str, reason: &str| {
+        let imported = proxies(frontend, backend);
+        let (word, found) = outcome(&imported.coverage, directive);
+        assert_eq!(word, "refused", "{frontend}{backend}");
+        assert!(found.contains(reason), "{frontend}{backend}: {found}");
+    };
+    check("frobnicate on", "", "frobnicate", "not known");
+    check("option httplgo", "", "option httplgo", "did you mean `option httplog`");
+    check("nbthread 2", "", "nbthread", "belong");
+    check("use_backend none if TRUE", "", "use_backend", "no backend `none`");
+    check("use_backend b if { nbsrv(b) lt 1 }", "", "use_backend", "nbsrv");
+    check("use_backend b if made_up", "", "use_backend", "no ACL `made_up`");
+    check("use_backend %[hdr(host)]", "", "use_backend", "sample expression");
+    check("http-request set-var(txn.a) src", "", "http-request set-var", "variables");
+    check("http-request track-sc0 src", "", "http-request track-sc0", "limit");
+    check("http-request auth", "", "http-request auth", "passwords");
+    check("http-request set-header X-A %[rand(3)]", "", "http-request set-header", "rand");
+    check("bind 127.0.0.1:3 accept-proxy", "", "bind 127.0.0.1:3", "PROXY protocol");
+    check("bind 127.0.0.1:3 ssl", "", "bind 127.0.0.1:3", "certificate");
+    check(
+        "bind 127.0.0.1:3 ssl crt a.pem verify required",
+        "",
+        "bind 127.0.0.1:3",
+        "client certificates",
+    );
+    check("", "server t 127.0.0.1:3 send-proxy", "server t", "PROXY protocol");
+    check("", "server t 127.0.0.1:3 agent-check", "server t", "agents");
+    check("", "server t 127.0.0.1:3 frob 1", "server t", "not known");
+    check("", "balance rdp-cookie", "balance", "no conversion");
+    check("", "cookie A prefix\n server t 127.0.0.1:3 cookie t", "cookie A", "insert");
+    check("", "stick-table type ip size 1m", "stick-table", "cookie");
+    check("", "mode tcp", "mode tcp", "TCP");
+}
+
+#[test]
+fn a_rule_that_weir_lacks_and_that_keeps_clients_away_closes_the_frontend() {
+    let imported = proxies("http-request deny if { src_conn_rate gt 10 }", "");
+    assert_eq!(outcome(&imported.coverage, "http-request deny").0, "refused");
+    let config = config(imported);
+    let action = &config.listeners[0].default[0].action;
+    assert!(matches!(action, Action::Respond(respond) if respond.status == 403));
+}
+
+#[test]
+fn a_condition_on_what_a_rule_changed_is_refused() {
+    let check = |lines: &str, directive: &str, expected: &str| {
+        let imported = proxies(lines, "");
+        assert_eq!(outcome(&imported.coverage, directive).0, expected, "{lines}");
+    };
+    check(
+        "http-request set-header X-A 1\n http-request deny if { hdr(x-a) 1 }",
+        "http-request deny",
+        "refused",
+    );
+    check(
+        "http-request deny if { hdr(x-a) 1 }\n http-request set-header X-A 1",
+        "http-request deny",
+        "honoured",
+    );
+    check(
+        "http-request set-header X-A 1\n use_backend b if { hdr(x-a) 1 }",
+        "use_backend",
+        "refused",
+    );
+    check(
+        "http-request set-header X-A 1\n http-request set-header X-B %[hdr(x-a)]",
+        "http-request set-header X-B",
+        "refused",
+    );
+}
+
+#[test]
+fn servers_with_tls_are_verified_unless_the_file_says_otherwise() {
+    let verify = |global: &str, options: &str| {
+        let imported = text(&format!(
+            "global\n {global}\nlisten l\n mode http\n bind 127.0.0.1:1\n server s 127.0.0.1:2 {options}\n"
+        ));
+        config(imported).pools[0].tls.as_ref().map(|tls| tls.verify)
+    };
+    assert_eq!(verify("daemon", "ssl"), Some(true));
+    assert_eq!(verify("ssl-server-verify none", "ssl"), Some(false));
+    assert_eq!(verify("ssl-server-verify none", "ssl verify required"), Some(true));
+    assert_eq!(verify("daemon", "ssl verify none"), Some(false));
+    assert_eq!(verify("daemon", ""), None);
+}
+
+#[test]
+fn the_language_is_found_by_its_sections() {
+    let check = |text: &str, expected: Language| assert_eq!(Language::of(text), expected, "{text}");
+    check("global\n  daemon\n", Language::Haproxy);
+    check("# c\r\ndefaults\r\n mode http\r\n", Language::Haproxy);
+    check("frontend web\n bind :80\n", Language::Haproxy);
+    check("backend b from base # c\n", Language::Haproxy);
+    check("listen :80 -> 127.0.0.1:1;", Language::Native);
+    check("worker_processes 1; events {}", Language::Nginx);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        import_anything(&bytes);
+    }
+
+    #[test]
+    fn any_words_are_read(tokens in prop::collection::vec(token(), 0..160)) {
+        import_anything(tokens.join(" ").as_bytes());
+    }
+
+    #[test]
+    fn any_lines_of_proxies_are_read(tokens in prop::collection::vec(token(), 0..80)) {
+        let tokens = tokens.join(" ");
+        let text = format!("defaults\n mode http\n{tokens}\nfrontend f\n bind 127.0.0.1:1\n{tokens}\n default_backend b\nbackend b\n server s 127.0.0.1:2\n{tokens}");
+        import_anything(text.as_bytes());
+    }
+}
+
+/// Words of the language; `~` is the end of a line.
+const TOKENS: &str = r#"
+    ~ ~ ~ ~ ~ global defaults frontend backend listen f b from mode http tcp bind *:80 :81 ssl crt a.pem
+    [::]:82 v6only server s2 t 127.0.0.1:3 app:80 check inter 2s fall 3 weight 10 maxconn 5 cookie A insert
+    indirect nocache rewrite balance roundrobin leastconn hdr(x) uri whole hash-type consistent acl a c
+    path_beg /x path_reg ^/(a|b)$ hdr(host) -i x.test { } !{ ssl_fc or || if unless ! src 10.0.0.0/8
+    http-request deny redirect scheme https code 301 prefix location set-header X-A %[src] %ci add-header
+    del-header return status 200 content-type text/plain string hello use_backend default_backend option
+    httplog forwardfor httpchk GET /h http-check expect 200-299 timeout client connect server 5s 0 1d
+    retries retry-on all-retryable-errors log global /dev/log local0 info log-format monitor-uri no
+    .if 1 .else .endif streq(a,b) stats enable uri http-response tcp-request connection reject accept
+    errorfile 503 observe layer7 on-error mark-down verify none sni str(x) allow tarpit default-server
+    "q w" 'z' \  dst_port 443 method GET url_param(a) cook(b) nbthread 2 disabled http-after-response
+"#;
+
+fn token() -> impl Strategy<Value = String> {
+    let words: Vec<String> = TOKENS
+        .split_whitespace()
+        .map(|word| if word == "~" { "\n".to_owned() } else { word.to_owned() })
+        .collect();
+    prop_oneof![12 => prop::sample::select(words), 1 => ".{0,6}"]
+}
+
+/// Imports bytes; what comes out has to be checkable and printable, whatever it is.
+fn import_anything(bytes: &[u8]) {
+    let _ = Language::of(&String::from_utf8_lossy(bytes));
+    let Ok(imported) = haproxy_bytes("/nonexistent/h.cfg", bytes, HaproxyVersion::LATEST) else {
+        return;
+    };
+    let _ = imported.coverage.text();
+    let native = imported.native();
+    let own = imported.check().map(|checked| weir_config::to_json(&checked.config));
+    let printed = weir_config::parse_str("/nonexistent/native.conf", &native)
+        .map(|checked| weir_config::to_json(&checked.config));
+    let shown = String::from_utf8_lossy(bytes);
+    match (own, printed) {
+        (Ok(own), Ok(printed)) => assert_eq!(own, printed, "{shown}\n{native}"),
+        (Err(_), Err(_)) => {}
+        (Ok(_), Err(errors)) | (Err(errors), Ok(_)) => {
+            panic!("{shown}\n{native}\n{}", errors.render(false))
+        }
+    }
+}
+
+#[test]
+fn line_ends_and_other_encodings_are_read() {
+    let bytes = b"global # caf\xe9\r\n maxconn 5\r\nlisten l # \xff\xfe\r\n mode http\r\n bind 127.0.0.1:1\r\n server s 127.0.0.1:2\r\n";
+    let imported = haproxy_bytes("/h.cfg", bytes, HaproxyVersion::LATEST).unwrap();
+    assert_eq!(config(imported).max_connections, Some(5));
+    let errors =
+        haproxy_bytes("/h.cfg", b"global\n user caf\xe9\n", HaproxyVersion::LATEST).unwrap_err();
+    assert!(errors.render(false).contains("/h.cfg:2:10"), "{}", errors.render(false));
+}
+
+#[test]
+fn large_and_deep_files_are_bounded() {
+    let errors =
+        haproxy_bytes("/h.cfg", ".if 1\n".repeat(1_000_000).as_bytes(), HaproxyVersion::LATEST);
+    assert!(errors.unwrap_err().render(false).contains("deeper than"));
+    let nested = format!("global\n.if {}1\n.endif\n", "(".repeat(100_000));
+    let errors = haproxy_bytes("/h.cfg", nested.as_bytes(), HaproxyVersion::LATEST);
+    assert!(errors.unwrap_err().render(false).contains("deeper than"));
+    let mut many = String::from("frontend f\n mode http\n bind 127.0.0.1:1\n");
+    for number in 0..50_000 {
+        let _ = writeln!(many, " acl a{number} path_beg /a{number}");
+        let _ = writeln!(many, " use_backend b if a{number}");
+    }
+    many.push_str("backend b\n mode http\n server s 127.0.0.1:2\n");
+    let imported = text(&many);
+    assert!(imported.coverage.entries.len() > 100_000);
+    // Lines of `defaults` times sections have a bound of their own.
+    let mut product = String::from("defaults\n mode http\n");
+    for number in 0..2_000 {
+        let _ = writeln!(product, " http-request set-header X-{number} 1");
+    }
+    for number in 0..2_000 {
+        let _ = writeln!(
+            product,
+            "listen l{number}\n bind 127.0.0.1:{}\n server s 127.0.0.1:2",
+            number + 1
+        );
+    }
+    let imported = text(&product);
+    assert!(imported.coverage.refused().any(|entry| entry.outcome.reason().contains("too large")));
+}
+
+#[test]
+fn the_page_of_keywords_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/haproxy-keywords.md");
+    let page = weir_import::haproxy_reference();
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(current == page, "docs/haproxy-keywords.md is not current: run with WEIR_BLESS=1");
+}

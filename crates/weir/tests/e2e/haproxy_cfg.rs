@@ -1,0 +1,295 @@
+//! Weir on files of HAProxy: the real haproxy and Weir run the same file, get the same requests,
+//! and must agree on the status, the headers, the body and what the origin received.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use crate::support::Directory;
+use crate::support::client::Client;
+use crate::support::origin::Origin;
+use crate::support::process::finish;
+use crate::support::programs::{Haproxy, Refusing};
+use crate::support::weir::{Weir, weir_command};
+
+/// Both programs on one file, with their own addresses.
+struct Pair {
+    haproxy: Haproxy,
+    weir: Weir,
+    _directory: Directory,
+}
+
+impl Pair {
+    /// Starts both with this file; `ADDRESS` in it is the listener's address.
+    fn start(file: &str) -> Self {
+        let directory = Directory::new();
+        let haproxy = Haproxy::start(&directory, &file.replace("ADDRESS", "fd@0"));
+        let path = directory.file("weir-haproxy.cfg", file.replace("ADDRESS", "127.0.0.1:0"));
+        let mut command = weir_command();
+        command.args(["run", "--assume", "haproxy=2.6", "-c"]).arg(path);
+        let weir = Weir::run(&mut command, 1);
+        Self { haproxy, weir, _directory: directory }
+    }
+
+    /// Sends a request to both and compares what comes back.
+    fn compare(&self, request: &str) {
+        let haproxy = ask(self.haproxy.address, request);
+        let weir = ask(self.weir.address(), request);
+        assert_eq!(weir, haproxy, "{request}");
+    }
+}
+
+/// A response without what may differ: the framing, and pages of the programs' own.
+#[derive(Debug, PartialEq)]
+struct ComparedResponse {
+    status: u16,
+    headers: Vec<String>,
+    body: String,
+}
+
+fn ask(address: SocketAddr, request: &str) -> ComparedResponse {
+    let mut client = Client::connect(address);
+    client.send(request);
+    let response = client.response();
+    let own = response.header("x-origin").is_none();
+    let page = own && response.status >= 300;
+    let mut different = vec!["date", "connection", "content-length", "transfer-encoding"];
+    if own {
+        different.push("server");
+    }
+    if page {
+        different.extend(["content-type", "cache-control"]);
+    }
+    let headers = response
+        .headers
+        .iter()
+        .map(|(name, value)| {
+            (name.to_ascii_lowercase(), value.replace(&address.to_string(), "HOST"))
+        })
+        .filter(|(name, _)| !different.contains(&name.as_str()));
+    let mut headers: Vec<String> =
+        headers.map(|(name, value)| format!("{name}: {value}")).collect();
+    headers.sort();
+    let body = if page { String::new() } else { response.text() };
+    ComparedResponse { status: response.status, headers, body }
+}
+
+/// An origin that answers with its name and the request that it received, the headers in order of
+/// their names.
+fn mirror(name: &'static str) -> Origin {
+    Origin::start(move |connection| {
+        while let Some(request) = connection.request() {
+            let mut lines: Vec<String> =
+                request.head.trim_end().split("\r\n").map(str::to_owned).collect();
+            let first = lines.remove(0);
+            // Lines of one name are one list (RFC 9110 section 5.3).
+            let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for line in &lines {
+                let (name, value) = line.split_once(':').unwrap();
+                values.entry(name.to_ascii_lowercase()).or_default().push(value.trim().to_owned());
+            }
+            let joined =
+                values.iter().map(|(name, values)| format!("{name}: {}", values.join(", ")));
+            let mut lines: Vec<String> = joined.collect();
+            lines.retain(|line| !line.starts_with("connection:"));
+            lines.sort();
+            let body =
+                format!("{name}\n{first}\n{}\n{} bytes", lines.join("\n"), request.body.len());
+            connection.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Origin: {name}\r\nServer: origin\r\nX-Hidden: 1\r\n\r\n{body}",
+                body.len()
+            ));
+        }
+    })
+}
+
+fn get(path: &str, host: &str, headers: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n")
+}
+
+fn send(method: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+const RULES: &str = r#"
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 5s
+    timeout server 5s
+    retries 1
+    option forwardfor
+
+frontend web
+    bind ADDRESS
+    monitor-uri /alive
+    acl api path_beg /api
+    acl api hdr(host) -i api.test
+    acl local src 127.0.0.0/8 ::1
+    acl php path_end -i .php
+    acl beta cook(beta) -m str yes
+    acl beta url_param(beta) 1
+    http-request deny if { path_dir secret }
+    http-request deny deny_status 429 if { path_beg /admin } !local
+    http-request return status 200 content-type text/plain string 'hello $1 100%' if { path /hello }
+    http-request return status 404 content-type text/plain lf-string "no %[path] for %[method]" if { path /missing }
+    http-request redirect location https://other.test/x code 303 if { path_reg ^/go/[0-9]+$ }
+    http-request redirect prefix http://www.test code 301 if { hdr(host) old.test } { method GET HEAD }
+    http-request set-header X-Forwarded-Proto http if !{ ssl_fc }
+    http-request set-header X-Forwarded-Proto https if { ssl_fc }
+    http-request set-header X-Path "%[path] %[method]"
+    http-request add-header X-Added one
+    http-request add-header X-Added two
+    http-request del-header X-Removed
+    http-response del-header X-Hidden
+    http-response set-header X-Frame-Options DENY
+    redirect scheme https code 302 if { path_beg /tls } ! { ssl_fc }
+    http-request redirect location /b?c=%[url_param(a)] if { path /drop }
+    redirect location /literal?c=%[path]$x if { path /literal }
+    redirect prefix /moved drop-query code 307 if { path_beg /prefix }
+    use_backend empty if { path /empty }
+    use_backend api if api !php || { hdr_sub(user-agent) -i robot }
+    use_backend beta if beta
+    use_backend refusing if { path_beg /refusing }
+    use_backend dom if { hdr_dom(host) -i example }
+    use_backend many if { hdr_cnt(x-many) gt 0 }
+    default_backend app
+
+backend app
+    server a1 ORIGIN_A
+
+backend api
+    http-request deny deny_status 405 if METH_POST { path_beg /api/read }
+    http-request set-header X-Backend api
+    http-response add-header X-Api yes
+    server b1 ORIGIN_B
+
+backend beta
+    server b2 ORIGIN_B
+
+backend dom
+    server b3 ORIGIN_B
+
+backend many
+    server b4 ORIGIN_B
+
+backend empty
+
+backend refusing
+    server r1 REFUSING
+"#;
+
+fn rules() -> (Pair, [Origin; 2], Refusing) {
+    let (a, b, refusing) = (mirror("a"), mirror("b"), Refusing::new());
+    let file = RULES
+        .replace("ORIGIN_A", &a.address.to_string())
+        .replace("ORIGIN_B", &b.address.to_string())
+        .replace("REFUSING", &refusing.address.to_string());
+    (Pair::start(&file), [a, b], refusing)
+}
+
+const PATHS: &str = r"
+    / /?a=1 /api /api/x /apix /api/x.php /api/x.PHP /x.php /admin/x /secret /a/secret/b
+    /secrets /a/secret?x /hello /hello/ /hello?x /missing /missing?y /go/12 /go/ /go/12/ /go/x
+    /tls /tls/a?b=c /drop /drop?a=1&b=2 /literal /prefix/a?b /?beta=1 /?beta=2 /x?y&beta=1
+    /empty /alive /alivex /a//b/./c%20d%2Fe?z=%41 /a/../b /;x /%C3%A9 /a?b?c
+";
+
+const HOSTS: &str = "
+    api.test API.TEST api.test:80 xapi.test old.test OLD.test www.example.com example
+    examples.com
+";
+
+#[test]
+fn haproxy_and_weir_agree_on_rules_and_backends() {
+    let (pair, _origins, _refusing) = rules();
+    for path in PATHS.split_whitespace() {
+        pair.compare(&get(path, "a.test", ""));
+    }
+    for host in HOSTS.split_whitespace() {
+        for path in ["/", "/x.php", "/api/y"] {
+            pair.compare(&get(path, host, ""));
+        }
+    }
+    for headers in [
+        "Cookie: beta=yes\r\n",
+        "Cookie: a=b; beta=yes\r\n",
+        "Cookie: beta=no\r\n",
+        "User-Agent: a Robot b\r\n",
+        "User-Agent: human\r\n",
+        "X-Forwarded-For: 192.0.2.1\r\n",
+        "X-Forwarded-Proto: spoofed\r\n",
+        "X-Real-IP: 192.0.2.1\r\nX-Forwarded-Host: h\r\n",
+        "X-Removed: 1\r\nX-Removed: 2\r\nX-Kept: 3\r\n",
+        "X-Added: zero\r\n",
+        "X-Many: 1\r\n",
+        "X-Path: client\r\n",
+        "Authorization: Basic YTpi\r\nRange: bytes=0-1\r\n",
+    ] {
+        pair.compare(&get("/", "a.test", headers));
+        pair.compare(&get("/api", "a.test", headers));
+    }
+    for (method, path, body) in [
+        ("POST", "/", ""),
+        ("POST", "/api/read/x", "1"),
+        ("POST", "/api/write", "12345"),
+        ("PUT", "/x", "abc"),
+        ("DELETE", "/api/read", ""),
+        ("POST", "/hello", "x"),
+        ("OPTIONS", "/", ""),
+    ] {
+        pair.compare(&send(method, path, body));
+    }
+    let old = |method: &str| {
+        format!(
+            "{method} /p?q HTTP/1.1\r\nHost: old.test\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+    };
+    pair.compare(&old("GET"));
+    pair.compare(&old("POST"));
+    let refusing = get("/refusing/x", "a.test", "");
+    assert_eq!(ask(pair.haproxy.address, &refusing).status, 503);
+    assert_eq!(ask(pair.weir.address(), &refusing).status, 502);
+}
+
+#[test]
+fn the_printed_file_redirects_without_tls_in_both() {
+    let origin = mirror("a");
+    let file = format!(
+        "global\n nbthread 2\n ssl-server-verify none\ndefaults\n option http-keep-alive\n\
+         frontend Local_Server\n bind ADDRESS\n redirect scheme https code 301 if !{{ ssl_fc }} {{ path_beg /in }}\n\
+         default_backend Web-Pool\n http-request set-header Connection keep-alive\n\
+         backend Web-Pool\n mode http\n server server1 {} check\n",
+        origin.address
+    );
+    let pair = Pair::start(&file);
+    for path in ["/in?x=1", "/in", "/out"] {
+        pair.compare(&get(path, "a.test", ""));
+    }
+}
+
+#[test]
+fn refused_lines_stop_the_start_unless_that_is_accepted() {
+    let directory = Directory::new();
+    let file = "listen l\n mode http\n bind 127.0.0.1:0\n http-request return status 204\n stick-table type ip size 1m\n";
+    let path = directory.file("haproxy.cfg", file);
+    let run = |arguments: &[&str]| finish(weir_command().args(arguments).arg(&path), b"");
+    let checked = run(&["check"]);
+    assert_eq!(checked.status.code(), Some(3));
+    let report = String::from_utf8(checked.stdout).unwrap();
+    assert!(report.contains("haproxy.cfg:5: refused: stick-table type ip size 1m: "), "{report}");
+    assert!(report.ends_with("1 refused\n"), "{report}");
+    let started = run(&["run", "-c"]);
+    assert_eq!(started.status.code(), Some(3));
+    let said = String::from_utf8(started.stderr).unwrap();
+    assert!(said.contains("refused: stick-table") && said.contains("--accept-ignored"), "{said}");
+    let json = run(&["check", "--accept-ignored", "--json"]);
+    assert!(String::from_utf8(json.stdout).unwrap().contains("\"refused\": 1"));
+    let native = run(&["import", "--accept-ignored"]);
+    let native = String::from_utf8(native.stdout).unwrap();
+    assert!(native.contains("route -> respond 204;"), "{native}");
+    let weir = Weir::run(weir_command().args(["run", "--accept-ignored", "-c"]).arg(&path), 1);
+    assert_eq!(Client::connect(weir.address()).ask("/").status, 204);
+}
