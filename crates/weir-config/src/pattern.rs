@@ -156,20 +156,12 @@ impl PathPattern {
     pub fn captures<'path>(
         &self,
         path: &'path (impl AsRef<[u8]> + ?Sized),
-    ) -> Option<PathGroups<'path>> {
+    ) -> Option<RegexGroups<'path>> {
         let path = path.as_ref();
-        let mut groups = [None; PATH_GROUPS];
         match &self.kind {
-            TextKind::Expression(regex) if self.captures => {
-                let found = regex.captures(path)?;
-                for (slot, group) in groups.iter_mut().zip(found.iter()) {
-                    *slot = group.map(|group| (group.start(), group.end()));
-                }
-            }
-            _ if self.matches(path) => groups[0] = Some((0, path.len())),
-            _ => return None,
+            TextKind::Expression(regex) if self.captures => RegexGroups::of(regex, path),
+            _ => self.matches(path).then(|| RegexGroups::whole(path)),
         }
-        Some(PathGroups { path, groups })
     }
 
     /// Returns true if the pattern is a regex with groups, so that `captures` returns more than
@@ -220,22 +212,37 @@ fn is_below(prefix: &[u8], path: &[u8]) -> bool {
     path.starts_with(prefix) || prefix.strip_suffix(b"/").is_some_and(|itself| path == itself)
 }
 
-/// The groups that a path regex captured.
+/// The groups that a regex captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathGroups<'path> {
-    path: &'path [u8],
+pub struct RegexGroups<'text> {
+    text: &'text [u8],
     /// The start and the end of each group.
     groups: [Option<(usize, usize)>; PATH_GROUPS],
 }
 
-impl<'path> PathGroups<'path> {
-    /// Returns group `number`, 0 being the whole match; `None` if the regex has no such group or
-    /// the group took no part in the match.
-    pub fn group(&self, number: usize) -> Option<&'path [u8]> {
-        self.range(number).and_then(|range| self.path.get(range))
+impl<'text> RegexGroups<'text> {
+    fn of(regex: &Regex, text: &'text [u8]) -> Option<Self> {
+        let found = regex.captures(text)?;
+        let mut groups = [None; PATH_GROUPS];
+        for (slot, group) in groups.iter_mut().zip(found.iter()) {
+            *slot = group.map(|group| (group.start(), group.end()));
+        }
+        Some(Self { text, groups })
     }
 
-    /// Returns the place of group `number` in the path.
+    fn whole(text: &'text [u8]) -> Self {
+        let mut groups = [None; PATH_GROUPS];
+        groups[0] = Some((0, text.len()));
+        Self { text, groups }
+    }
+
+    /// Returns group `number`, 0 being the whole match; `None` if the regex has no such group or
+    /// the group took no part in the match.
+    pub fn group(&self, number: usize) -> Option<&'text [u8]> {
+        self.range(number).and_then(|range| self.text.get(range))
+    }
+
+    /// Returns the place of group `number` in the text.
     pub fn range(&self, number: usize) -> Option<Range<usize>> {
         self.groups.get(number).copied().flatten().map(|(start, end)| start..end)
     }
@@ -271,6 +278,15 @@ impl TextPattern {
     /// Returns true if the value matches.
     pub fn matches(&self, value: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.kind.matches(&self.text, value.as_ref())
+    }
+
+    /// Returns the groups `$0`…`$9` of a regex for a value that matches; for other patterns only
+    /// `$0`, the whole value.
+    pub fn captures<'value>(&self, value: &'value [u8]) -> Option<RegexGroups<'value>> {
+        match &self.kind {
+            TextKind::Expression(regex) => RegexGroups::of(regex, value),
+            _ => self.matches(value).then(|| RegexGroups::whole(value)),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::directives::Context;
 use crate::model::{
     AccessRule, HeaderEdit, RequestTimeout, Route, RouteUpstream, Rule, Verdict, values,
 };
+use crate::pattern::TextPattern;
 use crate::source::SourceSpan;
 
 /// The routes of one block.
@@ -175,7 +176,7 @@ impl<'a> Checker<'a> {
         let header = self.value(name, values::header_name);
         if line.name() == "header"
             && name.text().eq_ignore_ascii_case("host")
-            && matches!(verb.text(), "add" | "remove")
+            && matches!(verb.text(), "add" | "remove" | "replace")
         {
             let error = Diagnostic::error(name.span(), "a request has exactly one `Host`");
             self.report(error.help("write `header set Host VALUE;` to change it"));
@@ -200,6 +201,7 @@ impl<'a> Checker<'a> {
                 self.report(Diagnostic::error(value.span(), "`remove` takes no value"));
                 None
             }
+            ("replace", _) => self.replacement(line, header?),
             ("set" | "add", None) => {
                 let error =
                     Diagnostic::error(name.span(), format!("`{}` needs a value", verb.text()));
@@ -211,19 +213,42 @@ impl<'a> Checker<'a> {
                 )));
                 None
             }
-            ("set" | "add", Some(value)) => self.edit_with(verb, header, value),
+            ("set" | "add", Some(value)) if line.word(3).is_none() => {
+                self.edit_with(verb, header, value)
+            }
+            ("set" | "add", Some(_)) => {
+                let extra = line.words.last().map_or(line.span(), ArgumentValue::span);
+                let error = format!("`{}` takes one value", verb.text());
+                let error = Diagnostic::error(extra, error);
+                self.report(error.help("quote a value that contains spaces"));
+                None
+            }
             (other, _) => {
                 let error = Diagnostic::error(
                     verb.span(),
-                    format!("`{other}` is neither `set`, `add` nor `remove`"),
+                    format!("`{other}` is none of `set`, `add`, `remove` and `replace`"),
                 );
-                let error = error.suggest(other, ["set", "add", "remove"]);
+                let error = error.suggest(other, ["set", "add", "remove", "replace"]);
                 let lone = line.words.len() == 2;
                 let help = || format!("write `{} set {} VALUE;`", line.name(), other);
                 self.report(if lone { error.help(help()) } else { error });
                 None
             }
         }
+    }
+
+    fn replacement(&mut self, line: &Arguments<'a>, header: String) -> Option<HeaderEdit> {
+        let (Some(pattern), Some(value)) = (line.word(2), line.word(3)) else {
+            let error = Diagnostic::error(line.span(), "`replace` needs a pattern and a value");
+            self.report(
+                error.help(format!("write `{} replace {header} PATTERN VALUE;`", line.name())),
+            );
+            return None;
+        };
+        let pattern = self.value(pattern, str::parse::<TextPattern>);
+        self.value(value, values::line_text)?;
+        let value = self.template(value)?;
+        Some(HeaderEdit::Replace(header, pattern?, value))
     }
 
     fn edit_with(

@@ -74,16 +74,16 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .many()
         .example("allow 192.0.2.0/24;"),
     directive("deny", EDITS, "NETWORK… | all", "Refuses these clients with 403.").words(1, MANY).many().example("deny all;"),
-    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the request to the server. Values may contain `$variables`. Changes of the listener are applied before those of the route.")
-        .words(2, 3)
+    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | replace NAME PATTERN VALUE", "Changes a header of the request to the server. Values may contain `$variables`. Changes of the listener are applied before those of the route. `replace` gives each received line of that name that the pattern matches (an exact text, one with `*`, `~regex` or `~*regex`) another value, in which `$1` to `$9` are the groups of the regex; several for one name apply in order.")
+        .words(2, 4)
         .options(HEADER_EDIT)
         .many()
         .example("header set X-Client $remote_addr;"),
-    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the response to the client.")
-        .words(2, 3)
+    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | replace NAME PATTERN VALUE", "Changes a header of the response to the client, as `header` does for the request.")
+        .words(2, 4)
         .options(HEADER_EDIT)
         .many()
-        .example("response_header remove Server;"),
+        .example("response_header replace Location ~^http://app/(.*)$ https://$host/$1;"),
     directive("error_page", LISTEN, "STATUS… FILE", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded.")
         .words(2, MANY)
         .many()

@@ -66,7 +66,9 @@ fn reads_secret(text: &str, hidden: &[String]) -> bool {
 
 fn hide_edits(edits: &mut [HeaderEdit], hidden: &[String]) {
     for edit in edits {
-        if let HeaderEdit::Set(name, value) | HeaderEdit::Add(name, value) = edit
+        if let HeaderEdit::Set(name, value)
+        | HeaderEdit::Add(name, value)
+        | HeaderEdit::Replace(name, _, value) = edit
             && is_secret(name, hidden)
             && let Ok(text) = Template::parse(HIDDEN)
         {

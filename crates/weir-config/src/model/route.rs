@@ -175,6 +175,29 @@ pub enum HeaderEdit {
     Add(String, #[serde(with = "words::template")] Template),
     /// Removes every line of that name.
     Remove(String),
+    /// Replaces the value of each received line of that name that the pattern matches; `$1`…`$9`
+    /// are the groups of a regex. Several for one name apply in order.
+    Replace(String, TextPattern, #[serde(with = "words::template")] Template),
+}
+
+impl HeaderEdit {
+    /// Returns the name of the header.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Set(name, _)
+            | Self::Add(name, _)
+            | Self::Remove(name)
+            | Self::Replace(name, ..) => name,
+        }
+    }
+
+    /// Returns the new value, if there is one.
+    pub fn value(&self) -> Option<&Template> {
+        match self {
+            Self::Set(_, value) | Self::Add(_, value) | Self::Replace(_, _, value) => Some(value),
+            Self::Remove(_) => None,
+        }
+    }
 }
 
 /// Returns true if one of the networks contains the address.

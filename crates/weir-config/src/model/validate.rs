@@ -650,10 +650,8 @@ impl<'a> Validator<'a> {
     fn edits(&mut self, path: &str, edits: &[HeaderEdit]) {
         for (index, edit) in edits.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) =
-                edit;
-            self.held(path.clone(), values::header_name(name));
-            if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
+            self.held(path.clone(), values::header_name(edit.name()));
+            if let Some(value) = edit.value() {
                 self.held(path.clone(), values::line_text(value.as_str()));
                 if value.as_str() == HIDDEN {
                     self.problem(path, "this is the placeholder of a hidden value; `weir check --json --show-secrets` prints such values");

@@ -10,9 +10,11 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::pools::PassTarget;
+use super::rewriting::{Alternative, AlternativeEnd, RewrittenBlock};
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::targets::ProxyPlace;
 use super::values::{KnownVariables, template};
 use crate::native::NativeLine;
 use crate::pcre;
@@ -22,7 +24,7 @@ const GUARDS: [&str; 4] = ["auth_basic", "auth_request", "auth_jwt", "ssl_verify
 
 /// The kind of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Match {
+pub(crate) enum Match {
     Exact,
     /// A prefix with `^~`, after which no regex is tried.
     Final,
@@ -30,21 +32,28 @@ enum Match {
     Regex,
 }
 
-/// One location: its pattern, and the route that it becomes.
+/// One location: its pattern, and the routes that it becomes.
 struct Location {
     id: StatementId,
     kind: Match,
     pattern: String,
-    route: RouteParts,
+    routes: Vec<LocationRoute>,
     /// Set if nginx sends requests for the prefix without its slash to the prefix.
     redirects: bool,
 }
 
+/// A route of a location, with a condition besides that of the location.
+struct LocationRoute {
+    id: StatementId,
+    condition: Vec<Word>,
+    parts: RouteParts,
+}
+
 /// A route without its condition.
 #[derive(Clone)]
-struct RouteParts {
-    target: Vec<Word>,
-    block: Vec<Directive>,
+pub(crate) struct RouteParts {
+    pub(crate) target: Vec<Word>,
+    pub(crate) block: Vec<Directive>,
 }
 
 /// The place of the routes: what a redirect and `$server_name` need to know.
@@ -65,17 +74,23 @@ impl<'t> Converter<'_, 't> {
     ) -> Vec<Directive> {
         let span = self.statements.span(server);
         let statements = self.statements.named(Some(server), "location");
-        if let Some(&id) = self.statements.named(Some(server), "return").first() {
-            let route = self.own_answer(id, scope, place, false);
-            let route = route.unwrap_or_else(|| RouteParts::fixed("404", span));
+        if !self.room_for(server, self.most_routes(server, statements)) {
+            return Vec::new();
+        }
+        let phase = self.rewrite_phase(server, RewrittenBlock::Server, scope, place);
+        let mut routes = Vec::new();
+        for Alternative { id, condition, end } in phase.alternatives {
+            if let AlternativeEnd::Answer(parts) = end {
+                routes.push(written(&[], &condition, &parts, self.statements.span(id)));
+            }
+        }
+        if let Some((id, answer)) = phase.end {
             for other in statements {
                 let reason = "`return` of the server answers before it, as in nginx";
                 self.outcomes.ignore(*other, reason);
             }
-            return vec![written(&[], &route, self.statements.span(id))];
-        }
-        if !self.room_for(server, self.most_routes(statements)) {
-            return Vec::new();
+            routes.push(written(&[], &[], &answer, self.statements.span(id)));
+            return routes;
         }
         let mut seen = HashSet::new();
         let mut locations = Vec::new();
@@ -93,31 +108,38 @@ impl<'t> Converter<'_, 't> {
                 && matches!(kind, Match::Prefix | Match::Final)
                 && pattern.len() > 1
                 && pattern.ends_with('/');
-            let route = self.location(id, kind, &inner, place);
-            locations.push(Location { id, kind, pattern, route, redirects });
+            let routes = self.location(id, &inner, ProxyPlace { kind, pattern: &pattern, place });
+            locations.push(Location { id, kind, pattern, routes, redirects });
         }
-        let mut routes = self.ordered(&locations, scope, place, span);
+        routes.extend(self.ordered(&locations, scope, place, span));
         let all = |location: &Location| location.kind == Match::Prefix && location.pattern == "/";
         if !locations.iter().any(all) {
             self.default(
                 "location /",
                 "where no location matches, nginx looks for a file in its own folder; Weir answers 404",
             );
-            routes.push(written(&[], &RouteParts::fixed("404", span), span));
+            routes.push(written(&[], &[], &RouteParts::fixed("404", span), span));
         }
         routes
     }
 
     /// Returns the most routes that locations can become: behind a prefix with `^~`, each longer
     /// one has routes for all regexes.
-    fn most_routes(&self, locations: &[StatementId]) -> usize {
+    fn most_routes(&self, server: StatementId, locations: &[StatementId]) -> usize {
+        let statements = self.statements;
+        let alternatives = |block: StatementId| {
+            let rewriting = |id: &&StatementId| matches!(statements.name(**id), "rewrite" | "if");
+            let found = statements.children(block).iter().filter(rewriting);
+            found.map(|id| 1 + statements.children(*id).len()).sum::<usize>()
+        };
+        let routes = locations.iter().map(|id| 1 + alternatives(*id)).sum::<usize>();
         let starts = |prefix: &str| {
             let found =
                 locations.iter().filter(|id| self.statements.word(**id, 0).starts_with(prefix));
             found.count()
         };
         let regexes = if starts("^~") > 0 { starts("~") } else { 0 };
-        locations.len().saturating_mul(regexes + 2)
+        routes.saturating_mul(regexes + 2) + alternatives(server)
     }
 
     /// Returns the kind and the pattern of a location.
@@ -168,35 +190,59 @@ impl<'t> Converter<'_, 't> {
     fn location(
         &mut self,
         id: StatementId,
-        kind: Match,
         scope: &InheritanceScope<'_, 't>,
-        place: RoutePlace<'_>,
-    ) -> RouteParts {
+        location: ProxyPlace<'_>,
+    ) -> Vec<LocationRoute> {
         self.outcomes.honour(id);
         let span = self.statements.span(id);
+        let route = |id, condition, parts| LocationRoute { id, condition, parts };
         if !scope.own("internal").is_empty() {
             self.outcomes.refuse(id, "no request reaches it from inside; it answers 404");
-            return RouteParts::fixed("404", span);
+            return vec![route(id, Vec::new(), RouteParts::fixed("404", span))];
         }
-        if let Some(answer) = scope.own("return").first().copied() {
+        let block = RewrittenBlock::Location { has_groups: location.kind == Match::Regex };
+        let phase = self.rewrite_phase(id, block, scope, location.place);
+        let content = if let Some((_, answer)) = phase.end {
             for other in self.statements.children(id) {
                 if self.statements.name(*other).starts_with("proxy_") {
                     self.outcomes.ignore(*other, "`return` answers before it, as in nginx");
                 }
             }
-            let groups = kind == Match::Regex;
-            let route = self.own_answer(answer, scope, place, groups);
-            return route.unwrap_or_else(|| RouteParts::fixed("404", span));
+            answer
+        } else {
+            self.content(id, scope, location)
+        };
+        let mut routes = Vec::new();
+        for Alternative { id, condition, end } in phase.alternatives {
+            match end {
+                AlternativeEnd::Answer(parts) => routes.push(route(id, condition, parts)),
+                AlternativeEnd::Changed(change) => match changed(&content, change) {
+                    Ok(parts) => routes.push(route(id, condition, parts)),
+                    Err(reason) => self.outcomes.refuse(id, reason),
+                },
+            }
         }
+        routes.push(route(id, Vec::new(), content));
+        routes
+    }
+
+    /// Converts the part of a location that answers.
+    fn content(
+        &mut self,
+        id: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> RouteParts {
+        let span = self.statements.span(id);
         let passes = scope.own("proxy_pass");
-        let Some(pass) = passes.first().copied() else {
+        let Some(&pass) = passes.first() else {
             self.outcomes.differs(id, "nginx looks for a file; Weir answers 404");
             return RouteParts::fixed("404", span);
         };
         for other in passes.iter().skip(1) {
             self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
         }
-        let route = match self.proxied(pass, id, scope, place) {
+        let route = match self.proxied(pass, scope, location) {
             Ok(route) => route,
             Err(reason) => {
                 self.outcomes.refuse(pass, reason);
@@ -225,9 +271,8 @@ impl<'t> Converter<'_, 't> {
     fn proxied(
         &mut self,
         pass: StatementId,
-        location: StatementId,
         scope: &InheritanceScope<'_, 't>,
-        place: RoutePlace<'_>,
+        location: ProxyPlace<'_>,
     ) -> Result<RouteParts, String> {
         let url = self.statements.word(pass, 0);
         let span = self.statements.span(pass);
@@ -237,29 +282,22 @@ impl<'t> Converter<'_, 't> {
             );
         }
         let address = url.strip_prefix("http://").ok_or("write `http://ADDRESS`")?;
-        if address.contains('$') {
-            return Err("a target with variables has no conversion: write a route for each".into());
-        }
-        let (host, path) = if address.starts_with("unix:") {
+        let (host, uri) = if address.starts_with("unix:") {
             address.rsplit_once(':').filter(|(host, _)| *host != "unix").unwrap_or((address, ""))
         } else {
-            address.split_at(address.find('/').unwrap_or(address.len()))
+            address.split_at(address.find(['/', '$', '?']).unwrap_or(address.len()))
         };
-        let words = self.statements.words(location);
-        let root = matches!(words, [path] if path.text == "/");
-        match path {
-            "" => {}
-            "/" if root => self.outcomes.differs(
-                pass,
-                "the path is sent as it was received; nginx sends it normalised because of the `/`",
-            ),
-            _ => {
-                return Err(format!(
-                    "Weir does not replace the path by `{path}`: let the server have the path of the location, and leave `{path}` out"
-                ));
-            }
+        let path_follows = uri.is_empty()
+            || uri.starts_with('/')
+            || ["$request_uri", "$uri"].iter().any(|start| uri.starts_with(start));
+        if host.is_empty() || !path_follows {
+            return Err("a target with variables has no conversion: write a route for each".into());
         }
         let proxy_host = if host.starts_with("unix:") { "localhost" } else { host };
+        let place = location.place;
+        let known =
+            KnownVariables { proxy_host: Some(proxy_host), server_name: Some(place.server_name) };
+        let change = self.target_change(pass, uri, location, known)?;
         let PassTarget { pool, route_lines } = self.pool(host, pass, scope)?;
         if !self.pools.is_upstream(host) && host.parse::<std::net::SocketAddr>().is_err() {
             self.outcomes.differs(pass, "the name is resolved again and again, not only once");
@@ -267,11 +305,17 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.honour(pass);
         }
         self.proxy_settings(scope);
-        let known =
-            KnownVariables { proxy_host: Some(proxy_host), server_name: Some(place.server_name) };
+        let default = match uri {
+            "" => Some((format!("{url}/"), "/".to_owned())),
+            _ if uri.contains('$') => None,
+            _ => Some((url.to_owned(), location.pattern.to_owned())),
+        };
         let mut block = self.access(scope, false);
+        block.extend(change);
         block.extend(self.request_headers(scope, known, span));
         block.extend(self.hidden_headers(scope));
+        block.extend(self.redirect_changes(scope, location, known, default.as_ref(), span));
+        block.extend(self.cookie_changes(scope, known));
         block.extend(self.response_headers(scope, known));
         block.extend(route_lines);
         let target = NativeLine::new("", span).value(&pool).into_words();
@@ -291,18 +335,10 @@ impl<'t> Converter<'_, 't> {
                 "1.0 with a connection for each request (before nginx 1.29.7); Weir speaks HTTP/1.1",
             ),
         }
-        match self.single(scope, "proxy_redirect") {
-            Some(id) if self.statements.word(id, 0) == "off" => self.outcomes.honour(id),
-            Some(id) => self.outcomes.refuse(id, "Weir changes no `Location` of a server"),
-            None => self.default(
-                "proxy_redirect",
-                "nginx replaces the server's own address in `Location`; Weir passes it unchanged",
-            ),
-        }
     }
 
     /// Converts `return`.
-    fn own_answer(
+    pub(crate) fn own_answer(
         &mut self,
         id: StatementId,
         scope: &InheritanceScope<'_, 't>,
@@ -383,7 +419,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the `Location` of a redirect: nginx puts scheme, host and port before a path.
-    fn location_url(
+    pub(crate) fn location_url(
         &mut self,
         text: &str,
         scope: &InheritanceScope<'_, 't>,
@@ -419,7 +455,7 @@ impl<'t> Converter<'_, 't> {
         let mut whole: HashSet<&str> = HashSet::new();
         for location in of(Match::Exact) {
             whole.insert(&location.pattern);
-            routes.push(self.route(&[exact(&location.pattern)], location));
+            self.push(&mut routes, &[exact(&location.pattern)], location);
         }
         let mut prefixes: Vec<&Location> = of(Match::Final).chain(of(Match::Prefix)).collect();
         prefixes.sort_by_key(|location| std::cmp::Reverse(location.pattern.len()));
@@ -434,7 +470,12 @@ impl<'t> Converter<'_, 't> {
                 let url = self.location_url(&text, scope, place);
                 let target = NativeLine::new("", span).keyword("redirect").value("301").value(&url);
                 let route = RouteParts { target: target.into_words(), block: Vec::new() };
-                routes.push(written(&[exact(name)], &route, self.statements.span(location.id)));
+                routes.push(written(
+                    &[exact(name)],
+                    &[],
+                    &route,
+                    self.statements.span(location.id),
+                ));
             }
         }
         let finals: HashSet<&str> = of(Match::Final).map(|found| found.pattern.as_str()).collect();
@@ -450,40 +491,63 @@ impl<'t> Converter<'_, 't> {
             let prefix = prefix(&location.pattern, &whole);
             if location.kind == Match::Prefix {
                 for regex in of(Match::Regex) {
-                    routes.push(self.route(&[prefix.clone(), regex.pattern.clone()], regex));
+                    let patterns = [prefix.clone(), regex.pattern.clone()];
+                    self.push(&mut routes, &patterns, regex);
                 }
             }
-            routes.push(self.route(&[prefix], location));
+            self.push(&mut routes, &[prefix], location);
         }
         for location in of(Match::Regex) {
-            routes.push(self.route(std::slice::from_ref(&location.pattern), location));
+            self.push(&mut routes, std::slice::from_ref(&location.pattern), location);
         }
         for location in after {
             let patterns = [prefix(&location.pattern, &whole)];
-            routes
-                .push(self.route(if location.pattern == "/" { &[] } else { &patterns }, location));
+            let patterns: &[String] = if location.pattern == "/" { &[] } else { &patterns };
+            self.push(&mut routes, patterns, location);
         }
         routes
     }
 
-    fn route(&self, patterns: &[String], location: &Location) -> Directive {
-        written(patterns, &location.route, self.statements.span(location.id))
+    /// Appends the routes of a location for paths that all patterns match.
+    fn push(&self, routes: &mut Vec<Directive>, patterns: &[String], location: &Location) {
+        for LocationRoute { id, condition, parts } in &location.routes {
+            routes.push(written(patterns, condition, parts, self.statements.span(*id)));
+        }
     }
 }
 
 impl RouteParts {
     /// Returns the route of a location that always answers with this status.
-    fn fixed(status: &str, span: SourceSpan) -> Self {
+    pub(crate) fn fixed(status: &str, span: SourceSpan) -> Self {
         let target = NativeLine::new("", span).keyword("respond").value(status);
         Self { target: target.into_words(), block: Vec::new() }
     }
 }
 
-/// Returns the route with the condition that all patterns match.
-fn written(patterns: &[String], route: &RouteParts, span: SourceSpan) -> Directive {
-    let mut line = NativeLine::new("route", span);
+/// Returns the content of a location with a change of the target.
+fn changed(content: &RouteParts, change: Directive) -> Result<RouteParts, String> {
+    let answers = content.target.first().is_some_and(|word| word.is("respond"));
+    if answers {
+        return Err("only a request to a server can be rewritten: write `proxy_pass`".to_owned());
+    }
+    if content.block.iter().any(|line| line.name.text == "rewrite") {
+        return Err("leave the path of `proxy_pass` out, which nginx does not add here".to_owned());
+    }
+    let mut parts = content.clone();
+    parts.block.push(change);
+    Ok(parts)
+}
+
+/// Returns the route with the condition, and that all patterns match.
+fn written(
+    patterns: &[String],
+    condition: &[Word],
+    route: &RouteParts,
+    span: SourceSpan,
+) -> Directive {
+    let mut line = NativeLine::new("route", span).words(condition.iter().cloned());
     for (index, pattern) in patterns.iter().enumerate() {
-        if index > 0 {
+        if index > 0 || !condition.is_empty() {
             line = line.keyword("and");
         }
         line = line.keyword("path").value(pattern);
@@ -508,7 +572,7 @@ fn prefix(path: &str, whole: &HashSet<&str>) -> String {
 }
 
 /// Returns a regex that matches this text only.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let mut regex = String::with_capacity(text.len());
     for character in text.chars() {
         if "\\.+*?()|[]{}^$#&-~/".contains(character) && character != '/' {

@@ -2,6 +2,7 @@
 //! converted block by block (`convert` and the modules beside it) by the rules of the table
 //! `directives`. Each statement gets an outcome; one that no rule took is refused.
 
+mod conditions;
 mod convert;
 mod directives;
 mod headers;
@@ -10,9 +11,11 @@ mod listeners;
 mod locations;
 mod logs;
 mod pools;
+mod rewriting;
 mod scope;
 mod state;
 mod statements;
+mod targets;
 mod values;
 
 use weir_config::Diagnostic;

@@ -112,6 +112,24 @@ pub(crate) fn template(
     known: KnownVariables<'_>,
     groups: bool,
 ) -> Result<String, String> {
+    convert(text, known, &|name| groups && is_group(name))
+}
+
+/// The same for a new path, in which `$uri` may stand: it is decoded in nginx and encoded in Weir,
+/// and both send it encoded.
+pub(crate) fn path_template(
+    text: &str,
+    known: KnownVariables<'_>,
+    groups: bool,
+) -> Result<String, String> {
+    convert(text, known, &|name| groups && is_group(name) || name == "uri")
+}
+
+fn convert(
+    text: &str,
+    known: KnownVariables<'_>,
+    allowed: &dyn Fn(&str) -> bool,
+) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -130,7 +148,7 @@ pub(crate) fn template(
                 out.push_str(known.server_name.unwrap_or_default());
             }
             "query_string" => out.push_str("${args}"),
-            _ if is_same(name) || (groups && is_group(name)) => {
+            _ if is_same(name) || allowed(name) => {
                 out.push_str("${");
                 out.push_str(name);
                 out.push('}');

@@ -1,7 +1,7 @@
 //! The groups that a path regex captured, for texts with `$1`…`$9`.
 
 use smallvec::SmallVec;
-use weir_config::pattern::{PATH_GROUPS, PathGroups};
+use weir_config::pattern::{PATH_GROUPS, RegexGroups};
 
 use crate::http::path::percent::{PathBuffer, encode};
 
@@ -15,7 +15,7 @@ pub struct Captures {
 }
 
 impl Captures {
-    pub(crate) fn of(groups: &PathGroups<'_>) -> Self {
+    pub(crate) fn of(groups: &RegexGroups<'_>) -> Self {
         Self::written_by(|number, out| encode(groups.group(number).unwrap_or_default(), out))
     }
 

@@ -4,7 +4,9 @@
 //! Framing and connection headers cannot be edited: they determine how the message is read, and
 //! Weir writes them according to what it sends.
 
+use smallvec::SmallVec;
 use weir_config::model::{HeaderEdit, forbidden_edit};
+use weir_config::pattern::{PATH_GROUPS, RegexGroups, TextPattern};
 use weir_stats::{Entry, Escape, Template, Variable};
 use weir_wire::encode;
 
@@ -29,6 +31,15 @@ pub struct Edits {
     lengths: u64,
     lines: Box<[EditLine]>,
     host: Option<Template>,
+    replacements: Box<[Replacement]>,
+}
+
+/// Another value for the lines of a name that a pattern matches.
+#[derive(Clone, Debug)]
+struct Replacement {
+    name: Box<[u8]>,
+    pattern: TextPattern,
+    value: Template,
 }
 
 #[derive(Clone, Debug)]
@@ -57,11 +68,11 @@ impl Edits {
         let mut dropped: Vec<Box<[u8]>> = Vec::new();
         let mut lines: Vec<EditLine> = Vec::new();
         let mut host = None;
+        let mut replacements = Vec::new();
         for edit in edits {
-            let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) =
-                edit;
+            let name = edit.name();
             check_edit(direction, edit, name)?;
-            if !matches!(edit, HeaderEdit::Add(..)) {
+            if matches!(edit, HeaderEdit::Set(..) | HeaderEdit::Remove(_)) {
                 lines.retain(|line| !line.name.eq_ignore_ascii_case(name));
                 dropped.retain(|other| !other.eq_ignore_ascii_case(name.as_bytes()));
                 dropped.push(name.as_bytes().into());
@@ -73,11 +84,54 @@ impl Edits {
                 HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) => {
                     lines.extend(EditLine::new(name, value));
                 }
+                HeaderEdit::Replace(_, pattern, value) => replacements.push(Replacement {
+                    name: name.as_bytes().into(),
+                    pattern: pattern.clone(),
+                    value: value.clone(),
+                }),
                 HeaderEdit::Remove(_) => {}
             }
         }
         let lengths = dropped.iter().fold(0, |lengths, name| lengths | length_bit(name));
-        Ok(Self { dropped: dropped.into(), lengths, lines: lines.into(), host })
+        Ok(Self {
+            dropped: dropped.into(),
+            lengths,
+            lines: lines.into(),
+            host,
+            replacements: replacements.into(),
+        })
+    }
+
+    /// Returns true if values of received lines may be replaced.
+    #[inline]
+    pub(crate) fn replaces_any(&self) -> bool {
+        !self.replacements.is_empty()
+    }
+
+    /// Appends a received line with another value and returns true, if its value is replaced. A
+    /// line whose new value is empty is left out.
+    pub(crate) fn replace(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        entry: Option<&Entry<'_>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut changed: Option<Vec<u8>> = None;
+        for one in self.replacements.iter().filter(|one| one.name.eq_ignore_ascii_case(name)) {
+            let current = changed.as_deref().unwrap_or(value);
+            if let Some(groups) = one.pattern.captures(current) {
+                let mut text = Vec::new();
+                one.append_value(&groups, entry, &mut text);
+                changed = Some(text);
+            }
+        }
+        match &changed {
+            None => return false,
+            Some(text) if text.is_empty() => {}
+            Some(text) => encode::header(out, name, text),
+        }
+        true
     }
 
     /// Tells whether lines of this name, received or Weir's own, are left out.
@@ -93,9 +147,10 @@ impl Edits {
         self.lengths != 0
     }
 
-    /// The names whose received lines are left out.
-    pub(crate) fn dropped(&self) -> impl Iterator<Item = &[u8]> {
-        self.dropped.iter().map(|name| &**name)
+    /// The names that no trailer may have, because their received lines are left out or changed.
+    pub(crate) fn unfit_for_trailers(&self) -> impl Iterator<Item = &[u8]> {
+        let replaced = self.replacements.iter().map(|one| &*one.name);
+        self.dropped.iter().map(|name| &**name).chain(replaced)
     }
 
     /// Appends the lines that were set and added.
@@ -111,8 +166,8 @@ impl Edits {
         }
     }
 
-    /// Returns true if a line has variables, so that [`Edits::write`] and [`Edits::write_host`]
-    /// need an entry.
+    /// Returns true if a line has variables, so that [`Edits::write`], [`Edits::write_host`] and
+    /// [`Edits::replace`] need an entry.
     pub(crate) fn has_variables(&self) -> bool {
         self.templates().next().is_some()
     }
@@ -128,7 +183,7 @@ impl Edits {
 
     /// Returns true if a line uses a group of the route's path regex.
     pub(crate) fn uses_captures(&self) -> bool {
-        self.templates().any(uses_captures)
+        self.written().any(uses_captures)
     }
 
     /// Returns true if a line contains the reasons for the request's handling (`$why`).
@@ -147,11 +202,31 @@ impl Edits {
     }
 
     fn templates(&self) -> impl Iterator<Item = &Template> {
+        let replacements = self.replacements.iter().map(|one| &one.value);
+        self.written().chain(replacements.filter(|value| value.constant().is_none()))
+    }
+
+    /// The templates of lines that do not depend on received ones.
+    fn written(&self) -> impl Iterator<Item = &Template> {
         let varying = self.lines.iter().filter_map(|line| match &line.value {
             EditValue::Varying(template) => Some(template),
             EditValue::Fixed(_) => None,
         });
         varying.chain(&self.host)
+    }
+}
+
+impl Replacement {
+    fn append_value(&self, groups: &RegexGroups<'_>, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
+        match (self.value.constant(), entry) {
+            (Some(text), _) => out.extend_from_slice(text),
+            (None, Some(entry)) => {
+                let mut captures = SmallVec::<[&[u8]; 12]>::new();
+                captures.extend((1..PATH_GROUPS).map(|at| groups.group(at).unwrap_or_default()));
+                self.value.append(&Entry { captures: &captures, ..*entry }, Escape::Header, out);
+            }
+            (None, None) => debug_assert!(false, "variables without an entry"),
+        }
     }
 }
 
@@ -222,7 +297,7 @@ fn check_edit(direction: EditedMessage, edit: &HeaderEdit, name: &str) -> Result
         return Err(format!("header `{name}` {reason}"));
     }
     match edit {
-        HeaderEdit::Add(..) if is_request_host(direction, name) => {
+        HeaderEdit::Add(..) | HeaderEdit::Replace(..) if is_request_host(direction, name) => {
             Err(format!("header `{name}`: a request has only one; use `set`"))
         }
         HeaderEdit::Remove(_) if is_request_host(direction, name) => {
@@ -274,6 +349,40 @@ mod tests {
             &[set("X-Line", "a\r\nb: c"), set("X-Two", "$host\r\nb: c"), set("X-Args", "$args")],
             "X-Line: a  b: c\r\nX-Two: shop  b: c\r\nX-Args: q=%0d%0aX:y\r\n",
         );
+    }
+
+    #[test]
+    fn replacements_change_the_values_that_match() {
+        let replace = |name: &str, pattern: &str, value: &str| {
+            let pattern = pattern.parse().unwrap();
+            HeaderEdit::Replace(name.into(), pattern, Template::parse(value).unwrap())
+        };
+        let edits = [
+            replace("Location", "~^http://app/(.*)$", "https://$host/$1"),
+            replace("location", "~^http://app", "never"),
+            replace("X-Fixed", "a*", "b"),
+            replace("X-Gone", "~.*", ""),
+            replace("X-Twice", "~^a(.*)$", "b$1"),
+            replace("X-Twice", "~^b(.)", "c$1"),
+        ];
+        let edits = Edits::compile(EditedMessage::Response, &edits).unwrap();
+        assert!(edits.has_variables() && !edits.uses_captures() && !edits.drops(b"location"));
+        let request = SampleRequest::new("GET / HTTP/1.1\r\nHost: shop\r\n\r\n");
+        let view = request.view();
+        let check = |name: &str, value: &str, expected: Option<&str>| {
+            let mut out = Vec::new();
+            let entry = request.entry(&view, &());
+            let done = edits.replace(name.as_bytes(), value.as_bytes(), Some(&entry), &mut out);
+            assert_eq!(done.then(|| String::from_utf8(out).unwrap()).as_deref(), expected);
+        };
+        check("LOCATION", "http://app/x\ry", Some("LOCATION: https://shop/x y\r\n"));
+        check("Location", "http://other/x", None);
+        check("X-Fixed", "abc", Some("X-Fixed: b\r\n"));
+        check("X-Fixed", "c", None);
+        check("X-Gone", "c", Some(""));
+        check("X-Twice", "axy", Some("X-Twice: cx\r\n"));
+        check("X-Other", "a", None);
+        assert!(edits.unfit_for_trailers().any(|name| name == b"X-Gone"));
     }
 
     #[test]

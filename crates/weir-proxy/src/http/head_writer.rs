@@ -104,6 +104,12 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         if stays || same_name(name, id_header.as_bytes()) {
             continue;
         }
+        if input.edits.replaces_any() {
+            lines.flush(out);
+            if input.edits.replace(name, header.value.of(bytes), input.entry, out) {
+                continue;
+            }
+        }
         match input.hidden_cookie.filter(|_| header.known == Known::Cookie) {
             Some(hidden) if cookie::has(header.value.of(bytes), hidden) => {
                 lines.flush(out);
@@ -181,7 +187,8 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let mut dated = false;
     let mut lines = Lines::new(bytes);
     // Names are compared only if lines may have to be left out.
-    let compares_names = input.edits.drops_any() || !id_header.is_empty();
+    let compares_names =
+        input.edits.drops_any() || input.edits.replaces_any() || !id_header.is_empty();
     for header in head.forwarded(bytes) {
         dated |= header.known == Known::Date;
         if compares_names {
@@ -190,9 +197,17 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
                 continue;
             }
         }
-        if !is_own_cookie(input, header) {
-            lines.push(header, out);
+        if is_own_cookie(input, header) {
+            continue;
         }
+        if input.edits.replaces_any() {
+            lines.flush(out);
+            let name = header.name.of(bytes);
+            if input.edits.replace(name, header.value.of(bytes), input.entry, out) {
+                continue;
+            }
+        }
+        lines.push(header, out);
     }
     lines.flush(out);
     if !dated && !input.edits.drops(b"date") && head.status >= 200 {

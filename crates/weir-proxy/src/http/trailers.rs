@@ -17,10 +17,10 @@ pub(crate) struct TrailerRules {
 }
 
 impl TrailerRules {
-    /// Collects the names that edits set or remove, and the listener's request id header.
+    /// Collects the names that edits set, remove or replace, and the listener's request id header.
     pub(crate) fn new(edits: &Edits, request_id: Option<&str>) -> Self {
         let id = request_id.map(|name| name.as_bytes().into());
-        Self { dropped: edits.dropped().map(Box::from).chain(id).collect() }
+        Self { dropped: edits.unfit_for_trailers().map(Box::from).chain(id).collect() }
     }
 
     /// The rules for one message, whose `Connection` header lists further names; those belong to

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use ipnet::IpNet;
 use weir_config::model::{Rule, contains};
-use weir_config::pattern::{PathGroups, PathPattern, TextPattern};
+use weir_config::pattern::{PathPattern, RegexGroups, TextPattern};
 use weir_stats::Template;
 
 use crate::http::cookie::{self, split_pair};
@@ -174,7 +174,7 @@ impl Condition {
     }
 
     /// The groups of the first path regex that made the rule match.
-    pub(crate) fn groups<'a>(&'a self, subject: RoutedRequest<'a>) -> Option<PathGroups<'a>> {
+    pub(crate) fn groups<'a>(&'a self, subject: RoutedRequest<'a>) -> Option<RegexGroups<'a>> {
         match self {
             Self::Path(patterns) => {
                 let matching = patterns.iter().find(|pattern| pattern.matches(subject.path))?;

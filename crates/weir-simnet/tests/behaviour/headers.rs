@@ -224,3 +224,30 @@ fn a_request_keeps_its_id_over_attempts() {
         });
     }
 }
+
+#[test]
+fn values_of_received_headers_are_replaced_by_regex() {
+    let edits = r#"
+        header replace X-Path "~^/old/(.*)$" "/new/$1 $host";
+        response_header replace Location "~^http://app(/.*)$" "https://$host$1";
+        response_header replace Set-Cookie "~^(.*; path=)/r(.*)$" "$1/given$2";
+        response_header replace Set-Cookie "~*^(.*; domain=)a(;.*)?$" "$1b$2";
+        response_header replace X-Internal "*" "";
+    "#;
+    play(&app(ONE, edits), async |world| {
+        let (seen, response) = through(
+            world,
+            "192.0.2.1",
+            "X-Path: /old/x\r\nX-Path: /other\r\n",
+            "Location: http://app/y\r\nSet-Cookie: s=1; path=/r/x; Domain=a\r\n\
+             Set-Cookie: t=2; path=/q\r\nX-Internal: 1\r\nX-Other: http://app/y\r\n",
+        )
+        .await;
+        assert_eq!(seen.all("x-path"), ["/new/x shop.test", "/other"]);
+        assert_eq!(response.header("location"), Some("https://shop.test/y"));
+        let cookies = ["s=1; path=/given/x; Domain=b", "t=2; path=/q"];
+        assert_eq!(response.all("set-cookie"), cookies);
+        assert_eq!(response.header("x-internal"), None);
+        assert_eq!(response.header("x-other"), Some("http://app/y"));
+    });
+}

@@ -80,6 +80,9 @@ fn ask(address: SocketAddr, request: &str) -> Compared {
 fn mirror() -> Origin {
     Origin::start(|connection| {
         while let Some(request) = connection.request() {
+            // A header that the request asks for, as `X-Echo: NAME: VALUE`.
+            let echo = request.header("x-echo").map(|line| format!("{line}\r\n"));
+            let echo = echo.unwrap_or_default();
             let mut lines: Vec<String> =
                 request.head.trim_end().split("\r\n").map(str::to_owned).collect();
             let first = lines.remove(0);
@@ -96,7 +99,7 @@ fn mirror() -> Origin {
             lines.sort();
             let body = format!("{first}\n{}\n{} bytes", lines.join("\n"), request.body.len());
             connection.send(format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Origin: 1\r\nServer: origin\r\nX-Accel-Expires: 5\r\nX-Hidden: 1\r\n\r\n{body}",
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Origin: 1\r\nServer: origin\r\nX-Accel-Expires: 5\r\nX-Hidden: 1\r\n{echo}\r\n{body}",
                 body.len()
             ));
         }
@@ -223,6 +226,164 @@ fn nginx_and_weir_agree_on_locations_headers_and_bodies() {
             "POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         pair.compare(&head);
+    }
+}
+
+const TARGETS: &str = r#"
+    upstream app { server ORIGIN; keepalive 8; }
+    server {
+        listen ADDRESS;
+        server_name a.test;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        location /a { proxy_pass http://app/b; }
+        location /c/ { proxy_pass http://app/; }
+        location /d { proxy_pass http://app/e/; }
+        location /f/ { proxy_pass http://app/g; }
+        location /i/ { proxy_pass http://app/caf%C3%A9/; }
+        location = /exact { proxy_pass http://app/other; }
+        location /same/ { proxy_pass http://app/same/; }
+        location ~ ^/u/([a-z]+)/(.*)$ { proxy_pass http://app/users/$1?name=$2; }
+        location ~ ^/k/(.*)$ { proxy_pass http://app/kept/$1$is_args$args; }
+        location /raw/ { proxy_pass http://app$request_uri; }
+        location /api/ { rewrite ^/api/(.*)$ /v1/$1 break; proxy_pass http://app; }
+        location /many/ {
+            rewrite ^/many/one/(.*)$ /1/$1?from=one break;
+            rewrite ^/many/two/(.*)$ /2/$1? break;
+            rewrite ^/many/three /3%20x break;
+            proxy_pass http://app;
+        }
+        location /moved/ { rewrite ^/moved/(.*)$ /new/$1 permanent; }
+        location /found { rewrite ^/found/(.*)$ http://other.test/$1? redirect; return 404; }
+        location /elsewhere { rewrite ^ https://$host$request_uri? redirect; }
+        location /redirects/ { proxy_pass http://app/r/; }
+        location /given/ {
+            proxy_pass http://app/r/;
+            proxy_redirect http://app/r/ /given/;
+            proxy_redirect http://old.test:8080/ https://new.test/;
+            proxy_redirect ~*^http://([a-z]+)\.old\.test/(.*)$ http://$1.new.test/$2;
+            proxy_cookie_domain old.test new.test;
+            proxy_cookie_path /r/ /given/;
+        }
+        location /unchanged/ { proxy_pass http://app/r/; proxy_redirect off; }
+        location / { proxy_pass http://app; }
+    }
+"#;
+
+#[test]
+fn nginx_and_weir_agree_on_the_targets_that_servers_get() {
+    let origin = mirror();
+    let pair = Pair::start(&TARGETS.replace("ORIGIN", &origin.address.to_string()));
+    let prefixes =
+        ["/a", "/c", "/d", "/f", "/i", "/exact", "/same", "/raw", "/api", "/many", "/other"];
+    for prefix in prefixes {
+        for rest in [
+            "",
+            "/",
+            "x",
+            "/x",
+            "/x/",
+            "?q=1",
+            "/?q=%2F&r",
+            "/x%20y%C3%A9",
+            "//x/./y",
+            "/x/../y?z",
+            "/%7Bx%7D%5B%25%3F",
+            "/one/x",
+        ] {
+            pair.compare(&get(&format!("{prefix}{rest}"), ""));
+        }
+    }
+    for path in [
+        "/u/anna/x",
+        "/u/anna/?q",
+        "/u/ANNA/x",
+        "/k/x?y=z",
+        "/k/x",
+        "/many/one/x",
+        "/many/one/x?q=1",
+        "/many/two/x?q=1",
+        "/many/three",
+        "/many/three/x?y",
+        "/moved/x?y=z",
+        "/moved/a%20b",
+        "/moved",
+        "/found/x?y",
+        "/found",
+        "/elsewhere/a?b",
+    ] {
+        pair.compare(&get(path, ""));
+    }
+    // nginx sends an invalid request line here.
+    let sent = ask(pair.weir.address(), &get("/k/a%20b%09x", ""));
+    assert!(sent.body.starts_with("GET /kept/a%20b%09x HTTP/1.1\n"), "{sent:?}");
+    for path in ["/redirects/x", "/given/x", "/unchanged/x", "/other"] {
+        for echo in [
+            "Location: http://app/r/x?y",
+            "Location: http://app/z",
+            "Location: http://app/r",
+            "Location: /r/x",
+            "Location: http://old.test:8080/q",
+            "Location: HTTP://Sub.old.test/q",
+            "Set-Cookie: a=b; Domain=.OLD.test; Path=/r/x; Secure",
+            "Set-Cookie: a=b; path=/r; domain=other.test",
+        ] {
+            pair.compare(&get(path, &format!("X-Echo: {echo}\r\n")));
+        }
+    }
+}
+
+const CONDITIONS: &str = r#"
+    upstream app { server ORIGIN; keepalive 8; }
+    server {
+        listen ADDRESS;
+        server_name a.test b.test www.a.test;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        if ($host = b.test) { return 301 https://a.test$request_uri; }
+        if ($host ~* ^www\.) { return 301 http://a.test$request_uri; }
+        if ($scheme = https) { return 444; }
+        if ($request_method !~ ^(GET|HEAD|POST)$) { return 405; }
+        if ($http_user_agent ~* "bad(bot|crawler)") { return 403; }
+        location /secret { if ($http_x_token != "let me") { return 401; } proxy_pass http://app; }
+        location /flag { if ($arg_debug) { return 200 debug; } if ($cookie_beta = 1) { rewrite ^ /beta break; } proxy_pass http://app; }
+        location /empty { if ($http_x_token = "") { return 204; } return 200 "token $http_x_token"; }
+        location / { proxy_pass http://app; }
+    }
+"#;
+
+#[test]
+fn nginx_and_weir_agree_on_conditions() {
+    let origin = mirror();
+    let file = CONDITIONS.replace("return 444", "return 400");
+    let pair = Pair::start(&file.replace("ORIGIN", &origin.address.to_string()));
+    for host in ["a.test", "b.test", "B.TEST:81", "b.test.", "www.a.test", "WWW.x.test"] {
+        for path in ["/", "/flag?debug=1"] {
+            pair.compare(&format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            ));
+        }
+    }
+    for method in ["POST", "PUT", "OPTIONS", "PURGE"] {
+        pair.compare(&get("/", "").replacen("GET", method, 1));
+    }
+    for (path, headers) in [
+        ("/", "User-Agent: a BadBot/1\r\n"),
+        ("/", "User-Agent: bad bot\r\n"),
+        ("/secret", ""),
+        ("/secret", "X-Token: let me\r\n"),
+        ("/secret", "X-Token: let you\r\n"),
+        ("/flag", ""),
+        ("/flag?debug=", ""),
+        ("/flag?debug=0", ""),
+        ("/flag?debug=00", ""),
+        ("/flag?x=1", "Cookie: beta=1\r\n"),
+        ("/flag", "Cookie: beta=2\r\n"),
+        ("/empty", ""),
+        ("/empty", "X-Token:\r\n"),
+        ("/empty", "X-Token: t\r\n"),
+    ] {
+        pair.compare(&get(path, headers));
     }
 }
 

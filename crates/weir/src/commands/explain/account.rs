@@ -348,6 +348,9 @@ impl<'a> AccountWriter<'a> {
                     HeaderEdit::Set(name, value) => format!("set {name} `{}`", value.as_str()),
                     HeaderEdit::Add(name, value) => format!("add {name} `{}`", value.as_str()),
                     HeaderEdit::Remove(name) => format!("remove {name}"),
+                    HeaderEdit::Replace(name, pattern, value) => {
+                        format!("replace {name} `{pattern}` `{}`", value.as_str())
+                    }
                 };
                 lines.push(self.at(&format!("{part}.{field}[{index}]"), text));
             }

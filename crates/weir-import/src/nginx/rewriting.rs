@@ -1,0 +1,232 @@
+//! The rewrite module of nginx: `rewrite`, `return`, `if` and `break` of a server or a location, in
+//! their order, become routes before the one that the block itself becomes.
+
+use weir_config::pattern::PathPattern;
+use weir_config::syntax::lexer::Word;
+use weir_config::syntax::tree::Directive;
+
+use super::conditions::{Certainty, certainty};
+use super::locations::{RouteParts, RoutePlace};
+use super::scope::InheritanceScope;
+use super::state::Converter;
+use super::statements::StatementId;
+use super::values::{KnownVariables, path_template, template};
+use crate::native::NativeLine;
+use crate::pcre;
+
+/// A route before that of its block, for requests that meet a condition.
+pub(crate) struct Alternative {
+    pub(crate) id: StatementId,
+    /// The words of the condition; empty for all requests.
+    pub(crate) condition: Vec<Word>,
+    pub(crate) end: AlternativeEnd,
+}
+
+/// The end of the rewrite module's work on a request.
+pub(crate) enum AlternativeEnd {
+    /// Weir answers.
+    Answer(RouteParts),
+    /// The request goes to where the block leads, with this change of its target.
+    Changed(Directive),
+}
+
+/// The rewrite module's directives of a block.
+#[derive(Default)]
+pub(crate) struct RewritePhase {
+    pub(crate) alternatives: Vec<Alternative>,
+    /// The `return` that ends every request that comes to it.
+    pub(crate) end: Option<(StatementId, RouteParts)>,
+}
+
+/// The block whose directives are converted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RewrittenBlock {
+    Server,
+    /// A location; `has_groups` is set if it has a regex.
+    Location {
+        has_groups: bool,
+    },
+}
+
+impl<'t> Converter<'_, 't> {
+    /// Converts the rewrite module's directives of a server or a location.
+    pub(crate) fn rewrite_phase(
+        &mut self,
+        block: StatementId,
+        kind: RewrittenBlock,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> RewritePhase {
+        let mut phase = RewritePhase::default();
+        let statements = self.statements;
+        for &child in statements.children(block) {
+            let name = statements.name(child);
+            let over = phase.end.is_some();
+            match name {
+                "return" | "rewrite" | "if" | "break" if over => {
+                    self.outcomes.ignore(child, "`return` answers before it, as in nginx");
+                }
+                "return" => {
+                    let groups = kind == RewrittenBlock::Location { has_groups: true };
+                    let answer = self.own_answer(child, scope, place, groups);
+                    let span = statements.span(child);
+                    let answer = answer.unwrap_or_else(|| RouteParts::fixed("404", span));
+                    phase.end = Some((child, answer));
+                }
+                "rewrite" => {
+                    phase.alternatives.extend(self.rewrite(child, Vec::new(), kind, scope, place));
+                }
+                "if" => phase.alternatives.extend(self.conditional(child, kind, scope, place)),
+                "break" => {
+                    self.outcomes.refuse(child, "write it as a flag of `rewrite`");
+                }
+                _ => {}
+            }
+            let answers_all = |last: &mut Alternative| {
+                last.condition.is_empty() && matches!(last.end, AlternativeEnd::Answer(_))
+            };
+            if let Some(last) = phase.alternatives.pop_if(answers_all)
+                && let AlternativeEnd::Answer(answer) = last.end
+            {
+                phase.end = Some((last.id, answer));
+            }
+        }
+        phase
+    }
+
+    /// Converts `if`, whose meaning is certain with `return` and `rewrite` in it.
+    fn conditional(
+        &mut self,
+        id: StatementId,
+        kind: RewrittenBlock,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Vec<Alternative> {
+        let statements = self.statements;
+        let children = statements.children(id);
+        let other = children.iter().map(|child| statements.name(*child));
+        let mut other = other.filter(|name| !matches!(*name, "return" | "rewrite"));
+        if let Some(other) = other.next() {
+            let reason = format!(
+                "only `return` and `rewrite` have a certain meaning in `if`: write a location or a map instead of `{other}`"
+            );
+            self.outcomes.refuse(id, reason);
+            return Vec::new();
+        }
+        let condition = match certainty(statements.words(id), statements.span(id), place.tls) {
+            Ok(condition) => condition,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return Vec::new();
+            }
+        };
+        self.outcomes.honour(id);
+        let words = match condition {
+            Certainty::Always => Vec::new(),
+            Certainty::Never => {
+                for child in children {
+                    self.outcomes.ignore(*child, "the condition is never true here");
+                }
+                return Vec::new();
+            }
+            Certainty::If(words) => words,
+        };
+        let inner = scope.inner(id);
+        let mut alternatives = Vec::new();
+        for &child in children {
+            if statements.name(child) == "rewrite" {
+                alternatives.extend(self.rewrite(child, words.clone(), kind, &inner, place));
+                continue;
+            }
+            let answer = self.own_answer(child, &inner, place, false);
+            let answer = answer.unwrap_or_else(|| RouteParts::fixed("404", statements.span(child)));
+            let end = AlternativeEnd::Answer(answer);
+            alternatives.push(Alternative { id: child, condition: words.clone(), end });
+        }
+        alternatives
+    }
+
+    fn rewrite(
+        &mut self,
+        id: StatementId,
+        condition: Vec<Word>,
+        kind: RewrittenBlock,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Option<Alternative> {
+        match self.rewritten(id, condition, kind, scope, place) {
+            Ok(alternative) => Some(alternative),
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                None
+            }
+        }
+    }
+
+    fn rewritten(
+        &mut self,
+        id: StatementId,
+        mut condition: Vec<Word>,
+        kind: RewrittenBlock,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Result<Alternative, String> {
+        let words = self.statements.words(id);
+        let (text, flag) = match words {
+            [_, text] => (text.text.as_str(), ""),
+            [_, text, flag] => (text.text.as_str(), flag.text.as_str()),
+            _ => return Err("write `rewrite REGEX TEXT [FLAG]`".to_owned()),
+        };
+        let span = self.statements.span(id);
+        let pattern = format!("~{}", pcre::native(self.statements.word(id, 0))?);
+        pattern.parse::<PathPattern>()?;
+        let known = KnownVariables { proxy_host: None, server_name: Some(place.server_name) };
+        let url = ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start));
+        // The first regex of a condition has the groups.
+        let path = NativeLine::new("", span).keyword("path").value(&pattern).into_words();
+        let others = std::mem::replace(&mut condition, path);
+        if !others.is_empty() {
+            condition.extend(NativeLine::new("", span).keyword("and").into_words());
+            condition.extend(others);
+        }
+        let status = match flag {
+            "permanent" => "301",
+            "redirect" => "302",
+            _ if url => "302",
+            "break" if kind != RewrittenBlock::Server => {
+                let text = text.replace('%', "%25").replace('#', "%23");
+                let text = path_template(&text, known, true)?;
+                let line = NativeLine::new("rewrite", span).keyword("regex").value(&pattern);
+                self.outcomes.honour(id);
+                let end = AlternativeEnd::Changed(line.value(&text).end());
+                return Ok(Alternative { id, condition, end });
+            }
+            "break" | "last" | "" => {
+                return Err("a search for another location has no conversion yet: write `break`, or a location for the new path".to_owned());
+            }
+            _ => return Err(format!("`{flag}` is not a flag of `rewrite`")),
+        };
+        let to = template(&with_query(text), known, true)?;
+        let to = self.location_url(&to, scope, place);
+        if text.contains('?') && !text.ends_with('?') {
+            self.outcomes.differs(id, "without a query in the request, an `&` stays at the end");
+        } else {
+            self.outcomes.honour(id);
+        }
+        let mut block = self.access(scope, true);
+        block.extend(self.response_headers(scope, known));
+        let target =
+            NativeLine::new("", span).keyword("redirect").value(status).value_at(&to, span);
+        let end = AlternativeEnd::Answer(RouteParts { target: target.into_words(), block });
+        Ok(Alternative { id, condition, end })
+    }
+}
+
+/// Returns the text of a redirect with the query of the request, which a `?` at the end leaves out.
+fn with_query(text: &str) -> String {
+    match text.strip_suffix('?') {
+        Some(text) => text.to_owned(),
+        None if text.contains('?') => format!("{text}&$args"),
+        None => format!("{text}$is_args$args"),
+    }
+}
