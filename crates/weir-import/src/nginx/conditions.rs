@@ -111,14 +111,8 @@ fn condition(
         }
         "request_method" if operator == "=" => plain(line.keyword("method").value(value)),
         "request_method" if operator.starts_with('~') => {
-            let inner = value.trim_start_matches('^').trim_end_matches('$');
-            let inner = inner.trim_start_matches('(').trim_end_matches(')');
-            let names: Vec<&str> = inner.split('|').collect();
-            let whole = value.starts_with('^') && value.ends_with('$');
-            let words = names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_uppercase()));
-            if !whole || !words || operator != "~" {
-                return Err("write the methods as `^(GET|HEAD)$`".to_owned());
-            }
+            let names = methods(value).filter(|_| operator == "~");
+            let names = names.ok_or("write the methods as `^(GET|HEAD)$`")?;
             let line = names.iter().fold(line.keyword("method"), |line, name| line.value(name));
             plain(line)
         }
@@ -139,6 +133,15 @@ fn condition(
             }
         }
     }
+}
+
+/// Returns the methods that a regex such as `^(GET|HEAD)$` matches.
+fn methods(pattern: &str) -> Option<Vec<&str>> {
+    let inner = pattern.strip_prefix('^')?.strip_suffix('$')?;
+    let inner = inner.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(inner);
+    let names: Vec<&str> = inner.split('|').collect();
+    let word = |name: &&str| name.bytes().all(|byte| byte.is_ascii_uppercase());
+    names.iter().all(word).then_some(names)
 }
 
 /// Returns the pattern for a `Host` header with this host: nginx ignores case, port and a dot at
