@@ -14,6 +14,8 @@ pub(crate) struct Case {
     pub(crate) line: usize,
     /// The directives that Weir refuses, as the beginnings of their texts.
     pub(crate) refused: Vec<String>,
+    /// The reason for which the lines of logs differ.
+    pub(crate) log_differs: Option<String>,
     /// The real program cannot read the file as it is installed.
     pub(crate) unchecked: bool,
     /// Headers that are not compared, in lower case.
@@ -116,6 +118,7 @@ fn read_file(file: &Path) -> Vec<Case> {
             match key {
                 "refused" => case.refused.push(value.to_owned()),
                 "unchecked" => case.unchecked = true,
+                "differs-log" => case.log_differs = Some(value.to_owned()),
                 "ignore" => {
                     reason();
                     case.ignored_headers.push(word);

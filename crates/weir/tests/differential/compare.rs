@@ -56,7 +56,12 @@ fn is_own_page(reference: Reference, answer: &Answer) -> bool {
                 && (body.contains("<hr><center>nginx")
                     || (response.body.is_empty() && is_page_head(response)))
         }
-        Reference::Haproxy => body.starts_with("<html><body><h1>"),
+        Reference::Haproxy => {
+            body.starts_with("<html><body><h1>")
+                || (response.status >= 300
+                    && body.is_empty()
+                    && response.header("x-origin").is_none())
+        }
     }
 }
 
@@ -108,8 +113,8 @@ fn answer_lines(case: &Case, answer: &Answer, own_page: bool) -> Vec<String> {
 fn seen_lines(case: &Case, seen: &SeenRequest, version: bool) -> Vec<String> {
     let version = if version { seen.version.as_str() } else { "" };
     let mut lines = vec![format!("origin {} saw {} {version}", seen.origin, seen.line)];
-    for (name, value) in &seen.headers {
-        if name != "connection" && !case.ignored_origin_headers.contains(name) {
+    for (name, value) in forwarding_joined(&seen.headers) {
+        if name != "connection" && !case.ignored_origin_headers.contains(&name) {
             lines.push(format!("  {name}: {value}"));
         }
     }
@@ -117,6 +122,20 @@ fn seen_lines(case: &Case, seen: &SeenRequest, version: bool) -> Vec<String> {
         lines.push(format!("  body {}", shown(&seen.body)));
     }
     lines
+}
+
+/// Joins the lines of `X-Forwarded-For`, which are a list in one line or in several.
+fn forwarding_joined(headers: &[(String, String)]) -> Vec<(String, String)> {
+    let mut joined: Vec<(String, String)> = Vec::new();
+    for (name, value) in headers {
+        match joined.last_mut() {
+            Some((last, list)) if last == name && name == "x-forwarded-for" => {
+                *list = format!("{list}, {value}");
+            }
+            _ => joined.push((name.clone(), value.clone())),
+        }
+    }
+    joined
 }
 
 /// Returns bytes as text, shortened.
@@ -157,6 +176,49 @@ pub(crate) fn count_differences(
     };
     let same = pairs.iter().all(|(theirs, ours)| theirs.abs_diff(*ours) <= times.within);
     (!same).then(|| format!("  - {theirs:?}\n  + {ours:?}\n"))
+}
+
+/// Masks the client's port, dates, durations and the numbers of client connections in a line of
+/// haproxy's log, and the number of bytes. A duration of -1 says how far a request came, and stays. The lines at its end are
+/// left out.
+pub(crate) fn masked_line(line: &str) -> Option<String> {
+    if line.contains(" stopped (cumulated conns: ") || line.contains(": weir: ") {
+        return None;
+    }
+    let mut timers = false;
+    let mut behind_timers = 0;
+    let words = line.split(' ').map(|word| {
+        if word.starts_with('[') && word.ends_with(']') && word.contains('/') {
+            return "[DATE]".to_owned();
+        }
+        let numbers: Vec<&str> = word.split('/').collect();
+        let number = |text: &&str| text.trim_start_matches(['-', '+']).parse::<u64>().is_ok();
+        if timers && numbers.len() == 5 && numbers.iter().all(number) {
+            // A connection that the client has closed may still be counted.
+            return format!("n/n/{}", numbers[2..].join("/"));
+        }
+        if numbers.len() == 5 && numbers.iter().all(number) {
+            timers = true;
+            let masked = numbers.iter().map(|number| if *number == "-1" { "-1" } else { "t" });
+            return masked.collect::<Vec<_>>().join("/");
+        }
+        behind_timers += usize::from(timers);
+        match word.split_once(':') {
+            // haproxy counts a head in a form of its own.
+            _ if behind_timers == 2 => "BYTES".to_owned(),
+            Some(("127.0.0.1", port)) if port.parse::<u16>().is_ok() => "127.0.0.1:PORT".to_owned(),
+            _ => word.to_owned(),
+        }
+    });
+    Some(words.collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn lines_of_haproxy_are_masked() {
+    let line = "127.0.0.1:4711 [23/Nov/2026:14:00:00.123] f b/s 0/0/-1/-1/+12 503 217 - - SC-- 1/1/0/0/2 0/0 \"GET /\"";
+    let masked =
+        "127.0.0.1:PORT [DATE] f b/s t/t/-1/-1/t 503 BYTES - - SC-- n/n/0/0/2 0/0 \"GET /\"";
+    assert_eq!(masked_line(line).as_deref(), Some(masked));
 }
 
 /// Returns the lines that only one side has, or nothing if both are the same.

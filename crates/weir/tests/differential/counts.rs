@@ -12,15 +12,18 @@ fn line(reference: Reference, cases: &[Case]) -> String {
     let requests: usize = compared.iter().map(|case| case.requests.len()).sum();
     let different = compared.iter().flat_map(|case| &case.requests);
     let different = different.filter(|request| request.differs.is_some()).count();
+    let logs = compared.iter().filter(|case| case.log_differs.is_some()).count();
     format!(
         "- {}: {} cases, of which {} are compared with {} requests, and {} have directives that Weir \
-         refuses by name; {} further requests differ, for the reasons in their files.",
+         refuses by name; {} further requests and {} logs differ, for the \
+         reasons in their files.",
         reference.name(),
         cases.len(),
         compared.len(),
         requests - different,
         cases.len() - compared.len(),
         different,
+        logs,
     )
 }
 

@@ -35,8 +35,23 @@ fn nginx_and_weir_agree() {
     agree(Reference::Nginx);
 }
 
+#[test]
+fn haproxy_and_weir_agree() {
+    agree(Reference::Haproxy);
+}
+
 /// Runs all cases of a program.
 fn agree(reference: Reference) {
+    let cases = run_all(reference);
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        counts::write(reference, &read_folder(reference.name()));
+    } else if std::env::var_os("WEIR_CASE").is_none() {
+        counts::check(reference, &cases);
+    }
+}
+
+/// Runs all cases of a program and returns them.
+fn run_all(reference: Reference) -> Vec<Case> {
     let wanted = std::env::var("WEIR_CASE").unwrap_or_default();
     let cases: Vec<Case> = read_folder(reference.name());
     let chosen = cases.iter().filter(|case| case.name.contains(&wanted));
@@ -47,7 +62,7 @@ fn agree(reference: Reference) {
             scope.spawn(|| {
                 loop {
                     let Some(case) = queue.lock().unwrap().pop_front() else { break };
-                    let outcome = guarded(case, reference);
+                    let outcome = guarded(|| run_case(case, reference));
                     results.lock().unwrap().push((case, outcome));
                 }
             });
@@ -62,16 +77,11 @@ fn agree(reference: Reference) {
         })
         .collect();
     failures.sort();
-    let bless = std::env::var_os("WEIR_BLESS").is_some();
-    if bless {
+    if std::env::var_os("WEIR_BLESS").is_some() {
         counts::write_refused(&results);
     }
     assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
-    if wanted.is_empty() && !bless {
-        counts::check(reference, &cases);
-    } else if bless {
-        counts::write(reference, &read_folder(reference.name()));
-    }
+    cases
 }
 
 fn place(case: &Case) -> String {
@@ -80,8 +90,8 @@ fn place(case: &Case) -> String {
 }
 
 /// Runs a case, in which a panic is a failure of that case only.
-fn guarded(case: &Case, reference: Reference) -> Outcome {
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run_case(case, reference)));
+fn guarded(run: impl FnOnce() -> Outcome) -> Outcome {
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(run));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex};
 use super::case::unescape;
 use super::support::origin::{Accepted, Origin, Received};
 
+/// Requests for it are health checks, which come at any time and are not recorded.
+const CHECKED_PATH: &str = "/check";
+
 /// One origin of a case.
 pub(crate) struct RecordingOrigin {
     pub(crate) origin: Origin,
@@ -73,7 +76,9 @@ fn serve(name: &str, state: &Recorded, connection: &mut Accepted) {
         let path = target.split('?').next().unwrap_or_default();
         let reply = state.reply(path);
         let own = own_reply(name, method, &seen.line);
-        state.seen.lock().unwrap().push(seen);
+        if path != CHECKED_PATH {
+            state.seen.lock().unwrap().push(seen.clone());
+        }
         match reply {
             None => connection.send(own),
             Some(Reply::Bytes(bytes)) => connection.send(bytes),
@@ -107,7 +112,7 @@ impl Recorded {
 fn own_reply(name: &str, method: &str, line: &str) -> Vec<u8> {
     let body = format!("{name}: {line}\n");
     let mut text = format!(
-        "HTTP/1.1 200 OK\r\nServer: origin\r\nContent-Type: text/plain\r\nX-Origin: {name}\r\n\
+        "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Sun, 05 May 2024 12:00:00 GMT\r\nContent-Type: text/plain\r\nX-Origin: {name}\r\n\
          Content-Length: {}\r\n\r\n",
         body.len()
     );

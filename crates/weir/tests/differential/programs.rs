@@ -1,6 +1,7 @@
 //! The three programs, each on the same file and the same sockets, one after the other.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -16,7 +17,6 @@ use super::support::{PATIENCE, eventually};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
     Nginx,
-    #[expect(dead_code, reason = "its cases come with its front end")]
     Haproxy,
 }
 
@@ -63,6 +63,22 @@ impl Reference {
         Err(String::from_utf8_lossy(&done.stderr).into_owned())
     }
 
+    /// The arguments with which Weir reads its files, with the defaults of the installed version.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Nginx => &["--from", "nginx"],
+            Self::Haproxy => &["--from", "haproxy", "--assume", "haproxy=2.6"],
+        }
+    }
+
+    /// The signal that ends it in order.
+    pub(crate) fn stop_signal(self) -> Signal {
+        match self {
+            Self::Nginx => Signal::TERM,
+            Self::Haproxy => Signal::USR1,
+        }
+    }
+
     /// Starts the program on a file that it takes.
     pub(crate) fn start(self, stage: &Stage, path: &Path) -> Process {
         match self {
@@ -80,9 +96,9 @@ impl Reference {
                 Process::start(nginx.env("NGINX", numbers))
             }
             Self::Haproxy => {
-                let output = std::fs::File::create(stage.directory.path().join("stdout.log"));
+                let output = File::create(stage.directory.path().join("stdout.log")).unwrap();
                 let mut haproxy = command("haproxy");
-                haproxy.args(["-db", "-f"]).arg(path).stdin(Stdio::null()).stdout(output.unwrap());
+                haproxy.args(["-db", "-f"]).arg(path).stdin(Stdio::null()).stdout(output);
                 let mut process = Process::start(&mut haproxy);
                 eventually("haproxy listens", || {
                     assert!(process.ended().is_none(), "haproxy ended: {}", process.said());
@@ -128,7 +144,9 @@ fn globals(path: &Path) -> String {
 fn inheriting(stage: &Stage, program: &str, arguments: &[&str]) -> Command {
     let mut bash = command("bash");
     let names = "LISTEN_PID=$$ LISTEN_FDS=$0";
-    let script = format!("{names} exec \"$@\"{} </dev/null", stage.redirections());
+    let output = stage.directory.path().join("stdout.log");
+    let files = format!("</dev/null >{}", output.display());
+    let script = format!("{names} exec \"$@\"{} {files}", stage.redirections());
     bash.args(["-c", &script, &stage.listeners.len().to_string(), program]).args(arguments);
     bash.stdin(Stdio::null()).stdout(Stdio::null());
     bash
@@ -153,7 +171,8 @@ pub(crate) fn start_weir(stage: &Stage, reference: Reference, path: &Path) -> Pr
     let weir = weir_command();
     let program = weir.get_program().to_str().unwrap();
     let path = path.to_str().unwrap();
-    let mut command = inheriting(stage, program, &["run", "--from", reference.name(), "-c", path]);
+    let arguments = [&["run"], reference.arguments(), &["-c", path]].concat();
+    let mut command = inheriting(stage, program, &arguments);
     command.env("NO_COLOR", "1").env("WEIR_SUPERVISOR", "off");
     let Weir { process, .. } = Weir::run(&mut command, stage.listeners.len());
     process
@@ -165,7 +184,8 @@ pub(crate) fn check_weir(
     path: &Path,
 ) -> Result<Vec<RefusedDirective>, String> {
     let mut command = weir_command();
-    command.args(["check", "--from", reference.name(), "--accept-ignored", "--json"]).arg(path);
+    command.arg("check").args(reference.arguments());
+    command.args(["--accept-ignored", "--json"]).arg(path);
     let done = finish(&mut command, b"");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     let report: serde_json::Value =
@@ -189,10 +209,10 @@ pub(crate) fn check_weir(
 }
 
 /// Ends a program in order, so that its logs are complete.
-pub(crate) fn stop(mut process: Process) {
+pub(crate) fn stop(mut process: Process, signal: Signal) {
     let pid = Pid::from_raw(process.id().cast_signed()).unwrap();
     // It may have ended by itself.
-    let _ = kill_process(pid, Signal::TERM);
+    let _ = kill_process(pid, signal);
     let deadline = Instant::now() + PATIENCE;
     while process.ended().is_none() {
         assert!(Instant::now() < deadline, "it does not end: {}", process.said());

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
+
 use super::case::{Case, Request, Step, unescape};
 use super::client::{Answer, ClientSide};
 use super::compare::{self, Observation};
@@ -57,7 +59,8 @@ pub(crate) fn run_case(case: &Case, reference: Reference) -> Outcome {
     }
     let theirs = theirs.unwrap_or_else(|| observe_reference(&mut stage, case, reference, &path));
     let process = start_weir(&stage, reference, &path);
-    let ours = observe(&mut stage, case, process);
+    let ours = observe(&mut stage, case, process, Signal::TERM);
+    let (theirs, ours) = (masked(reference, theirs), masked(reference, ours));
     judge(case, reference, &theirs, &ours)
 }
 
@@ -71,10 +74,19 @@ fn observe_reference(
     path: &Path,
 ) -> Observed {
     let process = reference.start(stage, path);
-    observe(stage, case, process)
+    observe(stage, case, process, reference.stop_signal())
 }
 
-fn observe(stage: &mut Stage, case: &Case, mut process: Process) -> Observed {
+/// Masks what differs from run to run in the lines of haproxy.
+fn masked(reference: Reference, (observations, logs): Observed) -> Observed {
+    let mask = |line: String| match reference {
+        Reference::Nginx => Some(line),
+        Reference::Haproxy => compare::masked_line(&line),
+    };
+    (observations, logs.into_iter().filter_map(mask).collect())
+}
+
+fn observe(stage: &mut Stage, case: &Case, mut process: Process, signal: Signal) -> Observed {
     for origin in stage.origins.values() {
         origin.reset();
     }
@@ -83,7 +95,7 @@ fn observe(stage: &mut Stage, case: &Case, mut process: Process) -> Observed {
         assert!(process.ended().is_none(), "it has ended: {}", process.said());
         observations.push(send(stage, request));
     }
-    stop(process);
+    stop(process, signal);
     (observations, stage.take_logs())
 }
 
@@ -113,20 +125,22 @@ fn send(stage: &mut Stage, request: &Request) -> Observation {
         return seen;
     };
     let mut counts = BTreeMap::new();
+    let mut open = None;
     for index in 0..times.count {
-        let from = request
-            .from
-            .as_deref()
-            .map(|from| from.replace('*', &(index % 250).to_string()).parse().unwrap());
-        let client = ClientSide::connect(from, to).unwrap();
+        let number = (index % 250).to_string();
+        let from = request.from.as_deref().map(|from| from.replace('*', &number));
+        let from = from.map(|from| from.parse().unwrap());
+        // Thousands of connections would fill the kernel's tables.
+        let client = open.take().unwrap_or_else(|| ClientSide::connect(from, to).unwrap());
         let mut one = Observation::default();
-        let numbered = numbered(request, index);
-        exchange(stage, &numbered, client, &mut one);
+        let client = exchange(stage, &numbered(request, index), client, &mut one);
         let key = match one.answers.last() {
-            Some(Answer::Response(response)) => match response.header("x-origin") {
-                Some(origin) => origin.to_owned(),
-                None => response.status.to_string(),
-            },
+            Some(Answer::Response(response)) => {
+                let again = from.is_none() && request.tls.is_none() && response.stays_open();
+                open = client.filter(|_| again);
+                let origin = response.header("x-origin").map(str::to_owned);
+                origin.unwrap_or_else(|| response.status.to_string())
+            }
             other => format!("{other:?}"),
         };
         *counts.entry(key).or_insert(0) += 1;
@@ -147,7 +161,13 @@ fn numbered(request: &Request, index: usize) -> Request {
     request
 }
 
-fn exchange(stage: &mut Stage, request: &Request, client: ClientSide, seen: &mut Observation) {
+/// Sends a request and reads what comes; returns the connection.
+fn exchange(
+    stage: &mut Stage,
+    request: &Request,
+    client: ClientSide,
+    seen: &mut Observation,
+) -> Option<ClientSide> {
     let mut client = match &request.tls {
         None => client,
         Some(tls) => match client.handshake(tls) {
@@ -158,7 +178,7 @@ fn exchange(stage: &mut Stage, request: &Request, client: ClientSide, seen: &mut
             }
             Err(alert) => {
                 seen.handshake = Some(format!("no handshake: {alert}"));
-                return;
+                return None;
             }
         },
     };
@@ -185,6 +205,7 @@ fn exchange(stage: &mut Stage, request: &Request, client: ClientSide, seen: &mut
             },
         }
     }
+    Some(client)
 }
 
 fn judge(case: &Case, reference: Reference, theirs: &Observed, ours: &Observed) -> Outcome {
@@ -210,8 +231,14 @@ fn judge(case: &Case, reference: Reference, theirs: &Observed, ours: &Observed) 
             _ => {}
         }
     }
-    if let Some(difference) = compare::difference(&theirs.1, &ours.1) {
-        let _ = write!(text, "  logs\n{difference}");
+    match (compare::difference(&theirs.1, &ours.1), &case.log_differs) {
+        (Some(difference), None) => {
+            let _ = write!(text, "  logs\n{difference}");
+        }
+        (None, Some(reason)) => {
+            let _ = writeln!(text, "  logs\n  are the same: remove `differs-log: {reason}`");
+        }
+        _ => {}
     }
     if text.is_empty() { Outcome::Same } else { Outcome::Failed(text) }
 }
