@@ -178,9 +178,9 @@ pub(crate) fn count_differences(
     (!same).then(|| format!("  - {theirs:?}\n  + {ours:?}\n"))
 }
 
-/// Masks the client's port, dates, durations and the numbers of client connections in a line of
-/// haproxy's log, and the number of bytes. A duration of -1 says how far a request came, and stays. The lines at its end are
-/// left out.
+/// Masks the client's port, dates, durations, the number of bytes and the numbers of client
+/// connections in a line of haproxy's log. A duration of -1 says how far a request came, and
+/// stays. The lines at the end of the process are left out, and those of Weir's own log.
 pub(crate) fn masked_line(line: &str) -> Option<String> {
     if line.contains(" stopped (cumulated conns: ") || line.contains(": weir: ") {
         return None;
@@ -215,7 +215,8 @@ pub(crate) fn masked_line(line: &str) -> Option<String> {
 
 #[test]
 fn lines_of_haproxy_are_masked() {
-    let line = "127.0.0.1:4711 [23/Nov/2026:14:00:00.123] f b/s 0/0/-1/-1/+12 503 217 - - SC-- 1/1/0/0/2 0/0 \"GET /\"";
+    let line = "127.0.0.1:4711 [23/Nov/2026:14:00:00.123] f b/s 0/0/-1/-1/+12 503 217 - - SC-- \
+                1/1/0/0/2 0/0 \"GET /\"";
     let masked =
         "127.0.0.1:PORT [DATE] f b/s t/t/-1/-1/t 503 BYTES - - SC-- n/n/0/0/2 0/0 \"GET /\"";
     assert_eq!(masked_line(line).as_deref(), Some(masked));

@@ -14,8 +14,8 @@ fn line(reference: Reference, cases: &[Case]) -> String {
     let different = different.filter(|request| request.differs.is_some()).count();
     let logs = compared.iter().filter(|case| case.log_differs.is_some()).count();
     format!(
-        "- {}: {} cases, of which {} are compared with {} requests, and {} have directives that Weir \
-         refuses by name; {} further requests and {} logs differ, for the \
+        "- {}: {} cases, of which {} are compared with {} requests, and {} have directives that \
+         Weir refuses by name; {} further requests and {} logs differ, for the \
          reasons in their files.",
         reference.name(),
         cases.len(),

@@ -112,8 +112,8 @@ impl Recorded {
 fn own_reply(name: &str, method: &str, line: &str) -> Vec<u8> {
     let body = format!("{name}: {line}\n");
     let mut text = format!(
-        "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Sun, 05 May 2024 12:00:00 GMT\r\nContent-Type: text/plain\r\nX-Origin: {name}\r\n\
-         Content-Length: {}\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Sun, 05 May 2024 12:00:00 GMT\r\n\
+         Content-Type: text/plain\r\nX-Origin: {name}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     if method != "HEAD" {
