@@ -64,8 +64,8 @@ pub use resolver::Resolver;
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use rewrite::Rewrite;
 pub use route::{
-    Action, Files, HeaderEdit, Redirect, RequestTimeout, Respond, Route, Rule, Site, contains,
-    forbidden_edit,
+    Action, Files, HeaderEdit, PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond,
+    Route, Rule, Site, contains, forbidden_edit,
 };
 pub use route_upstream::{RouteBuffer, RouteTimeouts, RouteUpstream};
 pub(crate) use secret::HIDDEN;

@@ -3,7 +3,7 @@
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Action, Rewrite, Route};
+use crate::model::{Rewrite, Route};
 use crate::pattern::PathPattern;
 
 const KINDS: [&str; 5] = ["strip_prefix", "prefix", "regex", "path", "query"];
@@ -13,7 +13,7 @@ impl<'a> Checker<'a> {
     /// Adds the changes of these lines to the route.
     pub(super) fn rewrites(&mut self, lines: &[Arguments<'a>], route: &mut Route) {
         for line in lines {
-            if !matches!(route.action, Action::Pool(_)) {
+            if route.action.pools().is_empty() {
                 let error = format!("`{}` has no effect here", line.name());
                 let error = Diagnostic::error(line.directive.name.span, error);
                 self.report(error.help("it changes what a server gets; this route leads to none"));

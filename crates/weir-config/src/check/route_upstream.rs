@@ -23,7 +23,12 @@ impl<'a> Checker<'a> {
             if sets && !matches!(route.action, Action::Pool(_)) {
                 let error = format!("`{}` for servers has no effect here", line.name());
                 let error = Diagnostic::error(line.directive.name.span, error);
-                self.report(error.help("this route leads to no server"));
+                let several = !route.action.pools().is_empty();
+                self.report(error.help(if several {
+                    "this route leads to several pools: write it in each of them"
+                } else {
+                    "this route leads to no server"
+                }));
                 route.upstream = RouteUpstream::default();
             }
         }

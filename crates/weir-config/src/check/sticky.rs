@@ -7,9 +7,7 @@ use super::arguments::Arguments;
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::validate::sticky as validate;
-use crate::model::{
-    Action, AdminState, Listener, Pool, Route, SameSite, Secret, Secure, Sticky, values,
-};
+use crate::model::{AdminState, Listener, Pool, SameSite, Secret, Secure, Sticky, values};
 use crate::source::SourceSpan;
 use crate::units;
 
@@ -142,7 +140,7 @@ impl<'a> Checker<'a> {
         });
         for routes in hosts {
             let mut first: HashMap<(&str, &str, Option<&str>), usize> = HashMap::new();
-            for number in routes.iter().filter_map(pool_of) {
+            for number in routes.iter().flat_map(|route| route.action.pools()) {
                 let Some(sticky) = self.pools.get(number).and_then(|pool| pool.sticky.as_ref())
                 else {
                     continue;
@@ -163,13 +161,6 @@ impl<'a> Checker<'a> {
             }
         }
         self.diagnostics.extend(warnings);
-    }
-}
-
-fn pool_of(route: &Route) -> Option<usize> {
-    match route.action {
-        Action::Pool(number) => Some(number),
-        _ => None,
     }
 }
 

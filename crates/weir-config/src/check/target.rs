@@ -7,9 +7,12 @@ use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};
-use crate::model::{Action, Endpoint, Files, Pool, Redirect, Respond, values};
+use crate::model::{
+    Action, Endpoint, Files, Pool, PoolChoice, PoolShare, PoolSplit, Redirect, Respond, values,
+};
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
+use crate::words;
 
 /// The `Location` of `redirect https`.
 const HTTPS: &str = "https://$host$request_uri";
@@ -30,7 +33,13 @@ impl<'a> Checker<'a> {
         if is_address(first) {
             return self.anonymous_pool(words).map(Action::Pool);
         }
-        let pool = self.pool_named(ArgumentValue::new(first));
+        if first.text.starts_with('$') && rest.is_empty() {
+            return self.pool_by(ArgumentValue::new(first)).map(Action::PoolBy);
+        }
+        if first.is_bare() && (first.text.ends_with('%') || first.is("*")) {
+            return self.pool_split(words).map(Action::Split);
+        }
+        let pool = self.pool_named(ArgumentValue::new(first)).map(Action::Pool);
         if let Some(extra) = rest.first() {
             let mut error = Diagnostic::error(
                 extra.span,
@@ -70,11 +79,74 @@ impl<'a> Checker<'a> {
         self.words_of(directive, spec, words)
     }
 
-    fn pool_named(&mut self, value: ArgumentValue<'a>) -> Option<Action> {
+    /// Parses `$variable`: each of its values must name a pool.
+    fn pool_by(&mut self, value: ArgumentValue<'a>) -> Option<PoolChoice> {
+        let by = self.template(value)?;
+        let names = self.value(value, |_| values::pool_values(&by))?;
+        let mut pools = Vec::with_capacity(names.len());
+        for name in names {
+            let Some((index, _)) = self.pool_names.get(name.as_str()).copied() else {
+                let message = if name.is_empty() {
+                    "this variable may be empty, and then names no pool".to_owned()
+                } else {
+                    format!("a value of this variable is `{name}`, and there is no such pool")
+                };
+                let error = Diagnostic::error(value.span(), message);
+                self.report(error.help("every value, `default` included, is the name of a pool"));
+                return None;
+            };
+            self.used_pools.insert(index);
+            pools.push((name, index));
+        }
+        Some(PoolChoice { by, pools })
+    }
+
+    /// Parses `90% stable, 10% canary key=TEXT`.
+    fn pool_split(&mut self, words: &'a [Word]) -> Option<PoolSplit> {
+        let mut words = words;
+        let mut key = None;
+        if let [before @ .., last] = words
+            && let Some(("key", start)) = last.option()
+        {
+            let value = ArgumentValue::new(last).skip(start);
+            let template = self.template(value)?;
+            self.value(value, |_| values::sound_key(&template))?;
+            key = Some(template);
+            words = before;
+        }
+        let mut shares = Vec::new();
+        for pair in words.chunks(2) {
+            let [share, name] = pair else {
+                let error = Diagnostic::error(pair[0].span, "a share needs a pool");
+                self.report(error.help("route -> 90% stable, 10% canary;"));
+                return None;
+            };
+            let share = self.value(ArgumentValue::new(share), words::share::parse)?;
+            let pool = self.pool_of_name(name.text.trim_end_matches(','), name)?;
+            shares.push(PoolShare { share, pool });
+        }
+        let place = ArgumentValue::new(words.first()?);
+        self.value(place, |_| values::whole_shares(&shares))?;
+        Some(PoolSplit { shares, key })
+    }
+
+    fn pool_of_name(&mut self, name: &str, word: &'a Word) -> Option<usize> {
+        if let Some((index, _)) = self.pool_names.get(name) {
+            self.used_pools.insert(*index);
+            return Some(*index);
+        }
+        let candidates = self.pool_names.keys().copied();
+        let error = Diagnostic::error(word.span, format!("there is no pool `{name}`"));
+        let error = error.suggest(name, candidates);
+        self.report(error);
+        None
+    }
+
+    fn pool_named(&mut self, value: ArgumentValue<'a>) -> Option<usize> {
         let text = value.text();
         if let Some((index, _)) = self.pool_names.get(text) {
             self.used_pools.insert(*index);
-            return Some(Action::Pool(*index));
+            return Some(*index);
         }
         if text.starts_with('/') {
             let error = Diagnostic::error(value.span(), format!("`{text}` is not a target"));

@@ -52,6 +52,11 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("variable", CONDITION, "$NAME[=PATTERN]", "The text with variables has this value; without a pattern, it is neither empty nor `0`. The variables must be known before a route is found.").example("variable $ssl_protocol=TLSv1.2"),
     directive("rule", CONDITION, "NAME", "The named rule matches.").example("rule staff"),
     directive("POOL", TARGET, "", "A pool, by its name.").example("route -> app;"),
+    directive("SHARE POOL", TARGET, "SHARE POOL, SHARE POOL…", "Several pools by shares, `90%`, or `*` for the rest. The shares are exact over all workers (of every ten requests, one goes to a tenth); with a key, requests with the same key go to the same pool, and the shares are those of keys. A request whose key is empty counts as one without.")
+        .options(&[option("key", "TEXT", "", "The text with `$variables` by which a client keeps its pool.")])
+        .example("route -> 90% app, 10% app key=$cookie_id;"),
+    directive("$NAME", TARGET, "", "The pool that a variable names. Every value of the variable, which a `map` or `split` defines, must be the name of a pool.")
+        .example("route -> $variant;"),
     directive("ADDRESS…", TARGET, "", "Servers without a named pool, with every default.").example("route -> 10.0.0.1:80 10.0.0.2:80;"),
     directive("respond", TARGET, "STATUS [\"TEXT\"]", "A fixed response. The text may contain `$variables`; without a text, a short standard page for the status is sent.")
         .words(1, 2)

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::Linter;
-use crate::model::{Action, Config, EndpointAddress, Pool, Retry, RetryOn, Route, Rule};
+use crate::model::{Config, EndpointAddress, Pool, Retry, RetryOn, Route, Rule};
 
 /// An idle connection that is used for fewer requests costs a handshake too often.
 const FEW_REQUESTS: u64 = 100;
@@ -156,7 +156,7 @@ fn routes(config: &Config) -> impl Iterator<Item = &Route> {
 }
 
 fn leads_to(route: &Route, pool: usize) -> bool {
-    matches!(route.action, Action::Pool(number) if number == pool)
+    route.action.pools().contains(&pool)
 }
 
 /// Returns true if a condition asks for the type of a stream.

@@ -117,12 +117,62 @@ impl Default for Rule {
 pub enum Action {
     /// Proxies to a pool, by index in `Config::pools`.
     Pool(usize),
+    /// Proxies to the pool that a variable names.
+    PoolBy(PoolChoice),
+    /// Proxies to one of several pools by shares.
+    Split(PoolSplit),
     /// Answers with a fixed response.
     Respond(Respond),
     /// Redirects.
     Redirect(Redirect),
     /// Serves static files.
     Files(Files),
+}
+
+impl Action {
+    /// The pools that requests may go to, by index.
+    pub fn pools(&self) -> Vec<usize> {
+        match self {
+            Self::Pool(pool) => vec![*pool],
+            Self::PoolBy(choice) => choice.pools.iter().map(|(_, pool)| *pool).collect(),
+            Self::Split(split) => split.shares.iter().map(|one| one.pool).collect(),
+            Self::Respond(_) | Self::Redirect(_) | Self::Files(_) => Vec::new(),
+        }
+    }
+}
+
+/// The choice of a pool by the value of a variable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolChoice {
+    /// The variable, which the configuration defines.
+    #[serde(with = "words::template")]
+    pub by: Template,
+    /// Each value that it can have, with the index of the pool of that name.
+    pub pools: Vec<(String, usize)>,
+}
+
+/// The choice of a pool by shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSplit {
+    /// The pools with their shares, 100% together.
+    pub shares: Vec<PoolShare>,
+    /// The text by which a client keeps its pool; without one, or where it is empty, requests go to
+    /// the pools in turn.
+    #[serde(default, with = "words::template::option")]
+    pub key: Option<Template>,
+}
+
+/// A pool with its share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolShare {
+    /// The share in hundredths of a percent.
+    #[serde(with = "words::share")]
+    pub share: Option<u32>,
+    /// The index of the pool.
+    pub pool: usize,
 }
 
 /// A fixed response.

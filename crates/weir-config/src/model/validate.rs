@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
     EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
-    ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, RateLimit, Redirect,
-    RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive, TlsProtocol,
-    UpstreamTimeouts, Workers, values,
+    ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, PoolChoice, PoolSplit, Queue,
+    RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
+    TlsProtocol, UpstreamTimeouts, Workers, values,
 };
 use crate::defaults;
 
@@ -539,7 +539,10 @@ impl<'a> Validator<'a> {
     fn route_upstream(&mut self, path: &str, route: &Route) {
         let upstream = &route.upstream;
         if !upstream.is_inherited() && !matches!(route.action, Action::Pool(_)) {
-            self.problem(path, "this route leads to no pool");
+            self.problem(
+                path,
+                "this route does not lead to one pool, whose settings it could replace",
+            );
         }
         let RouteTimeouts { connect, send, response, read, tunnel } = upstream.timeouts;
         let waits = [
@@ -559,7 +562,7 @@ impl<'a> Validator<'a> {
     }
 
     fn rewrites(&mut self, path: &str, route: &Route) {
-        if !route.rewrite.is_empty() && !matches!(route.action, Action::Pool(_)) {
+        if !route.rewrite.is_empty() && route.action.pools().is_empty() {
             self.problem(path, "only a request to a pool is rewritten");
         }
         for (index, rewrite) in route.rewrite.iter().enumerate() {
@@ -610,14 +613,9 @@ impl<'a> Validator<'a> {
 
     fn action(&mut self, path: &str, action: &Action) {
         match action {
-            Action::Pool(index) if self.config.pools.get(*index).is_none() => {
-                let count = self.config.pools.len();
-                self.problem(
-                    format!("{path}.pool"),
-                    format!("there is no pool with index {index}: there are {count} pools"),
-                );
-            }
-            Action::Pool(_) => {}
+            Action::Pool(index) => self.pool_index(format!("{path}.pool"), *index),
+            Action::PoolBy(choice) => self.pool_choice(&format!("{path}.pool_by"), choice),
+            Action::Split(split) => self.pool_split(&format!("{path}.split"), split),
             Action::Respond(respond) => self.respond(&format!("{path}.respond"), respond),
             Action::Redirect(Redirect { status, to }) => {
                 let path = format!("{path}.redirect");
@@ -633,6 +631,38 @@ impl<'a> Validator<'a> {
                     self.problem(format!("{path}.index"), "an index is the name of a file");
                 }
             }
+        }
+    }
+
+    fn pool_index(&mut self, path: String, index: usize) {
+        let count = self.config.pools.len();
+        if index >= count {
+            let message = format!("there is no pool with index {index}: there are {count} pools");
+            self.problem(path, message);
+        }
+    }
+
+    fn pool_choice(&mut self, path: &str, choice: &PoolChoice) {
+        for (number, (_, pool)) in choice.pools.iter().enumerate() {
+            self.pool_index(format!("{path}.pools[{number}][1]"), *pool);
+        }
+        let is_known = |value: &str| choice.pools.iter().any(|(known, _)| known == value);
+        let held = values::pool_values(&choice.by).and_then(|values| {
+            match values.iter().find(|value| !is_known(value)) {
+                Some(value) => Err(format!("the value `{value}` has no pool")),
+                None => Ok(()),
+            }
+        });
+        self.held(format!("{path}.by"), held);
+    }
+
+    fn pool_split(&mut self, path: &str, split: &PoolSplit) {
+        for (number, share) in split.shares.iter().enumerate() {
+            self.pool_index(format!("{path}.shares[{number}].pool"), share.pool);
+        }
+        self.held(format!("{path}.shares"), values::whole_shares(&split.shares));
+        if let Some(key) = &split.key {
+            self.held(format!("{path}.key"), values::sound_key(key));
         }
     }
 

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use weir_stats::Template;
 
 use super::{
-    EndpointAddress, EndpointCheck, ListenAddress, Role, Severity, SrvName, SyslogFormat,
-    TlsVersion, Treatment, Workers,
+    EndpointAddress, EndpointCheck, ListenAddress, PoolShare, Role, Severity, SrvName,
+    SyslogFormat, TlsVersion, Treatment, Workers,
 };
 use super::{HIDDEN, forbidden_edit};
 use crate::units;
@@ -551,6 +551,39 @@ pub(crate) fn known_before_route(text: &Template) -> Result<(), String> {
     match text.variables().find(|variable| !variable.is_known_before_route()) {
         Some(later) => Err(format!("`{later}` is not known before the route is found")),
         None => Ok(()),
+    }
+}
+
+/// Returns every value of the variable that names a pool.
+pub(crate) fn pool_values(by: &Template) -> Result<Vec<String>, String> {
+    let Some(variable) = by.lone_variable() else {
+        return Err("a pool is named by a single variable".into());
+    };
+    if variable.defined_name().is_none() {
+        return Err(format!("`{variable}` can have any value: define a `map` or `split` of pools"));
+    }
+    if !variable.is_known_before_pick() {
+        return Err(format!("`{variable}` is not known when a pool is picked"));
+    }
+    let Some(constants) = variable.constants() else {
+        let message = "has values with variables, which may name no pool";
+        return Err(format!("`{variable}` {message}"));
+    };
+    let mut values: Vec<String> =
+        constants.into_iter().map(|value| String::from_utf8_lossy(value).into_owned()).collect();
+    values.sort_unstable();
+    values.dedup();
+    Ok(values)
+}
+
+/// Checks that shares are 100% together.
+pub(crate) fn whole_shares(shares: &[PoolShare]) -> Result<(), String> {
+    let sum: u64 = shares.iter().map(|one| u64::from(one.share.unwrap_or_default())).sum();
+    let rest = shares.iter().filter(|one| one.share.is_none()).count();
+    match (sum, rest) {
+        (10_000, 0) | (0..=9_999, 1) => Ok(()),
+        (_, 0 | 1) => Err("the shares are not 100% together".into()),
+        _ => Err("only one share can be the rest".into()),
     }
 }
 

@@ -202,13 +202,37 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     if is_long {
         yield_now().await;
     }
-    bound(exchange, found);
+    let pool = pool_of(exchange, found)?;
+    bound(exchange, found, pool);
     if request_limits::is_limited(scope, found) {
         // In an allocation of its own, so that exchanges without limits do not reserve space for
         // it.
         Box::pin(request_limits::admit(exchange, found)).await?;
     }
-    answer(exchange, found).await
+    answer(exchange, found, pool).await
+}
+
+/// The pool that the request goes to, by its number; `None` if the route leads to none.
+fn pool_of<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    route: &CompiledRoute,
+) -> Result<Option<usize>, Ended> {
+    let key = match &route.action {
+        CompiledAction::Pool(pool) => return Ok(Some(*pool)),
+        CompiledAction::PoolBy(choice) => Some(&choice.by),
+        CompiledAction::Split(split) => split.key.as_ref(),
+        CompiledAction::Respond(_) | CompiledAction::Redirect(_) | CompiledAction::Files(_) => {
+            return Ok(None);
+        }
+    };
+    let mut text = std::mem::take(&mut exchange.heads.key);
+    text.clear();
+    if let Some(key) = key {
+        request_key::fill(exchange, key, &mut text);
+    }
+    let pool = route.action.pool_for(&text);
+    exchange.heads.key = text;
+    pool.map(Some).ok_or(Ended::from(Cause::NoRoute))
 }
 
 /// Waits for the head.
@@ -293,13 +317,13 @@ fn find_route<'a, C: ClientSide>(
 
 /// Sets the exchange's total time limit: the route's, else the shorter one of the listener's and
 /// the pool's.
-fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute) {
+fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool: Option<usize>) {
     let scope = exchange.scope;
-    let wait = match (route.request_timeout, &route.action) {
+    let wait = match (route.request_timeout, pool) {
         (RequestTimeout::After(wait), _) => Some(wait),
         (RequestTimeout::Off, _) => None,
-        (RequestTimeout::Inherited, CompiledAction::Pool(pool)) => {
-            let of_pool = scope.generation.pool(*pool).and_then(|pool| pool.rules.timeouts.request);
+        (RequestTimeout::Inherited, Some(pool)) => {
+            let of_pool = scope.generation.pool(pool).and_then(|pool| pool.rules.timeouts.request);
             let Some(of_pool) = of_pool else { return };
             let of_listener = scope.listener.timeouts.request;
             Some(of_listener.map_or(of_pool, |own| own.min(of_pool)))
@@ -312,6 +336,7 @@ fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute) {
 async fn answer<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
+    pool: Option<usize>,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     if exchange.heads.request.method == Method::Connect {
@@ -320,8 +345,13 @@ async fn answer<C: ClientSide>(
         return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
     }
     scope.worker.sessions.takes(exchange.session, route.number, exchange.arrival.client);
+    if let Some(pool) = pool {
+        return proxy_request::proxy(exchange, route, pool).await;
+    }
     match &route.action {
-        CompiledAction::Pool(pool) => proxy_request::proxy(exchange, route, *pool).await,
+        CompiledAction::Pool(_) | CompiledAction::PoolBy(_) | CompiledAction::Split(_) => {
+            Err(Cause::NoRoute.into())
+        }
         CompiledAction::Respond(respond) => local_reply::respond(exchange, respond).await,
         CompiledAction::Redirect(redirect) => local_reply::redirect(exchange, redirect).await,
         // In an allocation of its own, so that exchanges that go to a pool do not reserve space for

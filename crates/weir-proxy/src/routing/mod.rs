@@ -1,5 +1,6 @@
 //! Routes, their conditions, and the search for the route that a request takes.
 
+pub(crate) mod choice;
 pub(crate) mod condition;
 mod hosts;
 mod index;

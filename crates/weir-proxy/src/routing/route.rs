@@ -22,6 +22,7 @@ use crate::http::upgrade::Protocols;
 use crate::limiting::Limiter;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::rate::{self, RateLimiter};
+use crate::routing::choice::{CompiledChoice, CompiledSplit};
 pub use crate::routing::condition::FillText;
 use crate::routing::condition::{Condition, RequestTexts, RoutedRequest};
 use crate::routing::hosts::Hosts;
@@ -75,12 +76,28 @@ pub struct CompiledRoute {
 pub enum CompiledAction {
     /// A pool, by index in the configuration.
     Pool(usize),
+    /// The pool that a variable names.
+    PoolBy(Arc<CompiledChoice>),
+    /// One of several pools by shares.
+    Split(Arc<CompiledSplit>),
     /// A fixed response.
     Respond(CompiledRespond),
     /// A redirect.
     Redirect(CompiledRedirect),
     /// Static files, by index in [`Router::files`].
     Files(usize),
+}
+
+impl CompiledAction {
+    /// Returns the pool for the text of its variable or key.
+    pub(crate) fn pool_for(&self, text: &[u8]) -> Option<usize> {
+        match self {
+            Self::Pool(pool) => Some(*pool),
+            Self::PoolBy(choice) => choice.pool(text),
+            Self::Split(split) => split.pool(text),
+            Self::Respond(_) | Self::Redirect(_) | Self::Files(_) => None,
+        }
+    }
 }
 
 /// A fixed response.
@@ -385,6 +402,8 @@ fn compile_route(
     let text = match &route.action {
         Action::Respond(respond) => respond.body.as_ref(),
         Action::Redirect(redirect) => Some(&redirect.to),
+        Action::PoolBy(choice) => Some(&choice.by),
+        Action::Split(split) => split.key.as_ref(),
         Action::Pool(_) | Action::Files(_) => None,
     };
     let text_has = |test: fn(&Template) -> bool| text.is_some_and(test);
@@ -429,6 +448,8 @@ fn path_form(listener: &Listener) -> PathForm {
 fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
     match action {
         Action::Pool(pool) => CompiledAction::Pool(*pool),
+        Action::PoolBy(choice) => CompiledAction::PoolBy(Arc::new(CompiledChoice::new(choice))),
+        Action::Split(split) => CompiledAction::Split(Arc::new(CompiledSplit::new(split))),
         Action::Respond(Respond { status, body, content_type }) => {
             CompiledAction::Respond(CompiledRespond {
                 status: *status,

@@ -40,7 +40,9 @@ impl SnapshotSeries {
         let route = |listener: &CompiledListener, route: &CompiledRoute| {
             let pool = match &route.action {
                 CompiledAction::Pool(pool) => snapshot.pools.get(*pool),
-                CompiledAction::Respond(_)
+                CompiledAction::PoolBy(_)
+                | CompiledAction::Split(_)
+                | CompiledAction::Respond(_)
                 | CompiledAction::Redirect(_)
                 | CompiledAction::Files(_) => None,
             };

@@ -280,3 +280,50 @@ fn a_map_decides_on_routes_headers_and_answers() {
         assert_eq!(moved.header("location"), Some("https://x/none"));
     });
 }
+
+const TWO_POOLS: &str = "pool a { server 10.0.1.1:80; } pool b { server 10.0.1.2:80; }";
+
+#[test]
+fn a_variable_names_the_pool() {
+    let text = format!(
+        "{TWO_POOLS} map $http_x_pool $pool_name {{ b b; default a; }}
+        listen 10.0.0.1:80 {{ response_header set X-Pool $pool; route -> $pool_name; }}"
+    );
+    play(&text, async |world| {
+        let mut client = world.client().await;
+        for (line, pool) in [("", "a"), ("X-Pool: b\r\n", "b"), ("X-Pool: c\r\n", "a")] {
+            let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n");
+            assert_eq!(ask(&mut client, &request).await.header("x-pool"), Some(pool), "{line}");
+        }
+    });
+}
+
+#[test]
+fn pools_share_the_requests_exactly_and_a_key_keeps_its_pool() {
+    let text = format!(
+        "{TWO_POOLS} listen 10.0.0.1:80 {{
+            response_header set X-Pool $pool;
+            route path /in-turn -> 75% a, 25% b;
+            route -> 50% a, * b key=$cookie_id;
+        }}"
+    );
+    play(&text, async |world| {
+        let mut counts = [0; 2];
+        let mut clients = [world.client().await, world.client().await];
+        for turn in 0..40 {
+            let request = "GET /in-turn HTTP/1.1\r\nHost: a\r\n\r\n";
+            let response = ask(&mut clients[turn % 2], request).await;
+            counts[usize::from(response.header("x-pool") == Some("b"))] += 1;
+        }
+        assert_eq!(counts, [30, 10]);
+        let mut seen = std::collections::HashSet::new();
+        for id in 0..20 {
+            let request = format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: id={id}\r\n\r\n");
+            let first = ask(&mut clients[0], &request).await;
+            let again = ask(&mut clients[1], &request).await;
+            assert_eq!(first.header("x-pool"), again.header("x-pool"));
+            seen.insert(first.header("x-pool").map(str::to_owned));
+        }
+        assert_eq!(seen.len(), 2);
+    });
+}

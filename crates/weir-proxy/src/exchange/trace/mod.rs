@@ -18,6 +18,7 @@ use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Version};
 use crate::exchange::files::{question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::path;
+use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
 use crate::routing::route::{CompiledAction, CompiledRoute};
@@ -369,6 +370,8 @@ impl<'a> Tracer<'a> {
         let mut scratch = Vec::new();
         match &route.action {
             CompiledAction::Pool(number) => self.pool(route, *number),
+            CompiledAction::PoolBy(choice) => self.chosen(route, Some(&choice.by)),
+            CompiledAction::Split(split) => self.chosen(route, split.key.as_ref()),
             CompiledAction::Respond(respond) => self.with_entry(led, |entry| TraceEnd::Respond {
                 status: respond.status,
                 content_type: respond.content_type.to_string(),
@@ -410,6 +413,17 @@ impl<'a> Tracer<'a> {
             }
             Err(error) => TraceEnd::Refused { status: 500, reason: error.to_string() },
         }
+    }
+
+    /// Follows the request to the pool that its key leads to. Without a key, it takes a turn among
+    /// the shares.
+    fn chosen(&self, route: &'a CompiledRoute, key: Option<&PoolKey>) -> TraceEnd {
+        let led = Led { route: Some(route), ..Led::default() };
+        let mut text = Vec::new();
+        if let Some(key) = key {
+            self.with_entry(led, |entry| key.template.append(entry, Escape::None, &mut text));
+        }
+        route.action.pool_for(&text).map_or(TraceEnd::NoRoute, |number| self.pool(route, number))
     }
 
     /// Appends a text with variables, as conditions see it.

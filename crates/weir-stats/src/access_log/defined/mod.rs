@@ -21,8 +21,8 @@ use map::ValueMap;
 pub use map::{MOST_MAP_REGEXES, MapKeys, MapLines};
 use result::{Found, ResultText};
 use scratch::Scratch;
-pub use split::SplitShares;
 use split::ValueSplit;
+pub use split::{SplitShares, split_hash};
 
 /// The most variables that one evaluation may read, through all variables that it refers to.
 const MOST_STEPS: usize = 1_000;

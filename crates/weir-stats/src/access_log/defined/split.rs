@@ -65,7 +65,7 @@ impl ValueSplit {
     }
 
     pub(super) fn find(&self, source: &[u8]) -> Option<Found<'_>> {
-        let hash = murmur_hash2(source);
+        let hash = split_hash(source);
         let at = self.ends.iter().position(|end| end.is_none_or(|end| hash < end))?;
         self.results.get(at).map(Found::plain)
     }
@@ -78,8 +78,8 @@ impl ValueSplit {
     }
 }
 
-/// Austin Appleby's MurmurHash2 with seed 0, as nginx has it.
-pub(super) fn murmur_hash2(data: &[u8]) -> u32 {
+/// The hash by which a split assigns keys: Austin Appleby's MurmurHash2 with seed 0, as in nginx.
+pub fn split_hash(data: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let (fours, rest) = data.as_chunks::<4>();
     let mut hash = data.len() as u32;
