@@ -79,9 +79,14 @@ fn exclude(one: &Rule, other: &Rule) -> bool {
     }
 }
 
+/// Regexes that match every path.
+const EVERYTHING: [&str; 6] = ["~.*", "~^.*", "~^.*$", "~(.*)", "~^(.*)$", "~^"];
+/// The rest of a regex that matches everything after a literal beginning.
+const ANY_REST: [&str; 5] = ["", ".*", ".*$", "(.*)", "(.*)$"];
+
 /// Returns true if every path that `narrow` matches is matched by `wide`.
 fn covers(wide: &PathPattern, narrow: &PathPattern) -> bool {
-    if wide.is_any() || wide == narrow {
+    if wide.is_any() || EVERYTHING.contains(&wide.as_str()) || wide == narrow {
         return true;
     }
     if let PathShape::Exact(path) = narrow.shape() {
@@ -140,7 +145,7 @@ fn is_prefix_only(pattern: &PathPattern) -> bool {
         PathShape::Exact(_) => false,
         PathShape::Directory(_) => true,
         PathShape::Prefix(start) => text.strip_suffix('*') == Some(start),
-        PathShape::Any => literal_beginning(text).is_some_and(|(_, rest)| rest.is_empty()),
+        PathShape::Any => literal_beginning(text).is_some_and(|(_, rest)| ANY_REST.contains(&rest)),
     }
 }
 
@@ -206,6 +211,9 @@ mod tests {
         check("/x", "~^/[a-z]$", true);
         check("~^/a\\.b/", "~^/a\\.", true);
         check("~*^/a/b", "/a/*", false);
+        check("/a/b/*", "~^/a/(.*)$", true);
+        check("/a/*", "~^/a/(.+)$", false);
+        check("*.php", "~.*", true);
     }
 
     #[test]
@@ -227,8 +235,29 @@ mod tests {
 
     fn pattern() -> impl Strategy<Value = PathPattern> {
         let text = select(vec![
-            "/a", "/a/", "/a/*", "/a*", "/a/b", "/a/b/*", "/a/*/c", "*.x", "*", "/*", "~^/a",
-            "~^/a/b$", "~^/a/?b", "~^/a|b", "~/b", "~*^/A", "~^/a\\.x", "/ab", "/ab/*",
+            "/a",
+            "/a/",
+            "/a/*",
+            "/a*",
+            "/a/b",
+            "/a/b/*",
+            "/a/*/c",
+            "*.x",
+            "*",
+            "/*",
+            "~^/a",
+            "~^/a/b$",
+            "~^/a/?b",
+            "~^/a|b",
+            "~/b",
+            "~*^/A",
+            "~^/a\\.x",
+            "/ab",
+            "/ab/*",
+            "~^/a/.*",
+            "~^/a(.*)$",
+            "~.*",
+            "~^/a/.+",
         ]);
         text.prop_map(|text| text.parse().unwrap())
     }

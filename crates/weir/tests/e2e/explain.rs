@@ -268,3 +268,25 @@ fn what_cannot_be_explained_is_said_in_a_sentence() {
     directory.file("weir.conf", "listen :80 -> ap;\n");
     failed(&["http://a.test/"], 3, "`ap`");
 }
+
+#[test]
+fn a_long_body_is_refused_and_a_long_list_is_cut() {
+    let directory = Directory::new();
+    let routes: String = (0..2_000)
+        .flat_map(|number| [format!("route path /p{number} -> app;"), "\n".to_owned()])
+        .collect();
+    let config = format!(
+        "pool app {{ server 10.0.0.1:80 max_conn=7; }}\nlisten :80 {{\nlimits body=10b;\n{routes}\n}}\n"
+    );
+    let path = directory.file("weir.conf", config);
+    let body = directory.file("body", "eleven byte");
+    let body = body.to_str().unwrap();
+    let account = explain(&path, &["http://a.test/p7", "--body", body]);
+    assert_eq!(account["outcome"]["status"], 413, "{account}");
+    let shown = text(&path, &["http://a.test/p1999"]);
+    assert!(shown.contains("… 1900 before these; --json has all"), "{shown}");
+    assert!(shown.contains("weir.conf:2003: yes: path /p1999"), "{shown}");
+    assert!(shown.contains("weir.conf:1: server max_conn=7"), "{shown}");
+    let account = explain(&path, &["http://a.test/p1999"]);
+    assert_eq!(account["routes"].as_array().unwrap().len(), 2_000);
+}

@@ -4,6 +4,8 @@
 //! head. Nothing is sent, and what depends on the state of a running process is as at its start.
 
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,9 +1,10 @@
 //! `weir explain`: the way that one request would take through a configuration. The way is followed
-//! in `weir-proxy`, by the code that serves; here is the command line, and in `account.rs` the
-//! account of the way.
+//! in `weir-proxy`, by the code that serves; here is the command line, in `writer.rs` the account
+//! of the way, and in `account.rs` its forms as text and as JSON.
 
 mod account;
 mod ask;
+mod writer;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,8 +18,8 @@ use crate::config_file::{
 };
 use crate::failure::CommandFailure;
 use crate::terminal;
-use account::Account;
 use ask::Ask;
+use writer::AccountWriter;
 
 /// Show which way a request would take through a configuration, and why
 ///
@@ -75,6 +76,6 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), CommandFailure> {
     let tls = checked.config.listeners.get(listener).is_some_and(|one| one.tls.is_some());
     let request = TracedRequest { listener, head: &head, peer: Some(arguments.from), tls, seed: 0 };
     let trace = explain(&checked.config, &request).map_err(CommandFailure::RunTime)?;
-    let account = Account::new(&checked, &request, &trace, note);
+    let account = AccountWriter::new(&checked, &request, &trace).account(note);
     terminal::print(&if arguments.json { account.json() } else { account.text(&ask.line()) })
 }

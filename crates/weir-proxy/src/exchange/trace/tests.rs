@@ -1,0 +1,88 @@
+//! Ends of a way, and heads that are anything.
+
+use proptest::prelude::*;
+use weir_config::parse_str;
+use weir_stats::log_channel;
+
+use super::*;
+use crate::snapshot::compile::{Surroundings, compile};
+
+const CONFIG: &str = r#"
+    pool app { server 10.0.0.1:80; server 10.0.0.2:80; sticky cookie SRV insert; }
+    pool keyed { server 10.0.0.1:80; server 10.0.0.2:80; balance hash $arg_a; }
+    pool down { server 10.0.0.1:80 down; }
+    listen :80 {
+        limits head=4k body=100b hops=3;
+        deny 10.0.0.0/8;
+        header set X-All "$request_uri $host $remote_addr $arg_a";
+        host a *.b {
+            route path ~^/r/(.*)$ -> redirect 301 /$1;
+            route path /k/* -> keyed { rewrite strip_prefix /k; limit rate $arg_a rate=1/s; };
+            route path /d -> down;
+            route path /t -> respond 200 "$host $uri";
+        }
+        route path /only/* -> app;
+    }"#;
+
+fn traced(head: &[u8], peer: &str) -> Result<RequestTrace, String> {
+    let config = parse_str("weir.conf", CONFIG).unwrap().config;
+    let (sinks, _receiver) = log_channel(0, 1);
+    let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
+    let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
+    let peer = peer.parse().ok();
+    trace(&snapshot, &config, &TracedRequest { listener: 0, head, peer, tls: false, seed: 1 })
+}
+
+fn end(request: &str, lines: &str) -> String {
+    let head = format!("{request} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    let trace = traced(head.as_bytes(), "192.0.2.1").unwrap();
+    match trace.end {
+        TraceEnd::Refused { status, .. } => status.to_string(),
+        TraceEnd::NoRoute => "none".to_owned(),
+        TraceEnd::Pool(pool) => match pool.pick {
+            Ok(pick) => format!("{} {} {}", pool.number, pick.endpoint, pool.target),
+            Err(why) => why.to_owned(),
+        },
+        TraceEnd::Respond { body, .. } => body.unwrap_or_default(),
+        TraceEnd::Redirect { location, .. } => location.unwrap_or_default(),
+        TraceEnd::Files { status, .. } => format!("file {status}"),
+    }
+}
+
+#[test]
+fn each_end_of_a_way_is_told() {
+    assert_eq!(end("GET /r/x%20y", ""), "/x%20y");
+    assert_eq!(end("GET /t", ""), "a /t");
+    assert_eq!(end("GET /x", ""), "none");
+    assert!(end("GET /k/y?a=1", "").ends_with(" /y?a=1"));
+    assert!(end("GET /d", "").contains("out of service"));
+    assert_eq!(end("GET /%2f", ""), "400");
+    assert_eq!(end("GET /k/", "Content-Length: 101\r\n"), "413");
+    assert_eq!(end("GET /k/", "Weir-Hops: 4\r\n"), "508");
+    assert_eq!(end("GET /t", "Content-Length: x\r\n"), "400");
+    assert_eq!(end("GET /t", &format!("X: {}\r\n", "y".repeat(5_000))), "431");
+}
+
+#[test]
+fn an_incomplete_head_and_a_denied_client_are_told() {
+    assert!(traced(b"GET / HTTP/1.1\r\nHost: a\r\n", "192.0.2.1").is_err());
+    let denied = traced(b"GET /t HTTP/1.1\r\nHost: a\r\n\r\n", "10.1.2.3").unwrap();
+    assert!(matches!(denied.end, TraceEnd::Refused { status: 403, .. }));
+    assert_eq!(denied.access[0].part, "listeners[0].access[0]");
+    assert!(denied.routes.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_head_is_followed_or_refused(
+        target in "[ -~]{0,40}",
+        lines in "([A-Za-z-]{1,8}: ?[ -~]{0,20}\r\n){0,4}",
+        raw in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let head = format!("GET /k/{target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let _ = traced(head.as_bytes(), "192.0.2.1");
+        let _ = traced(&raw, "");
+    }
+}
