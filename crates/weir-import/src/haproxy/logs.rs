@@ -20,6 +20,12 @@ pub(super) struct LogTargetLine {
     span: SourceSpan,
 }
 
+impl LogTargetLine {
+    pub(super) fn is_stderr(&self) -> bool {
+        self.target == "stderr"
+    }
+}
+
 /// The format that a section names.
 enum NamedFormat {
     Usual,

@@ -4,6 +4,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
+use super::logs::LogTargetLine;
 use super::sections::{LineId, SectionId};
 use super::values;
 use crate::native::NativeLine;
@@ -99,7 +100,7 @@ impl HaproxyConverter<'_> {
             lines.push(NativeLine::new("workers", start).keyword("auto").end());
             self.default("nbthread", "a worker for each processor core, as in HAProxy");
         }
-        if !self.global_logs.is_empty() {
+        if !self.global_logs.is_empty() && !self.global_logs.iter().any(LogTargetLine::is_stderr) {
             lines.push(
                 NativeLine::new("error_log", start).keyword("stderr").keyword("notice").end(),
             );

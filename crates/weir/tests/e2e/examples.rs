@@ -8,7 +8,7 @@ use crate::support::client::{Client, Response};
 use crate::support::origin::Origin;
 use crate::support::process::finish;
 use crate::support::programs::{Certificate, Nginx, Refusing, curl_command};
-use crate::support::weir::Weir;
+use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
 const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
@@ -99,6 +99,7 @@ fn each_file_is_tested_and_opens_with_its_purpose() {
     let mut names: Vec<String> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "migration")
         .collect();
     names.sort();
     assert_eq!(names, EXAMPLES);
@@ -336,4 +337,138 @@ fn operation() {
     assert!(admin.ask("/metrics").text().contains("weir_requests_total"));
     assert_eq!(admin.ask("/").status, 200);
     assert!(directory.path().join("admin.sock").exists());
+}
+
+/// Checks that the page about a file of another program shows its totals and describes its
+/// differences.
+fn check_page(file: &str, page: &str) {
+    let path = folder().join("migration").join(file);
+    let report = finish(weir_command().arg("check").arg(path), b"");
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    let totals = report.lines().find(|line| line.contains(" directives: ")).unwrap();
+    assert!(totals.ends_with(", 0 refused"), "{report}");
+    let page = folder().join("../docs").join(page);
+    assert!(std::fs::read_to_string(page).unwrap().contains(totals), "{totals}");
+}
+
+/// The text of a file of another program, with these pieces replaced.
+fn foreign(file: &str, pieces: &[(&str, &str)]) -> String {
+    let text = std::fs::read_to_string(folder().join("migration").join(file)).unwrap();
+    pieces.iter().fold(text, |text, (from, to)| put(&text, from, to))
+}
+
+/// Returns a file with the certificate of the shop and its key, and the path of each.
+fn shop_certificate(directory: &Directory) -> Certificate {
+    let made = Certificate::self_signed(directory, "shop", P256, &["shop.example.com"]);
+    let both = [&made.chain, &made.key].map(|file| std::fs::read_to_string(file).unwrap());
+    directory.file("both.pem", both.concat());
+    made
+}
+
+/// Asks the shop for paths, and returns the statuses and the bodies.
+fn ask_shop(weir: &Weir, made: &Certificate, paths: &[&str]) -> Vec<(String, String)> {
+    let trust = made.chain.display().to_string();
+    let ask = |path: &&str| {
+        let url = format!("https://NAME{path}");
+        curl(weir, 1, (&url, "shop.example.com"), &["--cacert", &trust])
+    };
+    paths.iter().map(ask).collect()
+}
+
+fn expected(answers: &[(&str, &str)]) -> Vec<(String, String)> {
+    answers.iter().map(|(status, body)| ((*status).to_owned(), (*body).to_owned())).collect()
+}
+
+/// Runs a file of another program, and the native form that it is imported to: both answer alike.
+fn check_both(path: &Path, check: impl Fn(&Weir)) {
+    check(&Weir::run(weir_command().args(["run", "-c"]).arg(path), 2));
+    let imported = finish(weir_command().arg("import").arg(path), b"");
+    let native = path.with_extension("weir");
+    std::fs::write(&native, imported.stdout).unwrap();
+    check(&Weir::run(weir_command().args(["run", "-c"]).arg(&native), 2));
+}
+
+#[test]
+fn migration_from_nginx() {
+    check_page("nginx.conf", "migrating-from-nginx.md");
+    let directory = Directory::new();
+    let made = shop_certificate(&directory);
+    let text = foreign(
+        "nginx.conf",
+        &[
+            ("user www-data;", ""),
+            ("/run/nginx.pid", &directory.text("pid")),
+            ("/var/log/nginx/error.log warn", "stderr notice"),
+            ("/var/log/nginx", &directory.text(".")),
+            ("listen 80 default_server;", "listen 127.0.0.1:0 default_server;"),
+            ("listen [::]:80 default_server;", ""),
+            ("listen 443 ssl;", "listen 127.0.0.2:0 ssl;"),
+            ("listen [::]:443 ssl;", ""),
+            ("/etc/nginx/tls/shop.pem", &made.chain.display().to_string()),
+            ("/etc/nginx/tls/shop.key", &made.key.display().to_string()),
+        ],
+    );
+    let servers = ["10.0.0.11:8080", "10.0.0.12:8080", "10.0.0.13:8080"];
+    let (text, _shop) = with_one_answer(text, &servers, "shop");
+    let (text, _search) = with_one_answer(text, &["10.0.0.21:9200", "10.0.0.22:9200"], "search");
+    check_both(&directory.file("shop.conf", text), |weir| {
+        let redirect = ask(weir, "/a?b", "");
+        assert_eq!(redirect.header("location"), Some("https://localhost/a?b"));
+        let paths = ["/", "/search?q=x", "/health", "/admin/x", "/ws/x", "/old.PHP"];
+        let answers = ask_shop(weir, &made, &paths);
+        let statuses = answers.iter().map(|(status, _)| status.as_str()).collect::<Vec<_>>();
+        assert_eq!(statuses, ["200", "200", "200", "403", "200", "404"]);
+        let known = [("200", "shop"), ("200", "search"), ("200", "ok\n")];
+        assert_eq!(answers[..3], expected(&known));
+    });
+}
+
+#[test]
+fn migration_from_haproxy() {
+    check_page("haproxy.cfg", "migrating-from-haproxy.md");
+    let directory = Directory::new();
+    let made = shop_certificate(&directory);
+    let text = foreign(
+        "haproxy.cfg",
+        &[
+            ("    user haproxy\n    group haproxy\n", ""),
+            ("log /dev/log local0", "log stderr format raw local0"),
+            ("bind :80", "bind 127.0.0.1:0"),
+            ("bind :443", "bind 127.0.0.2:0"),
+            ("bind 127.0.0.1:8404", "bind 127.0.0.3:0"),
+            ("/etc/haproxy/tls/shop.pem", &directory.text("both.pem")),
+        ],
+    );
+    let servers = ["10.0.0.11:8080", "10.0.0.12:8080", "10.0.0.13:8080"];
+    let (text, _shop) = with_one_answer(text, &servers, "shop");
+    let (text, _search) = with_one_answer(text, &["10.0.0.21:9200", "10.0.0.22:9200"], "search");
+    let reports = ["10.0.0.31:8080", "10.0.0.32:8080"];
+    let (text, _reports) = with_one_answer(text, &reports, "report");
+    check_both(&directory.file("shop.cfg", text), |weir| {
+        let redirect = ask(weir, "/a?b", "");
+        assert_eq!(redirect.header("location"), Some("https://localhost/a?b"));
+        let answers = ask_shop(weir, &made, &["/", "/search?q=x", "/reports/1", "/admin/x"]);
+        let known = [("200", "shop"), ("200", "search"), ("200", "report")];
+        assert_eq!(answers[..3], expected(&known));
+        assert_eq!(answers[3].0, "403");
+    });
+}
+
+/// Replaces the addresses of servers by those of origins that all give this answer.
+fn with_one_answer(
+    mut text: String,
+    addresses: &[&str],
+    answer: &'static str,
+) -> (String, Vec<Origin>) {
+    let mut origins = Vec::new();
+    for address in addresses {
+        let origin = Origin::start(move |connection| {
+            while connection.request().is_some() {
+                connection.answer(answer.as_bytes());
+            }
+        });
+        text = put(&text, address, &origin.address.to_string());
+        origins.push(origin);
+    }
+    (text, origins)
 }
