@@ -11,7 +11,7 @@ const FEW_REQUESTS: u64 = 100;
 /// The rate of requests for which costs are stated.
 const STATED_RATE: u64 = 1_000;
 /// The longest connect that makes sense: a server on the same continent answers in less.
-const LONG_CONNECT: Duration = Duration::from_secs(30);
+const LONG_CONNECT: Duration = Duration::from_mins(1);
 /// A longer wait for a silent server is as good as none.
 const LONG_WAIT: Duration = Duration::from_mins(30);
 
