@@ -124,7 +124,7 @@ fn what_explain_foretells_is_what_happens() {
 }
 
 #[test]
-fn decisions_have_places_in_all_three_languages() {
+fn decisions_have_places_in_every_language() {
     let directory = Directory::new();
     let native = "pool app { server 10.0.0.1:80; server 10.0.0.2:80; }\n\
         listen 127.0.0.1:8080 {\n\
@@ -178,6 +178,26 @@ fn decisions_have_places_in_all_three_languages() {
     let headers = account["request_headers"].as_array().unwrap();
     let own = headers.iter().find(|line| line["text"] == "set X-A `b`").expect("the header");
     assert_eq!(own["place"], format!("{}:8", path.display()), "{account}");
+    let haproxy = "defaults\n\
+        mode http\n\
+        timeout client 30s\n\
+        timeout server 30s\n\
+        timeout connect 5s\n\
+        frontend www\n\
+        bind 127.0.0.1:8080\n\
+        use_backend api if { path_beg /api/ }\n\
+        use_backend api if { path_beg /api/v1/ }\n\
+        backend api\n\
+        server a1 10.0.0.1:80\n";
+    let path = directory.file("haproxy.cfg", haproxy);
+    let account = explain(&path, &["http://127.0.0.1:8080/api/x", "-H", "Host: a.test"]);
+    let last = account["routes"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["place"], format!("{}:8", path.display()), "{account}");
+    assert_eq!(account["outcome"]["place"], format!("{}:10", path.display()), "{account}");
+    let output = finish(weir_command().arg("check").arg(&path), b"");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("unreachable-route"), "{errors}");
+    assert!(errors.contains("haproxy.cfg:9:"), "{errors}");
 }
 
 #[test]
