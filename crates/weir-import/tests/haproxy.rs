@@ -292,6 +292,19 @@ fn servers_with_tls_are_verified_unless_the_file_says_otherwise() {
 }
 
 #[test]
+fn the_first_available_backup_is_used_unless_the_file_wants_all() {
+    let check = |option: &str, expected: &[(u8, bool)]| {
+        let servers = "server t 127.0.0.1:3 backup\nserver u 127.0.0.1:4 backup";
+        let config = config(proxies("", &format!("{option}\n{servers}")));
+        let endpoints = config.pools[0].endpoints.iter();
+        let tiers: Vec<_> = endpoints.map(|one| (one.priority, one.backup)).collect();
+        assert_eq!(tiers, expected, "{option}");
+    };
+    check("", &[(0, false), (1, false), (2, false)]);
+    check("option allbackups", &[(0, false), (0, true), (0, true)]);
+}
+
+#[test]
 fn the_language_is_found_by_its_sections() {
     let check = |text: &str, expected: Language| assert_eq!(Language::of(text), expected, "{text}");
     check("global\n  daemon\n", Language::Haproxy);

@@ -372,7 +372,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("option abortonclose", "DLB", KeywordHandling::Converted, "a request whose client is gone leaves the queue in any case"),
     row("option accept-invalid-http-request", "DFL", KeywordHandling::Refused, "Weir passes on no message that two programs could read differently"),
     row("option accept-invalid-http-response", "DLB", KeywordHandling::Refused, "Weir passes on no message that two programs could read differently"),
-    row("option allbackups", "DLB", KeywordHandling::Converted, "all backup servers are used in any case; without it, `priority=` orders them"),
+    row("option allbackups", "DLB", KeywordHandling::Converted, "`backup`; without it several backups have a `priority=` each, so that the first available one is used"),
     row("option checkcache", "DLB", KeywordHandling::Refused, "Weir does not examine `Set-Cookie` of cachable responses"),
     row("option clitcpka", "DFL", KeywordHandling::Converted, "`tcp_keepalive`"),
     row("option contstats", "DFL", KeywordHandling::Ignored, "statistics are always current"),

@@ -13,6 +13,8 @@ use crate::native::NativeLine;
 
 /// The most servers that one `server-template` may become.
 const MOST_TEMPLATE: u64 = 1_000;
+/// The highest number of `priority`, which is the last tier before backups.
+const LOWEST_PRIORITY: u8 = 254;
 
 /// The servers of a backend, and what they say of the pool.
 #[derive(Default)]
@@ -72,6 +74,8 @@ struct ServerOptions {
 #[derive(Clone, Debug, Default)]
 struct ServerRole {
     backup: bool,
+    /// The tier; 0 is that of servers which are no backup.
+    priority: u8,
     down: bool,
 }
 
@@ -240,6 +244,7 @@ impl HaproxyConverter<'_> {
             }
             all.push((options, line));
         }
+        self.order_backups(id, &mut all);
         let checked = all.iter().any(|(options, _)| options.checked);
         all.retain(|(options, line)| {
             let native = self.server(id, *line, options, checked);
@@ -249,6 +254,21 @@ impl HaproxyConverter<'_> {
         });
         self.of_the_pool(&mut servers, &all);
         servers
+    }
+
+    /// Gives backups their order: HAProxy uses the first that is available, unless it is told to use
+    /// all of them.
+    fn order_backups(&mut self, id: SectionId, all: &mut [(ServerOptions, LineId)]) {
+        let backups = all.iter_mut().filter(|(options, _)| options.role.backup);
+        let mut backups: Vec<&mut ServerOptions> = backups.map(|(options, _)| options).collect();
+        if self.option(id, "option allbackups") || backups.len() < 2 {
+            return;
+        }
+        // Those beyond the last priority are used together, after all others.
+        for (options, priority) in backups.iter_mut().zip(1..=LOWEST_PRIORITY) {
+            options.role.backup = false;
+            options.role.priority = priority;
+        }
     }
 
     /// Reads the options of a line from a word on.
@@ -360,6 +380,9 @@ impl HaproxyConverter<'_> {
         }
         if options.role.backup {
             native = native.keyword("backup");
+        }
+        if options.role.priority > 0 {
+            native = native.option("priority", &options.role.priority.to_string());
         }
         if options.role.down {
             native = native.keyword("down");
