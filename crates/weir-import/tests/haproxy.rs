@@ -240,6 +240,51 @@ fn what_is_not_converted_is_refused_by_name() {
 }
 
 #[test]
+fn pages_and_name_servers_are_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let sorry = page("503.http", "HTTP/1.0 503 Sorry\r\n\r\nsorry");
+    let (empty, plain) = (page("empty", ""), page("plain", "<html>"));
+    let imported = text(&format!(
+        "resolvers dns\n nameserver a 127.0.0.1:53\n hold valid 10s\n\
+         http-errors site\n errorfile 503 {sorry}\n\
+         listen l\n mode http\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n errorfiles site\n\
+         errorfile 500 {sorry}\n errorfile 403 {empty}\n errorfile 404 {plain}\n"
+    ));
+    let coverage = &imported.coverage;
+    assert_eq!(outcome(coverage, "nameserver").0, "honoured");
+    assert_eq!(outcome(coverage, "errorfile 503").0, "honoured");
+    assert!(outcome(coverage, "errorfile 500").1.contains("another status"));
+    assert!(outcome(coverage, "errorfile 403").1.contains("empty file"));
+    assert!(outcome(coverage, "errorfile 404").1.contains("status line"));
+    let config = config(imported);
+    let statuses: Vec<&[u16]> =
+        config.listeners[0].error_pages.iter().map(|page| page.statuses.as_slice()).collect();
+    // Weir answers 502 where HAProxy answers 503, if a server cannot be reached.
+    assert_eq!(statuses, [&[502][..], &[503]]);
+}
+
+#[test]
+fn changes_under_conditions_are_routes_for_each_set_of_them_up_to_a_bound() {
+    let rules = |count: usize| {
+        (0..count)
+            .map(|n| format!("http-request set-header X-{n} 1 if {{ hdr(a{n}) 1 }}\n"))
+            .collect::<Vec<_>>()
+            .concat()
+    };
+    assert_eq!(config(proxies(&rules(3), "")).listeners[0].default.len(), 8);
+    let both =
+        "http-request set-header X-A 1 if METH_POST\nhttp-request set-header X-A 2 if !METH_POST";
+    assert_eq!(config(proxies(both, "")).listeners[0].default.len(), 2);
+    let imported = proxies(&rules(7), "");
+    assert!(outcome(&imported.coverage, "default_backend").1.contains("more than 6 changes"));
+}
+
+#[test]
 fn a_rule_that_weir_lacks_and_that_keeps_clients_away_closes_the_frontend() {
     let imported = proxies("http-request deny if { src_conn_rate gt 10 }", "");
     assert_eq!(outcome(&imported.coverage, "http-request deny").0, "refused");

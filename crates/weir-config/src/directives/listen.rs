@@ -84,7 +84,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(HEADER_EDIT)
         .many()
         .example("response_header replace Location ~^http://app/(.*)$ https://$host/$1;"),
-    directive("error_page", LISTEN, "STATUS… FILE", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded.")
+    directive("error_page", LISTEN, "STATUS… FILE", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded. Of a file that begins with a status line (`HTTP/1.`), as HAProxy's `errorfile` does, the body and the `Content-Type` are used.")
         .words(2, MANY)
         .many()
         .example("error_page 502 503 504 /etc/weir/sorry.html;"),

@@ -172,7 +172,7 @@ impl HaproxyConverter<'_> {
 
     /// Reads the patterns of a file, one in each line.
     fn pattern_file(&self, name: &str) -> Result<Vec<String>, String> {
-        let path = self.path(name, None);
+        let path = self.mapped(&self.path(name, None));
         let length = std::fs::metadata(&path).map(|data| data.len());
         match length {
             Ok(length) if length <= MOST_FILE => {}
@@ -226,10 +226,10 @@ impl Criterion {
                 return self.counted(argument);
             }
             "cook" | "req.cook" if !argument.is_empty() => ("cookie", argument.to_owned()),
+            "query" => ("variable", "$args".to_owned()),
+            "url" => ("variable", "$request_uri".to_owned()),
+            "ssl_fc_sni" => ("variable", "$ssl_server_name".to_owned()),
             "url_param" | "urlp" if !argument.is_empty() => ("query", argument.to_owned()),
-            "query" => {
-                return Err("the query is matched by parameter: write `url_param(NAME)`".to_owned());
-            }
             _ => return Err(format!("Weir has no condition for `{}`", fetch.name)),
         };
         if self.kind == Some(MatchKind::Found) && keyword != "path" {

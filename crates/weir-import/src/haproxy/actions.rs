@@ -5,7 +5,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::acl::AclTable;
-use super::conditions::{AclTest, ChangedRequest};
+use super::conditions::{AclTest, ChangedPart, ChangedRequest};
 use super::convert::HaproxyConverter;
 use super::format::{FormatPlace, template};
 use super::keywords::{self, KeywordHandling};
@@ -37,11 +37,11 @@ enum RedirectText {
 }
 
 /// The result of an action.
-enum RuleEffect {
+pub(super) enum RuleEffect {
     /// The request ends with this target, and these lines in its block.
     Ends(Vec<Word>, Vec<Directive>),
-    /// A header changes.
-    Edits(Directive, String),
+    /// A header or the path changes.
+    Edits(Directive, ChangedPart),
     /// The rules after it are skipped.
     Allows,
     /// Nothing happens.
@@ -234,16 +234,12 @@ impl HaproxyConverter<'_> {
                 self.outcomes.honour(line);
                 drafts.push(self.draft(line, state.when(test), target, block));
             }
-            Ok(RuleEffect::Edits(native, header)) => {
+            Ok(RuleEffect::Edits(native, part)) => {
                 let mut tests = state.allowed.clone();
                 tests.push(test);
                 let when = AclTest::all(tests);
-                if !when.is_static() {
-                    self.outcomes.refuse(line, CONDITIONAL);
-                    return;
-                }
                 self.outcomes.honour(line);
-                state.changed.add_header(&header);
+                state.changed.add(&part);
                 state.request.push(RuleEdit { when, line: native });
             }
             Ok(RuleEffect::Allows) => {
@@ -294,6 +290,9 @@ impl HaproxyConverter<'_> {
             "redirect" => self.redirect(line, arguments, RedirectText::Format),
             "set-header" | "add-header" | "del-header" => {
                 self.header_edit(line, action, arguments, FormatPlace::Request, changed)
+            }
+            "set-path" | "replace-path" | "set-query" => {
+                self.rewrite(line, action, arguments, changed)
             }
             "capture" => {
                 self.outcomes.differs(
@@ -371,7 +370,7 @@ impl HaproxyConverter<'_> {
             }
             edit = edit.value_at(&text, value.span);
         }
-        Ok(RuleEffect::Edits(edit.end(), name.to_owned()))
+        Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned())))
     }
 
     /// Converts a response of HAProxy's own: `deny`, `return` and the like.
@@ -424,7 +423,7 @@ impl HaproxyConverter<'_> {
 
     /// Reads a file whose contents a rule sends.
     fn text_of(&self, name: &str) -> Result<String, String> {
-        let path = self.path(name, None);
+        let path = self.mapped(&self.path(name, None));
         let fail = |error: std::io::Error| format!("cannot read {path}: {}", error.kind());
         let length = std::fs::metadata(&path).map_err(fail)?.len();
         if length > MOST_FILE {
@@ -538,7 +537,7 @@ impl HaproxyConverter<'_> {
                 _ => self.other_action(line, action, "http-response"),
             };
             match effect {
-                Ok(RuleEffect::Edits(native, _)) if test.is_static() => {
+                Ok(RuleEffect::Edits(native, _)) if test.is_of_connection() => {
                     self.outcomes.honour(line);
                     edits.push(RuleEdit { when: test, line: native });
                 }
@@ -549,12 +548,8 @@ impl HaproxyConverter<'_> {
         }
         edits
     }
-
-    /// Returns the lines of `option forwardfor` of a backend.
-    pub(super) fn backend_forwards(&mut self, id: SectionId) -> Vec<Directive> {
-        self.forwarded_for(id).into_iter().map(|(_, line)| line).collect()
-    }
 }
 
-/// The reason for a change whose condition has to be tried for each request.
-const CONDITIONAL: &str = "a change of a header under a condition has no conversion yet, unless the condition is `ssl_fc` or `dst_port`: write a backend for these requests";
+/// The reason for a change of a response under a condition.
+const CONDITIONAL: &str =
+    "a change of a response has no conditions but those of the connection, such as `src`";

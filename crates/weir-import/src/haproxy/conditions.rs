@@ -44,6 +44,10 @@ impl NativeTest {
             "cookie" => changed.has_header("cookie"),
             "path" => changed.path,
             "query" => changed.query,
+            "variable" => self.values.iter().any(|value| {
+                let name = value.split('=').next().unwrap_or_default().trim_start_matches('$');
+                changed.is_in(&format!("${{{name}}}"))
+            }),
             _ => false,
         }
     }
@@ -54,27 +58,51 @@ impl NativeTest {
 pub(super) struct ChangedRequest {
     /// Their names in small letters.
     headers: Rc<HashSet<String>>,
-    pub(super) path: bool,
-    pub(super) query: bool,
+    path: bool,
+    query: bool,
+}
+
+/// What a rule changes.
+#[derive(Clone, Debug)]
+pub(super) enum ChangedPart {
+    Header(String),
+    Path,
+    Query,
 }
 
 impl ChangedRequest {
-    pub(super) fn add_header(&mut self, name: &str) {
-        Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
+    pub(super) fn add(&mut self, part: &ChangedPart) {
+        match part {
+            ChangedPart::Header(name) => {
+                Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
+            }
+            ChangedPart::Path => self.path = true,
+            ChangedPart::Query => self.query = true,
+        }
     }
 
     fn has_header(&self, name: &str) -> bool {
         self.headers.contains(&name.to_ascii_lowercase())
     }
 
-    /// Returns true if a text has a variable of a header that was changed.
+    /// Returns true if a text has a variable of something that was changed.
     pub(super) fn is_in(&self, text: &str) -> bool {
+        let path = self.path && (text.contains("${uri}") || text.contains("${request_uri}"));
+        let query = text.contains("${args}") || text.contains("${request_uri}");
+        if path || self.query && (query || text.contains("${arg_")) {
+            return true;
+        }
         let variables = text.split("${http_").skip(1).filter_map(|rest| rest.split_once('}'));
         variables.into_iter().any(|(name, _)| self.has_header(&name.replace('_', "-")))
     }
 }
 
 impl AclTest {
+    /// Returns a condition of Weir's with one value.
+    pub(super) fn native(keyword: &'static str, value: String) -> Self {
+        Self::Native(NativeTest { keyword, values: vec![value] })
+    }
+
     pub(super) fn not(self) -> Self {
         match self {
             Self::Always(value) => Self::Always(!value),
@@ -132,6 +160,16 @@ impl AclTest {
             Self::Native(_) => false,
             Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_static),
             Self::Not(test) => test.is_static(),
+        }
+    }
+
+    /// Returns true if the condition only looks at the connection.
+    pub(super) fn is_of_connection(&self) -> bool {
+        match self {
+            Self::Native(test) => test.keyword == "client",
+            Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_of_connection),
+            Self::Not(test) => test.is_of_connection(),
+            _ => true,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use weir_config::source::{FileId, SourceSpan, Sources};
+use weir_config::source::{FileId, Mappings, SourceSpan, Sources};
 use weir_config::syntax::tree::Directive;
 
 use super::logs::{ConvertedFileLogs, LogTargetLine};
@@ -13,6 +13,7 @@ use super::sections::{LineId, LineOutcomes, SectionId, Sections};
 use super::values;
 use super::version::HaproxyVersion;
 use crate::coverage::{Coverage, DefaultDifference};
+use crate::native::NativeLine;
 
 /// The most lines that one file may become in routes and servers: sections inherit the rules of
 /// `defaults`, and each address of a kind of its own has all of them.
@@ -21,6 +22,7 @@ const MOST_LINES: usize = 200_000;
 /// The state of a conversion.
 pub(super) struct HaproxyConverter<'s> {
     pub(super) sections: &'s Sections,
+    mappings: &'s Mappings,
     pub(super) outcomes: LineOutcomes,
     pub(super) defaults: Vec<DefaultDifference>,
     pub(super) version: HaproxyVersion,
@@ -48,14 +50,19 @@ pub(super) fn convert(
     version: HaproxyVersion,
 ) -> (Vec<Directive>, Coverage) {
     let name = Path::new(&sources.file(file).name);
-    let mut converter = HaproxyConverter::new(sections, name, version);
+    let mut converter = HaproxyConverter::new(sections, sources.mappings(), name, version);
     let directives = converter.file(SourceSpan { file, start: 0, end: 0 });
     let HaproxyConverter { outcomes, defaults, .. } = converter;
     (directives, Coverage { entries: outcomes.entries(sections, sources, file), defaults })
 }
 
 impl<'s> HaproxyConverter<'s> {
-    fn new(sections: &'s Sections, main: &Path, version: HaproxyVersion) -> Self {
+    fn new(
+        sections: &'s Sections,
+        mappings: &'s Mappings,
+        main: &Path,
+        version: HaproxyVersion,
+    ) -> Self {
         let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
         let backends = sections
             .all()
@@ -64,6 +71,7 @@ impl<'s> HaproxyConverter<'s> {
             .collect();
         Self {
             sections,
+            mappings,
             outcomes: LineOutcomes::new(sections),
             defaults: Vec::new(),
             version,
@@ -82,6 +90,7 @@ impl<'s> HaproxyConverter<'s> {
 
     fn file(&mut self, start: SourceSpan) -> Vec<Directive> {
         let mut top = self.process(start);
+        top.extend(self.resolver());
         let mut listeners = Vec::new();
         let sections = self.sections;
         for (id, section) in sections.all() {
@@ -98,6 +107,25 @@ impl<'s> HaproxyConverter<'s> {
         top.append(&mut self.pool_directives);
         top.extend(listeners);
         top
+    }
+
+    /// Converts the name servers of `resolvers`.
+    fn resolver(&mut self) -> Option<Directive> {
+        let sections = self.sections;
+        let (id, section) = sections.all().find(|(_, section)| section.kind == "resolvers")?;
+        let mut native = NativeLine::new("resolver", sections.span(section.head));
+        let mut found = false;
+        for &line in sections.own(id, "nameserver") {
+            let address = sections.word(line, 1).trim_start_matches("udp@");
+            if address.parse::<std::net::SocketAddr>().is_ok() {
+                self.outcomes.honour(line);
+                native = native.value_at(address, sections.span(line));
+                found = true;
+            } else {
+                self.outcomes.refuse(line, "write the IP address and the port of a name server");
+            }
+        }
+        found.then(|| native.end())
     }
 
     /// Notes that a section has no effect, and neither has any of its lines.
@@ -156,6 +184,12 @@ impl<'s> HaproxyConverter<'s> {
     pub(super) fn path(&self, text: &str, base: Option<&str>) -> String {
         let folder = base.map_or_else(|| self.folder.clone(), |base| self.folder.join(base));
         folder.join(text).to_string_lossy().into_owned()
+    }
+
+    /// Returns the path at which a file of the configuration is read here.
+    pub(super) fn mapped(&self, path: &str) -> String {
+        let mapped = self.mappings.path(Path::new(path));
+        mapped.map_or_else(|| path.to_owned(), |path| path.to_string_lossy().into_owned())
     }
 
     /// Returns the value of a time in microseconds; `None` if it is not set or is 0, which means

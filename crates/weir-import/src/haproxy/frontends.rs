@@ -5,10 +5,12 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::backends::{LONG, ProxyMode};
+use super::conditions::AclTest;
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
+use super::patterns;
 use super::process::TlsVersions;
-use super::rules::{ListenPlace, TOO_LARGE};
+use super::rules::{ListenPlace, RuleEdit, TOO_LARGE};
 use super::sections::{LineId, SectionId};
 use super::values::{self, BindAddress};
 use crate::native::NativeLine;
@@ -23,6 +25,16 @@ const CLAIMS: [(&str, &str); 5] = [
     ("X-Forwarded-Port", "$http_x_forwarded_port"),
     ("X-Real-IP", "$http_x_real_ip"),
 ];
+
+/// The lines of `option forwardfor` that are asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Forwarding {
+    /// Those that hold for every request.
+    Always,
+    /// Those under a condition.
+    Conditional,
+    All,
+}
 
 /// Addresses with the same options.
 struct BindGroup {
@@ -244,10 +256,10 @@ impl HaproxyConverter<'_> {
         let mut lines: Vec<Directive> = Vec::new();
         for file in &group.options.certificates {
             let path = self.path(file, base.as_deref());
-            for file in certificate_files(&path) {
+            for file in certificate_files(&self.mapped(&path), &path) {
                 let mut native = NativeLine::new("certificate", group.span).value(&file);
                 let key = format!("{file}.key");
-                if std::path::Path::new(&key).is_file() {
+                if std::path::Path::new(&self.mapped(&key)).is_file() {
                     native = native.option("key", &key);
                 }
                 lines.push(native.end());
@@ -294,17 +306,13 @@ impl HaproxyConverter<'_> {
             "WebSocket is passed on; HAProxy passes any protocol of `Upgrade` on",
         );
         lines.push(self.tcp_keepalive(id, "cli", span));
-        let forwards = self.forwarded_for(id);
         for (name, value) in CLAIMS {
-            let set = forwards.iter().any(|(header, _)| header.eq_ignore_ascii_case(name));
-            if !set {
-                let line = NativeLine::new("header", span).keyword("set").value(name);
-                lines.push(line.value(value).end());
-            }
+            let line = NativeLine::new("header", span).keyword("set").value(name);
+            lines.push(line.value(value).end());
         }
-        for (_, line) in forwards {
-            lines.push(line);
-        }
+        let forwards = self.forwards(id, Forwarding::Always);
+        lines.extend(forwards.into_iter().map(|edit| edit.line));
+        lines.extend(self.error_pages(id));
         if let Some(log) = self.access_log(id) {
             lines.push(NativeLine::new("log", span).value(&log).end());
         }
@@ -370,40 +378,56 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    /// Converts `option forwardfor` and `originalto`: the names of the headers and their lines.
-    pub(super) fn forwarded_for(&mut self, id: SectionId) -> Vec<(String, Directive)> {
+    /// Converts `option forwardfor` and `originalto`: the lines of a section of this kind.
+    pub(super) fn forwards(&mut self, id: SectionId, kind: Forwarding) -> Vec<RuleEdit> {
         let mut found = Vec::new();
         for (keyword, usual) in
             [("option forwardfor", "X-Forwarded-For"), ("option originalto", "X-Original-To")]
         {
             let Some(line) = self.option_line(id, keyword) else { continue };
-            let words = self.sections.words(line);
-            let mut name = usual;
-            let mut at = 0;
-            while let Some(word) = words.get(at) {
-                let value = words.get(at + 1).map_or("", |word| word.text.as_str());
-                match word.text.as_str() {
-                    "header" => name = value,
-                    "except" => self.outcomes.differs(line, "clients of `except` are added too"),
-                    "if-none" => {
-                        self.outcomes.differs(line, "the address is added to what a client sent");
-                        at += 1;
-                        continue;
-                    }
-                    other => self.outcomes.refuse(line, format!("`{other}` is not known")),
-                }
-                at += 2;
+            let (name, tests) = self.forward_options(line, usual);
+            let always = tests.is_empty();
+            if matches!(kind, Forwarding::Always) && !always
+                || matches!(kind, Forwarding::Conditional) && always
+            {
+                continue;
             }
             let value = match (keyword, name.eq_ignore_ascii_case("X-Forwarded-For")) {
                 ("option originalto", _) => "$server_addr",
                 (_, true) => "$proxy_add_x_forwarded_for",
                 (_, false) => "$remote_addr",
             };
-            let verb = if name.eq_ignore_ascii_case("X-Forwarded-For") { "set" } else { "add" };
-            let native = NativeLine::new("header", self.sections.span(line)).keyword(verb);
-            found.push((name.to_owned(), native.value(name).value(value).end()));
+            let native = NativeLine::new("header", self.sections.span(line)).keyword("set");
+            let line = native.value(&name).value(value).end();
+            found.push(RuleEdit { when: AclTest::all(tests), line });
         }
         found
+    }
+
+    /// Reads the options of such a line: the name of the header, and when it is added.
+    fn forward_options(&mut self, line: LineId, usual: &str) -> (String, Vec<AclTest>) {
+        let words = self.sections.words(line);
+        let (mut name, mut tests, mut absent) = (usual.to_owned(), Vec::new(), false);
+        let mut at = 0;
+        while let Some(word) = words.get(at) {
+            let value = words.get(at + 1).map_or("", |word| word.text.as_str());
+            match (word.text.as_str(), patterns::network(value)) {
+                ("header", _) if !value.is_empty() => value.clone_into(&mut name),
+                ("except", Ok(network)) => tests.push(AclTest::native("client", network).not()),
+                ("except", Err(reason)) => self.outcomes.refuse(line, reason),
+                ("if-none", _) => {
+                    absent = true;
+                    at += 1;
+                    continue;
+                }
+                (other, _) => self.outcomes.refuse(line, format!("`{other}` is not known")),
+            }
+            at += 2;
+        }
+        if absent {
+            tests.push(AclTest::native("header", name.clone()).not());
+        }
+        (name, tests)
     }
 
     /// Takes lines without a line of their own in the result.
@@ -441,14 +465,15 @@ fn weir_unfit(character: char) -> bool {
     !(character.is_ascii_alphanumeric() || "-_.:".contains(character))
 }
 
-/// Returns the certificates that a `crt` names: a file, or those of a folder in their order.
-fn certificate_files(path: &str) -> Vec<String> {
-    let Ok(folder) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
+/// Returns the certificates that a `crt` names: a file, or those of a folder in their order. The
+/// folder may be read elsewhere.
+fn certificate_files(folder: &str, path: &str) -> Vec<String> {
+    let Ok(folder) = std::fs::read_dir(folder) else { return vec![path.to_owned()] };
     let mut files: Vec<String> = folder
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.is_file())
-        .map(|path| path.to_string_lossy().into_owned())
+        .filter_map(|found| Some(format!("{path}/{}", found.file_name()?.to_string_lossy())))
         .filter(|name| {
             let extension = name.rsplit('.').next().unwrap_or_default();
             !matches!(extension, "key" | "ocsp" | "issuer" | "sctl") && !name.contains("/.")

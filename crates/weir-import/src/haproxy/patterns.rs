@@ -37,9 +37,19 @@ impl MatchKind {
 
     /// Splits the kind from the name of a fetch such as `path_beg`.
     pub(super) fn of_name(name: &str) -> (&str, Option<Self>) {
-        for base in
-            ["path", "url", "hdr", "req.hdr", "req.fhdr", "cook", "req.cook", "url_param", "urlp"]
-        {
+        for base in [
+            "path",
+            "url",
+            "hdr",
+            "req.hdr",
+            "req.fhdr",
+            "cook",
+            "req.cook",
+            "url_param",
+            "urlp",
+            "query",
+            "ssl_fc_sni",
+        ] {
             if let Some(suffix) = name.strip_prefix(base).and_then(|rest| rest.strip_prefix('_'))
                 && let Some(kind) = Self::parse(suffix).filter(|kind| *kind != Self::Found)
             {

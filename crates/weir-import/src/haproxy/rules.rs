@@ -9,6 +9,7 @@ use weir_config::syntax::tree::Directive;
 use super::acl::AclTable;
 use super::conditions::{AclTest, ChangedRequest};
 use super::convert::HaproxyConverter;
+use super::frontends::Forwarding;
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
 
@@ -22,7 +23,7 @@ pub(super) struct ListenPlace {
 /// A line of a route's block, and where it holds.
 #[derive(Clone, Debug)]
 pub(super) struct RuleEdit {
-    /// A condition that is the same for all requests of a listener.
+    /// The condition under which the line holds.
     pub(super) when: AclTest,
     pub(super) line: Directive,
 }
@@ -77,6 +78,7 @@ impl HaproxyConverter<'_> {
         self.monitor(id, &acls, &mut drafts);
         self.connection_rules(id, &acls, &mut drafts);
         self.request_rules(id, &acls, &mut state, &mut drafts);
+        state.request.extend(self.forwards(id, Forwarding::Conditional));
         state.response = self.response_rules(id, &acls);
         let after = self.after_rules(id, &acls);
         self.backend_choice(id, &acls, &state, &mut drafts, span);
@@ -177,20 +179,30 @@ impl HaproxyConverter<'_> {
         let mut forwards = Vec::new();
         if !own {
             self.backend_rules(backend, &mut state, drafts);
-            forwards = self.backend_forwards(backend);
+            forwards = self.forwards(backend, Forwarding::All);
         }
         let span = self.sections.span(line);
         let when = state.when(AclTest::Always(true));
-        let (target, block) = match pool {
+        let (target, mut block) = match pool {
             Some(Ok(pool)) => {
                 let mut block = state.request;
-                let edit = |line| RuleEdit { when: AclTest::Always(true), line };
-                block.extend(forwards.into_iter().map(edit));
+                block.extend(forwards);
                 block.append(&mut state.response);
                 (NativeLine::new("", span).value(&pool), block)
             }
             _ => (NativeLine::new("", span).keyword("respond").value("503"), Vec::new()),
         };
+        let conditions = conditions_of(&block).len();
+        if conditions > MOST_CONDITIONS {
+            let reason = format!(
+                "more than {MOST_CONDITIONS} changes under conditions lead here: write backends for these requests"
+            );
+            self.outcomes.refuse(line, reason);
+            block.clear();
+        } else if !self.room_for(block.len() << conditions) {
+            self.outcomes.refuse(line, TOO_LARGE);
+            return;
+        }
         drafts.push(RouteDraft { when, target: target.into_words(), block, span });
     }
 
@@ -228,23 +240,69 @@ impl FrontendRules {
             if when == AclTest::Always(false) {
                 continue;
             }
-            let edits = draft.block.iter().chain(&self.after);
-            let lines: Vec<Directive> = edits
-                .filter(|edit| edit.when.at(place) == AclTest::Always(true))
-                .map(|edit| edit.line.clone())
+            let edits: Vec<RuleEdit> = draft
+                .block
+                .iter()
+                .chain(&self.after)
+                .map(|edit| RuleEdit { when: edit.when.at(place), line: edit.line.clone() })
                 .collect();
-            let always = when == AclTest::Always(true);
-            let words = if always { Vec::new() } else { when.words(draft.span) };
-            let line = NativeLine::new("route", draft.span).words(words).keyword("->");
-            let line = line.words(draft.target.iter().cloned());
-            routes.push(if lines.is_empty() { line.end() } else { line.block(lines) });
-            if always {
+            let conditions = conditions_of(&edits);
+            // A route for each set of conditions that hold, the largest sets first.
+            for set in (0..1_usize << conditions.len()).rev() {
+                let bit = |test: &AclTest| conditions.iter().position(|one| one == test);
+                let holds = |test: &AclTest| match (bit(test), test) {
+                    (Some(bit), _) => set >> bit & 1 == 1,
+                    (None, AclTest::Not(inner)) => {
+                        bit(inner).is_some_and(|bit| set >> bit & 1 == 0)
+                    }
+                    (None, test) => *test == AclTest::Always(true),
+                };
+                let lines = edits.iter().filter(|edit| holds(&edit.when));
+                let lines: Vec<Directive> = lines.map(|edit| edit.line.clone()).collect();
+                let held = conditions.iter().filter(|test| holds(test)).cloned();
+                let tests = std::iter::once(when.clone()).chain(held).collect();
+                routes.push(draft.written(&AclTest::all(tests), lines));
+            }
+            if when == AclTest::Always(true) {
                 break;
             }
         }
         routes
     }
 }
+
+impl RouteDraft {
+    /// Returns the route under this condition with these lines in its block.
+    fn written(&self, when: &AclTest, lines: Vec<Directive>) -> Directive {
+        let always = *when == AclTest::Always(true);
+        let words = if always { Vec::new() } else { when.words(self.span) };
+        let line = NativeLine::new("route", self.span).words(words).keyword("->");
+        let line = line.words(self.target.iter().cloned());
+        if lines.is_empty() { line.end() } else { line.block(lines) }
+    }
+}
+
+/// Returns the conditions of changes that have to be tried for each request.
+fn conditions_of(edits: &[RuleEdit]) -> Vec<AclTest> {
+    let mut conditions: Vec<AclTest> = Vec::new();
+    for edit in edits {
+        // A condition and its opposite share the routes.
+        let test = match &edit.when {
+            AclTest::Not(inner) => inner.as_ref(),
+            test => test,
+        };
+        if !test.is_static() && !conditions.contains(test) {
+            conditions.push(test.clone());
+            if conditions.len() > MOST_CONDITIONS {
+                break;
+            }
+        }
+    }
+    conditions
+}
+
+/// The most conditions of changes on the way to one pool: each set of them is a route.
+const MOST_CONDITIONS: usize = 6;
 
 /// The reason for what exceeds the bound on the result.
 pub(super) const TOO_LARGE: &str = "the file would become too large";

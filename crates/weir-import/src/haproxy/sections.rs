@@ -466,17 +466,20 @@ fn unconverted(sections: &Sections, section: &Section, id: LineId) -> CoverageOu
         return match row.map(|row| (row.handling, row.note)) {
             Some((KeywordHandling::Ignored, note)) => CoverageOutcome::Ignored(note.to_owned()),
             Some((KeywordHandling::Refused, note)) => CoverageOutcome::Refused(note.to_owned()),
+            Some((KeywordHandling::Differently, note)) => {
+                CoverageOutcome::Differently(note.to_owned())
+            }
             _ => CoverageOutcome::Honoured,
         };
     }
     if !matches!(kind, "global" | "defaults" | "frontend" | "backend" | "listen") {
-        let ignored = keywords::find(kind, "section")
-            .is_some_and(|row| row.handling == KeywordHandling::Ignored);
+        let refused = keywords::find(kind, "section")
+            .is_none_or(|row| row.handling == KeywordHandling::Refused);
         let reason = format!("it belongs to `{kind}` of line {}", sections.number(section.head));
-        return if ignored {
-            CoverageOutcome::Ignored(reason)
-        } else {
+        return if refused {
             CoverageOutcome::Refused(reason)
+        } else {
+            CoverageOutcome::Ignored(reason)
         };
     }
     let Some(row) = keywords::find(keyword, kind) else {

@@ -36,12 +36,45 @@ impl Page {
         content_type: Option<&str>,
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Self, String> {
-        let body = read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let content_type = match content_type {
+        let text = read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let whole = WholeResponse::of(&text);
+        let found = whole.as_ref().and_then(|whole| whole.content_type);
+        let content_type = match content_type.or(found) {
             Some(own) => Cow::Owned(own.to_owned()),
             None => Cow::Borrowed(content_type_of(path)),
         };
+        let body = whole.map_or(text.as_slice(), |whole| whole.body);
         Ok(Self { content_type, body: body.into() })
+    }
+}
+
+/// A file that is a response with its head, as HAProxy's `errorfile` has it.
+struct WholeResponse<'t> {
+    content_type: Option<&'t str>,
+    body: &'t [u8],
+}
+
+impl<'t> WholeResponse<'t> {
+    /// Returns the parts of a text that begins with a status line.
+    fn of(text: &'t [u8]) -> Option<Self> {
+        if !text.starts_with(b"HTTP/1.") {
+            return None;
+        }
+        let mut rest = text;
+        let mut content_type = None;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let (line, after) = rest.split_at(end);
+            rest = after.get(1..).unwrap_or_default();
+            let line = std::str::from_utf8(line).unwrap_or_default().trim();
+            if line.is_empty() {
+                return Some(Self { content_type, body: rest });
+            }
+            let named =
+                line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+            let value = named.map(|(_, value)| value.trim());
+            content_type = value.filter(|value| value.is_ascii()).or(content_type);
+        }
+        None
     }
 }
 
@@ -411,6 +444,26 @@ mod tests {
             text,
             "HTTP/1.1 204 No Content\r\nStrict-Transport-Security: max-age=1\r\nserver: mine\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn a_page_that_is_a_whole_response_gives_its_type_and_its_body() {
+        let check = |file: &'static str, content_type: &str, body: &str| {
+            let page = ErrorPage { statuses: vec![503], page: "503.http".into() };
+            let pages = ErrorPages::load(&[page], &|_: &Path| Ok(file.into())).unwrap();
+            let (text, _) = write(&Reply::of(503), &pages, &Edits::default());
+            assert!(text.contains(&format!("Content-Type: {content_type}\r\n")), "{text}");
+            assert!(text.ends_with(&format!("\r\n\r\n{body}")), "{text}");
+        };
+        check(
+            "HTTP/1.0 503 X\r\ncontent-type: text/x\r\nA: b\r\n\r\na\r\n\r\nb",
+            "text/x",
+            "a\r\n\r\nb",
+        );
+        check("HTTP/1.1 503 X\nContent-Type: text/x\n\nbody", "text/x", "body");
+        check("HTTP/1.1 503 X\r\n\r\nbody", HTML, "body");
+        // Without an end of its head, it is a page that begins so.
+        check("HTTP/1.1 is a protocol\nx", HTML, "HTTP/1.1 is a protocol\nx");
     }
 
     #[test]

@@ -254,6 +254,111 @@ fn haproxy_and_weir_agree_on_rules_and_backends() {
     assert_eq!(ask(pair.weir.address(), &refusing).status, 502);
 }
 
+const CHANGES: &str = r#"
+global
+    setenv WHERE north
+
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 5s
+    timeout server 5s
+    errorfile 403 ERRORS/403.http
+    errorfile 503 ERRORS/503.http
+
+frontend web
+    bind ADDRESS
+    http-request deny if { query -m sub attack=1 }
+    http-request deny if { url_beg /raw?x }
+    http-request set-header X-Beta on if { cook(beta) 1 }
+    http-request set-header X-Robot yes if { hdr_sub(user-agent) -i robot }
+    http-request add-header X-Where "${WHERE} $WHERE" unless { path_beg /quiet }
+    http-request del-header X-Secret if { path_beg /open }
+    http-request allow if { path_beg /allowed }
+    http-request deny if { hdr(x-deny) 1 }
+    use_backend rewritten if { path_beg /rewrite/ }
+    use_backend queried if { path /queried }
+    use_backend posted if { path_beg /posted }
+    use_backend prefixed if { path_beg /prefixed }
+    use_backend refusing if { path_beg /refusing }
+    default_backend app
+
+backend app
+    option forwardfor if-none header X-Client
+    server a1 ORIGIN_A
+
+backend rewritten
+    option forwardfor except 127.0.0.0/8
+    http-request replace-path ^/rewrite/([a-z]+)/(.*)$ /new/\2/\1
+    http-request set-header X-Rewritten "%[method]"
+    server a2 ORIGIN_A
+
+backend queried
+    option forwardfor except 10.0.0.0/8
+    http-request set-query a=%[url_param(b)]&c
+    server a3 ORIGIN_A
+
+backend prefixed
+    http-request set-path %[path,regsub(^/prefixed/?,/)] if !METH_POST
+    server a4 ORIGIN_A
+
+backend posted
+    http-request set-path /by%[path] if METH_POST
+    http-request set-header X-Post no if !METH_POST
+    server a5 ORIGIN_A
+
+backend refusing
+    server r1 REFUSING
+"#;
+
+#[test]
+fn haproxy_and_weir_agree_on_changes_under_conditions_and_on_rewrites() {
+    let (origin, refusing, errors) = (mirror("a"), Refusing::new(), Directory::new());
+    for (status, reason) in [(403, "Forbidden"), (503, "Service Unavailable")] {
+        let body = format!("sorry {status}\n");
+        let page = format!(
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: text/x\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        errors.file(&format!("{status}.http"), page);
+    }
+    let file = CHANGES
+        .replace("ORIGIN_A", &origin.address.to_string())
+        .replace("REFUSING", &refusing.address.to_string())
+        .replace("ERRORS", &errors.path().display().to_string());
+    let pair = Pair::start(&file);
+    for path in CHANGED_PATHS.split_whitespace() {
+        for headers in [
+            "",
+            "Cookie: beta=1\r\n",
+            "User-Agent: Robot\r\nCookie: beta=1\r\nX-Secret: s\r\n",
+            "X-Deny: 1\r\nX-Beta: spoofed\r\n",
+            "X-Client: c\r\nX-Forwarded-For: 192.0.2.1\r\n",
+        ] {
+            pair.compare(&get(path, "a.test", headers));
+        }
+    }
+    for path in ["/prefixed/x", "/posted/x?y"] {
+        pair.compare(&send("POST", path, "1"));
+        pair.compare(&get(path, "a.test", ""));
+    }
+    for (path, expected) in [("/refusing", "sorry 503\n"), ("/?attack=1", "sorry 403\n")] {
+        for address in [pair.haproxy.address, pair.weir.address()] {
+            let mut client = Client::connect(address);
+            client.send(get(path, "a.test", ""));
+            let response = client.response();
+            assert_eq!(response.text(), expected);
+            assert_eq!(response.header("content-type"), Some("text/x"));
+        }
+    }
+}
+
+const CHANGED_PATHS: &str = "
+    / /quiet /open /allowed /?attack=1 /?a=1&attack=12 /raw?x /raw?y /raw
+    /rewrite/ab/c/d?q /rewrite/ab/ /rewrite/1/x /queried /queried?b=2&d=3
+    /prefixed /prefixed/ /prefixed/x?y /prefixedx
+";
+
 #[test]
 fn the_printed_file_redirects_without_tls_in_both() {
     let origin = mirror("a");

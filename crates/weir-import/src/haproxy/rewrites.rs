@@ -1,0 +1,123 @@
+//! Changes of the path and the query: `set-path`, `replace-path` and `set-query`.
+
+use std::fmt::Write as _;
+
+use super::actions::RuleEffect;
+use super::conditions::{ChangedPart, ChangedRequest};
+use super::convert::HaproxyConverter;
+use super::format::{FormatPlace, template};
+use super::lexer::LineWord;
+use super::sample::SampleExpression;
+use super::sections::LineId;
+use crate::native::NativeLine;
+use crate::pcre;
+
+const READS_CHANGED: &str =
+    "its text reads what a rule before it changes; Weir takes what was received";
+const DECODED: &str =
+    "regexes look at the decoded path, and the path that the server gets is normalised";
+
+impl HaproxyConverter<'_> {
+    /// Converts a change of the path or the query.
+    pub(super) fn rewrite(
+        &mut self,
+        line: LineId,
+        action: &str,
+        arguments: &[LineWord],
+        changed: &ChangedRequest,
+    ) -> Result<RuleEffect, String> {
+        let words: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
+        let native = NativeLine::new("rewrite", self.sections.span(line));
+        let (native, part) = match (action, words.as_slice()) {
+            ("set-query", [text]) => {
+                let text = template(text, FormatPlace::Request)?;
+                if changed.is_in(&text) {
+                    return Err(READS_CHANGED.to_owned());
+                }
+                (native.keyword("query").value(&text), ChangedPart::Query)
+            }
+            ("set-path", [text]) => {
+                if let Some((regex, text)) = substitution(text)? {
+                    self.outcomes.differs(line, DECODED);
+                    (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
+                } else {
+                    let text = path_text(text)?;
+                    if changed.is_in(&text) {
+                        return Err(READS_CHANGED.to_owned());
+                    }
+                    self.outcomes.differs(line, "the path that the server gets is normalised");
+                    (native.keyword("path").value(&text), ChangedPart::Path)
+                }
+            }
+            ("replace-path", [regex, text]) => {
+                self.outcomes.differs(line, DECODED);
+                let regex = format!("~{}", pcre::native(regex)?);
+                let text = groups(&path_text(text)?, 0);
+                (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
+            }
+            _ => return Err(format!("`{action}` needs other words")),
+        };
+        Ok(RuleEffect::Edits(native.end(), part))
+    }
+}
+
+/// Returns a text for a path with Weir's variables.
+fn path_text(text: &str) -> Result<String, String> {
+    let text = template(text, FormatPlace::Request)?;
+    if text.contains('?') {
+        return Err("a `?` in a path has no conversion: write `set-query` for the query".to_owned());
+    }
+    Ok(text)
+}
+
+/// Returns a text with `\1` as `${1}`, the numbers higher by `shift`.
+fn groups(text: &str, shift: u32) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        match (character, rest.peek().and_then(|next| next.to_digit(10))) {
+            ('\\', Some(group)) => {
+                rest.next();
+                let _ = write!(out, "${{{}}}", group + shift);
+            }
+            _ => out.push(character),
+        }
+    }
+    out
+}
+
+/// Returns the regex for the whole path and its replacement for `%[path,regsub(REGEX,TEXT)]`, which
+/// replaces the first match only.
+fn substitution(text: &str) -> Result<Option<(String, String)>, String> {
+    let inner = text.strip_prefix("%[").and_then(|rest| rest.strip_suffix(']'));
+    let Some(inner) = inner.filter(|inner| inner.starts_with("path,regsub(")) else {
+        return Ok(None);
+    };
+    let expression = SampleExpression::parse(inner)?;
+    let [regsub] = expression.converters.as_slice() else {
+        return Err("only one `regsub` has a conversion".to_owned());
+    };
+    let (regex, to, flags) = match regsub.arguments.as_slice() {
+        [regex, to] => (regex, to, ""),
+        [regex, to, flags] => (regex, to, flags.as_str()),
+        _ => return Err("`regsub` needs a regex and a text".to_owned()),
+    };
+    if !matches!(flags, "" | "i") {
+        return Err("`regsub` replaces the first match only: leave `g` out".to_owned());
+    }
+    if regex.contains('|') && !regex.contains('(') || to.contains(['?', '$', '%']) {
+        return Err("this `regsub` has no conversion: write `replace-path`".to_owned());
+    }
+    let inside = regex.replace("\\(", "").replace("(?", "");
+    let count = u32::try_from(inside.matches('(').count()).unwrap_or(u32::MAX);
+    if count > 7 {
+        return Err("this regex has too many groups".to_owned());
+    }
+    let mark = if flags == "i" { "~*" } else { "~" };
+    let Some(anchored) = regex.strip_prefix('^') else {
+        let whole = format!("{mark}(?s)^(.*?){}(.*)$", pcre::native(regex)?);
+        return Ok(Some((whole, format!("${{1}}{}${{{}}}", groups(to, 1), count + 2))));
+    };
+    let whole = format!("{mark}(?s)^{}(.*)$", pcre::native(anchored)?);
+    Ok(Some((whole, format!("{}${{{}}}", groups(to, 0), count + 1))))
+}
