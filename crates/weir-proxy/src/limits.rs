@@ -8,6 +8,8 @@ pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 /// is the memory that one slow reader can hold. 32, 48 and 112 KiB cost more per 100 KB response
 /// over TLS than 64 (2026-11-20, interleaved).
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
+/// The most internal redirects of a request, as in nginx.
+pub(crate) const MOST_INTERNAL_REDIRECTS: u8 = 10;
 /// The most bytes of a target that was rewritten.
 pub(crate) const REWRITTEN_BYTES: usize = 64 * 1024;
 /// The memory of a TLS connection without unsent bytes, measured on idle ones, bytes.

@@ -241,7 +241,10 @@ impl<'a> Parser<'_, 'a, 'a> {
     fn condition(&mut self, keyword: &'a Word) -> Option<Rule> {
         let several = matches!(keyword.text.as_str(), "path" | "method" | "client");
         let start = self.at;
-        if several {
+        let internal = keyword.is("internal");
+        if internal {
+            self.at += usize::from(self.peek().is_some_and(|word| word.text.starts_with('@')));
+        } else if several {
             while self.peek().is_some_and(|word| !is_keyword(word)) {
                 self.at += 1;
             }
@@ -250,7 +253,7 @@ impl<'a> Parser<'_, 'a, 'a> {
         }
         let values: Vec<ArgumentValue<'a>> =
             self.words[start..self.at].iter().map(|word| ArgumentValue::new(word)).collect();
-        if values.is_empty() {
+        if values.is_empty() && !internal {
             let spec = directives::find(&keyword.text, Context::Condition)?;
             let error =
                 Diagnostic::error(keyword.span, format!("`{}` needs {}", spec.name, spec.syntax));
@@ -294,6 +297,13 @@ impl<'a> Checker<'a> {
                 each.filter_map(|value| self.value(value, values::method)).collect(),
             )),
             "client" => Some(Rule::Client(self.networks(values))),
+            "internal" => match values.first() {
+                None => Some(Rule::Internal(None)),
+                Some(value) => {
+                    let name = self.value(value.skip(1), values::name);
+                    name.map(|name| Rule::Internal(Some(name)))
+                }
+            },
             "variable" => self.variable_condition(*values.first()?),
             "rule" => {
                 let value = *values.first()?;

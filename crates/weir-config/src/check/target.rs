@@ -8,7 +8,8 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};
 use crate::model::{
-    Action, Endpoint, Files, Pool, PoolChoice, PoolShare, PoolSplit, Redirect, Respond, values,
+    Action, Endpoint, Files, Pool, PoolChoice, PoolShare, PoolSplit, Redirect, Respond,
+    internal_fault, values,
 };
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
@@ -26,7 +27,9 @@ impl<'a> Checker<'a> {
             self.report(error.help("write a pool, an address, `respond`, `redirect` or `files`"));
             return None;
         };
-        if first.is_bare() && matches!(first.text.as_str(), "respond" | "redirect" | "files") {
+        if first.is_bare()
+            && matches!(first.text.as_str(), "respond" | "redirect" | "files" | "internal")
+        {
             let target = self.target_words(arguments.directive, first, rest)?;
             return self.own_answer(&target);
         }
@@ -64,6 +67,7 @@ impl<'a> Checker<'a> {
         match target.name() {
             "respond" => self.respond(target).map(Action::Respond),
             "redirect" => self.redirect(target).map(Action::Redirect),
+            "internal" => self.internal(target.word(0)?).map(Action::Internal),
             _ => self.files(target).map(Action::Files),
         }
     }
@@ -252,6 +256,17 @@ impl<'a> Checker<'a> {
         self.template(place).map(|to| Redirect { status, to })
     }
 
+    fn internal(&mut self, to: ArgumentValue<'a>) -> Option<Template> {
+        let text = self.template(to)?;
+        match internal_fault(&text) {
+            None => Some(text),
+            Some(fault) => {
+                self.report(Diagnostic::error(to.span(), fault));
+                None
+            }
+        }
+    }
+
     fn files(&mut self, target: &Arguments<'a>) -> Option<Files> {
         let root = self.path(target.word(0)?);
         let strip = self.setting(target, "strip", |text| {
@@ -269,7 +284,12 @@ impl<'a> Checker<'a> {
             }
         });
         let index = index.unwrap_or_else(|| vec![defaults::INDEX.to_owned()]);
-        Some(Files { root, strip: strip.filter(|prefix| !prefix.is_empty()), index })
+        let fallback = match target.option("fallback") {
+            Some(to) => Some(self.internal(to)?),
+            None => None,
+        };
+        let strip = strip.filter(|prefix| !prefix.is_empty());
+        Some(Files { root, strip, index, fallback })
     }
 }
 

@@ -50,6 +50,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("query", CONDITION, "NAME[=PATTERN]", "The query parameter is present and has this value.").example("query debug"),
     directive("client", CONDITION, "NETWORK…", "The client's address is in one of these networks.").example("client 10.0.0.0/8"),
     directive("variable", CONDITION, "$NAME[=PATTERN]", "The text with variables has this value; without a pattern, it is neither empty nor `0`. The variables must be known before a route is found.").example("variable $ssl_protocol=TLSv1.2"),
+    directive("internal", CONDITION, "[@NAME]", "The request comes from an internal redirect (the target `internal`, or `fallback=` of `files`): with a name from one to that name, otherwise from one to a path. Clients cannot reach a route with this condition.")
+        .words(0, 1)
+        .example("internal @app"),
     directive("rule", CONDITION, "NAME", "The named rule matches.").example("rule staff"),
     directive("POOL", TARGET, "", "A pool, by its name.").example("route -> app;"),
     directive("SHARE POOL", TARGET, "SHARE POOL, SHARE POOL…", "Several pools by shares, `90%`, or `*` for the rest. The shares are exact over all workers (of every ten requests, one goes to a tenth); with a key, requests with the same key go to the same pool, and the shares are those of keys. A request whose key is empty counts as one without.")
@@ -65,6 +68,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("redirect", TARGET, "https [STATUS] | STATUS URL", "A redirect (301, 302, 303, 307 or 308). `https` keeps host, path and query. The URL may contain `$variables`, and `$1` to `$9` for the groups of the regex in `path`.")
         .words(1, 2)
         .example("route path ~^/old/(.*)$ -> redirect 301 /new/$1;"),
+    directive("internal", TARGET, "PATH | @NAME", "An internal redirect: the request is served again with this path, or under this name with its own, and the routes of its host are tried again from the top, so that the route of a name stands before those that match its path. The text may contain `$variables` and groups of the route's regex, and its query has the rules of `rewrite path`. Later `$uri` and `$args` are those of the new target, `$request_uri` and logs have the received one. After ten internal redirects of a request the response is 500, as in nginx (`rewrite … last`, named locations).")
+        .words(1, 1)
+        .example("route path ~^/old/(.*)$ -> internal /new/$1;"),
     directive("files", TARGET, "DIRECTORY", "Static files below a directory.")
         .options(FILES)
         .example("route path /static/* -> files /srv/static strip=/static;"),
@@ -97,4 +103,10 @@ const FILES: &[OptionSpec] = &[
         "The prefix that is removed from the path before the file is looked up.",
     ),
     option("index", "NAME,…", "index.html", "The files that are tried in order for a directory."),
+    option(
+        "fallback",
+        "PATH | @NAME",
+        "",
+        "An internal redirect if there is no such file, as with the last word of nginx's `try_files`.",
+    ),
 ];

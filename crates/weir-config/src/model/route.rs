@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
-use super::{AccessRule, Bandwidth, RateLimit, Rewrite, RouteUpstream};
+use super::{AccessRule, Bandwidth, RateLimit, Rewrite, RouteUpstream, values};
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::duration;
@@ -100,6 +100,9 @@ pub enum Rule {
     Query(String, Option<TextPattern>),
     /// The client's address is in one of these networks.
     Client(Vec<IpNet>),
+    /// The request comes from an internal redirect: one to this name, or, without a name, one to a
+    /// path.
+    Internal(Option<String>),
     /// The text with variables has this value; without one, it is neither empty nor `0`.
     Variable(#[serde(with = "words::template")] Template, Option<TextPattern>),
 }
@@ -127,6 +130,8 @@ pub enum Action {
     Redirect(Redirect),
     /// Serves static files.
     Files(Files),
+    /// Serves the request again with this target, or under this name (`@name`).
+    Internal(#[serde(with = "words::template")] Template),
 }
 
 impl Action {
@@ -136,7 +141,7 @@ impl Action {
             Self::Pool(pool) => vec![*pool],
             Self::PoolBy(choice) => choice.pools.iter().map(|(_, pool)| *pool).collect(),
             Self::Split(split) => split.shares.iter().map(|one| one.pool).collect(),
-            Self::Respond(_) | Self::Redirect(_) | Self::Files(_) => Vec::new(),
+            Self::Respond(_) | Self::Redirect(_) | Self::Files(_) | Self::Internal(_) => Vec::new(),
         }
     }
 }
@@ -213,6 +218,17 @@ pub struct Files {
     /// The index files of a directory, tried in order.
     #[serde(default = "defaults::index")]
     pub index: Vec<String>,
+    /// The target with which the request is served again if there is no such file.
+    #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Template>,
+}
+
+/// Returns the reason why a text cannot be the target of an internal redirect, if there is one.
+pub fn internal_fault(to: &Template) -> Option<String> {
+    match to.as_str().strip_prefix('@') {
+        Some(name) => values::name(name).err(),
+        None => Rewrite::Path(to.clone()).fault(),
+    }
 }
 
 /// A change to one header.

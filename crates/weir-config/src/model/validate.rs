@@ -14,7 +14,7 @@ use super::{
     EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
     ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, PoolChoice, PoolSplit, Queue,
     RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
-    TlsProtocol, UpstreamTimeouts, Workers, values,
+    TlsProtocol, UpstreamTimeouts, Workers, internal_fault, values,
 };
 use crate::defaults;
 
@@ -607,7 +607,10 @@ impl<'a> Validator<'a> {
             Rule::Variable(text, _) => {
                 self.held(format!("{path}.variable[0]"), values::known_before_route(text));
             }
-            Rule::Path(_) | Rule::Query(..) | Rule::Client(_) => {}
+            Rule::Internal(Some(name)) => {
+                self.held(format!("{path}.internal"), values::name(name).map(|_| ()));
+            }
+            Rule::Path(_) | Rule::Query(..) | Rule::Client(_) | Rule::Internal(None) => {}
         }
     }
 
@@ -622,7 +625,10 @@ impl<'a> Validator<'a> {
                 self.held(format!("{path}.status"), values::redirect_status(&status.to_string()));
                 self.held(format!("{path}.to"), values::location(to.as_str()));
             }
-            Action::Files(Files { strip, index, .. }) => {
+            Action::Internal(to) => {
+                self.held(format!("{path}.internal"), internal_fault(to).map_or(Ok(()), Err));
+            }
+            Action::Files(Files { strip, index, fallback, .. }) => {
                 let path = format!("{path}.files");
                 if strip.as_ref().is_some_and(|prefix| !prefix.starts_with('/')) {
                     self.problem(format!("{path}.strip"), "a prefix of a path starts with `/`");
@@ -630,6 +636,8 @@ impl<'a> Validator<'a> {
                 if index.iter().any(|name| name.is_empty() || name.contains('/')) {
                     self.problem(format!("{path}.index"), "an index is the name of a file");
                 }
+                let fault = fallback.as_ref().and_then(internal_fault);
+                self.held(format!("{path}.fallback"), fault.map_or(Ok(()), Err));
             }
         }
     }

@@ -10,7 +10,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::pools::PassTarget;
-use super::rewriting::{Alternative, AlternativeEnd, RewrittenBlock};
+use super::rewriting::{Alternative, AlternativeEnd, RewritePhase, RewrittenBlock};
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
@@ -22,6 +22,9 @@ use crate::pcre;
 /// Directives that keep clients away, and that are refused.
 const GUARDS: [&str; 4] = ["auth_basic", "auth_request", "auth_jwt", "ssl_verify_client"];
 
+const GUARDED: &str =
+    "it is protected in a way that Weir does not have; if that is accepted, it answers 403";
+
 /// The kind of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
@@ -30,6 +33,8 @@ pub(crate) enum Match {
     Final,
     Prefix,
     Regex,
+    /// `@name`, which only internal redirects reach.
+    Named,
 }
 
 /// One location: its pattern, and the routes that it becomes.
@@ -78,19 +83,12 @@ impl<'t> Converter<'_, 't> {
             return Vec::new();
         }
         let phase = self.rewrite_phase(server, RewrittenBlock::Server, scope, place);
-        let mut routes = Vec::new();
-        for Alternative { id, condition, end } in phase.alternatives {
-            if let AlternativeEnd::Answer(parts) = end {
-                routes.push(written(&[], &condition, &parts, self.statements.span(id)));
-            }
-        }
-        if let Some((id, answer)) = phase.end {
+        if phase.end.is_some() {
             for other in statements {
                 let reason = "`return` of the server answers before it, as in nginx";
                 self.outcomes.ignore(*other, reason);
             }
-            routes.push(written(&[], &[], &answer, self.statements.span(id)));
-            return routes;
+            return self.before_locations(phase, false);
         }
         let mut seen = HashSet::new();
         let mut locations = Vec::new();
@@ -111,14 +109,49 @@ impl<'t> Converter<'_, 't> {
             let routes = self.location(id, &inner, ProxyPlace { kind, pattern: &pattern, place });
             locations.push(Location { id, kind, pattern, routes, redirects });
         }
+        let mut routes = Vec::new();
+        for location in locations.iter().filter(|location| location.kind == Match::Named) {
+            self.push(&mut routes, &[], location);
+        }
+        routes.extend(self.before_locations(phase, locations.iter().any(Location::leads_inside)));
         routes.extend(self.ordered(&locations, scope, place, span));
         let all = |location: &Location| location.kind == Match::Prefix && location.pattern == "/";
-        if !locations.iter().any(all) {
+        if locations.iter().any(all) {
+            return routes;
+        }
+        let root = ProxyPlace { kind: Match::Prefix, pattern: "/", place };
+        if let Some(files) = self.static_files(server, scope, root) {
+            routes.push(written(&[], &[], &files, span));
+        } else {
             self.default(
                 "location /",
                 "where no location matches, nginx looks for a file in its own folder; Weir answers 404",
             );
             routes.push(written(&[], &[], &RouteParts::fixed("404", span), span));
+        }
+        routes
+    }
+
+    /// Returns the routes of the server's own `rewrite`, `if` and `return`. nginx does not come to
+    /// them again after an internal redirect.
+    fn before_locations(&self, phase: RewritePhase, inside: bool) -> Vec<Directive> {
+        let mut routes = Vec::new();
+        let inside = inside || phase.alternatives.iter().any(|one| is_internal(&one.end));
+        for Alternative { id, condition, end } in phase.alternatives {
+            let span = self.statements.span(id);
+            let AlternativeEnd::Answer(parts) = end else { continue };
+            let mut words = Vec::new();
+            if inside {
+                words = NativeLine::new("", span).keyword("not").keyword("internal").into_words();
+                if !condition.is_empty() {
+                    words.extend(NativeLine::new("", span).keyword("and").into_words());
+                }
+            }
+            words.extend(condition);
+            routes.push(written(&[], &words, &parts, span));
+        }
+        if let Some((id, answer)) = phase.end {
+            routes.push(written(&[], &[], &answer, self.statements.span(id)));
         }
         routes
     }
@@ -157,11 +190,7 @@ impl<'t> Converter<'_, 't> {
         let kind = match modifier {
             "=" => Match::Exact,
             "^~" => Match::Final,
-            "" if pattern.starts_with('@') => {
-                self.outcomes
-                    .refuse(id, "named locations are only reached by what has no conversion");
-                return None;
-            }
+            "" if pattern.starts_with('@') => return Some((Match::Named, pattern.to_owned())),
             "" => Match::Prefix,
             "~" | "~*" => {
                 let regex = match pcre::native(pattern) {
@@ -196,10 +225,6 @@ impl<'t> Converter<'_, 't> {
         self.outcomes.honour(id);
         let span = self.statements.span(id);
         let route = |id, condition, parts| LocationRoute { id, condition, parts };
-        if !scope.own("internal").is_empty() {
-            self.outcomes.refuse(id, "no request reaches it from inside; it answers 404");
-            return vec![route(id, Vec::new(), RouteParts::fixed("404", span))];
-        }
         let block = RewrittenBlock::Location { has_groups: location.kind == Match::Regex };
         let phase = self.rewrite_phase(id, block, scope, location.place);
         let content = if let Some((_, answer)) = phase.end {
@@ -223,6 +248,25 @@ impl<'t> Converter<'_, 't> {
             }
         }
         routes.push(route(id, Vec::new(), content));
+        let inside = NativeLine::new("", span).keyword("internal");
+        let inside = match (location.kind, scope.own("internal").first()) {
+            (Match::Named, _) => inside.value(location.pattern),
+            (_, Some(internal)) => {
+                self.outcomes.honour(*internal);
+                inside
+            }
+            (_, None) => return routes,
+        };
+        for route in &mut routes {
+            let condition = std::mem::replace(&mut route.condition, inside.clone().into_words());
+            if !condition.is_empty() {
+                route.condition.extend(NativeLine::new("", span).keyword("and").into_words());
+                route.condition.extend(condition);
+            }
+        }
+        if location.kind != Match::Named {
+            routes.push(route(id, Vec::new(), RouteParts::fixed("404", span)));
+        }
         routes
     }
 
@@ -236,8 +280,18 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let passes = scope.own("proxy_pass");
         let Some(&pass) = passes.first() else {
-            self.outcomes.differs(id, "nginx looks for a file; Weir answers 404");
-            return RouteParts::fixed("404", span);
+            let files = self.static_files(id, scope, location);
+            return match files {
+                Some(_) if self.is_guarded(scope) => {
+                    self.outcomes.refuse(id, GUARDED);
+                    RouteParts::fixed("403", span)
+                }
+                Some(files) => files,
+                None => {
+                    self.outcomes.differs(id, "nginx looks for a file; Weir answers 404");
+                    RouteParts::fixed("404", span)
+                }
+            };
         };
         for other in passes.iter().skip(1) {
             self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
@@ -250,10 +304,7 @@ impl<'t> Converter<'_, 't> {
             }
         };
         if self.is_guarded(scope) {
-            self.outcomes.refuse(
-                id,
-                "it is protected in a way that Weir does not have; if that is accepted, it answers 403",
-            );
+            self.outcomes.refuse(id, GUARDED);
             return RouteParts::fixed("403", span);
         }
         route
@@ -517,6 +568,10 @@ impl<'t> Converter<'_, 't> {
 }
 
 impl RouteParts {
+    fn leads_inside(&self) -> bool {
+        self.target.iter().any(|word| word.is("internal") || word.text.starts_with("fallback="))
+    }
+
     /// Returns the route of a location that always answers with this status.
     pub(crate) fn fixed(status: &str, span: SourceSpan) -> Self {
         let target = NativeLine::new("", span).keyword("respond").value(status);
@@ -524,10 +579,21 @@ impl RouteParts {
     }
 }
 
+impl Location {
+    /// Returns true if an internal redirect may come from it.
+    fn leads_inside(&self) -> bool {
+        self.routes.iter().any(|route| route.parts.leads_inside())
+    }
+}
+
+fn is_internal(end: &AlternativeEnd) -> bool {
+    matches!(end, AlternativeEnd::Answer(parts) if parts.leads_inside())
+}
+
 /// Returns the content of a location with a change of the target.
 fn changed(content: &RouteParts, change: Directive) -> Result<RouteParts, String> {
-    let answers = content.target.first().is_some_and(|word| word.is("respond"));
-    if answers {
+    let answers = |word: &Word| word.is("respond") || word.is("files");
+    if content.target.first().is_some_and(answers) {
         return Err("only a request to a server can be rewritten: write `proxy_pass`".to_owned());
     }
     if content.block.iter().any(|line| line.name.text == "rewrite") {

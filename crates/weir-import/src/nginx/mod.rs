@@ -5,6 +5,7 @@
 mod conditions;
 mod convert;
 mod directives;
+mod files;
 mod headers;
 mod lints;
 mod listeners;

@@ -201,8 +201,19 @@ impl<'t> Converter<'_, 't> {
                 let end = AlternativeEnd::Changed(line.value(&text).end());
                 return Ok(Alternative { id, condition, end });
             }
+            "" if !self.ends_its_phase(id) => {
+                return Err(
+                    "directives after it would get the new path: write `last`, if they need not"
+                        .to_owned(),
+                );
+            }
             "break" | "last" | "" => {
-                return Err("a search for another location has no conversion yet: write `break`, or a location for the new path".to_owned());
+                let text = text.replace('%', "%25").replace('#', "%23");
+                let text = path_template(&text, known, true)?;
+                self.outcomes.honour(id);
+                let target = NativeLine::new("", span).keyword("internal").value(&text);
+                let parts = RouteParts { target: target.into_words(), block: Vec::new() };
+                return Ok(Alternative { id, condition, end: AlternativeEnd::Answer(parts) });
             }
             _ => return Err(format!("`{flag}` is not a flag of `rewrite`")),
         };
@@ -219,6 +230,26 @@ impl<'t> Converter<'_, 't> {
             NativeLine::new("", span).keyword("redirect").value(status).value_at(&to, span);
         let end = AlternativeEnd::Answer(RouteParts { target: target.into_words(), block });
         Ok(Alternative { id, condition, end })
+    }
+}
+
+impl Converter<'_, '_> {
+    /// Returns true if no directive of the rewrite module comes after this one.
+    fn ends_its_phase(&self, id: StatementId) -> bool {
+        let mut id = id;
+        while let Some(parent) = self.statements.parent(id) {
+            let others = self.statements.children(parent).iter();
+            let mut later = others.skip_while(|other| **other != id).skip(1);
+            let rewrites = |name: &str| matches!(name, "rewrite" | "return" | "if" | "set");
+            if later.any(|other| rewrites(self.statements.name(*other))) {
+                return false;
+            }
+            if self.statements.name(parent) != "if" {
+                break;
+            }
+            id = parent;
+        }
+        true
     }
 }
 

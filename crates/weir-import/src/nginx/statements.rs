@@ -72,6 +72,11 @@ impl<'t> Statements<'t> {
         &self.list[id.0]
     }
 
+    /// Returns the block around a directive.
+    pub(crate) fn parent(&self, id: StatementId) -> Option<StatementId> {
+        self.list[id.0].parent
+    }
+
     pub(crate) fn children(&self, id: StatementId) -> &[StatementId] {
         &self.list[id.0].children
     }

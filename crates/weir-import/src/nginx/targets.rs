@@ -39,6 +39,7 @@ impl<'t> Converter<'_, 't> {
             _ if uri.contains(['?', '#']) => {
                 Err("the path of `proxy_pass` cannot have a query: write `rewrite … break`".into())
             }
+            Match::Named => Err("nginx allows no path in a named location: leave it out".into()),
             Match::Regex => Err(format!(
                 "nginx allows no path in a location with a regex: leave `{uri}` out, or write `rewrite … break`"
             )),

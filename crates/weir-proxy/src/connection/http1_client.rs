@@ -14,11 +14,12 @@ use crate::connection::client_connection::Connection;
 use crate::exchange::client_side::{
     ClientSide, ConnectionFacts, ReadBody, ReceivedBody, RequestBody, ResponseForm, ResponseStart,
 };
+use crate::exchange::malformed::keep_malformed;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::pump::Encoder;
+use crate::exchange::request_limits;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
-use crate::exchange::{keep_malformed, request_limits};
 use crate::http::head_writer::{BodyFraming, ConnectionLine};
 use crate::limits::{MOVED_BYTES, SMALL_BUFFER};
 use crate::net::Net;

@@ -14,15 +14,19 @@ use weir_wire::{Method, RequestHead};
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::facts::ExchangeOutcome;
+use crate::exchange::internal_redirect::redirect;
 use crate::exchange::local_reply::{ResponsePiece, Taking, send, send_piece, write_paced};
 use crate::exchange::outcome::{Ended, Next};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::exchange::throttle::throttle;
+use crate::http::internal::InternalRedirects;
 use crate::http::local_reply::Reply;
+use crate::http::request_view::RequestView;
 use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::net::Net;
+use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::turns::ByteTurn;
@@ -30,21 +34,30 @@ use crate::time::turns::ByteTurn;
 /// Answers a request from directory number `number` of the listener.
 pub(crate) async fn serve<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
+    route: &CompiledRoute,
     number: usize,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
-    if !matches!(exchange.heads.request.method, Method::Get | Method::Head) {
+    let readable = matches!(exchange.heads.request.method, Method::Get | Method::Head);
+    if !readable && route.internal.is_none() {
         let reply = Reply::of(405).with_allow("GET, HEAD");
         return send(exchange, reply, 405).await;
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
     let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
-    if let Some(location) = with_slash(&exchange.heads.request, exchange.client.head(), strip) {
+    if let Some(location) = with_slash(&exchange.request_view(), strip) {
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
     }
-    let answer = find(root, &exchange.heads.request, exchange.client.head(), strip).await;
+    let answer = find(root, &exchange.request_view(), strip).await;
     match answer.map_err(|_| Ended::from(Cause::Internal))? {
+        Answer::Status(status) if status.code == 404 && route.internal.is_some() => {
+            Err(redirect(exchange, route))
+        }
+        _ if !readable => {
+            let reply = Reply::of(405).with_allow("GET, HEAD");
+            send(exchange, reply, 405).await
+        }
         Answer::Status(status) => {
             let reply = Reply::of(status.code).with_headers(&status.headers);
             send(exchange, reply, status.code).await
@@ -55,32 +68,49 @@ pub(crate) async fn serve<C: ClientSide>(
 
 /// The redirect target for a request whose path is exactly the stripped prefix: `/static/*` also
 /// matches `/static`, which is a directory without its slash.
-pub(super) fn with_slash(head: &RequestHead, bytes: &[u8], strip: Option<&str>) -> Option<Vec<u8>> {
-    let path = head.path_text(bytes);
+pub(super) fn with_slash(view: &RequestView<'_>, strip: Option<&str>) -> Option<Vec<u8>> {
+    let path = view.path();
     strip.filter(|prefix| prefix.as_bytes() == path && !prefix.ends_with('/'))?;
     let mut location = [path, b"/"].concat();
-    if let Some(query) = head.query {
+    if let Some(query) = view.query() {
         location.push(b'?');
-        location.extend_from_slice(query.of(bytes));
+        location.extend_from_slice(query);
     }
     Some(location)
 }
 
-async fn find(
-    root: &Arc<Root>,
-    head: &RequestHead,
-    bytes: &[u8],
-    strip: Option<&str>,
-) -> io::Result<Answer> {
-    match root.answer_cached(&question(head, bytes, strip)) {
+/// The target of a request for a file.
+#[derive(Clone, Copy)]
+pub(super) struct FileTarget<'a> {
+    path: &'a [u8],
+    whole: &'a [u8],
+    strip: Option<&'a str>,
+}
+
+impl<'a> FileTarget<'a> {
+    pub(super) fn of(view: &RequestView<'a>, strip: Option<&'a str>) -> Self {
+        let whole = match view.internal.map(InternalRedirects::whole_target) {
+            None | Some(b"") => view.head.target.of(view.bytes),
+            Some(target) => target,
+        };
+        Self { path: view.path(), whole, strip }
+    }
+}
+
+async fn find(root: &Arc<Root>, view: &RequestView<'_>, strip: Option<&str>) -> io::Result<Answer> {
+    let (head, bytes) = (view.head, view.bytes);
+    let target = FileTarget::of(view, strip);
+    match root.answer_cached(&question(head, bytes, target)) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         answer => return answer,
     }
     // The blocking thread gets a copy of the request.
     let (root, head, strip) = (root.clone(), head.clone(), strip.map(str::to_owned));
+    let (path, whole) = (target.path.to_vec(), target.whole.to_vec());
     let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
     let waiting = tokio::task::spawn_blocking(move || {
-        root.answer(&question(&head, &bytes, strip.as_deref()))
+        let target = FileTarget { path: &path, whole: &whole, strip: strip.as_deref() };
+        root.answer(&question(&head, &bytes, target))
     });
     waiting.await.map_err(io::Error::other)?
 }
@@ -88,13 +118,13 @@ async fn find(
 pub(super) fn question<'a>(
     head: &RequestHead,
     bytes: &'a [u8],
-    strip: Option<&str>,
+    target: FileTarget<'a>,
 ) -> FileRequest<'a> {
-    let path = head.path_text(bytes);
     let value = |name| head.header(bytes, name);
+    let FileTarget { path, whole, strip } = target;
     FileRequest {
         path: strip.and_then(|prefix| path.strip_prefix(prefix.as_bytes())).unwrap_or(path),
-        target: head.target.of(bytes),
+        target: whole,
         method_is_head: head.method == Method::Head,
         if_none_match: value("if-none-match"),
         if_match: value("if-match"),

@@ -10,7 +10,9 @@ pub(crate) mod dispatch;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod files;
+pub(crate) mod internal_redirect;
 pub(crate) mod local_reply;
+pub(crate) mod malformed;
 pub(crate) mod outcome;
 pub(crate) mod passive;
 pub(crate) mod proxy_request;
@@ -39,6 +41,7 @@ use weir_stats::{Cause, Template};
 use weir_wire::Method;
 
 use crate::exchange::client_side::{ClientSide, ConnectionFacts};
+use crate::exchange::malformed::keep_malformed;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
@@ -50,7 +53,6 @@ use crate::routing::route::{CompiledAction, CompiledRoute};
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
-use crate::worker::capture::Malformed;
 use crate::worker::sessions::{BegunExchange, Session};
 use crate::worker::workspace::Heads;
 
@@ -63,6 +65,7 @@ pub(crate) async fn run<C: ClientSide>(
 ) -> Next {
     heads.original_line.clear();
     heads.rewritten.clear();
+    heads.internal.clear();
     let session = list_as_running(scope, client.facts(), first_byte);
     let mut exchange = Exchange::new(scope, session.key, client, heads, first_byte);
     let Exchange { client, arrival, placement, outcome, .. } = &mut exchange;
@@ -94,6 +97,10 @@ pub(crate) async fn run<C: ClientSide>(
     let next = match end {
         Ok(next) => next,
         Err(Ended::Refused(refusal)) => refuse_in_time(&mut exchange, &mut own, refusal).await,
+        // Never: `serve` follows it.
+        Err(Ended::Redirected) => {
+            refuse_in_time(&mut exchange, &mut own, Cause::Internal.into()).await
+        }
         Err(Ended::Broken(cause)) => {
             let Exchange { client, heads, outcome, .. } = &mut exchange;
             outcome.cause = cause;
@@ -197,19 +204,31 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     if is_long {
         yield_now().await;
     }
-    let found = find_route(exchange)?;
+    let mut found = find_route(exchange)?;
     exchange.route = Some(found);
     if is_long {
         yield_now().await;
     }
-    let pool = pool_of(exchange, found)?;
-    bound(exchange, found, pool);
-    if request_limits::is_limited(scope, found) {
-        // In an allocation of its own, so that exchanges without limits do not reserve space for
-        // it.
-        Box::pin(request_limits::admit(exchange, found)).await?;
+    let mut admitted = false;
+    loop {
+        let pool = pool_of(exchange, found)?;
+        bound(exchange, found, pool);
+        if request_limits::is_limited(scope, found) && !admitted {
+            admitted = true;
+            // In an allocation of its own, so that exchanges without limits do not reserve space
+            // for it.
+            Box::pin(request_limits::admit(exchange, found)).await?;
+        }
+        match answer(exchange, found, pool).await {
+            Err(Ended::Redirected) => {}
+            end => return end,
+        }
+        found = find_route_again(exchange)?;
+        exchange.route = Some(found);
+        if is_long {
+            yield_now().await;
+        }
     }
-    answer(exchange, found, pool).await
 }
 
 /// The pool that the request goes to, by its number; `None` if the route leads to none.
@@ -221,7 +240,10 @@ fn pool_of<C: ClientSide>(
         CompiledAction::Pool(pool) => return Ok(Some(*pool)),
         CompiledAction::PoolBy(choice) => Some(&choice.by),
         CompiledAction::Split(split) => split.key.as_ref(),
-        CompiledAction::Respond(_) | CompiledAction::Redirect(_) | CompiledAction::Files(_) => {
+        CompiledAction::Respond(_)
+        | CompiledAction::Redirect(_)
+        | CompiledAction::Files(_)
+        | CompiledAction::Internal => {
             return Ok(None);
         }
     };
@@ -262,24 +284,6 @@ fn normalise_path<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), R
     })
 }
 
-/// Keeps a malformed request, whose fault is at `position`, for the operator.
-pub(crate) fn keep_malformed<C: ClientSide>(
-    exchange: &Exchange<'_, C>,
-    reason: &'static str,
-    position: usize,
-) {
-    let Exchange { scope, client, arrival, .. } = exchange;
-    scope.worker.process.captures.keep(&Malformed {
-        listener: &scope.listener.name,
-        endpoint: None,
-        peer: client.facts().peer,
-        at: scope.worker.wall(arrival.head_end),
-        reason,
-        position,
-        bytes: client.head(),
-    });
-}
-
 /// Applies the limits on clients and the access rules, and finds the route.
 fn find_route<'a, C: ClientSide>(
     exchange: &mut Exchange<'a, C>,
@@ -310,6 +314,19 @@ fn find_route<'a, C: ClientSide>(
     let fill = |text: &Template, out: &mut Vec<u8>| record::fill(exchange, text, None, out);
     let route = listener.router.route(&exchange.request_view(), &fill).ok_or(Cause::NoRoute)?;
     if !allowed(&route.access, client) {
+        return Err(Cause::Denied.into());
+    }
+    Ok(route)
+}
+
+/// Finds the route of a request after an internal redirect.
+fn find_route_again<'a, C: ClientSide>(
+    exchange: &Exchange<'a, C>,
+) -> Result<&'a CompiledRoute, Ended> {
+    let router = &exchange.scope.listener.router;
+    let fill = |text: &Template, out: &mut Vec<u8>| record::fill(exchange, text, None, out);
+    let route = router.route(&exchange.request_view(), &fill).ok_or(Cause::NoRoute)?;
+    if !allowed(&route.access, exchange.arrival.client) {
         return Err(Cause::Denied.into());
     }
     Ok(route)
@@ -356,6 +373,7 @@ async fn answer<C: ClientSide>(
         CompiledAction::Redirect(redirect) => local_reply::redirect(exchange, redirect).await,
         // In an allocation of its own, so that exchanges that go to a pool do not reserve space for
         // it.
-        CompiledAction::Files(root) => Box::pin(files::serve(exchange, *root)).await,
+        CompiledAction::Files(root) => Box::pin(files::serve(exchange, route, *root)).await,
+        CompiledAction::Internal => Err(internal_redirect::redirect(exchange, route)),
     }
 }

@@ -40,6 +40,8 @@ pub(crate) enum Ended {
     Silent,
     /// Another process is to serve the exchange.
     Parted,
+    /// The request is to be served again after an internal redirect.
+    Redirected,
 }
 
 impl From<Cause> for Ended {

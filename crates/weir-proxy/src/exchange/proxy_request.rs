@@ -40,8 +40,9 @@ pub(crate) async fn proxy<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
-    if let Some(rewrites) = &route.rewrites {
-        rewrite::rewrite(exchange, rewrites).map_err(Ended::Refused)?;
+    if route.rewrites.is_some() || exchange.heads.internal.is_any() {
+        let rewrites = route.rewrites.as_ref();
+        rewrite::for_endpoint(exchange, rewrites).map_err(Ended::Refused)?;
     }
     enter_pool(exchange, pool, number)?;
     read_head(exchange, route, pool);

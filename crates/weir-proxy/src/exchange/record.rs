@@ -105,7 +105,12 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         request_line: if arrival.has_head { heads.request_line(bytes) } else { &[] },
         method: part(head.method_span),
         target: if arrival.has_head { heads.target(bytes) } else { &[] },
-        path: if head.path.is_empty() { &[] } else { part(head.path) },
+        internal_target: heads.internal.whole_target(),
+        path: match heads.internal.target() {
+            Some((path, _)) => path,
+            None if head.path.is_empty() => &[],
+            None => part(head.path),
+        },
         upstream_target: match endpoint {
             Some(_) => heads.upstream_target(bytes),
             None => &[],

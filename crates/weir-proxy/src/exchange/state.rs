@@ -85,7 +85,8 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
     /// The request as routes and templates see it.
     pub(crate) fn request_view(&self) -> RequestView<'_> {
         let Self { client, heads, arrival, .. } = self;
-        RequestView { head: &heads.request, bytes: client.head(), client: arrival.client }
+        let internal = Some(&heads.internal).filter(|internal| internal.is_any());
+        RequestView { head: &heads.request, bytes: client.head(), client: arrival.client, internal }
     }
 
     /// Records the bytes of memory that the exchange holds: those of its heads and of the client's

@@ -7,6 +7,7 @@ pub(crate) mod client_headers;
 pub(crate) mod cookie;
 pub mod edits;
 pub mod head_writer;
+pub(crate) mod internal;
 pub mod local_reply;
 pub(crate) mod path;
 pub mod pool_key;

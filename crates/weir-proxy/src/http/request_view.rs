@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use weir_stats::Headers;
 use weir_wire::RequestHead;
 
+use crate::http::internal::InternalRedirects;
+
 /// A request as routing and variables use it.
 #[derive(Clone, Copy)]
 pub struct RequestView<'a> {
@@ -14,6 +16,27 @@ pub struct RequestView<'a> {
     pub bytes: &'a [u8],
     /// The client's address behind trusted hops; `None` on a Unix socket.
     pub client: Option<IpAddr>,
+    /// The internal redirects; `None` before the first.
+    pub(crate) internal: Option<&'a InternalRedirects>,
+}
+
+impl<'a> RequestView<'a> {
+    /// The path as it is routed: the received one in its normal form, or that of the last internal
+    /// redirect.
+    pub(crate) fn path(&self) -> &'a [u8] {
+        match self.internal.and_then(InternalRedirects::target) {
+            Some((path, _)) => path,
+            None => self.head.path_text(self.bytes),
+        }
+    }
+
+    /// The query that belongs to the path.
+    pub(crate) fn query(&self) -> Option<&'a [u8]> {
+        match self.internal.and_then(InternalRedirects::target) {
+            Some((_, query)) => query,
+            None => self.head.query.map(|query| query.of(self.bytes)),
+        }
+    }
 }
 
 impl Headers for RequestView<'_> {

@@ -49,7 +49,7 @@ impl SampleRequest {
     }
 
     pub(crate) fn view(&self) -> RequestView<'_> {
-        RequestView { head: &self.head, bytes: &self.bytes, client: self.client }
+        RequestView { head: &self.head, bytes: &self.bytes, client: self.client, internal: None }
     }
 
     /// The request's log entry; `view` is its own view.
@@ -94,6 +94,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         request_line: b"",
         method: b"",
         target: b"",
+        internal_target: &[],
         path: &[],
         upstream_target: &[],
         protocol: "HTTP/1.1",

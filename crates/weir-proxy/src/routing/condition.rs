@@ -24,6 +24,7 @@ pub(crate) enum Condition {
     Cookie(Box<[u8]>, Option<TextPattern>),
     Query(Box<[u8]>, Option<TextPattern>),
     Client(Box<[IpNet]>),
+    Internal(Option<Box<str>>),
     Variable(Box<Template>, Option<TextPattern>),
 }
 
@@ -88,6 +89,7 @@ impl Condition {
             Rule::Cookie(name, value) => Self::Cookie(bytes(name), value.clone()),
             Rule::Query(name, value) => Self::Query(bytes(name), value.clone()),
             Rule::Client(networks) => Self::Client(networks.as_slice().into()),
+            Rule::Internal(name) => Self::Internal(name.as_deref().map(Box::from)),
             Rule::Variable(text, value) => Self::Variable(Box::new(text.clone()), value.clone()),
         }
     }
@@ -160,11 +162,13 @@ impl Condition {
             Self::Header(name, value) => has_header(view, name, value.as_ref()),
             Self::Cookie(name, value) => has_cookie(view, name, value.as_ref()),
             Self::Query(name, value) => {
-                let query = view.head.query.map(|query| query.of(view.bytes)).unwrap_or_default();
-                has_parameter(query, name, value.as_ref())
+                has_parameter(view.query().unwrap_or_default(), name, value.as_ref())
             }
             Self::Client(networks) => {
                 view.client.is_some_and(|client| contains(networks, client.to_canonical()))
+            }
+            Self::Internal(name) => {
+                view.internal.is_some_and(|internal| internal.leads_to(name.as_deref()))
             }
             Self::Variable(text, value) => subject.texts.test(text, |found| match value {
                 Some(pattern) => pattern.matches(found),

@@ -141,6 +141,7 @@ fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
         | Condition::Cookie(..)
         | Condition::Query(..)
         | Condition::Client(_)
+        | Condition::Internal(_)
         | Condition::Variable(..) => None,
     }
 }

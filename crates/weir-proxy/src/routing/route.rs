@@ -52,6 +52,8 @@ pub struct CompiledRoute {
     pub bandwidth: Option<Arc<BandwidthLimiter>>,
     /// The changes of the target that the endpoint gets; `None` if there are none.
     pub(crate) rewrites: Option<Rewrites>,
+    /// The target of its internal redirect: its action, or what follows if there is no file.
+    pub(crate) internal: Option<Box<InternalTarget>>,
     /// The edits of the request, the listener's before its own.
     pub request_edits: Edits,
     /// The edits of the response, the listener's before its own.
@@ -86,6 +88,30 @@ pub enum CompiledAction {
     Redirect(CompiledRedirect),
     /// Static files, by index in [`Router::files`].
     Files(usize),
+    /// An internal redirect to [`CompiledRoute::internal`].
+    Internal,
+}
+
+/// The target of an internal redirect.
+#[derive(Clone, Debug)]
+pub(crate) enum InternalTarget {
+    Name(Arc<str>),
+    Path(Rewrites),
+}
+
+impl InternalTarget {
+    /// Compiles the target of an action; `None` if it has none.
+    fn of(action: &Action, listener: &Listener) -> Result<Option<Self>, String> {
+        let (Action::Internal(to) | Action::Files(Files { fallback: Some(to), .. })) = action
+        else {
+            return Ok(None);
+        };
+        if let Some(name) = to.as_str().strip_prefix('@') {
+            return Ok(Some(Self::Name(name.into())));
+        }
+        let path = Rewrites::compile(&[Rewrite::Path(to.clone())], &listener.path)?;
+        Ok(path.map(Self::Path))
+    }
 }
 
 impl CompiledAction {
@@ -95,7 +121,7 @@ impl CompiledAction {
             Self::Pool(pool) => Some(*pool),
             Self::PoolBy(choice) => choice.pool(text),
             Self::Split(split) => split.pool(text),
-            Self::Respond(_) | Self::Redirect(_) | Self::Files(_) => None,
+            Self::Respond(_) | Self::Redirect(_) | Self::Files(_) | Self::Internal => None,
         }
     }
 }
@@ -266,11 +292,8 @@ impl Router {
             _ => {}
         }
         let mut buffer = PathBuffer::new();
-        let path = if self.needs_path {
-            self.path_form.seen(view.head.path_text(view.bytes), &mut buffer)
-        } else {
-            b"/"
-        };
+        let path =
+            if self.needs_path { self.path_form.seen(view.path(), &mut buffer) } else { b"/" };
         let texts = RequestTexts::new(fill);
         list.find(RoutedRequest { view, path, texts: &texts })
     }
@@ -281,7 +304,7 @@ impl Router {
         let list = self.routes_for(view.head.host.of(view.bytes));
         let route = self.route(view, fill);
         let mut buffer = PathBuffer::new();
-        let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
+        let path = self.path_form.seen(view.path(), &mut buffer);
         let texts = &RequestTexts::new(fill);
         let subject = RoutedRequest { view, path, texts };
         let mut tried = Vec::new();
@@ -376,7 +399,7 @@ impl CompiledRoute {
             return None;
         }
         let mut buffer = PathBuffer::new();
-        let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
+        let path = self.path_form.seen(view.path(), &mut buffer);
         let texts = &RequestTexts::new(fill);
         let groups = self.condition.groups(RoutedRequest { view, path, texts })?;
         Some(Captures::of(&groups))
@@ -404,8 +427,11 @@ fn compile_route(
         Action::Redirect(redirect) => Some(&redirect.to),
         Action::PoolBy(choice) => Some(&choice.by),
         Action::Split(split) => split.key.as_ref(),
-        Action::Pool(_) | Action::Files(_) => None,
+        Action::Internal(to) => Some(to),
+        Action::Files(files) => files.fallback.as_ref(),
+        Action::Pool(_) => None,
     };
+    let internal = InternalTarget::of(&route.action, listener).map_err(explain)?;
     let text_has = |test: fn(&Template) -> bool| text.is_some_and(test);
     let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
     let rewrite_has =
@@ -434,6 +460,7 @@ fn compile_route(
             || request_edits.uses_local_address()
             || response_edits.uses_local_address(),
         rewrites,
+        internal: internal.map(Box::new),
         request_edits,
         response_edits,
         condition,
@@ -464,6 +491,7 @@ fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
             files.push(directory.clone());
             CompiledAction::Files(files.len() - 1)
         }
+        Action::Internal(_) => CompiledAction::Internal,
     }
 }
 

@@ -98,6 +98,8 @@ fn describe(condition: &Condition) -> String {
             let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
             format!("client {}", networks.join(" "))
         }
+        Condition::Internal(None) => "internal".to_owned(),
+        Condition::Internal(Some(name)) => format!("internal @{name}"),
         Condition::Variable(text, value) => {
             named("variable", text.as_str().as_bytes(), value.as_ref().map(TextPattern::as_str))
         }
@@ -121,14 +123,18 @@ fn seen<'a>(condition: &'a Condition, subject: RoutedRequest<'a>) -> String {
         Condition::Cookie(name, _) => {
             listed("cookie", name, cookie::values(view.head, view.bytes, name))
         }
-        Condition::Query(..) => match view.head.query {
-            Some(query) => format!("the query is {}", text_of(query.of(view.bytes))),
+        Condition::Query(..) => match view.query() {
+            Some(query) => format!("the query is {}", text_of(query)),
             None => "there is no query".to_owned(),
         },
         Condition::Client(_) => match view.client {
             Some(client) => format!("the client is {client}"),
             None => "the client has no address".to_owned(),
         },
+        Condition::Internal(_) if view.internal.is_some() => {
+            "the request comes from an internal redirect".to_owned()
+        }
+        Condition::Internal(_) => "the request comes from the client".to_owned(),
         Condition::Variable(text, _) => {
             let mut seen = String::new();
             subject.texts.test(text, |value| {

@@ -44,7 +44,8 @@ impl SnapshotSeries {
                 | CompiledAction::Split(_)
                 | CompiledAction::Respond(_)
                 | CompiledAction::Redirect(_)
-                | CompiledAction::Files(_) => None,
+                | CompiledAction::Files(_)
+                | CompiledAction::Internal => None,
             };
             numbers.route(&listener.name, &route.name, pool.map_or("", |pool| &pool.name))
         };

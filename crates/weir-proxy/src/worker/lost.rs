@@ -97,6 +97,7 @@ impl<'a> LostRecorder<'a> {
             request_line: lost.line,
             method,
             target,
+            internal_target: &[],
             path: &[],
             upstream_target: &[],
             protocol,

@@ -2,6 +2,7 @@
 
 use weir_wire::{RequestHead, ResponseHead, Span};
 
+use crate::http::internal::InternalRedirects;
 use crate::net::buffers::Buffers;
 use crate::net::input::Input;
 
@@ -37,8 +38,10 @@ pub(crate) struct Heads {
     /// The request line as received, if it is not the one that `request` refers to, because the
     /// path was normalised; else empty.
     pub(crate) original_line: Vec<u8>,
-    /// The target that the endpoint gets, if the route rewrites it; else empty.
+    /// The target that the endpoint gets, if it is not that of the head; else empty.
     pub(crate) rewritten: Vec<u8>,
+    /// The internal redirects of the request.
+    pub(crate) internal: InternalRedirects,
 }
 
 impl Heads {
@@ -81,5 +84,6 @@ impl Heads {
         self.response_bytes.clear();
         self.original_line.clear();
         self.rewritten.clear();
+        self.internal.clear();
     }
 }

@@ -13,6 +13,7 @@ mod framing;
 mod headers;
 mod health;
 mod interim;
+mod internal;
 mod keys;
 mod leaving;
 mod limiting;

@@ -112,7 +112,7 @@ pub(crate) fn of<'a>(variable: &'a Variable, entry: &'a Entry<'a>) -> VariableVa
     match &variable.0 {
         VariableKind::Plain(plain) => of_plain(*plain, entry),
         VariableKind::Argument(name) => {
-            found(argument(query(entry.target).unwrap_or_default(), name))
+            found(argument(query(current_target(entry)).unwrap_or_default(), name))
         }
         VariableKind::RequestHeader(name) => found(entry.request_headers.value(name)),
         VariableKind::ResponseHeader(name) => found(entry.response_headers.value(name)),
@@ -146,7 +146,7 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::Uri if entry.path.is_empty() => filled(path(entry.target)),
         Plain::Uri => filled(entry.path),
         // nginx treats the empty query of `/?` as none.
-        Plain::Args => filled(query(entry.target).unwrap_or_default()),
+        Plain::Args => filled(query(current_target(entry)).unwrap_or_default()),
         Plain::IsArgs => VariableValue::Bytes(question_mark(entry)),
         Plain::ProxyAddXForwardedFor => forwarded_for(entry),
         Plain::Host if entry.host.is_empty() => VariableValue::Absent,
@@ -231,7 +231,7 @@ fn remote_address<'a>(entry: &Entry<'a>) -> VariableValue<'a> {
 
 /// Returns nginx's `$is_args`. nginx treats the empty query of `/?` as none.
 fn question_mark(entry: &Entry<'_>) -> &'static [u8] {
-    if query(entry.target).is_none_or(<[u8]>::is_empty) { b"" } else { b"?" }
+    if query(current_target(entry)).is_none_or(<[u8]>::is_empty) { b"" } else { b"?" }
 }
 
 /// Returns nginx's `$proxy_add_x_forwarded_for`.
@@ -249,6 +249,11 @@ pub(crate) fn remote_port(entry: &Entry<'_>) -> Option<u16> {
     let peer = entry.peer?;
     let same = entry.client.is_none_or(|client| client.to_canonical() == peer.ip().to_canonical());
     same.then(|| peer.port())
+}
+
+/// The target after the last internal redirect.
+fn current_target<'a>(entry: &Entry<'a>) -> &'a [u8] {
+    if entry.internal_target.is_empty() { entry.target } else { entry.internal_target }
 }
 
 /// The target in origin form: `http://host/path?query` loses scheme and authority.

@@ -90,6 +90,9 @@ pub struct Entry<'a> {
     pub method: &'a [u8],
     /// The request target as received.
     pub target: &'a [u8],
+    /// The target after an internal redirect, whose query `$args` and `$arg_NAME` then have; empty
+    /// without one.
+    pub internal_target: &'a [u8],
     /// The path that routes match; empty if there is none, or if it equals that of the target.
     pub path: &'a [u8],
     /// The target that the endpoint gets; empty if no request is sent to one.

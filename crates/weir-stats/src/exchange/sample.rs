@@ -46,6 +46,7 @@ pub(crate) fn entry() -> Entry<'static> {
         request_line: b"GET /a?b=c HTTP/1.1",
         method: b"GET",
         target: b"/a?b=c",
+        internal_target: b"",
         path: b"",
         upstream_target: b"/b?c=d",
         protocol: "HTTP/1.1",

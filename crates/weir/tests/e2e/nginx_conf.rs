@@ -45,6 +45,20 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// Does the same without the headers of files, whose values are Weir's own.
+    fn compare_pages(&self, request: &str) {
+        let own = ["content-type", "etag", "last-modified", "accept-ranges", "allow"];
+        let [nginx, weir] = [self.nginx.address, self.weir.address()].map(|address| {
+            let mut compared = ask(address, request);
+            let is_own = |line: &String| own.iter().any(|name| line.starts_with(name));
+            compared.headers.retain(|line| !is_own(line));
+            compared
+        });
+        assert_eq!(weir, nginx, "{request}");
+    }
+}
+
 /// A response without what may differ: the date, the framing, and pages of the programs' own.
 #[derive(Debug, PartialEq)]
 struct Compared {
@@ -387,6 +401,93 @@ fn nginx_and_weir_agree_on_conditions() {
     }
 }
 
+const INTERNAL: &str = r#"
+    upstream app { server ORIGIN; keepalive 8; }
+    server {
+        listen ADDRESS;
+        server_name a.test;
+        root FILES;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        rewrite ^/front/(.*)$ /back/$1 last;
+        rewrite ^/gone/(.*)$ /found/$1?from=gone last;
+        rewrite ^/moved/(.*)$ http://other.test/$1 permanent;
+        location /back/ { proxy_pass http://app; }
+        location /found/ { rewrite ^/found/(.*)$ /back/found/$1 last; return 410; }
+        location /query { rewrite ^ /back/query? last; }
+        location /loop { rewrite ^/loop(.*)$ /loop$1 last; }
+        location /inside/ { internal; proxy_pass http://app/from-inside/; }
+        location /to-inside/ { rewrite ^/to-inside/(.*)$ /inside/$1 last; }
+        location = /inside-only { internal; return 200 inside; }
+        location /files/ { try_files $uri $uri/ @app; }
+        location /page/ { try_files $uri $uri/ /page/index.html; }
+        location /missing/ { try_files $uri =404; }
+        location /query-kept/ { try_files $uri $uri/ /back/fallback?old=$args; }
+        location /query-dropped/ { try_files $uri $uri/ /back/fallback; }
+        location /aliased/ { alias FILES/files/; index other.html index.html; }
+        location @app { proxy_pass http://app; }
+        location ~ ^/if/ { if ($arg_a) { rewrite ^/if/(.*)$ /back/$1 last; } return 403; }
+    }
+"#;
+
+#[test]
+fn nginx_and_weir_agree_on_internal_redirects_and_files() {
+    let origin = mirror();
+    let files = Directory::new();
+    for (path, text) in [
+        ("index.html", "front page"),
+        ("files/a.html", "a"),
+        ("files/index.html", "index of files"),
+        ("files/sub/index.html", "index of sub"),
+        ("files/sub/other.html", "other of sub"),
+        ("page/index.html", "application"),
+        ("page/a b.html", "spaced"),
+        ("missing/x.html", "x"),
+    ] {
+        files.file(&format!("site/{path}"), text);
+    }
+    let file = INTERNAL.replace("FILES", &files.text("site"));
+    let pair = Pair::start(&file.replace("ORIGIN", &origin.address.to_string()));
+    for path in [
+        "/front/x?y",
+        "/front/a%20b",
+        "/gone/x?y=z",
+        "/gone/x",
+        "/moved/x?y",
+        "/found/x",
+        "/query?a=b",
+        "/loop",
+        "/inside/x",
+        "/to-inside/x?y",
+        "/inside-only",
+        "/",
+        "/index.html",
+        "/none",
+        "/files/a.html",
+        "/files/",
+        "/files/sub/",
+        "/files/none?q=1",
+        "/files/sub/none%20x",
+        "/page/",
+        "/page/a%20b.html",
+        "/page/any/thing?q",
+        "/missing/x.html",
+        "/missing/y.html",
+        "/query-kept/x?y=z",
+        "/query-dropped/x?y=z",
+        "/aliased/a.html",
+        "/aliased/sub/",
+        "/aliased/none",
+        "/if/x?a=1",
+        "/if/x",
+    ] {
+        pair.compare_pages(&get(path, ""));
+    }
+    for (path, length) in [("/files/none", 5), ("/front/x", 5), ("/files/a.html", 5)] {
+        pair.compare_pages(&post(path, length));
+    }
+}
+
 const SERVERS: &str = r"
     add_header X-Http yes always;
     server { listen ADDRESS; server_name first.test; return 200 first; }
@@ -432,19 +533,18 @@ fn nginx_and_weir_agree_on_servers() {
 #[test]
 fn refused_directives_stop_the_start_unless_that_is_accepted() {
     let directory = Directory::new();
-    let file =
-        "events {} http { server { listen 127.0.0.1:0; root /srv; location / { return 204; } } }";
+    let file = "events {} http { server { listen 127.0.0.1:0; auth_basic x; location / { return 204; } } }";
     let path = directory.file("nginx.conf", file);
     let run = |arguments: &[&str]| finish(weir_command().args(arguments).arg(&path), b"");
     let checked = run(&["check"]);
     assert_eq!(checked.status.code(), Some(3));
     let report = String::from_utf8(checked.stdout).unwrap();
-    assert!(report.contains("nginx.conf:1: refused: root /srv: "), "{report}");
+    assert!(report.contains("nginx.conf:1: refused: auth_basic x: "), "{report}");
     assert!(report.ends_with("1 refused\n"), "{report}");
     let started = run(&["run", "-c"]);
     assert_eq!(started.status.code(), Some(3));
     let said = String::from_utf8(started.stderr).unwrap();
-    assert!(said.contains("refused: root /srv") && said.contains("--accept-ignored"), "{said}");
+    assert!(said.contains("refused: auth_basic x") && said.contains("--accept-ignored"), "{said}");
     assert!(run(&["check", "--accept-ignored"]).status.success());
     let json = run(&["check", "--accept-ignored", "--json"]);
     assert!(String::from_utf8(json.stdout).unwrap().contains("\"refused\": 1"));

@@ -17,13 +17,16 @@ use weir_stats::{
 };
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Version};
 
-use crate::exchange::files::{question, with_slash};
+use crate::exchange::files::{FileTarget, question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
+use crate::http::internal::InternalRedirects;
 use crate::http::path;
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
-use crate::routing::route::{CompiledAction, CompiledRoute};
+use crate::http::rewrites::RewriteFault;
+use crate::limits::MOST_INTERNAL_REDIRECTS;
+use crate::routing::route::{CompiledAction, CompiledRoute, InternalTarget};
 use crate::routing::trace::text_of;
 use crate::snapshot::{CompiledListener, Snapshot};
 use crate::upstream::UpstreamPool;
@@ -154,6 +157,8 @@ pub enum TraceEnd {
         /// `Location`; `None` if the URL would have no host, which is answered with 400.
         location: Option<String>,
     },
+    /// An internal redirect, which is followed by another end.
+    Internal,
     /// A file, or the status instead of one.
     Files {
         /// The directory.
@@ -210,6 +215,7 @@ pub fn trace(
         client: None,
         trust: PeerTrust::of(request.peer, &listener.forwarded.trusted),
         id: RequestId::default(),
+        internal: InternalRedirects::default(),
         trace,
     };
     tracer.run();
@@ -229,6 +235,7 @@ struct Tracer<'a> {
     client: Option<IpAddr>,
     trust: PeerTrust,
     id: RequestId,
+    internal: InternalRedirects,
     trace: RequestTrace,
 }
 
@@ -249,8 +256,9 @@ impl RequestTrace {
 }
 
 impl<'a> Tracer<'a> {
-    fn view(&self) -> RequestView<'a> {
-        RequestView { head: self.head, bytes: self.bytes, client: self.client }
+    fn view(&self) -> RequestView<'_> {
+        let internal = Some(&self.internal).filter(|internal| internal.is_any());
+        RequestView { head: self.head, bytes: self.bytes, client: self.client, internal }
     }
 
     fn run(&mut self) {
@@ -272,6 +280,13 @@ impl<'a> Tracer<'a> {
             return self.trace.refuse(403, "the access rules of the listener deny the client");
         }
         self.hosts(&part);
+        while self.is_redirected(&part) {}
+    }
+
+    /// Finds the route and its end; returns true if that is an internal redirect, after which the
+    /// next one is to be found.
+    fn is_redirected(&mut self, part: &str) -> bool {
+        let listener = self.listener;
         let found = listener.router.trace(&self.view(), &|text, out| self.fill(text, out));
         let list = match found.site {
             Some(site) => format!("{part}.sites[{site}].routes"),
@@ -279,19 +294,65 @@ impl<'a> Tracer<'a> {
         };
         self.trace.path.matched = text_of(&found.path);
         self.tried(&list, &found);
-        let Some((route, position)) = found.route.zip(found.position) else { return };
+        let Some((route, position)) = found.route.zip(found.position) else { return false };
         let own = format!("{list}[{position}]");
         if !self.passes(&route.access, &own) {
-            return self.trace.refuse(403, "the access rules of the route deny the client");
+            self.trace.refuse(403, "the access rules of the route deny the client");
+            return false;
         }
-        self.rate_keys(route, &part, &own);
+        self.rate_keys(route, part, &own);
         if self.head.method == Method::Connect {
-            return self.trace.refuse(405, "a gateway opens no tunnel for CONNECT");
+            self.trace.refuse(405, "a gateway opens no tunnel for CONNECT");
+            return false;
         }
         self.trace.end = self.action(route);
+        let leaves = match &self.trace.end {
+            TraceEnd::Internal => true,
+            TraceEnd::Files { status: 404, .. } => route.internal.is_some(),
+            _ => false,
+        };
+        if leaves {
+            return self.follow(route);
+        }
         if let TraceEnd::Pool(pool) = &self.trace.end {
             self.trace.path.sent.clone_from(&pool.target);
         }
+        false
+    }
+
+    /// Follows the internal redirect of a route; returns false if the request is refused instead.
+    fn follow(&mut self, route: &'a CompiledRoute) -> bool {
+        let Some(target) = route.internal.as_deref() else { return false };
+        let (mut text, mut name) = (Vec::new(), None);
+        match target {
+            InternalTarget::Name(own) => name = Some(own),
+            InternalTarget::Path(path) => {
+                let (view, rules) = (self.view(), &self.listener.path);
+                let (old, query) = (view.path(), view.query());
+                let led = Led { route: Some(route), ..Led::default() };
+                let done = self
+                    .with_entry(led, |entry| path.apply(old, query, rules, Some(entry), &mut text));
+                match done {
+                    Ok(()) => {}
+                    Err(RewriteFault::Path(fault)) => {
+                        self.trace.refuse(400, fault.reason());
+                        return false;
+                    }
+                    Err(RewriteFault::TooLong) => {
+                        self.trace.refuse(414, "the path is too long after an internal redirect");
+                        return false;
+                    }
+                }
+            }
+        }
+        if self.internal.redirect(name, MOST_INTERNAL_REDIRECTS).is_err() {
+            self.trace.refuse(500, "there are more than ten internal redirects");
+            return false;
+        }
+        if name.is_none() {
+            *self.internal.target_mut() = text;
+        }
+        true
     }
 
     /// Applies access rules and notes the one that decides.
@@ -386,6 +447,7 @@ impl<'a> Tracer<'a> {
                 })
             }
             CompiledAction::Files(number) => self.files(*number),
+            CompiledAction::Internal => TraceEnd::Internal,
         }
     }
 
@@ -402,10 +464,10 @@ impl<'a> Tracer<'a> {
         if !matches!(self.head.method, Method::Get | Method::Head) {
             return end(405, Some(("Allow", "GET, HEAD".to_owned())));
         }
-        if let Some(location) = with_slash(self.head, self.bytes, strip) {
+        if let Some(location) = with_slash(&self.view(), strip) {
             return end(301, Some(("Location", text_of(&location))));
         }
-        match root.answer(&question(self.head, self.bytes, strip)) {
+        match root.answer(&question(self.head, self.bytes, FileTarget::of(&self.view(), strip))) {
             Ok(Answer::File(file)) => {
                 end(file.status, Some(("Content-Type", file.content_type.into_owned())))
             }
@@ -454,7 +516,8 @@ impl<'a> Tracer<'a> {
             request_line: self.line,
             method: head.method_span.of(bytes),
             target: target_of(self.line),
-            path: head.path.of(bytes),
+            internal_target: self.internal.whole_target(),
+            path: self.internal.target().map_or(head.path.of(bytes), |(path, _)| path),
             upstream_target: if led.endpoint.is_some() { led.target } else { b"" },
             protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
             host,

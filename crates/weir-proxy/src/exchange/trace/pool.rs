@@ -105,11 +105,11 @@ impl<'a> Tracer<'a> {
     /// Returns the target that the route's changes make of the request's; it is empty if there are
     /// none.
     fn rewritten(&self, route: &'a CompiledRoute) -> Result<Vec<u8>, RewriteFault> {
-        let mut out = Vec::new();
+        let mut out = self.internal.whole_target().to_vec();
         if let Some(rewrites) = &route.rewrites {
             let led = Led { route: Some(route), ..Led::default() };
-            let query = self.head.query.map(|query| query.of(self.bytes));
-            let (path, rules) = (self.head.path_text(self.bytes), &self.listener.path);
+            let (view, rules) = (self.view(), &self.listener.path);
+            let (path, query) = (view.path(), view.query());
             self.with_entry(led, |entry| {
                 rewrites.apply(path, query, rules, Some(entry), &mut out)
             })?;

@@ -38,7 +38,7 @@ fn end(request: &str, lines: &str) -> String {
     let trace = traced(head.as_bytes(), "192.0.2.1").unwrap();
     match trace.end {
         TraceEnd::Refused { status, .. } => status.to_string(),
-        TraceEnd::NoRoute => "none".to_owned(),
+        TraceEnd::Internal | TraceEnd::NoRoute => "none".to_owned(),
         TraceEnd::Pool(pool) => match pool.pick {
             Ok(pick) => format!("{} {} {}", pool.number, pick.endpoint, pool.target),
             Err(why) => why.to_owned(),

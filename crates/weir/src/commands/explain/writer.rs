@@ -218,7 +218,8 @@ impl<'a> AccountWriter<'a> {
             TraceEnd::Refused { status, reason } => {
                 end("refused", Some(*status), format!("refused with {status}: {reason}"))
             }
-            TraceEnd::NoRoute => {
+            // The trace goes on after it.
+            TraceEnd::Internal | TraceEnd::NoRoute => {
                 let part = format!("listeners[{}]", self.request.listener);
                 let text = "404: no route matches".to_owned();
                 Outcome { place: self.place(&part), ..end("no_route", Some(404), text) }

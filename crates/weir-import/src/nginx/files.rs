@@ -1,0 +1,112 @@
+//! `root`, `alias`, `index` and `try_files` become routes to files.
+
+use super::locations::{Match, RouteParts};
+use super::scope::InheritanceScope;
+use super::state::Converter;
+use super::statements::StatementId;
+use super::targets::ProxyPlace;
+use super::values::{KnownVariables, path_template};
+use crate::native::NativeLine;
+
+impl<'t> Converter<'_, 't> {
+    /// Returns the route to the files of a location, or of a server outside its locations; `None`
+    /// without a directory.
+    pub(crate) fn static_files(
+        &mut self,
+        block: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> Option<RouteParts> {
+        let alias = scope.own("alias").first().copied();
+        let id = alias.or_else(|| self.single(scope, "root"))?;
+        let directory = self.statements.word(id, 0);
+        let refusal = if directory.contains('$') {
+            Some("a directory with variables has no conversion")
+        } else if alias.is_some() && !aliased(location, directory) {
+            Some("write `alias` with a `/` at the end in a location that ends with one, or `root`")
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.outcomes.refuse(id, refusal);
+            return None;
+        }
+        self.outcomes.differs(id, "types, `ETag` and error pages of files are Weir's own");
+        let span = self.statements.span(block);
+        let path = self.path(directory);
+        let line =
+            NativeLine::new("", span).keyword("files").value_at(&path, self.statements.span(id));
+        let line = line.option("index", &self.index(scope));
+        let line = if alias.is_some() { line.option("strip", location.pattern) } else { line };
+        let line = match self.fallback(scope, location) {
+            Some(text) => line.option("fallback", &text),
+            None => line,
+        };
+        let known =
+            KnownVariables { proxy_host: None, server_name: Some(location.place.server_name) };
+        let mut block = self.access(scope, false);
+        block.extend(self.response_headers(scope, known));
+        Some(RouteParts { target: line.into_words(), block })
+    }
+
+    /// Returns the names of index files.
+    fn index(&mut self, scope: &InheritanceScope<'_, 't>) -> String {
+        let mut names = Vec::new();
+        for &id in scope.all("index") {
+            let words = self.statements.words(id);
+            if words.iter().any(|word| word.text.contains(['/', '$', ','])) {
+                self.outcomes.refuse(id, "write names of files without a path");
+                continue;
+            }
+            self.outcomes.honour(id);
+            names.extend(words.iter().map(|word| word.text.as_str()));
+        }
+        if names.is_empty() { "index.html".to_owned() } else { names.join(",") }
+    }
+
+    /// Returns the target for requests without a file, which is the last word of `try_files`.
+    fn fallback(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> Option<String> {
+        let id = self.single(scope, "try_files")?;
+        let words: Vec<&str> =
+            self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
+        let (last, files) = words.split_last()?;
+        let known =
+            KnownVariables { proxy_host: None, server_name: Some(location.place.server_name) };
+        let text = match *last {
+            _ if files != ["$uri"] && files != ["$uri", "$uri/"] => {
+                Err("write `try_files $uri $uri/ FALLBACK`: other files have no conversion".into())
+            }
+            "=404" => Ok(None),
+            name if name.starts_with('@') => Ok(Some(name.to_owned())),
+            path if path.starts_with('/') => {
+                path_template(path, known, false).map(|path| Some(format!("{path}?")))
+            }
+            _ => Err("the last word can be `=404`, a path or a named location".to_owned()),
+        };
+        match text {
+            Ok(text) => {
+                if files.len() == 1 {
+                    self.outcomes.differs(id, "a directory with an index file is served too");
+                } else {
+                    self.outcomes.honour(id);
+                }
+                text
+            }
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                None
+            }
+        }
+    }
+}
+
+/// Returns true if `alias` replaces the location's whole text up to a slash.
+fn aliased(location: ProxyPlace<'_>, directory: &str) -> bool {
+    matches!(location.kind, Match::Prefix | Match::Final)
+        && location.pattern.ends_with('/')
+        && directory.ends_with('/')
+}

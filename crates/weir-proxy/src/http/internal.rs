@@ -1,0 +1,75 @@
+//! The state of a request after internal redirects: the target or the name with which it is served
+//! again.
+
+use std::sync::Arc;
+
+/// The internal redirects of a request so far.
+#[derive(Debug, Default)]
+pub(crate) struct InternalRedirects {
+    /// Their number.
+    count: u8,
+    /// The target, in origin form; empty while it is the received one.
+    target: Vec<u8>,
+    /// The name, after a redirect to one.
+    name: Option<Arc<str>>,
+}
+
+/// Tells that a request has been redirected too often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManyRedirects;
+
+impl InternalRedirects {
+    /// Forgets the redirects of the request before.
+    pub(crate) fn clear(&mut self) {
+        if self.count > 0 {
+            self.count = 0;
+            self.target.clear();
+            self.name = None;
+        }
+    }
+
+    /// Returns true after a redirect.
+    pub(crate) fn is_any(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Counts a redirect to a name, or to the target that the caller sets.
+    pub(crate) fn redirect(
+        &mut self,
+        name: Option<&Arc<str>>,
+        most: u8,
+    ) -> Result<(), TooManyRedirects> {
+        if self.count >= most {
+            return Err(TooManyRedirects);
+        }
+        self.count += 1;
+        self.name = name.cloned();
+        Ok(())
+    }
+
+    /// Returns the place for the target of a redirect to one.
+    pub(crate) fn target_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.target
+    }
+
+    /// The path and the query, if they are not the received ones.
+    pub(crate) fn target(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        if self.target.is_empty() {
+            return None;
+        }
+        match memchr::memchr(b'?', &self.target) {
+            Some(at) => Some((self.target.get(..at)?, self.target.get(at + 1..))),
+            None => Some((&self.target, None)),
+        }
+    }
+
+    /// The whole target; empty while it is the received one.
+    pub(crate) fn whole_target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// Returns true after a redirect to this name or, without one, to a path.
+    pub(crate) fn leads_to(&self, name: Option<&str>) -> bool {
+        self.count > 0 && self.name.as_deref() == name
+    }
+}
