@@ -24,6 +24,13 @@ impl NativeLine {
         Self { directive, span }
     }
 
+    /// Begins an entry of a definition, whose key is never read as a keyword.
+    pub(crate) fn entry(key: &str, span: SourceSpan) -> Self {
+        let mut line = Self::new("", span);
+        line.directive.name = Word { bare: 0, ..bare(key, span) };
+        line
+    }
+
     /// Adds a keyword.
     pub(crate) fn keyword(mut self, text: &str) -> Self {
         self.directive.words.push(bare(text, self.span));

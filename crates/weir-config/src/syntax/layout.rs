@@ -88,7 +88,7 @@ pub fn print(directives: &[Directive]) -> String {
 fn printed(directives: &[Directive]) -> Vec<Item> {
     let item = |directive: &Directive| {
         let word = |text: String| LaidOutWord { text, breaks: false, comments: Vec::new() };
-        let mut words = vec![word(directive.name.text.clone())];
+        let mut words = vec![word(quoted_if_needed(&directive.name))];
         words.extend(directive.words.iter().map(|given| word(quoted_if_needed(given))));
         let block = directive
             .block

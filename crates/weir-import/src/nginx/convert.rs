@@ -116,11 +116,9 @@ impl Converter<'_, '_> {
         for &id in scope.own("error_log") {
             self.outcomes.differs(id, "Weir has one log for the process, that of the main context");
         }
+        self.variables(http);
         for &id in scope.own("log_format") {
             self.log_format(id);
-        }
-        for &id in scope.own("map") {
-            self.map(id);
         }
         for &id in scope.own("upstream") {
             self.upstream(id);
@@ -128,22 +126,5 @@ impl Converter<'_, '_> {
         let listeners = self.listeners(&scope, scope.own("server"));
         self.unused_upstreams();
         listeners
-    }
-
-    /// Takes the map that WebSocket set-ups have: `$http_upgrade` to `upgrade`, nothing to `close`
-    /// or to the empty text.
-    fn map(&mut self, id: StatementId) {
-        let words = self.statements.words(id);
-        let block = self.statements.get(id).directive.block.as_ref();
-        let ([from, to], Some(block)) = (words, block) else { return };
-        let usual = |entry: &Directive| match (entry.name.text.as_str(), entry.words.as_slice()) {
-            ("default", [value]) => value.text.eq_ignore_ascii_case("upgrade"),
-            ("", [value]) => value.text.is_empty() || value.text.eq_ignore_ascii_case("close"),
-            _ => false,
-        };
-        if from.text == "$http_upgrade" && block.directives.iter().all(usual) {
-            self.upgrade_maps.insert(to.text.clone(), id);
-            self.outcomes.differs(id, "Weir itself writes `Connection`; see `proxy_set_header`");
-        }
     }
 }

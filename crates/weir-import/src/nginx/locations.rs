@@ -333,7 +333,10 @@ impl<'t> Converter<'_, 't> {
             );
         }
         let address = url.strip_prefix("http://").ok_or("write `http://ADDRESS`")?;
-        let (host, uri) = if address.starts_with("unix:") {
+        let by_variable = address.starts_with('$') && !address.contains(['/', '?']);
+        let (host, uri) = if by_variable {
+            (address, "")
+        } else if address.starts_with("unix:") {
             address.rsplit_once(':').filter(|(host, _)| *host != "unix").unwrap_or((address, ""))
         } else {
             address.split_at(address.find(['/', '$', '?']).unwrap_or(address.len()))
@@ -344,19 +347,33 @@ impl<'t> Converter<'_, 't> {
         if host.is_empty() || !path_follows {
             return Err("a target with variables has no conversion: write a route for each".into());
         }
-        let proxy_host = if host.starts_with("unix:") { "localhost" } else { host };
+        let shown =
+            if by_variable { template(host, self.known(), false)? } else { host.to_owned() };
+        let proxy_host = if host.starts_with("unix:") { "localhost" } else { shown.as_str() };
         let place = location.place;
-        let known =
-            KnownVariables { proxy_host: Some(proxy_host), server_name: Some(place.server_name) };
+        let known = KnownVariables {
+            proxy_host: Some(proxy_host),
+            server_name: Some(place.server_name),
+            defined: self.statements.defined(),
+        };
         let change = self.target_change(pass, uri, location, known)?;
-        let PassTarget { pool, route_lines } = self.pool(host, pass, scope)?;
-        if !self.pools.is_upstream(host) && host.parse::<std::net::SocketAddr>().is_err() {
+        let PassTarget { pool, route_lines } = if by_variable {
+            let pool = self.pool_variable(host, pass, scope)?;
+            PassTarget { pool, route_lines: Vec::new() }
+        } else {
+            self.pool(host, pass, scope)?
+        };
+        if !by_variable
+            && !self.pools.is_upstream(host)
+            && host.parse::<std::net::SocketAddr>().is_err()
+        {
             self.outcomes.differs(pass, "the name is resolved again and again, not only once");
         } else {
             self.outcomes.honour(pass);
         }
         self.proxy_settings(scope);
         let default = match uri {
+            _ if by_variable => None,
             "" => Some((format!("{url}/"), "/".to_owned())),
             _ if uri.contains('$') => None,
             _ => Some((url.to_owned(), location.pattern.to_owned())),
@@ -399,7 +416,11 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let words = self.statements.words(id);
         let (first, second) = (self.statements.word(id, 0), self.statements.word(id, 1));
-        let known = KnownVariables { proxy_host: None, server_name: Some(place.server_name) };
+        let known = KnownVariables {
+            proxy_host: None,
+            server_name: Some(place.server_name),
+            defined: self.statements.defined(),
+        };
         let lone = words.len() == 1 && !first.bytes().all(|byte| byte.is_ascii_digit());
         let (status, text) = if lone { ("302", first) } else { (first, second) };
         let refusal = match (status.parse::<u16>(), words.len()) {

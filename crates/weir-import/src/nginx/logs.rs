@@ -3,7 +3,7 @@
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::values::{KnownVariables, template};
+use super::values::template;
 use crate::native::NativeLine;
 
 impl<'t> Converter<'_, 't> {
@@ -14,7 +14,7 @@ impl<'t> Converter<'_, 't> {
         let parts = if escaped.is_some() { &words[1..] } else { words };
         let text: String = parts.iter().map(|word| word.text.as_str()).collect();
         let text = match escaped.map(|word| word.text.as_str()) {
-            None | Some("escape=default") => template(&text, KnownVariables::default(), false),
+            None | Some("escape=default") => template(&text, self.known(), false),
             Some(other) => {
                 Err(format!("`{other}` has no conversion: write `format json` natively"))
             }

@@ -18,6 +18,7 @@ mod state;
 mod statements;
 mod targets;
 mod values;
+mod variables;
 
 use weir_config::Diagnostic;
 use weir_config::source::{FileId, Sources};

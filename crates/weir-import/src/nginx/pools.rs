@@ -107,7 +107,7 @@ impl<'t> Converter<'_, 't> {
                 Some(line.keyword("hash").value("$remote_addr").end())
             }
             "hash" => {
-                let key = values::template(first, values::KnownVariables::default(), false);
+                let key = values::template(first, self.known(), false);
                 match (key, second) {
                     (Ok(key), "" | "consistent") => {
                         self.outcomes

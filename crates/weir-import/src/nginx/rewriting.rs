@@ -180,7 +180,11 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let pattern = format!("~{}", pcre::native(self.statements.word(id, 0))?);
         pattern.parse::<PathPattern>()?;
-        let known = KnownVariables { proxy_host: None, server_name: Some(place.server_name) };
+        let known = KnownVariables {
+            proxy_host: None,
+            server_name: Some(place.server_name),
+            defined: self.statements.defined(),
+        };
         let url = ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start));
         // The first regex of a condition has the groups.
         let path = NativeLine::new("", span).keyword("path").value(&pattern).into_words();

@@ -9,7 +9,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::scope::InheritanceScope;
 use super::statements::{Outcomes, StatementId, Statements};
-use super::values;
+use super::values::{self, KnownVariables};
 use crate::coverage::DefaultDifference;
 
 /// The most routes that one file may become. A server is written out for each of its addresses and
@@ -31,6 +31,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) body_limits: Vec<u64>,
     /// The names of the servers that were converted.
     pub(crate) host_names: HashMap<StatementId, Rc<HostNames>>,
+    /// The number of maps of values to pools.
+    pub(crate) pool_maps: usize,
     /// The routes and host names so far.
     routes: usize,
 }
@@ -99,8 +101,14 @@ impl<'s, 't> Converter<'s, 't> {
             upgrade_maps: HashMap::new(),
             body_limits: Vec::new(),
             host_names: HashMap::new(),
+            pool_maps: 0,
             routes: 0,
         }
+    }
+
+    /// Returns the variables that are known everywhere.
+    pub(crate) fn known(&self) -> KnownVariables<'s> {
+        KnownVariables { defined: self.statements.defined(), ..KnownVariables::default() }
     }
 
     /// Returns a path as nginx resolves it.

@@ -1,6 +1,7 @@
 //! The directives of an nginx file with their contexts, numbered, and the outcome of each. The
 //! meaning of a directive is not known here.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use weir_config::Diagnostic;
 
@@ -9,6 +10,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::{Directive, End, missing_semicolon};
 
 use super::directives::{self, Handling};
+use super::values::DefinedNames;
 use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
 
 /// The number of a statement.
@@ -30,11 +32,18 @@ pub(crate) struct Statements<'t> {
     top: Vec<StatementId>,
     /// The statements of each block by name; `None` is outside all blocks.
     by_name: HashMap<(Option<StatementId>, &'t str), Vec<StatementId>>,
+    /// The variables that the file defines, once they are converted.
+    defined: OnceCell<DefinedNames>,
 }
 
 impl<'t> Statements<'t> {
     pub(crate) fn of(tree: &'t [Directive]) -> Self {
-        let mut statements = Self { list: Vec::new(), top: Vec::new(), by_name: HashMap::new() };
+        let mut statements = Self {
+            list: Vec::new(),
+            top: Vec::new(),
+            by_name: HashMap::new(),
+            defined: OnceCell::new(),
+        };
         statements.top = statements.add(tree, "main", None);
         statements
     }
@@ -61,6 +70,17 @@ impl<'t> Statements<'t> {
             }
         }
         ids
+    }
+
+    /// Keeps the variables that the file defines.
+    pub(crate) fn define(&self, names: DefinedNames) {
+        // The contexts of a second `http` are refused.
+        let _ = self.defined.set(names);
+    }
+
+    /// Returns the variables that the file defines, as far as they were converted.
+    pub(crate) fn defined(&self) -> Option<&DefinedNames> {
+        self.defined.get()
     }
 
     /// Returns the directives outside all blocks.

@@ -1,5 +1,6 @@
 //! Values in nginx's forms: times, sizes, texts with variables. They are turned into Weir's forms.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use weir_config::units::{duration, size};
@@ -57,6 +58,27 @@ pub(crate) fn size(bytes: u64) -> String {
     size::format(bytes)
 }
 
+/// The native names of the variables that the file defines.
+#[derive(Debug, Default)]
+pub(crate) struct DefinedNames {
+    names: HashMap<String, String>,
+}
+
+impl DefinedNames {
+    /// Returns the native name of a variable.
+    pub(crate) fn native(&self, name: &str) -> Option<&str> {
+        self.names.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn insert(&mut self, name: &str, native: String) {
+        self.names.insert(name.to_owned(), native);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.names.remove(name);
+    }
+}
+
 /// The values of variables that are known when the file is converted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KnownVariables<'a> {
@@ -64,6 +86,15 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) proxy_host: Option<&'a str>,
     /// `$server_name`.
     pub(crate) server_name: Option<&'a str>,
+    /// The variables that the file defines.
+    pub(crate) defined: Option<&'a DefinedNames>,
+}
+
+impl KnownVariables<'_> {
+    /// Returns true if nginx has a variable of this name that Weir has too.
+    pub(crate) fn is_built_in(name: &str) -> bool {
+        is_same(name) || matches!(name, "uri" | "document_uri" | "query_string")
+    }
 }
 
 /// The variables that mean the same in nginx and Weir.
@@ -115,6 +146,15 @@ pub(crate) fn template(
     convert(text, known, &|name| groups && is_group(name))
 }
 
+/// Does the same as [`template`] for the value of a map, where groups may have names.
+pub(crate) fn template_with(
+    text: &str,
+    known: KnownVariables<'_>,
+    names: &[String],
+) -> Result<String, String> {
+    convert(text, known, &|name| is_group(name) || names.iter().any(|known| known == name))
+}
+
 /// The same for a new path, in which `$uri` may stand: it is decoded in nginx and encoded in Weir,
 /// and both send it encoded.
 pub(crate) fn path_template(
@@ -153,7 +193,14 @@ fn convert(
                 out.push_str(name);
                 out.push('}');
             }
-            _ => return Err(format!("Weir has no variable `${name}`")),
+            _ => match known.defined.and_then(|defined| defined.native(name)) {
+                Some(native) => {
+                    out.push_str("${");
+                    out.push_str(native);
+                    out.push('}');
+                }
+                None => return Err(format!("Weir has no variable `${name}`")),
+            },
         }
     }
     out.push_str(rest);
@@ -205,7 +252,7 @@ mod tests {
 
     #[test]
     fn variables_are_translated_or_named() {
-        let known = KnownVariables { proxy_host: Some("app"), server_name: None };
+        let known = KnownVariables { proxy_host: Some("app"), server_name: None, defined: None };
         let check = |text: &str| template(text, known, false);
         assert_eq!(check("$scheme://${host}x").unwrap(), "${scheme}://${host}x");
         assert_eq!(check("$proxy_host $query_string").unwrap(), "app ${args}");

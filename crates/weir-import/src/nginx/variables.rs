@@ -1,0 +1,373 @@
+//! `map`, `geo` and `split_clients` become native definitions of variables.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+use weir_stats::Variable;
+
+use super::state::Converter;
+use super::statements::{StatementId, Statements};
+use super::values::{DefinedNames, KnownVariables, path_template, template, template_with};
+use crate::native::NativeLine;
+use crate::pcre as regex;
+
+/// Returns the name without its dollar.
+fn bare(text: &str) -> Option<&str> {
+    text.strip_prefix('$').filter(|name| !name.is_empty())
+}
+
+impl<'t> Converter<'_, 't> {
+    /// Converts the definitions of a block. One that refers to a refused one is refused too, so it
+    /// is tried again until no other is refused.
+    pub(crate) fn variables(&mut self, http: StatementId) {
+        let mut waiting = Vec::new();
+        for kind in ["map", "geo", "split_clients"] {
+            for &id in self.statements.named(Some(http), kind) {
+                if !(kind == "map" && self.upgrade_map(id)) {
+                    waiting.push(id);
+                }
+            }
+        }
+        waiting.sort_unstable();
+        let mut names = self.names_of(&mut waiting);
+        loop {
+            let converted: Vec<_> =
+                waiting.iter().map(|id| (*id, definition(self.statements, *id, &names))).collect();
+            let before = waiting.len();
+            let refused =
+                converted.iter().filter_map(|(id, result)| Some((*id, result.as_ref().err()?)));
+            for (id, reason) in refused {
+                self.outcomes.refuse(id, reason.clone());
+                waiting.retain(|other| *other != id);
+                if let Some(name) = bare(variable_word(self.statements, id)) {
+                    names.remove(name);
+                }
+            }
+            if waiting.len() == before {
+                for (id, directive) in converted {
+                    let words = self.statements.words(id);
+                    if words.iter().any(|word| word.text.contains("$uri")) {
+                        let how = "`$uri` is compared as it is sent, with percent-encoding";
+                        self.outcomes.differs(id, how);
+                    } else {
+                        self.outcomes.honour(id);
+                    }
+                    self.logs.directives.extend(directive);
+                }
+                break;
+            }
+        }
+        self.statements.define(names);
+    }
+
+    /// Gives each variable its native name. A name of Weir's own means something else there.
+    fn names_of(&mut self, waiting: &mut Vec<StatementId>) -> DefinedNames {
+        let mut names = DefinedNames::default();
+        waiting.retain(|id| {
+            let Some(name) = bare(variable_word(self.statements, *id)) else {
+                self.outcomes.refuse(*id, "it has no `$variable`");
+                return false;
+            };
+            let refusal = if names.native(name).is_some() {
+                Some("there is a variable of this name already")
+            } else if KnownVariables::is_built_in(name) {
+                Some("nginx has a variable of this name")
+            } else {
+                None
+            };
+            if let Some(reason) = refusal {
+                self.outcomes.refuse(*id, reason);
+                return false;
+            }
+            let native = match Variable::named(name) {
+                Some(_) => format!("file_{name}"),
+                None => name.to_owned(),
+            };
+            names.insert(name, native);
+            true
+        });
+        names
+    }
+
+    /// Takes the map that WebSocket set-ups have: `$http_upgrade` to `upgrade`, nothing to `close`
+    /// or to the empty text.
+    fn upgrade_map(&mut self, id: StatementId) -> bool {
+        let words = self.statements.words(id);
+        let block = self.statements.get(id).directive.block.as_ref();
+        let ([from, to], Some(block)) = (words, block) else { return false };
+        let usual = |entry: &Directive| match (entry.name.text.as_str(), entry.words.as_slice()) {
+            ("default", [value]) => value.text.eq_ignore_ascii_case("upgrade"),
+            ("", [value]) => value.text.is_empty() || value.text.eq_ignore_ascii_case("close"),
+            _ => false,
+        };
+        if from.text != "$http_upgrade" || !block.directives.iter().all(usual) {
+            return false;
+        }
+        self.upgrade_maps.insert(to.text.clone(), id);
+        self.outcomes.differs(id, "Weir itself writes `Connection`; see `proxy_set_header`");
+        true
+    }
+
+    /// Returns the native variable that names the pool for `http://$variable`. Every value of the
+    /// variable must be an upstream or an address.
+    pub(crate) fn pool_variable(
+        &mut self,
+        address: &str,
+        pass: StatementId,
+        scope: &super::scope::InheritanceScope<'_, 't>,
+    ) -> Result<String, String> {
+        let general = "of targets with variables, only one variable of a `map` or `split_clients` is converted";
+        let name = bare(address).ok_or(general)?;
+        let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+        let native = self
+            .statements
+            .defined()
+            .and_then(|names| names.native(name))
+            .ok_or(general)?
+            .to_owned();
+        let values = self.values_of(name).ok_or(general)?;
+        let span = self.statements.span(pass);
+        let mut lines = Vec::new();
+        for value in values.keys() {
+            let refusal = match value.as_str() {
+                "" => Some("a value of the variable is empty: give it a `default`".to_owned()),
+                _ if value.contains('$') => {
+                    Some(format!("`{value}` has variables: name an upstream instead"))
+                }
+                _ if value.contains('/') => {
+                    Some(format!("`{value}` is no upstream: leave scheme and path out"))
+                }
+                _ => None,
+            };
+            if let Some(reason) = refusal {
+                return Err(reason);
+            }
+            let target = self.pool(value, pass, scope)?;
+            if !target.route_lines.is_empty() {
+                return Err("its upstreams have other timeouts or retries elsewhere: name each of them in one place only".to_owned());
+            }
+            lines.push(entry(value, &target.pool, span));
+        }
+        let Some(first) = lines.first().and_then(|line| line.words.first()) else {
+            return Err(general.to_owned());
+        };
+        let default = NativeLine::new("default", span).value(&first.text).end();
+        lines.push(default);
+        self.pool_maps += 1;
+        let name = format!("pool_of_{native}_{}", self.pool_maps);
+        let map = NativeLine::new("map", span).value(&format!("${{{native}}}"));
+        self.logs.directives.push(map.value(&format!("${name}")).block(lines));
+        Ok(format!("${name}"))
+    }
+
+    /// Returns the values that a definition gives, in nginx's form.
+    fn values_of(&self, name: &str) -> Option<BTreeMap<String, ()>> {
+        let http = self.statements.named(None, "http").first()?;
+        let kinds = ["map", "geo", "split_clients"];
+        let mut all = kinds.iter().flat_map(|kind| self.statements.named(Some(*http), kind));
+        let id = all.find(|id| bare(variable_word(self.statements, **id)) == Some(name))?;
+        let directive = self.statements.get(*id).directive;
+        let lines = &directive.block.as_ref()?.directives;
+        let mut values = BTreeMap::new();
+        let mut complete = false;
+        let mut hundredths = 0;
+        for line in lines {
+            let [value] = line.words.as_slice() else { continue };
+            let key = line.name.text.as_str();
+            if key == "include" {
+                continue;
+            }
+            complete |= matches!(key, "default" | "*");
+            hundredths += share(key);
+            values.insert(value.text.clone(), ());
+        }
+        if !complete && hundredths < 10_000 {
+            values.insert(String::new(), ());
+        }
+        Some(values)
+    }
+}
+
+/// Returns a share in hundredths of a percent, 0 if the text is none.
+fn share(text: &str) -> u32 {
+    let Some((whole, part)) =
+        text.strip_suffix('%').map(|text| text.split_once('.').unwrap_or((text, "")))
+    else {
+        return 0;
+    };
+    format!("{whole}{part:0<2}").parse().unwrap_or_default()
+}
+
+/// Returns the word with the name of the variable.
+fn variable_word<'t>(statements: &Statements<'t>, id: StatementId) -> &'t str {
+    statements.words(id).last().map_or("", |word| &word.text)
+}
+
+/// Converts a definition.
+fn definition(
+    statements: &Statements<'_>,
+    id: StatementId,
+    names: &DefinedNames,
+) -> Result<Directive, String> {
+    let directive = statements.get(id).directive;
+    let block = directive.block.as_ref().ok_or("it has no block")?;
+    let known = KnownVariables { defined: Some(names), ..KnownVariables::default() };
+    let span = directive.span();
+    let name = bare(variable_word(statements, id)).and_then(|name| names.native(name));
+    let name = format!("${}", name.ok_or("it has no `$variable`")?);
+    let source = match directive.words.as_slice() {
+        [_] if directive.name.text == "geo" => "$remote_addr",
+        [source, _] => source.text.as_str(),
+        _ => return Err("it takes a source and a variable".to_owned()),
+    };
+    let source = path_template(source, known, false)?;
+    let heading = |kind: &str| NativeLine::new(kind, span).value(&source).value(&name);
+    match directive.name.text.as_str() {
+        "map" => map(heading("map"), &block.directives, known),
+        "geo" => geo(heading("map"), &block.directives),
+        _ => split(heading("split"), &block.directives),
+    }
+}
+
+/// Returns an entry of a native definition.
+fn entry(key: &str, value: &str, span: SourceSpan) -> Directive {
+    NativeLine::entry(key, span).value(value).end()
+}
+
+fn map(
+    heading: NativeLine,
+    lines: &[Directive],
+    known: KnownVariables<'_>,
+) -> Result<Directive, String> {
+    let mut hosts = false;
+    let mut entries = Vec::new();
+    for line in lines {
+        let (key, span) = (line.name.text.as_str(), line.span());
+        match (key, line.words.as_slice()) {
+            ("hostnames", []) => hosts = true,
+            // Weir evaluates a variable whenever a text uses it.
+            ("volatile", []) => {}
+            ("include", [_]) => {}
+            ("default", [value]) => {
+                let value = template(&value.text, known, false)?;
+                entries.push(NativeLine::new("default", span).value(&value).end());
+            }
+            (_, [value]) if key.starts_with('~') => {
+                let (mark, pattern) = match key.strip_prefix("~*") {
+                    Some(pattern) => ("~*", pattern),
+                    None => ("~", &key[1..]),
+                };
+                let native = regex::native(pattern)?;
+                let groups = group_names(pattern);
+                let value = template_with(&value.text, known, &groups)?;
+                entries.push(entry(&format!("{mark}{native}"), &value, span));
+            }
+            (_, [value]) => {
+                let value = template(&value.text, known, false)?;
+                entries.push(entry(key, &value, span));
+            }
+            _ => return Err(format!("`{key}` is not a key with its value")),
+        }
+    }
+    let heading = heading.keyword("ignore_case");
+    let heading = if hosts { heading.keyword("hosts") } else { heading };
+    Ok(heading.block(entries))
+}
+
+/// Returns the names of a regex's groups.
+fn group_names(pattern: &str) -> Vec<String> {
+    let starts = pattern.split("(?").skip(1);
+    let names = starts.filter_map(|rest| {
+        let rest = rest.strip_prefix('P').unwrap_or(rest).strip_prefix('<')?;
+        rest.split_once('>').map(|(name, _)| name)
+    });
+    let names = names.filter(|name| !name.is_empty() && !name.starts_with(['=', '!']));
+    names.map(str::to_owned).collect()
+}
+
+/// A text without variables, in the native form.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
+    let mut entries: Vec<(IpNet, Directive)> = Vec::new();
+    let mut default = None;
+    let mut ranges = Vec::new();
+    let mut by_ranges = false;
+    for line in lines {
+        let (key, span) = (line.name.text.as_str(), line.span());
+        match (key, line.words.as_slice()) {
+            ("ranges", []) => by_ranges = true,
+            ("include", [_]) => {}
+            ("default", [value]) => {
+                default = Some(NativeLine::new("default", span).value(&literal(&value.text)).end());
+            }
+            ("proxy" | "proxy_recursive", _) => {
+                return Err("leave `proxy` out: Weir knows trusted proxies by `trusted_proxies`, and `$remote_addr` is then the client".to_owned());
+            }
+            ("delete", [network]) => {
+                let network = parse_network(&network.text)?;
+                entries.retain(|(other, _)| *other != network);
+            }
+            (_, [value]) if by_ranges => {
+                ranges.push((parse_range(key)?, literal(&value.text), span));
+            }
+            (_, [value]) => {
+                let network = parse_network(key)?;
+                let line = entry(&network.to_string(), &literal(&value.text), span);
+                entries.push((network, line));
+            }
+            _ => return Err(format!("`{key}` is not a network with its value")),
+        }
+    }
+    ranges.sort_by_key(|(range, ..)| *range);
+    if ranges.windows(2).any(|pair| pair[0].0.1 >= pair[1].0.0) {
+        return Err("its ranges overlap: write networks instead".to_owned());
+    }
+    for ((first, last), value, span) in ranges {
+        let networks: Vec<IpNet> = match (first, last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => {
+                Ipv4Subnets::new(first, last, 0).map(IpNet::V4).collect()
+            }
+            (IpAddr::V6(first), IpAddr::V6(last)) => {
+                Ipv6Subnets::new(first, last, 0).map(IpNet::V6).collect()
+            }
+            _ => return Err("a range has addresses of both families".to_owned()),
+        };
+        for network in networks {
+            entries.push((network, entry(&network.to_string(), &value, span)));
+        }
+    }
+    let mut lines: Vec<Directive> = entries.into_iter().map(|(_, line)| line).collect();
+    lines.extend(default);
+    Ok(heading.keyword("networks").block(lines))
+}
+
+fn parse_network(text: &str) -> Result<IpNet, String> {
+    let single = text.parse::<IpAddr>().map(IpNet::from);
+    let network = single.or_else(|_| text.parse::<IpNet>().map(|network| network.trunc()));
+    network.map_err(|_| format!("`{text}` is not a network"))
+}
+
+fn parse_range(text: &str) -> Result<(IpAddr, IpAddr), String> {
+    let wrong = || format!("`{text}` is not a range of addresses");
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let parse = |text: &str| text.parse::<IpAddr>().map_err(|_| wrong());
+    let (first, last) = (parse(first)?, parse(last)?);
+    if first <= last { Ok((first, last)) } else { Err(wrong()) }
+}
+
+fn split(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
+    let mut entries = Vec::new();
+    for line in lines {
+        let [value] = line.words.as_slice() else {
+            return Err(format!("`{}` is not a share with its value", line.name.text));
+        };
+        entries.push(entry(&line.name.text, &literal(&value.text), line.span()));
+    }
+    Ok(heading.block(entries))
+}
