@@ -42,8 +42,11 @@ impl<'t> Converter<'_, 't> {
             Some(text) => line.option("fallback", &text),
             None => line,
         };
-        let known =
-            KnownVariables { proxy_host: None, server_name: Some(location.place.server_name) };
+        let known = KnownVariables {
+            proxy_host: None,
+            server_name: Some(location.place.server_name),
+            defined: self.statements.defined(),
+        };
         let mut block = self.access(scope, false);
         block.extend(self.response_headers(scope, known));
         Some(RouteParts { target: line.into_words(), block })
@@ -74,8 +77,11 @@ impl<'t> Converter<'_, 't> {
         let words: Vec<&str> =
             self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
         let (last, files) = words.split_last()?;
-        let known =
-            KnownVariables { proxy_host: None, server_name: Some(location.place.server_name) };
+        let known = KnownVariables {
+            proxy_host: None,
+            server_name: Some(location.place.server_name),
+            defined: self.statements.defined(),
+        };
         let text = match *last {
             _ if files != ["$uri"] && files != ["$uri", "$uri/"] => {
                 Err("write `try_files $uri $uri/ FALLBACK`: other files have no conversion".into())

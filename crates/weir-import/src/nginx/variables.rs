@@ -1,6 +1,6 @@
 //! `map`, `geo` and `split_clients` become native definitions of variables.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
@@ -131,7 +131,7 @@ impl<'t> Converter<'_, 't> {
         let values = self.values_of(name).ok_or(general)?;
         let span = self.statements.span(pass);
         let mut lines = Vec::new();
-        for value in values.keys() {
+        for value in &values {
             let refusal = match value.as_str() {
                 "" => Some("a value of the variable is empty: give it a `default`".to_owned()),
                 _ if value.contains('$') => {
@@ -164,14 +164,14 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the values that a definition gives, in nginx's form.
-    fn values_of(&self, name: &str) -> Option<BTreeMap<String, ()>> {
+    fn values_of(&self, name: &str) -> Option<BTreeSet<String>> {
         let http = self.statements.named(None, "http").first()?;
         let kinds = ["map", "geo", "split_clients"];
         let mut all = kinds.iter().flat_map(|kind| self.statements.named(Some(*http), kind));
         let id = all.find(|id| bare(variable_word(self.statements, **id)) == Some(name))?;
         let directive = self.statements.get(*id).directive;
         let lines = &directive.block.as_ref()?.directives;
-        let mut values = BTreeMap::new();
+        let mut values = BTreeSet::new();
         let mut complete = false;
         let mut hundredths = 0;
         for line in lines {
@@ -182,10 +182,10 @@ impl<'t> Converter<'_, 't> {
             }
             complete |= matches!(key, "default" | "*");
             hundredths += share(key);
-            values.insert(value.text.clone(), ());
+            values.insert(value.text.clone());
         }
         if !complete && hundredths < 10_000 {
-            values.insert(String::new(), ());
+            values.insert(String::new());
         }
         Some(values)
     }
@@ -249,8 +249,7 @@ fn map(
         match (key, line.words.as_slice()) {
             ("hostnames", []) => hosts = true,
             // Weir evaluates a variable whenever a text uses it.
-            ("volatile", []) => {}
-            ("include", [_]) => {}
+            ("volatile", []) | ("include", [_]) => {}
             ("default", [value]) => {
                 let value = template(&value.text, known, false)?;
                 entries.push(NativeLine::new("default", span).value(&value).end());
