@@ -198,8 +198,7 @@ impl<'t> Converter<'_, 't> {
             "redirect" => "302",
             _ if url => "302",
             "break" if kind != RewrittenBlock::Server => {
-                let text = text.replace('%', "%25").replace('#', "%23");
-                let text = path_template(&text, known, true)?;
+                let text = path_text(text, known)?;
                 let line = NativeLine::new("rewrite", span).keyword("regex").value(&pattern);
                 self.outcomes.honour(id);
                 let end = AlternativeEnd::Changed(line.value(&text).end());
@@ -212,8 +211,7 @@ impl<'t> Converter<'_, 't> {
                 );
             }
             "break" | "last" | "" => {
-                let text = text.replace('%', "%25").replace('#', "%23");
-                let text = path_template(&text, known, true)?;
+                let text = path_text(text, known)?;
                 self.outcomes.honour(id);
                 let target = NativeLine::new("", span).keyword("internal").value(&text);
                 let parts = RouteParts { target: target.into_words(), block: Vec::new() };
@@ -235,6 +233,11 @@ impl<'t> Converter<'_, 't> {
         let end = AlternativeEnd::Answer(RouteParts { target: target.into_words(), block });
         Ok(Alternative { id, condition, end })
     }
+}
+
+/// Turns the text of a `rewrite` that stays here into a native path.
+fn path_text(text: &str, known: KnownVariables<'_>) -> Result<String, String> {
+    path_template(&text.replace('%', "%25").replace('#', "%23"), known, true)
 }
 
 impl Converter<'_, '_> {
