@@ -43,6 +43,7 @@ use weir_wire::Method;
 use crate::exchange::client_side::{ClientSide, ConnectionFacts};
 use crate::exchange::malformed::keep_malformed;
 use crate::exchange::outcome::{Ended, Next, Refusal};
+use crate::exchange::request_limits::RouteEntry;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::client_address::{PeerTrust, allowed, client_address};
@@ -209,20 +210,20 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     if is_long {
         yield_now().await;
     }
-    let mut admitted = false;
+    let mut entry = RouteEntry::Received;
     loop {
         let pool = pool_of(exchange, found)?;
         bound(exchange, found, pool);
-        if request_limits::is_limited(scope, found) && !admitted {
-            admitted = true;
+        if request_limits::is_limited(scope, found, entry) {
             // In an allocation of its own, so that exchanges without limits do not reserve space
             // for it.
-            Box::pin(request_limits::admit(exchange, found)).await?;
+            Box::pin(request_limits::admit(exchange, found, entry)).await?;
         }
         match answer(exchange, found, pool).await {
             Err(Ended::Redirected) => {}
             end => return end,
         }
+        entry = RouteEntry::Redirected;
         found = find_route_again(exchange)?;
         exchange.route = Some(found);
         if is_long {

@@ -1,6 +1,7 @@
 //! Applies the limits on clients and on rates to a request: passes, refuses or delays it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_stats::Cause;
@@ -12,6 +13,7 @@ use crate::exchange::request_key;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::limiting::Refused;
+use crate::limiting::rate::RateLimiter;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer::Elapsed;
@@ -50,20 +52,47 @@ pub(crate) fn admit_client<C: ClientSide>(
     Ok(())
 }
 
+/// The way in which a request came to a route.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RouteEntry {
+    /// The request was received: the listener's limits count it.
+    Received,
+    /// An internal redirect led here: only the route's own limits count it.
+    Redirected,
+}
+
+/// The limits by key that count a request on this route.
+fn limits<'a, N: Net>(
+    scope: Scope<'a, N>,
+    route: &'a CompiledRoute,
+    entry: RouteEntry,
+) -> impl Iterator<Item = &'a Arc<RateLimiter>> {
+    let of_listener = match entry {
+        RouteEntry::Received => &*scope.listener.rate_limits,
+        RouteEntry::Redirected => &[],
+    };
+    of_listener.iter().chain(&route.rate_limits)
+}
+
 /// Tells whether a request on this route is limited by key.
-pub(crate) fn is_limited<N: Net>(scope: Scope<'_, N>, route: &CompiledRoute) -> bool {
-    !scope.listener.rate_limits.is_empty() || !route.rate_limits.is_empty()
+pub(crate) fn is_limited<N: Net>(
+    scope: Scope<'_, N>,
+    route: &CompiledRoute,
+    entry: RouteEntry,
+) -> bool {
+    limits(scope, route, entry).next().is_some()
 }
 
 /// Applies the rate limits of the listener and the route to a request; waits if they delay it.
 pub(crate) async fn admit<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
+    entry: RouteEntry,
 ) -> Result<(), Ended> {
     let scope = exchange.scope;
     let now_ns = table_clock(scope, exchange.arrival.head_end);
     let mut wait_ns = 0;
-    for limit in scope.listener.rate_limits.iter().chain(&route.rate_limits) {
+    for limit in limits(scope, route, entry) {
         let mut text = std::mem::take(&mut exchange.heads.key);
         request_key::fill(exchange, &limit.key, &mut text);
         let taken = if text.is_empty() {

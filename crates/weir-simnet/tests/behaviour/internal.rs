@@ -152,3 +152,21 @@ fn a_missing_file_leads_to_the_fallback() {
         assert_eq!(answered(world, "GET /f/etc/passwd").await.status(), 200);
     });
 }
+
+/// Otherwise a listener's limit would switch off that of a route behind a redirect.
+#[test]
+fn limits_of_the_new_route_hold_and_those_of_the_listener_count_once() {
+    let text = routes(
+        "limit rate $remote_addr rate=1/m burst=2 status=429;
+         route path /a -> internal /b;
+         route path /b -> respond 200 { limit rate $remote_addr rate=1/m burst=1 status=403; }",
+    );
+    play(&text, async |world| {
+        let mut statuses = Vec::new();
+        for _ in 0..4 {
+            statuses.push(answered(world, "GET /a").await.status());
+        }
+        assert_eq!(statuses, [200, 200, 403, 429]);
+        world.log().await;
+    });
+}
