@@ -392,12 +392,11 @@ fn no_lint_finds_anything_in_the_examples() {
     let mut checked = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        if path.extension().is_none_or(|ending| ending != "conf")
-            || weir_import::Language::of(&text) != weir_import::Language::Native
-        {
+        // Files of other programs are in a folder of their own.
+        if path.extension().is_none_or(|ending| ending != "conf") {
             continue;
         }
+        let text = std::fs::read_to_string(&path).unwrap();
         let configuration = weir_config::parse_str(path.to_str().unwrap(), &text).unwrap();
         let found = weir_config::lint(&configuration);
         assert!(found.is_empty(), "{found}");
