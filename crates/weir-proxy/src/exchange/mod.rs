@@ -232,13 +232,14 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     }
 }
 
-/// The pool that the request goes to, by its number; `None` if the route leads to none.
+/// The pool that the request goes to, by its number, small because it is kept while the request is
+/// served; `None` if the route leads to none.
 fn pool_of<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
-) -> Result<Option<usize>, Ended> {
+) -> Result<Option<u32>, Ended> {
     let key = match &route.action {
-        CompiledAction::Pool(pool) => return Ok(Some(*pool)),
+        CompiledAction::Pool(pool) => return Ok(Some(*pool as u32)),
         CompiledAction::PoolBy(choice) => Some(&choice.by),
         CompiledAction::Split(split) => split.key.as_ref(),
         CompiledAction::Respond(_)
@@ -255,7 +256,7 @@ fn pool_of<C: ClientSide>(
     }
     let pool = route.action.pool_for(&text);
     exchange.heads.key = text;
-    pool.map(Some).ok_or(Ended::from(Cause::NoRoute))
+    pool.map(|pool| Some(pool as u32)).ok_or(Ended::from(Cause::NoRoute))
 }
 
 /// Waits for the head.
@@ -335,13 +336,14 @@ fn find_route_again<'a, C: ClientSide>(
 
 /// Sets the exchange's total time limit: the route's, else the shorter one of the listener's and
 /// the pool's.
-fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool: Option<usize>) {
+fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool: Option<u32>) {
     let scope = exchange.scope;
     let wait = match (route.request_timeout, pool) {
         (RequestTimeout::After(wait), _) => Some(wait),
         (RequestTimeout::Off, _) => None,
         (RequestTimeout::Inherited, Some(pool)) => {
-            let of_pool = scope.generation.pool(pool).and_then(|pool| pool.rules.timeouts.request);
+            let pool = scope.generation.pool(pool as usize);
+            let of_pool = pool.and_then(|pool| pool.rules.timeouts.request);
             let Some(of_pool) = of_pool else { return };
             let of_listener = scope.listener.timeouts.request;
             Some(of_listener.map_or(of_pool, |own| own.min(of_pool)))
@@ -354,7 +356,7 @@ fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool:
 async fn answer<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &CompiledRoute,
-    pool: Option<usize>,
+    pool: Option<u32>,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     if exchange.heads.request.method == Method::Connect {
@@ -364,7 +366,7 @@ async fn answer<C: ClientSide>(
     }
     scope.worker.sessions.takes(exchange.session, route.number, exchange.arrival.client);
     if let Some(pool) = pool {
-        return proxy_request::proxy(exchange, route, pool).await;
+        return proxy_request::proxy(exchange, route, pool as usize).await;
     }
     match &route.action {
         CompiledAction::Pool(_) | CompiledAction::PoolBy(_) | CompiledAction::Split(_) => {
