@@ -431,7 +431,7 @@ fn a_waiting_exchange_gets_the_stalled_endpoint_when_it_answers_and_not_before()
     assert_eq!(pool.audit(now_us), 0);
     stuck[0].answered(now_us);
     let Poll::Ready(Ok(slot)) = std::pin::Pin::new(&mut ticket).poll(&mut context) else {
-        panic!("whoever waits was forgotten")
+        panic!("a waiting request was forgotten")
     };
     assert_eq!(slot.index(), 1);
     assert_eq!(pool.audit(now_us), 0);
@@ -473,7 +473,7 @@ fn whose_key_leads_to_an_endpoint_that_stalls_goes_elsewhere_also_from_its_line(
     exchange(110_000, keys[0]).answered(110_500);
     assert_eq!(exchange(130_000, keys[1]).index(), 0);
     let Poll::Ready(Ok(slot)) = std::pin::Pin::new(&mut ticket).poll(&mut context) else {
-        panic!("whoever waits was forgotten")
+        panic!("a waiting request was forgotten")
     };
     assert_eq!(slot.index(), 0);
     assert_eq!(stuck.iter().filter(|slot| slot.index() == 1).count(), 2);

@@ -53,7 +53,7 @@ pub struct Imported {
     pub coverage: Coverage,
     /// The directives in Weir's syntax; their spans are places in `sources`.
     directives: Vec<Directive>,
-    /// What the lints about the other program's directives find.
+    /// Findings of the lints about the other program's directives.
     lints: Vec<Diagnostic>,
     sources: Sources,
 }

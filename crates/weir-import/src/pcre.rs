@@ -1,5 +1,5 @@
-//! Regexes of nginx and HAProxy (PCRE) in the syntax of Weir's, which has no backtracking. A regex that would
-//! mean something else is refused, and so is one that the syntax does not have.
+//! Regexes of nginx and HAProxy (PCRE) in the syntax of Weir's, which has no backtracking. A regex
+//! that would mean something else is refused, and so is one that the syntax does not have.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -19,7 +19,8 @@ const MAINTENANCE: u32 = 8;
 const STALLED: u32 = 16;
 /// Flag: the stall was not reported yet.
 const STALL_IS_NEWS: u32 = 32;
-/// Flag: the endpoint was ejected at least once; only then is there an end of an ejection to look at.
+/// Flag: the endpoint was ejected at least once; only then is there an end of an ejection to look
+/// at.
 const WAS_EJECTED: u32 = 64;
 /// Flag: set by an ejection, cleared by the first success. While it is set, one failure ejects
 /// again.

@@ -265,7 +265,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3_000))]
 
-        /// What is claimed holds for every path.
+        /// Every claim holds for every path.
         #[test]
         fn claims_about_paths_are_true(
             one in pattern(),

@@ -126,7 +126,7 @@ pub const LINTS: &[Lint] = &[
     Lint {
         code: "unverified-server",
         what: "TLS to servers whose certificates are not verified",
-        why: "Whoever is on the network path can then read and change everything. A certificate authority of \
+        why: "An attacker on the network path can then read and change everything. A certificate authority of \
               your own is named with `ca=FILE`.",
         example: "pool app {\n    server app.internal:8443;\n    tls verify=off;\n}\nlisten :80 -> app;\n",
         better: "pool app {\n    server app.internal:8443;\n    tls ca=/etc/weir/internal-ca.pem;\n}\nlisten :80 -> app;\n",
@@ -157,7 +157,7 @@ pub const LINTS: &[Lint] = &[
     Lint {
         code: "allow-without-deny",
         what: "`allow` without any `deny`",
-        why: "Without a matching rule a client is allowed. A list of allowed networks restricts nobody until \
+        why: "Without a matching rule a client is allowed. A list of allowed networks restricts no client until \
               `deny all;` follows it.",
         example: "listen :80 {\n    route path /admin/* -> 127.0.0.1:3000 { allow 10.0.0.0/8; }\n    default -> respond 404;\n}\n",
         better: "listen :80 {\n    route path /admin/* -> 127.0.0.1:3000 { allow 10.0.0.0/8; deny all; }\n    default -> respond 404;\n}\n",

@@ -17,7 +17,7 @@ pub struct Checked {
     pub sources: Arc<Sources>,
     /// The places of its parts in them.
     pub places: ModelPlaces,
-    /// What an importer found in the text of another program's file.
+    /// Findings of an importer in the text of another program's file.
     pub foreign_lints: Vec<Diagnostic>,
 }
 

@@ -54,7 +54,7 @@ pub struct Route {
     /// The changes of the path and the query that the endpoint gets, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrite: Vec<Rewrite>,
-    /// What replaces the pool's settings of the upstream side.
+    /// Replacements for the pool's settings of the upstream side.
     #[serde(default, skip_serializing_if = "RouteUpstream::is_inherited")]
     pub upstream: RouteUpstream,
     /// The changes to request headers.

@@ -122,8 +122,8 @@ impl Mappings {
     }
 }
 
-/// Compares addresses: `:80`, `*:80`, `0.0.0.0:80` and `80` are the same, and so are spellings of one
-/// IP address.
+/// Compares addresses: `:80`, `*:80`, `0.0.0.0:80` and `80` are the same, and so are spellings of
+/// one IP address.
 fn same(from: &str, text: &str) -> bool {
     let plain = |text: &str| {
         let text = text.strip_prefix('*').unwrap_or(text);

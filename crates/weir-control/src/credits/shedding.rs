@@ -204,7 +204,7 @@ mod tests {
         }
         assert_eq!(share.percent(), 26, "a quarter, rounded up");
         let slow = (0..1_000).fold(share, |share, _| share.follow(supply, 1.0));
-        assert_eq!(slow.percent(), 10, "whoever does not listen is asked for the least");
+        assert_eq!(slow.percent(), 10, "the peer that does not listen is asked for the least");
         assert_eq!(slow.follow(supply, 1e9).percent(), 10);
         let idle = Supply { wanted_cores: 0.0, ..supply };
         let first = slow.follow(idle, 1e9);

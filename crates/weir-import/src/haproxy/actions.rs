@@ -144,7 +144,8 @@ impl HaproxyConverter<'_> {
         RouteDraft { when, target: target.into_words(), block: Vec::new(), span }
     }
 
-    /// Refuses a rule that keeps clients away. If that is accepted, nobody gets past it.
+    /// Refuses a rule that keeps clients away. Where the refusal is accepted, the rule denies every
+    /// client.
     fn closed(&mut self, line: LineId, reason: &str, drafts: &mut Vec<RouteDraft>, when: AclTest) {
         self.outcomes.refuse(
             line,

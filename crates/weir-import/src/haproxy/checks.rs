@@ -22,7 +22,7 @@ const KINDS: [&str; 9] = [
     "option external-check",
 ];
 
-/// What `http-check` and `tcp-check` lines add to a check.
+/// The additions of `http-check` and `tcp-check` lines to a check.
 #[derive(Default)]
 struct CheckDetails {
     method: String,

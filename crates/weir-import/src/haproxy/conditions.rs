@@ -53,7 +53,7 @@ impl NativeTest {
     }
 }
 
-/// What rules have changed of a request so far: conditions after them read it changed.
+/// The parts of a request that earlier rules changed: later conditions read them changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedRequest {
     /// Their names in small letters.
@@ -62,7 +62,7 @@ pub(super) struct ChangedRequest {
     query: bool,
 }
 
-/// What a rule changes.
+/// The part of a request that a rule changes.
 #[derive(Clone, Debug)]
 pub(super) enum ChangedPart {
     Header(String),

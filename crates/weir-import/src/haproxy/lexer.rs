@@ -38,7 +38,7 @@ impl HaproxyLine {
     }
 }
 
-/// What the lexer has to know beside a line: the file, and what variables stand for.
+/// The context of a line: its file, and the values of variables.
 pub(super) struct LineLexer<'a> {
     pub(super) file: FileId,
     /// The name of the file, for `.FILE`.

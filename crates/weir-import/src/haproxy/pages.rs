@@ -111,7 +111,7 @@ impl HaproxyConverter<'_> {
     }
 }
 
-/// What the file of a page begins with.
+/// The beginning of a page's file.
 enum PageStatus {
     Empty,
     NoHead,

@@ -60,7 +60,7 @@ impl MatchKind {
     }
 }
 
-/// What converters and the kind of a header do to the value that is compared.
+/// The effect of converters and of the kind of a header on the value that is compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ValueShape {
     /// The value is compared in small letters.

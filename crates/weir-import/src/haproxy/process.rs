@@ -9,7 +9,7 @@ use super::sections::{LineId, SectionId};
 use super::values;
 use crate::native::NativeLine;
 
-/// What `global` sets for other sections.
+/// The settings in `global` for other sections.
 #[derive(Default)]
 pub(super) struct ProcessSettings {
     /// The folders of certificates and authorities.

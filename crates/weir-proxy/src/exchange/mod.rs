@@ -224,7 +224,7 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
             end => return end,
         }
         entry = RouteEntry::Redirected;
-        found = find_route_again(exchange)?;
+        found = permitted_route(exchange)?;
         exchange.route = Some(found);
         if is_long {
             yield_now().await;
@@ -313,16 +313,11 @@ fn find_route<'a, C: ClientSide>(
     if !allowed(&listener.access, client) {
         return Err(Cause::Denied.into());
     }
-    let fill = |text: &Template, out: &mut Vec<u8>| record::fill(exchange, text, None, out);
-    let route = listener.router.route(&exchange.request_view(), &fill).ok_or(Cause::NoRoute)?;
-    if !allowed(&route.access, client) {
-        return Err(Cause::Denied.into());
-    }
-    Ok(route)
+    permitted_route(exchange)
 }
 
-/// Finds the route of a request after an internal redirect.
-fn find_route_again<'a, C: ClientSide>(
+/// Finds the route of a request, first or after an internal redirect, and applies its access rules.
+fn permitted_route<'a, C: ClientSide>(
     exchange: &Exchange<'a, C>,
 ) -> Result<&'a CompiledRoute, Ended> {
     let router = &exchange.scope.listener.router;

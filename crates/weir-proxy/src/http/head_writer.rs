@@ -86,9 +86,9 @@ pub struct UpstreamHead<'a> {
 
 /// Appends the request head for an endpoint.
 ///
-/// Unless it was rewritten, the target is forwarded as it is in the parsed head, in origin form. `Host` is the client's,
-/// unless it is edited or, in an HTTP/1.0 request, missing: then it is the endpoint's address, or
-/// `localhost` for a Unix socket.
+/// Unless it was rewritten, the target is forwarded as it is in the parsed head, in origin form.
+/// `Host` is the client's, unless it is edited or, in an HTTP/1.0 request, missing: then it is the
+/// endpoint's address, or `localhost` for a Unix socket.
 pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
     match input.rewritten {

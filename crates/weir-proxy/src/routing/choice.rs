@@ -10,6 +10,7 @@ use crate::http::pool_key::PoolKey;
 
 /// The whole in hundredths of a percent.
 const WHOLE: u64 = 10_000;
+
 /// The pools that a variable names.
 pub struct CompiledChoice {
     pub(crate) by: PoolKey,

@@ -92,7 +92,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     (
         "proxy_add_x_forwarded_for",
         Plain::ProxyAddXForwardedFor,
-        "the received `X-Forwarded-For`, whoever sent it, followed by the address of the client",
+        "the received `X-Forwarded-For` of any sender, followed by the address of the client",
     ),
     ("host", Plain::Host, "requested host, lower case, without the port"),
     ("status", Plain::Status, "status of the response, three digits"),

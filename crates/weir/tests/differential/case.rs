@@ -31,7 +31,7 @@ pub(crate) struct Case {
     pub(crate) requests: Vec<Request>,
 }
 
-/// What a client does on one connection.
+/// The steps of a client on one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     /// The line as written, for messages.

@@ -9,7 +9,7 @@ use super::client::{Answer, Framing, ResponseSeen};
 use super::origin::SeenRequest;
 use super::programs::Reference;
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observation {
     /// The certificate and version of the handshake, or its failure.

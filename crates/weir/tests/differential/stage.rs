@@ -1,4 +1,4 @@
-//! What a case needs around the programs: a directory, sockets, origins, certificates, and the
+//! The surroundings of a case's programs: a directory, sockets, origins, certificates, and the
 //! text of the configuration with its placeholders filled.
 
 use std::collections::BTreeMap;

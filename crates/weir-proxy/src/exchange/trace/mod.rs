@@ -1,6 +1,5 @@
-//! Follows one request through a compiled configuration without serving it: what
-//! `weir explain` shows. The steps and their order are those of a served request (`exchange/mod.rs`),
-//! and each is done by the code that serves: parsing, normalisation, matching, picking, writing the
+//! Follows one request through a compiled configuration without serving it, for `weir explain`.
+//! The steps and their order are those of a served request (`exchange/mod.rs`), and each is done by the code that serves: parsing, normalisation, matching, picking, writing the
 //! head. Nothing is sent, and what depends on the state of a running process is as at its start.
 
 mod pool;
@@ -239,7 +238,7 @@ struct Tracer<'a> {
     trace: RequestTrace,
 }
 
-/// What a request is led to, for its entry.
+/// The route and pool of a request, for its entry.
 #[derive(Clone, Copy, Default)]
 struct Led<'a> {
     route: Option<&'a CompiledRoute>,

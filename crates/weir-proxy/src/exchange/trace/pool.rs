@@ -27,7 +27,7 @@ pub struct PoolTrace {
     pub key: Option<String>,
     /// Set if an empty key is replaced by a random one.
     pub key_is_random: bool,
-    /// What the sticky cookie says, if the pool has one.
+    /// The state of the sticky cookie, if the pool has one.
     pub sticky: Option<&'static str>,
     /// The endpoint, or the reason why there is none.
     pub pick: Result<PickTrace, &'static str>,

@@ -23,7 +23,7 @@ pub(super) struct Account {
     pub(super) request_headers: Vec<AccountLine>,
     pub(super) response_headers: Vec<AccountLine>,
     pub(super) outcome: Outcome,
-    /// What is not known before the request is served.
+    /// Parts of the account that are unknown before the request is served.
     pub(super) depends: Vec<String>,
 }
 
