@@ -59,6 +59,7 @@ def count(name, binary, seconds):
         wrapper.write_text(f'#!/bin/sh\nexec valgrind {options} {binary} "$@"\n')
         wrapper.chmod(0o755)
         bench = candidates.Bench(folder, {name: wrapper}, "")
+        bench.values["KEPT"] = 100
         try:
             bench.prepare()
             child = bench.candidate(name)

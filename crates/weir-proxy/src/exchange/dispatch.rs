@@ -93,8 +93,7 @@ impl<'a> Dispatch<'a> {
             key: exchange.placement.key,
             tried: Tried::default(),
             fresh: false,
-            at_hand: rules.buffer_request.is_some()
-                || upload.is_decoded() && upload.surplus().is_empty(),
+            at_hand: upload.is_whole || upload.is_decoded() && upload.surplus().is_empty(),
             chunks_read: exchange.heads.request.framing == Framing::Chunked && upload.has_read,
             began,
             now,
@@ -361,8 +360,7 @@ impl<'a> Dispatch<'a> {
     /// Tells whether the part of a request that was read is still available as received, and small
     /// enough to be moved. Decoded chunks are not available as received.
     fn may_leave<C: ClientSide>(&self, client: &C, upload: &Pump) -> bool {
-        client.may_leave(upload.raw_bytes())
-            && (self.rules.buffer_request.is_some() || !self.chunks_read)
+        client.may_leave(upload.raw_bytes()) && (upload.is_whole || !self.chunks_read)
     }
 
     /// Starts measuring how long the endpoint takes to answer, if the whole request is at hand, so
@@ -515,8 +513,7 @@ impl<'a> Dispatch<'a> {
             let mut waiting =
                 WaitingRequest::new(id, exchange.arrival.head_end, since, position, seniority);
             waiting.number = Some(number);
-            let is_whole = self.rules.buffer_request.is_some();
-            let body = ReadBody { raw: &upload.take_raw(), is_whole };
+            let body = ReadBody { raw: &upload.take_raw(), is_whole: upload.is_whole };
             exchange.client.leave(Box::new(waiting), &exchange.heads.request, &body);
         }
         slot

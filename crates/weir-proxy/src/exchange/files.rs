@@ -40,12 +40,11 @@ pub(crate) async fn serve<C: ClientSide>(
     let scope = exchange.scope;
     let readable = matches!(exchange.heads.request.method, Method::Get | Method::Head);
     if !readable && route.internal.is_none() {
-        let reply = Reply::of(405).with_allow("GET, HEAD");
-        return send(exchange, reply, 405).await;
+        return not_allowed(exchange).await;
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
     let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
-    if let Some(location) = with_slash(&exchange.request_view(), strip) {
+    if readable && let Some(location) = with_slash(&exchange.request_view(), strip) {
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
     }
@@ -54,16 +53,17 @@ pub(crate) async fn serve<C: ClientSide>(
         Answer::Status(status) if status.code == 404 && route.internal.is_some() => {
             Err(redirect(exchange, route))
         }
-        _ if !readable => {
-            let reply = Reply::of(405).with_allow("GET, HEAD");
-            send(exchange, reply, 405).await
-        }
+        _ if !readable => not_allowed(exchange).await,
         Answer::Status(status) => {
             let reply = Reply::of(status.code).with_headers(&status.headers);
             send(exchange, reply, status.code).await
         }
         Answer::File(file) => send_file(exchange, file).await,
     }
+}
+
+async fn not_allowed<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
+    send(exchange, Reply::of(405).with_allow("GET, HEAD"), 405).await
 }
 
 /// The redirect target for a request whose path is exactly the stripped prefix: `/static/*` also
@@ -125,7 +125,8 @@ pub(super) fn question<'a>(
     FileRequest {
         path: strip.and_then(|prefix| path.strip_prefix(prefix.as_bytes())).unwrap_or(path),
         target: whole,
-        method_is_head: head.method == Method::Head,
+        // For another method only the existence of the file matters.
+        method_is_head: head.method != Method::Get,
         if_none_match: value("if-none-match"),
         if_match: value("if-match"),
         if_modified_since: value("if-modified-since"),

@@ -1,11 +1,14 @@
 //! Internal redirects: the request is to be served again with another target or under a name.
 
+use std::sync::Arc;
+
 use weir_stats::Cause;
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::rewrite::rewritten;
 use crate::exchange::state::Exchange;
+use crate::http::rewrites::Rewrites;
 use crate::limits::MOST_INTERNAL_REDIRECTS;
 use crate::routing::route::{CompiledRoute, InternalTarget};
 
@@ -20,9 +23,22 @@ pub(crate) fn redirect<C: ClientSide>(
         InternalTarget::Name(name) => (Some(name), None),
         InternalTarget::Path(path) => (None, Some(path)),
     };
-    let mut text = Vec::new();
+    let mut text = std::mem::take(&mut exchange.heads.rewritten);
+    let end = redirect_to(exchange, name, path, &mut text);
+    text.clear();
+    exchange.heads.rewritten = text;
+    end
+}
+
+/// Prepares the request for a name or a path; `text` is room for the new target.
+fn redirect_to<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    name: Option<&Arc<str>>,
+    path: Option<&Rewrites>,
+    text: &mut Vec<u8>,
+) -> Ended {
     if let Some(path) = path
-        && let Err(refusal) = rewritten(exchange, path, &mut text)
+        && let Err(refusal) = rewritten(exchange, path, text)
     {
         return Ended::Refused(refusal);
     }
@@ -31,7 +47,7 @@ pub(crate) fn redirect<C: ClientSide>(
         return Ended::Refused(Refusal { cause: Cause::LoopDetected, status: 500 });
     }
     if path.is_some() {
-        *internal.target_mut() = text;
+        internal.swap_target(text);
     }
     Ended::Redirected
 }

@@ -43,7 +43,6 @@ use weir_wire::Method;
 use crate::exchange::client_side::{ClientSide, ConnectionFacts};
 use crate::exchange::malformed::keep_malformed;
 use crate::exchange::outcome::{Ended, Next, Refusal};
-use crate::exchange::request_limits::RouteEntry;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::client_address::{PeerTrust, allowed, client_address};
@@ -193,9 +192,7 @@ fn cut_short<C: ClientSide>(cause: Cause, exchange: &Exchange<'_, C>) -> Ended {
 }
 
 async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
-    let scope = exchange.scope;
-    let total = scope.listener.timeouts.request;
-    scope.set_deadline(total.map(|wait| exchange.arrival.first_byte + wait));
+    limit_time(exchange);
     read_head(exchange).await?;
     let is_long = exchange.heads.request.head_bytes > LONG_HEAD;
     if is_long {
@@ -210,26 +207,35 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     if is_long {
         yield_now().await;
     }
-    let mut entry = RouteEntry::Received;
     loop {
-        let pool = pool_of(exchange, found)?;
-        bound(exchange, found, pool);
-        if request_limits::is_limited(scope, found, entry) {
+        if request_limits::is_limited(exchange, found) {
             // In an allocation of its own, so that exchanges without limits do not reserve space
             // for it.
-            Box::pin(request_limits::admit(exchange, found, entry)).await?;
+            Box::pin(request_limits::admit(exchange, found)).await?;
         }
+        if exchange.heads.request.method == Method::Connect {
+            // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action would
+            // tell the client that one is open.
+            return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
+        }
+        let pool = pool_of(exchange, found)?;
+        bound(exchange, found, pool);
         match answer(exchange, found, pool).await {
             Err(Ended::Redirected) => {}
             end => return end,
         }
-        entry = RouteEntry::Redirected;
+        // The new target may be long, and each route of a chain has its own rules and files.
+        yield_now().await;
+        limit_time(exchange);
         found = permitted_route(exchange)?;
         exchange.route = Some(found);
-        if is_long {
-            yield_now().await;
-        }
     }
+}
+
+/// Sets the exchange's total time limit to the listener's.
+fn limit_time<C: ClientSide>(exchange: &Exchange<'_, C>) {
+    let total = exchange.scope.listener.timeouts.request;
+    exchange.scope.set_deadline(total.map(|wait| exchange.arrival.first_byte + wait));
 }
 
 /// The pool that the request goes to, by its number, small because it is kept while the request is
@@ -329,8 +335,8 @@ fn permitted_route<'a, C: ClientSide>(
     Ok(route)
 }
 
-/// Sets the exchange's total time limit: the route's, else the shorter one of the listener's and
-/// the pool's.
+/// Sets the exchange's total time limit to the route's, or to the pool's if that is shorter than the
+/// listener's, which is in force.
 fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool: Option<u32>) {
     let scope = exchange.scope;
     let wait = match (route.request_timeout, pool) {
@@ -354,11 +360,6 @@ async fn answer<C: ClientSide>(
     pool: Option<u32>,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
-    if exchange.heads.request.method == Method::Connect {
-        // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action would tell
-        // the client that one is open.
-        return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
-    }
     scope.worker.sessions.takes(exchange.session, route.number, exchange.arrival.client);
     if let Some(pool) = pool {
         return proxy_request::proxy(exchange, route, pool as usize).await;

@@ -27,7 +27,6 @@ use crate::routing::route::CompiledRoute;
 use crate::time::instant::Instant;
 use crate::upstream::affinity::{Affinity, Claim};
 use crate::upstream::retry::Trouble;
-use crate::upstream::rules::UpstreamRules;
 use crate::upstream::{EndpointRef, UpstreamPool};
 use crate::worker::capture::Malformed;
 use crate::worker::workspace::Heads;
@@ -40,8 +39,7 @@ pub(crate) async fn proxy<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
-    if route.rewrites.is_some() || exchange.heads.internal.is_any() {
-        let rewrites = route.rewrites.as_ref();
+    if let Some(rewrites) = &route.rewrites {
         rewrite::for_endpoint(exchange, rewrites).map_err(Ended::Refused)?;
     }
     enter_pool(exchange, pool, number)?;
@@ -51,7 +49,7 @@ pub(crate) async fn proxy<C: ClientSide>(
     let rules = exchange.rules(pool);
     let mut upload = initial_body(exchange, rules, throttle);
     prepare_body(exchange, rules, &mut upload).await?;
-    let framing = framing_upstream(exchange.heads, rules, &upload);
+    let framing = framing_upstream(exchange.heads, &upload);
     exchange.placement.key = request_key::of(exchange, pool);
     let mut dispatch = Dispatch::new(exchange, pool, number, &upload);
     loop {
@@ -142,12 +140,8 @@ fn note_failure<N: Net>(
 }
 
 /// The framing of the request's body towards the endpoint: a body that was read whole has a length.
-fn framing_upstream(heads: &Heads, rules: &UpstreamRules, upload: &Pump) -> Framing {
-    match (heads.request.framing, rules.buffer_request) {
-        (Framing::None, _) => Framing::None,
-        (_, Some(_)) => Framing::Length(upload.body_bytes),
-        (framing, None) => framing,
-    }
+fn framing_upstream(heads: &Heads, upload: &Pump) -> Framing {
+    if upload.is_whole { Framing::Length(upload.body_bytes) } else { heads.request.framing }
 }
 
 /// Refuses a 101 that the client did not ask for, that switches to a protocol that was not offered,
@@ -258,7 +252,7 @@ fn write_head<C: ClientSide>(
         let head = UpstreamHead {
             head: &heads.request,
             bytes: client.head(),
-            rewritten: &heads.rewritten,
+            rewritten: heads.new_target(),
             peer: client.facts().peer,
             tls: client.facts().tls.is_some(),
             request_id_value: arrival.request_id.as_bytes(),

@@ -107,6 +107,8 @@ pub(crate) struct Pump {
     /// The event that a pending poll waits for.
     pub(crate) waiting: Waiting,
     finished: bool,
+    /// Set if the body was read and decoded before this pump was made.
+    pub(crate) is_whole: bool,
 }
 
 /// The limits of a body, and the rules for its trailers.
@@ -169,6 +171,7 @@ impl Pump {
             has_read: false,
             waiting: Waiting::Write,
             finished: false,
+            is_whole: false,
         }
     }
 
@@ -178,7 +181,7 @@ impl Pump {
         let length = body.len();
         let bounds = Bounds { throttle, ..Bounds::default() };
         let pump = Self::new(Vec::new(), Framing::None, Encoder::Plain, body, length, bounds);
-        Self { direct: 0..length, body_bytes: length as u64, ..pump }
+        Self { direct: 0..length, body_bytes: length as u64, is_whole: true, ..pump }
     }
 
     /// Creates a pump for the rest of a message of which `sent` bytes were sent; `message` ends with

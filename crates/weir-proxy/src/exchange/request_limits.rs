@@ -52,47 +52,36 @@ pub(crate) fn admit_client<C: ClientSide>(
     Ok(())
 }
 
-/// The way in which a request came to a route.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RouteEntry {
-    /// The request was received: the listener's limits count it.
-    Received,
-    /// An internal redirect led here: only the route's own limits count it.
-    Redirected,
-}
-
-/// The limits by key that count a request on this route.
-fn limits<'a, N: Net>(
-    scope: Scope<'a, N>,
+/// The limits by key that count a request on this route. The listener's have counted a request that
+/// an internal redirect led here.
+fn limits<'a, C: ClientSide>(
+    exchange: &Exchange<'a, C>,
     route: &'a CompiledRoute,
-    entry: RouteEntry,
-) -> impl Iterator<Item = &'a Arc<RateLimiter>> {
-    let of_listener = match entry {
-        RouteEntry::Received => &*scope.listener.rate_limits,
-        RouteEntry::Redirected => &[],
+) -> impl Iterator<Item = &'a Arc<RateLimiter>> + use<'a, C> {
+    let of_listener = match exchange.heads.internal.is_any() {
+        false => &*exchange.scope.listener.rate_limits,
+        true => &[],
     };
     of_listener.iter().chain(&route.rate_limits)
 }
 
 /// Tells whether a request on this route is limited by key.
-pub(crate) fn is_limited<N: Net>(
-    scope: Scope<'_, N>,
-    route: &CompiledRoute,
-    entry: RouteEntry,
+pub(crate) fn is_limited<'a, C: ClientSide>(
+    exchange: &Exchange<'a, C>,
+    route: &'a CompiledRoute,
 ) -> bool {
-    limits(scope, route, entry).next().is_some()
+    limits(exchange, route).next().is_some()
 }
 
 /// Applies the rate limits of the listener and the route to a request; waits if they delay it.
-pub(crate) async fn admit<C: ClientSide>(
-    exchange: &mut Exchange<'_, C>,
-    route: &CompiledRoute,
-    entry: RouteEntry,
+pub(crate) async fn admit<'a, C: ClientSide>(
+    exchange: &mut Exchange<'a, C>,
+    route: &'a CompiledRoute,
 ) -> Result<(), Ended> {
     let scope = exchange.scope;
     let now_ns = table_clock(scope, exchange.arrival.head_end);
     let mut wait_ns = 0;
-    for limit in limits(scope, route, entry) {
+    for limit in limits(exchange, route) {
         let mut text = std::mem::take(&mut exchange.heads.key);
         request_key::fill(exchange, &limit.key, &mut text);
         let taken = if text.is_empty() {

@@ -9,22 +9,15 @@ use crate::exchange::record;
 use crate::exchange::state::Exchange;
 use crate::http::rewrites::{RewriteFault, Rewrites};
 
-/// Writes the target that the endpoint gets into [`Heads::rewritten`] if it is not that of the
-/// head, or refuses the request.
+/// Writes the target that the endpoint gets into [`Heads::rewritten`], or refuses the request.
 ///
 /// [`Heads::rewritten`]: crate::worker::workspace::Heads::rewritten
 pub(crate) fn for_endpoint<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    rewrites: Option<&Rewrites>,
+    rewrites: &Rewrites,
 ) -> Result<(), Refusal> {
     let mut out = std::mem::take(&mut exchange.heads.rewritten);
-    let done = if let Some(rewrites) = rewrites {
-        rewritten(exchange, rewrites, &mut out)
-    } else {
-        out.clear();
-        out.extend_from_slice(exchange.heads.internal.whole_target());
-        Ok(())
-    };
+    let done = rewritten(exchange, rewrites, &mut out);
     exchange.heads.rewritten = out;
     done
 }

@@ -209,8 +209,10 @@ pub(crate) fn rewind<C: ClientSide>(
     upload: &mut Pump,
 ) {
     let throttle = upload.take_throttle();
-    *upload = match rules.buffer_request {
-        Some(_) => Pump::whole(upload.take_buffers().1, throttle),
-        None => initial_body(exchange, rules, throttle),
+    // The rules may be those of a pool that the request went over to after its body was read.
+    *upload = if upload.is_whole {
+        Pump::whole(upload.take_buffers().1, throttle)
+    } else {
+        initial_body(exchange, rules, throttle)
     };
 }

@@ -108,6 +108,11 @@ impl Edits {
         !self.replacements.is_empty()
     }
 
+    /// Returns true if the value of a received line of this name may be replaced.
+    pub(crate) fn replaces(&self, name: &[u8]) -> bool {
+        self.replacements.iter().any(|one| same_name(&one.name, name))
+    }
+
     /// Appends a received line with another value and returns true, if its value is replaced. A
     /// line whose new value is empty is left out.
     pub(crate) fn replace(
@@ -118,7 +123,7 @@ impl Edits {
         out: &mut Vec<u8>,
     ) -> bool {
         let mut changed: Option<Vec<u8>> = None;
-        for one in self.replacements.iter().filter(|one| one.name.eq_ignore_ascii_case(name)) {
+        for one in self.replacements.iter().filter(|one| same_name(&one.name, name)) {
             let current = changed.as_deref().unwrap_or(value);
             if let Some(groups) = one.pattern.captures(current) {
                 let mut text = Vec::new();

@@ -104,18 +104,29 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         if stays || same_name(name, id_header.as_bytes()) {
             continue;
         }
-        if input.edits.replaces_any() {
-            lines.flush(out);
-            if input.edits.replace(name, header.value.of(bytes), input.entry, out) {
-                continue;
-            }
+        let hidden = input.hidden_cookie.filter(|hidden| {
+            header.known == Known::Cookie && cookie::has(header.value.of(bytes), hidden)
+        });
+        if hidden.is_none() && !input.edits.replaces_any() {
+            lines.push(header, out);
+            continue;
         }
-        match input.hidden_cookie.filter(|_| header.known == Known::Cookie) {
-            Some(hidden) if cookie::has(header.value.of(bytes), hidden) => {
-                lines.flush(out);
-                cookie::write_without(header.value.of(bytes), hidden, out);
+        lines.flush(out);
+        let mut rest = Vec::new();
+        let value = match hidden {
+            Some(hidden) => {
+                cookie::append_without(header.value.of(bytes), hidden, &mut rest);
+                rest.as_slice()
             }
-            _ => lines.push(header, out),
+            None => header.value.of(bytes),
+        };
+        if input.edits.replace(name, value, input.entry, out) {
+            continue;
+        }
+        match hidden {
+            Some(_) if value.is_empty() => {}
+            Some(_) => encode::header(out, b"Cookie", value),
+            None => lines.push(header, out),
         }
     }
     lines.flush(out);
@@ -254,6 +265,7 @@ fn write_cookie(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let stored_by_none = |header: &Header| {
         header.known == Known::CacheControl
             && !input.edits.drops(header.name.of(input.bytes))
+            && !input.edits.replaces(header.name.of(input.bytes))
             && forbids_shared_caches(header.value.of(input.bytes))
     };
     if !input.head.forwarded(input.bytes).any(stored_by_none) {

@@ -47,9 +47,14 @@ impl InternalRedirects {
         Ok(())
     }
 
-    /// Returns the place for the target of a redirect to one.
-    pub(crate) fn target_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.target
+    /// Sets the target of a redirect to one; `target` becomes the one before.
+    pub(crate) fn swap_target(&mut self, target: &mut Vec<u8>) {
+        std::mem::swap(&mut self.target, target);
+    }
+
+    /// The bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.target.capacity()
     }
 
     /// The path and the query, if they are not the received ones.

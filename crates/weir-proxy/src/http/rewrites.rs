@@ -54,6 +54,8 @@ struct TargetText {
 /// A target while it is changed, in the form of a URL.
 struct ChangedTarget {
     path: PathBuffer,
+    /// Set once a step has replaced the path.
+    has_new_path: bool,
     query: Option<PathBuffer>,
 }
 
@@ -105,16 +107,23 @@ impl Rewrites {
             return Ok(());
         }
         let form = if rules.normalize { PathForm::Normal } else { PathForm::Received };
-        let mut target = ChangedTarget { path: path.into(), query: query.map(PathBuffer::from) };
+        let mut target = ChangedTarget {
+            path: path.into(),
+            has_new_path: false,
+            query: query.map(PathBuffer::from),
+        };
+        let longest = REWRITTEN_BYTES.max(path.len() + query.map_or(0, <[u8]>::len));
         for step in &self.steps {
             step.apply(&mut target, form, entry);
             let query_bytes = target.query.as_deref().map_or(0, <[u8]>::len);
-            if target.path.len() + query_bytes > REWRITTEN_BYTES {
+            if target.path.len() + query_bytes > longest {
                 return Err(RewriteFault::TooLong);
             }
         }
-        let path = normalise_rewritten(target.path, rules).map_err(RewriteFault::Path)?;
-        out.extend_from_slice(&path);
+        if target.has_new_path {
+            target.path = normalise_rewritten(target.path, rules).map_err(RewriteFault::Path)?;
+        }
+        out.extend_from_slice(&target.path);
         if let Some(query) = target.query {
             out.push(b'?');
             out.extend_from_slice(&query);
@@ -187,6 +196,9 @@ impl TargetText {
             Some((path, query)) => (path, Some(query)),
             None => (kept.unwrap_or(source), None),
         };
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err(format!("`{path}` has {}", PathFault::DotSegment.reason()));
+        }
         let parse = |text: &str| Template::parse(text).map_err(|error| error.message);
         Ok(Self {
             path: parse(path)?,
@@ -263,6 +275,7 @@ impl ChangedTarget {
     }
 
     fn set_path(&mut self, path: PathBuffer) {
+        self.has_new_path = true;
         self.path = path;
         if !self.path.starts_with(b"/") {
             self.path.insert(0, b'/');

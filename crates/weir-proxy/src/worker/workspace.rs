@@ -38,7 +38,7 @@ pub(crate) struct Heads {
     /// The request line as received, if it is not the one that `request` refers to, because the
     /// path was normalised; else empty.
     pub(crate) original_line: Vec<u8>,
-    /// The target that the endpoint gets, if it is not that of the head; else empty.
+    /// The target that the route's rewrites make for the endpoint; else empty.
     pub(crate) rewritten: Vec<u8>,
     /// The internal redirects of the request.
     pub(crate) internal: InternalRedirects,
@@ -67,15 +67,28 @@ impl Heads {
     /// The target that the endpoint gets, in origin form.
     pub(crate) fn upstream_target<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         let head = &self.request;
-        match self.rewritten.as_slice() {
+        match self.new_target() {
             b"" => Span { start: head.path.start, end: head.target.end }.of(bytes),
+            target => target,
+        }
+    }
+
+    /// The target that the endpoint gets, if it is not that of the head; else empty.
+    pub(crate) fn new_target(&self) -> &[u8] {
+        match self.rewritten.as_slice() {
+            b"" => self.internal.whole_target(),
             target => target,
         }
     }
 
     /// The bytes of memory that the running exchange holds in it.
     pub(crate) fn held(&self) -> usize {
-        self.request_out.capacity() + self.response_out.capacity() + self.rewritten.capacity()
+        self.request_out.capacity()
+            + self.response_out.capacity()
+            + self.rewritten.capacity()
+            + self.internal.held()
+            + self.key.capacity()
+            + self.original_line.capacity()
     }
 
     fn clear(&mut self) {

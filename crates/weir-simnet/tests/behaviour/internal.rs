@@ -1,6 +1,10 @@
 //! Internal redirects: a request is served again with another path or under a name, and what its
 //! routes, its endpoint and its log see of that.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::OK;
 use crate::peer::Message;
 use crate::world::{World, play};
@@ -126,6 +130,45 @@ fn access_and_limits_of_the_new_route_apply() {
 }
 
 #[test]
+fn the_total_time_is_that_of_the_last_route_or_of_its_listener() {
+    let text = routes(
+        "timeout request=9s;
+         route path /off -> internal @app { timeout request=off; }
+         route path /short -> internal @app { timeout request=1s; }
+         route internal @app -> app;",
+    );
+    play(&text, async |world| {
+        for path in ["/off", "/short"] {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            let began = Instant::now();
+            assert_eq!(client.message().await.status(), 504, "{path}");
+            assert_eq!(began.elapsed(), Duration::from_secs(9), "{path}");
+            upstream.expect_end().await;
+        }
+        world.log().await;
+    });
+}
+
+#[test]
+fn requests_that_are_refused_take_no_turn_in_a_split() {
+    let text = "pool one { server 10.0.1.1:80; } pool two { server 10.0.1.2:80; }
+        listen 10.0.0.1:80 { route -> 50% one, 50% two; }";
+    play(text, async |world| {
+        let seen = [world.origin(1).answers(OK), world.origin(2).answers(OK)];
+        for _ in 0..4 {
+            assert_eq!(answered(world, "CONNECT a:80").await.status(), 405);
+            assert_eq!(answered(world, "GET /").await.status(), 200);
+        }
+        assert_eq!(seen.map(|one| one.borrow().requests.len()), [2, 2]);
+        world.log().await;
+    });
+}
+
+#[test]
 fn an_ambiguous_path_is_refused() {
     play(&routes("default -> internal /x/$arg_to?;"), async |world| {
         assert_eq!(answered(world, "GET /?to=%2e%2e%2fa").await.status(), 400);
@@ -149,6 +192,8 @@ fn a_missing_file_leads_to_the_fallback() {
         let response = answered(world, &format!("GET /g/{missing}?x")).await;
         assert_eq!(response.text(), format!("/index from=/g/{missing}&x"));
         assert_eq!(answered(world, "POST /f/etc/passwd").await.status(), 405);
+        assert_eq!(answered(world, "POST /f").await.status(), 405);
+        assert_eq!(answered(world, "GET /f").await.status(), 301);
         assert_eq!(answered(world, "GET /f/etc/passwd").await.status(), 200);
     });
 }

@@ -148,6 +148,58 @@ fn waiting_requests_are_served_by_a_new_server_in_the_order_of_arrival() {
     });
 }
 
+/// A pool of these servers that buffers requests or not, and tries again after a 503.
+fn buffering(servers: &[u8], buffers: &str) -> String {
+    let text = busy(servers);
+    text.replacen("queue", &format!("buffer_request {buffers}; retry 1 on=503; queue"), 1)
+}
+
+#[test]
+fn a_waiting_request_keeps_its_body_when_a_reload_turns_buffering_off_or_on() {
+    const BUSY: &str = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
+    for (before, after, sent) in [("1m", "off", 10), ("off", "1m", 5)] {
+        play(&buffering(&[1], before), async |world| {
+            let (one, two) = (world.origin(1), world.origin(2));
+            let mut first = asks(world, "/1").await;
+            let (_, mut held) = taken(&one).await;
+            let mut client = world.client().await;
+            let (body, rest) = "0123456789".split_at(sent);
+            let next = if rest.is_empty() { "GET /next HTTP/1.1\r\nHost: a\r\n\r\n" } else { "" };
+            client
+                .send(format!(
+                    "PUT /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{body}{next}"
+                ))
+                .await;
+            pass(1).await;
+            assert_eq!(world.waiting(), 1);
+            world.reload(&buffering(&[1, 2], after)).await;
+            let mut refusing = two.accept().await;
+            if rest.is_empty() {
+                refusing.message().await;
+            } else {
+                refusing.head().await;
+            }
+            refusing.send(BUSY).await;
+            pass(1).await;
+            held.send(OK).await;
+            assert_eq!(first.message().await.status(), 200);
+            if !rest.is_empty() {
+                pass(1).await;
+                client.send(rest).await;
+            }
+            let again = held.message().await;
+            assert_eq!((again.first.as_str(), again.text()), ("PUT /2 HTTP/1.1", "0123456789"));
+            held.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            if rest.is_empty() {
+                assert_eq!(refusing.message().await.first, "GET /next HTTP/1.1");
+                refusing.send(OK).await;
+                assert_eq!(client.message().await.status(), 200);
+            }
+        });
+    }
+}
+
 #[test]
 fn a_limit_holds_over_all_configurations() {
     play(&busy(&[1]), async |world| {

@@ -293,7 +293,10 @@ impl<'a> Tracer<'a> {
         };
         self.trace.path.matched = text_of(&found.path);
         self.tried(&list, &found);
-        let Some((route, position)) = found.route.zip(found.position) else { return false };
+        let Some((route, position)) = found.route.zip(found.position) else {
+            self.trace.end = TraceEnd::NoRoute;
+            return false;
+        };
         let own = format!("{list}[{position}]");
         if !self.passes(&route.access, &own) {
             self.trace.refuse(403, "the access rules of the route deny the client");
@@ -349,7 +352,7 @@ impl<'a> Tracer<'a> {
             return false;
         }
         if name.is_none() {
-            *self.internal.target_mut() = text;
+            self.internal.swap_target(&mut text);
         }
         true
     }
@@ -410,9 +413,11 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Notes the keys of the rate limits.
+    /// Notes the keys of the rate limits that count the request.
     fn rate_keys(&mut self, route: &'a CompiledRoute, listener: &str, own: &str) {
-        let of_listener = self.listener.rate_limits.iter().enumerate();
+        let of_listener: &[_] =
+            if self.internal.is_any() { &[] } else { &self.listener.rate_limits };
+        let of_listener = of_listener.iter().enumerate();
         let of_route = route.rate_limits.iter().enumerate();
         let all = of_listener
             .map(|(index, limit)| (format!("{listener}.rate_limits[{index}]"), limit))
@@ -445,12 +450,12 @@ impl<'a> Tracer<'a> {
                     location: redirect.location(entry, &mut scratch).map(text_of),
                 })
             }
-            CompiledAction::Files(number) => self.files(*number),
+            CompiledAction::Files(number) => self.files(*number, route.internal.is_some()),
             CompiledAction::Internal => TraceEnd::Internal,
         }
     }
 
-    fn files(&self, number: usize) -> TraceEnd {
+    fn files(&self, number: usize, has_fallback: bool) -> TraceEnd {
         let router = &self.listener.router;
         let (Some(files), Some(root)) =
             (router.files().get(number), self.listener.roots.get(number))
@@ -460,13 +465,17 @@ impl<'a> Tracer<'a> {
         let strip = files.strip.as_deref();
         let root_name = files.root.display().to_string();
         let end = |status, header| TraceEnd::Files { root: root_name, status, header };
-        if !matches!(self.head.method, Method::Get | Method::Head) {
-            return end(405, Some(("Allow", "GET, HEAD".to_owned())));
+        let readable = matches!(self.head.method, Method::Get | Method::Head);
+        let not_allowed = Some(("Allow", "GET, HEAD".to_owned()));
+        if !readable && !has_fallback {
+            return end(405, not_allowed);
         }
-        if let Some(location) = with_slash(&self.view(), strip) {
+        if readable && let Some(location) = with_slash(&self.view(), strip) {
             return end(301, Some(("Location", text_of(&location))));
         }
         match root.answer(&question(self.head, self.bytes, FileTarget::of(&self.view(), strip))) {
+            Ok(Answer::Status(status)) if !readable && status.code != 404 => end(405, not_allowed),
+            Ok(Answer::File(_)) if !readable => end(405, not_allowed),
             Ok(Answer::File(file)) => {
                 end(file.status, Some(("Content-Type", file.content_type.into_owned())))
             }

@@ -21,7 +21,12 @@ const CONFIG: &str = r#"
             route path /d -> down;
             route path /t -> respond 200 "$host $uri";
         }
+        limit rate $remote_addr rate=9/s;
         route path /only/* -> app;
+        route path /lost -> internal /nowhere;
+        route path /in -> internal @in;
+        route internal @in -> respond 200 { limit rate $uri rate=9/s; }
+        route path /f/* -> files / strip=/f fallback=@in;
     }"#;
 
 fn traced(head: &[u8], peer: &str) -> Result<RequestTrace, String> {
@@ -61,6 +66,23 @@ fn each_end_of_a_way_is_told() {
     assert_eq!(end("GET /k/", "Weir-Hops: 4\r\n"), "508");
     assert_eq!(end("GET /t", "Content-Length: x\r\n"), "400");
     assert_eq!(end("GET /t", &format!("X: {}\r\n", "y".repeat(5_000))), "431");
+}
+
+#[test]
+fn what_follows_an_internal_redirect_is_told() {
+    let traced = |line: &str| {
+        let head = format!("{line} HTTP/1.1\r\nHost: other\r\n\r\n");
+        traced(head.as_bytes(), "192.0.2.1").unwrap()
+    };
+    assert!(matches!(traced("GET /lost").end, TraceEnd::NoRoute));
+    let keys: Vec<String> =
+        traced("GET /in").rate_keys.into_iter().map(|limit| limit.part).collect();
+    assert_eq!(keys, ["listeners[0].rate_limits[0]", "listeners[0].default[3].rate_limits[0]"]);
+    for (line, expected) in [("POST /f", 405), ("GET /f", 301), ("POST /f/etc/passwd", 405)] {
+        let TraceEnd::Files { status, .. } = traced(line).end else { panic!("{line}") };
+        assert_eq!(status, expected, "{line}");
+    }
+    assert!(matches!(traced("POST /f/missing").end, TraceEnd::Respond { .. }));
 }
 
 #[test]

@@ -82,6 +82,10 @@ impl Setting {
     }
 }
 
+fn replace(name: &str, pattern: &str, value: &str) -> HeaderEdit {
+    HeaderEdit::Replace(name.into(), pattern.parse().unwrap(), Template::parse(value).unwrap())
+}
+
 fn set(name: &str, value: &str) -> HeaderEdit {
     HeaderEdit::Set(name.into(), Template::parse(value).unwrap())
 }
@@ -136,6 +140,22 @@ fn the_sticky_cookie_is_not_forwarded_and_other_cookies_are() {
     check("Cookie: SRV=x\r\nCookie: a\r\nCookie: SRV=y\r\n", "Cookie: a\r\n");
     let edits = vec![HeaderEdit::Remove("cookie".into())];
     Setting { edits, ..setting }.check_lines("Cookie: a=1; SRV=x\r\nA: 1\r\n", "A: 1\r\n");
+}
+
+#[test]
+fn values_are_replaced_however_the_name_is_spelt() {
+    let edits = vec![replace("X-Role", "~admin", "user")];
+    let setting = Setting { edits, ..Setting::default() };
+    setting.check_lines("X-Role: admin\r\nA: 1\r\n", "X-Role: user\r\nA: 1\r\n");
+    setting.check_lines("x_role: admin\r\nA: admin\r\n", "x_role: user\r\nA: admin\r\n");
+}
+
+#[test]
+fn a_replaced_cookie_line_does_not_show_the_sticky_cookie() {
+    let edits = vec![replace("Cookie", "~^(.*)$", "$1; more")];
+    let setting = Setting { hidden_cookie: Some(b"SRV"), edits, ..Setting::default() };
+    setting.check_lines("Cookie: a=1; SRV=x\r\n", "Cookie: a=1; more\r\n");
+    setting.check_lines("cookie: a=1\r\nB: 2\r\n", "cookie: a=1; more\r\nB: 2\r\n");
 }
 
 #[test]
@@ -269,6 +289,7 @@ fn check_response(setting: &DownstreamSetting, status: &str, lines: &str, expect
     assert_eq!(written, format!("HTTP/1.1 {status}\r\n{expected}\r\n"));
 }
 
+#[derive(Clone)]
 struct DownstreamSetting {
     edits: Vec<HeaderEdit>,
     request_id_header: Option<&'static str>,
@@ -371,6 +392,14 @@ fn the_sticky_cookie_is_set_after_all_edits_and_not_stored_by_shared_caches() {
         let lines = format!("Date: x\r\n{lines}");
         check_response(&setting, "200", &lines, &format!("{lines}{set}{added}"));
     }
+    let edits = vec![replace("Cache-Control", "~private", "public")];
+    let replaced = DownstreamSetting { edits, ..setting.clone() };
+    check_response(
+        &replaced,
+        "200",
+        "Date: x\r\nCache-Control: private\r\n",
+        &format!("Date: x\r\nCache-Control: public\r\n{set}{private}"),
+    );
     let removed = ["set-cookie", "Cache-Control"].map(|name| HeaderEdit::Remove(name.into()));
     let edited = DownstreamSetting { edits: removed.to_vec(), ..setting };
     let lines = "Date: x\r\nSet-Cookie: a=1\r\nCache-Control: private\r\n";

@@ -30,7 +30,7 @@ pub(crate) enum PathFault {
     DotSegmentParameter,
     /// `..` above the root, in a path that is not normalised.
     AboveRoot,
-    /// `.` or `..` in a path that was rewritten and is not normalised.
+    /// `.` or `..` in a path that was rewritten.
     DotSegment,
 }
 
@@ -93,26 +93,30 @@ pub(crate) fn normalise(
 }
 
 /// Brings a rewritten path into its normal form, or refuses it. Where received paths are not
-/// normalised it stays as it is, but may have no dot segment, which only a value in it can bring.
+/// normalised it stays as it is.
+///
+/// It may have no dot segment: only a value from the request can bring one, and it would lead out of
+/// the place that the configuration names.
 pub(crate) fn normalise_rewritten(
     path: PathBuffer,
     rules: &PathRules,
 ) -> Result<PathBuffer, PathFault> {
+    let mut decoded = PathBuffer::new();
     if !rules.normalize {
         check_received(&path)?;
-        let mut decoded = PathBuffer::new();
         percent::decode(&path, &mut decoded);
-        let mut segments = decoded.split(|&byte| byte == b'/');
-        if segments.any(|segment| matches!(segment, b"." | b"..")) {
-            return Err(PathFault::DotSegment);
-        }
+    } else if is_plain(&path) {
+        return Ok(path);
+    } else {
+        decode(&path, rules, &mut decoded)?;
+    }
+    let mut segments = decoded.split(|&byte| byte == b'/');
+    if segments.any(|segment| matches!(segment, b"." | b"..")) {
+        return Err(PathFault::DotSegment);
+    }
+    if !rules.normalize {
         return Ok(path);
     }
-    if is_plain(&path) {
-        return Ok(path);
-    }
-    let mut decoded = PathBuffer::new();
-    decode(&path, rules, &mut decoded)?;
     let mut normal = PathBuffer::new();
     resolve(&decoded, rules, &mut normal)?;
     Ok(normal)
