@@ -1,11 +1,13 @@
 //! The texts that a configuration was read from, and places in them. Files are only added, so spans
-//! stay valid. No file is read here.
+//! stay valid.
 
+mod bounded_read;
 mod mappings;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
+pub use bounded_read::{MOST_FILE_BYTES, read_bounded, system_message};
 pub use mappings::{Mappings, ReplacedWord};
 
 /// The number of a file in its [`Sources`].

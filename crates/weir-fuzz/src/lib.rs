@@ -11,6 +11,7 @@ mod chunked;
 mod configuration;
 mod connection;
 mod control;
+mod foreign;
 mod path;
 mod pieces;
 mod requests;
@@ -32,6 +33,8 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "responses", run: responses::target, max_bytes: 4096 },
     FuzzTarget { name: "chunked", run: chunked::target, max_bytes: 4096 },
     FuzzTarget { name: "configuration", run: configuration::target, max_bytes: 4096 },
+    FuzzTarget { name: "nginx", run: foreign::nginx, max_bytes: 4096 },
+    FuzzTarget { name: "haproxy", run: foreign::haproxy, max_bytes: 4096 },
     FuzzTarget { name: "hand_over", run: control::hand_over, max_bytes: 4096 },
     FuzzTarget { name: "admin_commands", run: control::admin_commands, max_bytes: 1024 },
     FuzzTarget { name: "admin_targets", run: control::admin_targets, max_bytes: 1024 },

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostic;
-use crate::source::{FileId, SourceSpan, Sources};
+use crate::source::{FileId, MOST_FILE_BYTES, SourceSpan, Sources, read_bounded, system_message};
 use crate::syntax::lexer::{Dialect, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
 
 /// The deepest nesting of blocks.
@@ -175,8 +175,8 @@ impl TreeParser {
 
 /// Reads a file's text and adds it to `sources`.
 pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, String> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
+    let bytes = read_bounded(path, MOST_FILE_BYTES)
+        .map_err(|error| format!("cannot read {}: {}", path.display(), system_message(&error)))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(sources.add(path.display().to_string(), text)),
         Err(error) => {
@@ -185,12 +185,6 @@ pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, String> {
             Err(format!("{}:{line}: this file is not UTF-8 text", path.display()))
         }
     }
-}
-
-/// Returns the operating system's message without its number.
-fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 /// Parses a file and replaces each `include PATTERN;`, in any block, by the contents of the files

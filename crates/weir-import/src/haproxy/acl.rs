@@ -6,12 +6,10 @@ use std::collections::HashMap;
 use super::conditions::{AclTest, MOST_TESTS, NativeTest};
 use super::convert::HaproxyConverter;
 use super::lexer::LineWord;
+use super::named_text;
 use super::patterns::{self, MatchKind, ValueShape};
 use super::sample::SampleExpression;
 use super::sections::{LineId, SectionId};
-
-/// The most bytes of a file of patterns.
-const MOST_FILE: u64 = 1 << 20;
 
 /// The named conditions of a section: each is its lines, joined by `or`.
 pub(super) type AclTable = HashMap<String, Vec<(LineId, Result<AclTest, String>)>>;
@@ -173,15 +171,7 @@ impl HaproxyConverter<'_> {
     /// Reads the patterns of a file, one in each line.
     fn pattern_file(&self, name: &str) -> Result<Vec<String>, String> {
         let path = self.mapped(&self.path(name, None));
-        let length = std::fs::metadata(&path).map(|data| data.len());
-        match length {
-            Ok(length) if length <= MOST_FILE => {}
-            Ok(_) => return Err(format!("the file {path} has more than {MOST_FILE} bytes")),
-            Err(error) => return Err(format!("cannot read {path}: {}", error.kind())),
-        }
-        let bytes = std::fs::read(&path)
-            .map_err(|error| format!("cannot read {path}: {}", error.kind()))?;
-        let text = String::from_utf8(bytes).map_err(|_| format!("{path} is not UTF-8 text"))?;
+        let text = named_text(&path)?;
         let lines = text.lines().map(str::trim);
         Ok(lines
             .filter(|line| !line.is_empty() && !line.starts_with('#'))

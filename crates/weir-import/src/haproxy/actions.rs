@@ -10,6 +10,7 @@ use super::convert::HaproxyConverter;
 use super::format::{FormatPlace, template};
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
+use super::named_text;
 use super::rules::{CHANGED, RouteDraft, RuleEdit, RulePosition};
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
@@ -26,8 +27,6 @@ const OWN_HEADERS: [&str; 9] = [
     "trailer",
     "expect",
 ];
-/// The most bytes of a file that a rule sends.
-const MOST_FILE: u64 = 1 << 20;
 
 /// The form of a redirect's place: only `http-request redirect` has fields in it.
 #[derive(Clone, Copy, PartialEq)]
@@ -425,13 +424,7 @@ impl HaproxyConverter<'_> {
     /// Reads a file whose contents a rule sends.
     fn text_of(&self, name: &str) -> Result<String, String> {
         let path = self.mapped(&self.path(name, None));
-        let fail = |error: std::io::Error| format!("cannot read {path}: {}", error.kind());
-        let length = std::fs::metadata(&path).map_err(fail)?.len();
-        if length > MOST_FILE {
-            return Err(format!("the file {path} has more than {MOST_FILE} bytes"));
-        }
-        let bytes = std::fs::read(&path).map_err(fail)?;
-        String::from_utf8(bytes).map_err(|_| format!("{path} is not UTF-8 text"))
+        named_text(&path)
     }
 
     /// Converts `redirect location|prefix|scheme …`.

@@ -29,7 +29,7 @@ mod version;
 use std::path::Path;
 
 use weir_config::Diagnostic;
-use weir_config::source::{FileId, Sources};
+use weir_config::source::{FileId, MOST_FILE_BYTES, Sources, read_bounded, system_message};
 use weir_config::syntax::lexer::Environment;
 use weir_config::syntax::tree::Directive;
 
@@ -38,23 +38,23 @@ use crate::Coverage;
 pub use keywords::reference;
 pub use version::HaproxyVersion;
 
-/// The most bytes of a file.
-const MOST_BYTES: u64 = 64 << 20;
+/// The most bytes of a file that a line names.
+const MOST_NAMED_BYTES: u64 = 1 << 20;
 /// The most lines of a text that are looked at to find its language.
 const RECOGNISED_LINES: usize = 2_000;
 
 /// Reads a file. Bytes that are not UTF-8 are allowed in comments.
 pub(crate) fn read(path: &Path, sources: &mut Sources) -> Result<FileId, String> {
-    let fail = |error: std::io::Error| {
-        let text = error.to_string();
-        let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
-        format!("cannot read {}: {reason}", path.display())
-    };
-    if std::fs::metadata(path).map_err(fail)?.len() > MOST_BYTES {
-        return Err(format!("{}: this file has more than {MOST_BYTES} bytes", path.display()));
-    }
-    let bytes = std::fs::read(path).map_err(fail)?;
+    let fail = |error| format!("cannot read {}: {}", path.display(), system_message(&error));
+    let bytes = read_bounded(path, MOST_FILE_BYTES).map_err(fail)?;
     Ok(sources.add(path.display().to_string(), text_of(&bytes)))
+}
+
+/// Reads a text file that a line names.
+fn named_text(path: &str) -> Result<String, String> {
+    let bytes = read_bounded(Path::new(path), MOST_NAMED_BYTES)
+        .map_err(|error| format!("cannot read {path}: {}", system_message(&error)))?;
+    String::from_utf8(bytes).map_err(|_| format!("{path} is not UTF-8 text"))
 }
 
 /// Returns bytes as text, in which each byte that is not UTF-8 is one character.

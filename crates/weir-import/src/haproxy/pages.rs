@@ -1,16 +1,15 @@
 //! `errorfile` and `errorfiles`: pages for Weir's own responses.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use weir_config::source::SourceSpan;
+use weir_config::source::{SourceSpan, read_bounded};
 use weir_config::syntax::tree::Directive;
 
+use super::MOST_NAMED_BYTES;
 use super::convert::HaproxyConverter;
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
-
-/// The most bytes of a page that are looked at.
-const MOST_PAGE: u64 = 1 << 20;
 
 impl HaproxyConverter<'_> {
     /// Converts the pages of a frontend.
@@ -93,10 +92,7 @@ impl HaproxyConverter<'_> {
     /// Returns what a page begins with; `None` if it cannot be read, which the check tells.
     fn page_status(&self, path: &str) -> Option<PageStatus> {
         let path = self.mapped(path);
-        if std::fs::metadata(&path).ok()?.len() > MOST_PAGE {
-            return None;
-        }
-        let bytes = std::fs::read(&path).ok()?;
+        let bytes = read_bounded(Path::new(&path), MOST_NAMED_BYTES).ok()?;
         if bytes.is_empty() {
             return Some(PageStatus::Empty);
         }

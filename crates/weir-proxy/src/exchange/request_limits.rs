@@ -58,10 +58,9 @@ fn limits<'a, C: ClientSide>(
     exchange: &Exchange<'a, C>,
     route: &'a CompiledRoute,
 ) -> impl Iterator<Item = &'a Arc<RateLimiter>> + use<'a, C> {
-    let of_listener = match exchange.heads.internal.is_any() {
-        false => &*exchange.scope.listener.rate_limits,
-        true => &[],
-    };
+    let scope = exchange.scope;
+    let is_redirected = exchange.heads.internal.is_any();
+    let of_listener = if is_redirected { &[] } else { &*scope.listener.rate_limits };
     of_listener.iter().chain(&route.rate_limits)
 }
 
