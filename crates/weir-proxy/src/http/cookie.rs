@@ -1,5 +1,5 @@
-//! Parses the cookies of requests and responses into pairs as in RFC 6265, and writes the value of
-//! a `Cookie` line without one of them. It does not interpret a cookie's value.
+//! Parses the cookies of requests and responses into pairs as in RFC 6265, and writes a `Cookie`
+//! line without one of them. It does not interpret a cookie's value.
 
 use memchr::{memchr, memmem};
 use weir_wire::{Known, RequestHead};
@@ -43,8 +43,28 @@ pub(crate) fn has(line: &[u8], name: &[u8]) -> bool {
     memmem::find(line, name).is_some() && pieces(line).any(|piece| is_named(piece, name))
 }
 
-/// Appends the value of a `Cookie` line without the cookies of that name.
-pub(crate) fn append_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
+/// Appends a `Cookie` line without the cookies of that name; appends nothing when no cookie is
+/// left.
+pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(b"Cookie: ");
+    let empty = out.len();
+    append_without(line, name, out);
+    if out.len() == empty {
+        out.truncate(start);
+    } else {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Returns the value of a `Cookie` line without the cookies of that name.
+pub(crate) fn without(line: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut value = Vec::new();
+    append_without(line, name, &mut value);
+    value
+}
+
+fn append_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let kept = pieces(line).filter(|piece| !piece.is_empty() && !is_named(piece, name));
     for piece in kept {
@@ -108,17 +128,22 @@ mod tests {
     #[test]
     fn a_cookie_line_is_written_without_the_cookie() {
         let check = |line: &str, expected: &str| {
-            let mut out = b"before ".to_vec();
+            let mut out = b"before\r\n".to_vec();
             assert!(has(line.as_bytes(), b"SRV"), "{line}");
-            append_without(line.as_bytes(), b"SRV", &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("before {expected}"), "{line}");
+            write_without(line.as_bytes(), b"SRV", &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("before\r\n{expected}"), "{line}");
+            let line_of_rest = match without(line.as_bytes(), b"SRV") {
+                rest if rest.is_empty() => String::new(),
+                rest => format!("Cookie: {}\r\n", String::from_utf8(rest).unwrap()),
+            };
+            assert_eq!(line_of_rest, expected, "{line}");
         };
         check("SRV=x", "");
         check("SRV", "");
         check("; SRV=x;", "");
-        check("a=1; SRV=x; b=\"2\"", "a=1; b=\"2\"");
-        check("SRV=x;a=1;SRV=y", "a=1");
-        check("SRV =x; srv=z; SRVX=1; a=SRV=1", "srv=z; SRVX=1; a=SRV=1");
+        check("a=1; SRV=x; b=\"2\"", "Cookie: a=1; b=\"2\"\r\n");
+        check("SRV=x;a=1;SRV=y", "Cookie: a=1\r\n");
+        check("SRV =x; srv=z; SRVX=1; a=SRV=1", "Cookie: srv=z; SRVX=1; a=SRV=1\r\n");
         for line in ["srv=x", "SRVX=1", "a=SRV=1", ""] {
             assert!(!has(line.as_bytes(), b"SRV"), "{line}");
         }

@@ -107,25 +107,19 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         let hidden = input.hidden_cookie.filter(|hidden| {
             header.known == Known::Cookie && cookie::has(header.value.of(bytes), hidden)
         });
-        if hidden.is_none() && !input.edits.replaces_any() {
-            lines.push(header, out);
-            continue;
-        }
-        lines.flush(out);
-        let mut rest = Vec::new();
-        let value = match hidden {
-            Some(hidden) => {
-                cookie::append_without(header.value.of(bytes), hidden, &mut rest);
-                rest.as_slice()
+        if input.edits.replaces_any() {
+            lines.flush(out);
+            let rest = hidden.map(|hidden| cookie::without(header.value.of(bytes), hidden));
+            let value = rest.as_deref().unwrap_or(header.value.of(bytes));
+            if input.edits.replace(name, value, input.entry, out) {
+                continue;
             }
-            None => header.value.of(bytes),
-        };
-        if input.edits.replace(name, value, input.entry, out) {
-            continue;
         }
         match hidden {
-            Some(_) if value.is_empty() => {}
-            Some(_) => encode::header(out, b"Cookie", value),
+            Some(hidden) => {
+                lines.flush(out);
+                cookie::write_without(header.value.of(bytes), hidden, out);
+            }
             None => lines.push(header, out),
         }
     }

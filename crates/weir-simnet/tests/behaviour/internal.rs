@@ -133,12 +133,12 @@ fn access_and_limits_of_the_new_route_apply() {
 fn the_total_time_is_that_of_the_last_route_or_of_its_listener() {
     let text = routes(
         "timeout request=9s;
+         route internal @app -> app;
          route path /off -> internal @app { timeout request=off; }
-         route path /short -> internal @app { timeout request=1s; }
-         route internal @app -> app;",
+         route path /short -> internal @app { timeout request=1s; }",
     );
-    play(&text, async |world| {
-        for path in ["/off", "/short"] {
+    for path in ["/off", "/short"] {
+        play(&text, async |world| {
             let origin = world.origin(1);
             let mut client = world.client().await;
             client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
@@ -148,9 +148,9 @@ fn the_total_time_is_that_of_the_last_route_or_of_its_listener() {
             assert_eq!(client.message().await.status(), 504, "{path}");
             assert_eq!(began.elapsed(), Duration::from_secs(9), "{path}");
             upstream.expect_end().await;
-        }
-        world.log().await;
-    });
+            world.log().await;
+        });
+    }
 }
 
 #[test]
