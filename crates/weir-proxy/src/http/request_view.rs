@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use weir_stats::Headers;
-use weir_wire::RequestHead;
+use weir_wire::{Header, RequestHead};
 
 use crate::http::internal::InternalRedirects;
 
@@ -42,6 +42,17 @@ impl<'a> RequestView<'a> {
 impl Headers for RequestView<'_> {
     fn value(&self, name: &str) -> Option<&[u8]> {
         self.head.header(self.bytes, name)
+    }
+
+    fn find<'h>(
+        &'h self,
+        name: &str,
+        pick: &dyn Fn(&'h [u8]) -> Option<&'h [u8]>,
+    ) -> Option<&'h [u8]> {
+        let named =
+            |header: &&Header| header.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes());
+        let lines = self.head.headers.iter().filter(named);
+        lines.map(|header| header.value.of(self.bytes)).find_map(pick)
     }
 }
 

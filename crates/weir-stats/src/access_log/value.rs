@@ -117,7 +117,7 @@ pub(crate) fn of<'a>(variable: &'a Variable, entry: &'a Entry<'a>) -> VariableVa
         VariableKind::RequestHeader(name) => found(entry.request_headers.value(name)),
         VariableKind::ResponseHeader(name) => found(entry.response_headers.value(name)),
         VariableKind::Cookie(name) => {
-            found(entry.request_headers.value("cookie").and_then(|line| cookie(line, name)))
+            found(entry.request_headers.find("cookie", &|line| cookie(line, name)))
         }
         VariableKind::Capture(index) => found(entry.captures.get(*index).copied()),
         // Only the values of a map have them, and those know the match.
@@ -282,9 +282,29 @@ fn argument<'a>(query: &'a [u8], name: &str) -> Option<&'a [u8]> {
     query.split(|byte| *byte == b'&').find_map(|pair| named_pair(pair, name))
 }
 
+/// Returns the value of a cookie as nginx finds it: names begin the line or follow a `;` or a `,`,
+/// and a value ends with a `;`.
 fn cookie<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    line.split(|byte| matches!(byte, b';' | b','))
-        .find_map(|pair| named_pair(pair.trim_ascii(), name))
+    let mut rest = line;
+    loop {
+        if let Some(value) = value_of(rest, name) {
+            return value.split(|byte| *byte == b';').next();
+        }
+        let end = rest.iter().position(|byte| matches!(byte, b';' | b','))?;
+        rest = after_spaces(&rest[end + 1..]);
+    }
+}
+
+/// Returns what follows the name and a `=`.
+fn value_of<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (start, after) = text.split_at_checked(name.len())?;
+    let value = after_spaces(after).strip_prefix(b"=")?;
+    start.eq_ignore_ascii_case(name.as_bytes()).then(|| after_spaces(value))
+}
+
+fn after_spaces(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|byte| *byte != b' ').unwrap_or(text.len());
+    &text[start..]
 }
 
 /// nginx compares the names of arguments and cookies case-insensitively.
@@ -367,6 +387,8 @@ mod tests {
         assert_eq!(argument(b"", "b"), None);
         assert_eq!(cookie(b"a=1; SRV=s2;x=3", "SRV"), Some(&b"s2"[..]));
         assert_eq!(cookie(b"XSRV=1", "SRV"), None);
+        assert_eq!(cookie(b"SRV; srv = a,b=c;SRV=2", "SRV"), Some(&b"a,b=c"[..]));
+        assert_eq!(cookie(b"SRV", "SRV"), None);
     }
 
     #[test]

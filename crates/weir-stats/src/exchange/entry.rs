@@ -12,6 +12,15 @@ use crate::exchange::times::Times;
 pub trait Headers {
     /// The value of the first line of that name, without surrounding white space.
     fn value(&self, name: &str) -> Option<&[u8]>;
+
+    /// The first text that `pick` finds in a line of that name.
+    fn find<'h>(
+        &'h self,
+        name: &str,
+        pick: &dyn Fn(&'h [u8]) -> Option<&'h [u8]>,
+    ) -> Option<&'h [u8]> {
+        self.value(name).and_then(pick)
+    }
 }
 
 impl Headers for () {
