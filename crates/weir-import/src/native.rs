@@ -1,6 +1,8 @@
 //! Directives of Weir's syntax as an import makes them. Each word has the place in the imported file
 //! that it comes from, so that messages name that place.
 
+use std::collections::HashMap;
+
 use weir_config::source::{ReplacedWord, SourceSpan};
 pub(crate) use weir_config::syntax::layout::print;
 use weir_config::syntax::lexer::Word;
@@ -97,15 +99,23 @@ fn bare(text: &str, span: SourceSpan) -> Word {
 
 /// Puts the texts that stand for others in their place.
 pub(crate) fn replace(directives: &mut [Directive], replaced: &[ReplacedWord]) {
+    // Of several for one word the first counts.
+    let found = replaced.iter().rev().map(|one| ((one.span, one.text.as_str()), one));
+    replace_words(directives, &found.collect());
+}
+
+fn replace_words(
+    directives: &mut [Directive],
+    replaced: &HashMap<(SourceSpan, &str), &ReplacedWord>,
+) {
     for directive in directives {
         for word in &mut directive.words {
-            let is_this = |one: &&ReplacedWord| one.span == word.span && one.text == word.text;
-            if let Some(found) = replaced.iter().find(is_this) {
+            if let Some(found) = replaced.get(&(word.span, word.text.as_str())) {
                 word.text.clone_from(&found.replacement);
             }
         }
         if let Some(block) = &mut directive.block {
-            replace(&mut block.directives, replaced);
+            replace_words(&mut block.directives, replaced);
         }
     }
 }

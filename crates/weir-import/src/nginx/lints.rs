@@ -54,15 +54,24 @@ pub(crate) const LINTS: &[Lint] = &[
 /// Returns what the lints find in a file.
 pub(super) fn find(tree: &[Directive]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    walk(tree, None, &mut Vec::new(), &mut found);
+    walk(tree, None, Outer::default(), &mut found);
     found
 }
 
-/// Looks through a block. `outer` has the directives of the blocks around it.
+/// What the blocks around a place have.
+#[derive(Clone, Copy, Default)]
+struct Outer<'a> {
+    /// The first directive of each name that an inner block replaces, of the innermost block.
+    replaced: [Option<&'a Directive>; REPLACED.len()],
+    /// Set if a block says that inner ones add to its headers.
+    merges: bool,
+}
+
+/// Looks through a block.
 fn walk<'a>(
     block: &'a [Directive],
     location: Option<&'a Directive>,
-    outer: &mut Vec<&'a [Directive]>,
+    outer: Outer<'a>,
     found: &mut Vec<Diagnostic>,
 ) {
     for directive in block {
@@ -75,8 +84,7 @@ fn walk<'a>(
             _ => {}
         }
     }
-    lost_headers(block, outer, found);
-    outer.push(block);
+    let outer = lost_headers(block, outer, found);
     for directive in block {
         let Some(inner) = &directive.block else { continue };
         let location = match directive.name.text.as_str() {
@@ -85,7 +93,6 @@ fn walk<'a>(
         };
         walk(&inner.directives, location, outer, found);
     }
-    outer.pop();
 }
 
 fn warning(
@@ -180,22 +187,22 @@ fn hop_by_hop(directive: &Directive) -> Option<Diagnostic> {
     })
 }
 
-/// Finds headers of outer blocks that do not hold in this one.
-fn lost_headers(block: &[Directive], outer: &[&[Directive]], found: &mut Vec<Diagnostic>) {
-    for name in REPLACED {
-        let of = |block: &'_ [Directive]| block.iter().position(|one| one.name.text == name);
-        let Some(first) = of(block).and_then(|at| block.get(at)) else { continue };
-        let merges =
-            |block: &[Directive]| block.iter().any(|one| one.name.text == "add_header_inherit");
-        if merges(block) || outer.iter().any(|block| merges(block)) {
-            continue;
-        }
-        let around = outer.iter().rev().find_map(|block| of(block).and_then(|at| block.get(at)));
-        if let Some(around) = around {
-            let message = format!("the `{name}` of the outer block do not hold here");
-            let help = "repeat them here, or put all of them into one block";
-            let lint = warning(first, "headers-not-inherited", message, help);
-            found.push(lint.related(around.span(), "these are replaced"));
-        }
+/// Finds headers of outer blocks that do not hold in this one, and returns what this block and those
+/// around it have.
+fn lost_headers<'a>(
+    block: &'a [Directive],
+    outer: Outer<'a>,
+    found: &mut Vec<Diagnostic>,
+) -> Outer<'a> {
+    let merges = outer.merges || block.iter().any(|one| one.name.text == "add_header_inherit");
+    let mut inner = Outer { merges, ..outer };
+    for (name, around) in REPLACED.iter().zip(&mut inner.replaced) {
+        let Some(first) = block.iter().find(|one| one.name.text == *name) else { continue };
+        let Some(around) = around.replace(first).filter(|_| !merges) else { continue };
+        let message = format!("the `{name}` of the outer block do not hold here");
+        let help = "repeat them here, or put all of them into one block";
+        let lint = warning(first, "headers-not-inherited", message, help);
+        found.push(lint.related(around.span(), "these are replaced"));
     }
+    inner
 }
