@@ -109,7 +109,12 @@ fn what_is_not_converted_is_refused_by_name() {
     check("location / { if (-f /x) { return 503; } return 200; }", "if", "files");
     check("location / { if ($made_up) { return 503; } return 200; }", "if", "`$made_up`");
     check("location / { if ($http_x) { add_header A b; } return 200; }", "if", "add_header");
-    check("location / { if ($http_x ~ x*) { return 503; } return 200; }", "if", "empty text");
+    check("location / { if ($http_cookie ~ x*) { return 503; } return 200; }", "if", "empty text");
+    check(
+        "location / { if ($status = 200) { return 503; } return 200; }",
+        "if",
+        "not known before",
+    );
     check("location / { rewrite ^/a /b; rewrite ^/b /c; return 200; }", "rewrite ^/a", "`last`");
     check("location / { root /$host; }", "root", "variables");
     check("location /a { alias /srv/a; }", "alias", "at the end");
@@ -152,6 +157,161 @@ fn a_location_with_a_guard_that_weir_lacks_stays_closed() {
         let config = config(imported);
         let action = &config.listeners[0].default[0].action;
         assert!(matches!(action, Action::Respond(respond) if respond.status == status), "{guard}");
+    }
+}
+
+/// Returns the status of the first route of the only listener.
+fn first_status(imported: Imported) -> Option<u16> {
+    match &config(imported).listeners[0].default[0].action {
+        Action::Respond(respond) => Some(respond.status),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_a_server_s_guard_protects_stays_closed() {
+    let check = |contents: &str, refused: &str, status: u16| {
+        let imported = server(contents);
+        assert_eq!(outcome(&imported.coverage, refused).0, "refused", "{contents}");
+        assert_eq!(first_status(imported), Some(status), "{contents}");
+    };
+    check("root /srv; auth_basic x;", "root", 403);
+    check("root /srv; auth_request /check;", "root", 403);
+    check("access_by_lua_file /x.lua; location / { proxy_pass http://127.0.0.1:2; }", "loc", 403);
+    check("auth_ldap x; location / { proxy_pass http://127.0.0.1:2; }", "location", 403);
+    check("location / { auth_ldap x; root /srv; }", "location", 403);
+    // `return` answers before passwords are asked for.
+    check("auth_ldap x; location / { return 204; }", "auth_ldap", 204);
+    let kinds = repeated(40, |number| format!("auth_x{number} off; "));
+    check(&format!("{kinds} location / {{ proxy_pass http://127.0.0.1:2; }}"), "location", 403);
+}
+
+#[test]
+fn an_inner_block_opens_what_an_outer_one_guards() {
+    let imported =
+        server("auth_ldap x; auth_basic_user_file /x; location / { auth_ldap off; root /srv; }");
+    assert_ne!(outcome(&imported.coverage, "location").0, "refused");
+    assert_eq!(first_status(imported), None);
+}
+
+/// nginx checks the certificates of clients before `return`.
+#[test]
+fn a_server_that_wants_client_certificates_stays_closed() {
+    let check = |listen: &str, guard: &str, expected: u16| {
+        let text = format!(
+            "http {{ server {{ listen {listen}; ssl_certificate a; ssl_certificate_key b; {guard} location / {{ return 204; }} }} }}"
+        );
+        let imported = nginx_text("/etc/nginx/nginx.conf", &text).unwrap();
+        let route = format!("-> respond {expected}");
+        assert!(imported.native().contains(&route), "{text}\n{}", imported.native());
+    };
+    check("127.0.0.1:1 ssl", "ssl_verify_client on;", 403);
+    check("127.0.0.1:1 ssl", "ssl_verify_client optional;", 403);
+    check("127.0.0.1:1 ssl", "ssl_verify_client off;", 204);
+    check("127.0.0.1:1", "ssl_verify_client on;", 204);
+}
+
+#[test]
+fn a_bound_on_bodies_that_stream_is_reported() {
+    let check = |contents: &str, directive: &str| {
+        let text = format!("location / {{ {contents} proxy_pass http://127.0.0.1:2; }}");
+        let imported = server(&text);
+        let (word, reason) = outcome(&imported.coverage, directive);
+        assert!(word == "differently" && reason.contains("largest"), "{contents}: {word}");
+    };
+    check("client_max_body_size 1k; proxy_request_buffering off;", "client_max");
+    check("proxy_request_buffering off;", "proxy_request_buffering");
+    check("client_max_body_size 1g;", "client_max");
+}
+
+/// Returns the outcomes of a setting in the default server and in another one.
+fn two_servers(first: &str, second: &str, name: &str) -> Vec<&'static str> {
+    let text = format!(
+        "http {{ send_timeout 30s; server {{ listen 127.0.0.1:1; server_name a; {first} return 204; }}
+        server {{ listen 127.0.0.1:1; server_name b; {second} return 204; }} }}"
+    );
+    let coverage = nginx_text("/etc/nginx/nginx.conf", &text).unwrap().coverage;
+    let found = coverage.entries.iter().filter(|entry| entry.directive.starts_with(name));
+    found.map(|entry| entry.outcome.word()).collect()
+}
+
+#[test]
+fn settings_of_a_listener_are_those_of_all_its_servers() {
+    let check = |first: &str, second: &str, name: &str, expected: &[&str]| {
+        assert_eq!(two_servers(first, second, name), expected, "{first} {second}");
+    };
+    check("keepalive_timeout 5s;", "keepalive_timeout 5s;", "keepalive", &["honoured"; 2]);
+    check("keepalive_timeout 5s;", "", "keepalive", &["refused"]);
+    check("", "keepalive_timeout 5s;", "keepalive", &["refused"]);
+    check("client_body_timeout 5s;", "", "client_body", &["refused"]);
+    check("send_timeout 30s;", "", "send_timeout", &["honoured"; 2]);
+    check("send_timeout 5s;", "", "send_timeout", &["ignored", "refused"]);
+    check("", "send_timeout 5s;", "send_timeout", &["honoured", "refused"]);
+    // They hold before nginx knows the server.
+    check("client_header_timeout 5s;", "", "client_header", &["honoured"]);
+    check("", "client_header_timeout 5s;", "client_header", &["refused"]);
+}
+
+#[test]
+fn what_has_no_effect_is_no_silent_difference() {
+    let check = |contents: &str, expected: &str| {
+        let text = format!("{contents}; location / {{ return 204; }}");
+        let imported = server(&text);
+        assert_eq!(outcome(&imported.coverage, contents).0, expected, "{contents}");
+    };
+    check("ssl_conf_command Options KTLS", "refused");
+    check("ssl_session_tickets off", "differently");
+    check("ssl_session_tickets on", "ignored");
+    check("ssl_session_cache none", "differently");
+    check("ssl_session_cache shared:SSL:10m", "ignored");
+    check("etag off", "differently");
+    check("if_modified_since before", "differently");
+    check("if_modified_since exact", "ignored");
+    check("charset utf-8", "differently");
+    check("charset off", "ignored");
+    let upstream = "http { upstream a { server b; check interval=3000; } }";
+    let coverage = nginx_text("/etc/nginx/nginx.conf", upstream).unwrap().coverage;
+    assert_eq!(outcome(&coverage, "check interval").0, "refused");
+}
+
+#[test]
+fn an_internal_location_that_only_a_server_s_response_leads_to_is_reported() {
+    let check = |contents: &str, expected: &str| {
+        let text = format!("location /in/ {{ internal; return 204; }} {contents}");
+        assert_eq!(outcome(&server(&text).coverage, "internal").0, expected, "{contents}");
+    };
+    check("location / { proxy_pass http://127.0.0.1:2; }", "differently");
+    check("location / { rewrite ^/x$ /in/x last; return 204; }", "honoured");
+    check("location / { root /srv; try_files $uri $uri/ /in/$host; }", "honoured");
+    check("location / { rewrite ^/x$ /out/x last; return 204; }", "differently");
+}
+
+#[test]
+fn shares_are_those_of_split_clients_only() {
+    let check = |definition: &str, reason: &str| {
+        let text = format!(
+            "http {{ {definition} server {{ location / {{ proxy_pass http://$pool; }} }} }}"
+        );
+        let coverage = nginx_text("/etc/nginx/nginx.conf", &text).unwrap().coverage;
+        let (word, found) = outcome(&coverage, "proxy_pass");
+        assert_eq!(word == "refused", !reason.is_empty(), "{definition}: {found}");
+        assert!(found.contains(reason), "{definition}: {found}");
+    };
+    check("map $arg_p $pool { 100% a; }", "is empty");
+    check("map $arg_p $pool { * a; }", "is empty");
+    check("map $arg_p $pool { default a; }", "");
+    check("split_clients $arg_p $pool { 50% a; 50% b; }", "");
+    check("split_clients $arg_p $pool { 50% a; * b; }", "");
+    check("split_clients $arg_p $pool { 50% a; 49.99% b; }", "is empty");
+    check("split_clients $arg_p $pool { 42949672.95% a; 42949672.95% b; }", "");
+}
+
+#[test]
+fn the_form_of_paths_in_maps_is_reported_however_the_variable_is_written() {
+    for source in ["$uri", "${uri}", "a${uri}b"] {
+        let text = format!("http {{ map \"{source}\" $x {{ default a; }} }}");
+        let coverage = nginx_text("/etc/nginx/nginx.conf", &text).unwrap().coverage;
+        assert_eq!(outcome(&coverage, "map").0, "differently", "{source}");
     }
 }
 

@@ -2,8 +2,10 @@
 
 use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
+use weir_stats::Variable;
 
 use super::locations::literal;
+use super::values::{KnownVariables, template};
 use crate::native::NativeLine;
 use crate::pcre;
 
@@ -17,7 +19,12 @@ pub(crate) enum Certainty {
 }
 
 /// Converts the words of an `if`, or says why that is not possible.
-pub(crate) fn certainty(words: &[Word], span: SourceSpan, tls: bool) -> Result<Certainty, String> {
+pub(crate) fn certainty(
+    words: &[Word],
+    span: SourceSpan,
+    tls: bool,
+    known: KnownVariables<'_>,
+) -> Result<Certainty, String> {
     let last = words.len().saturating_sub(1);
     let mut parts: Vec<&str> = Vec::new();
     for (index, word) in words.iter().enumerate() {
@@ -56,7 +63,7 @@ pub(crate) fn certainty(words: &[Word], span: SourceSpan, tls: bool) -> Result<C
         let holds = (value == if tls { "https" } else { "http" }) != negated;
         return Ok(if holds { Certainty::Always } else { Certainty::Never });
     }
-    let condition = condition(name, operator, value, NativeLine::new("", span))?;
+    let condition = condition(name, operator, value, NativeLine::new("", span), known)?;
     let negation = NativeLine::new("", span);
     let negation = if negated == condition.negated { negation } else { negation.keyword("not") };
     Ok(Certainty::If(negation.words(condition.line.into_words()).into_words()))
@@ -73,6 +80,7 @@ fn condition(
     operator: &str,
     value: &str,
     line: NativeLine,
+    known: KnownVariables<'_>,
 ) -> Result<ConvertedCondition, String> {
     let pattern = match operator {
         // A value that is neither empty nor `0` is true.
@@ -81,58 +89,48 @@ fn condition(
         kind => format!("{kind}{}", pcre::native(value)?),
     };
     let plain = |line: NativeLine| Ok(ConvertedCondition { line, negated: false });
-    // Only what is there can match; an empty text is also what is not there.
-    let named = |line: NativeLine, key: &str| {
-        if operator == "=" && value.is_empty() {
-            return Ok(ConvertedCondition { line: line.option(key, "~."), negated: true });
-        }
-        if operator.starts_with('~') && pattern_matches_nothing(&pattern) {
-            return Err("a regex that matches an empty text has no conversion".to_owned());
-        }
-        Ok(ConvertedCondition { line: line.option(key, &pattern), negated: false })
-    };
     match name {
-        "host" if operator == "=" => {
-            plain(line.keyword("header").option("Host", &host(&literal(value))))
-        }
-        "host" if operator.starts_with('~') && !value.contains('$') => {
-            let inner = pcre::native(value)?;
-            plain(line.keyword("header").option("Host", &format!("~*^[^:]*?(?:{inner})")))
-        }
-        "host" if operator.starts_with('~') => {
-            let inner = value.strip_suffix('$').filter(|inner| !inner.contains('$'));
-            let inner = inner.ok_or("a `$` inside a regex for `$host` has no conversion")?;
-            let inner = pcre::native(inner)?;
-            let text = match inner.strip_prefix('^') {
-                Some(start) => format!("~*^(?:{start})\\.?(?::[0-9]*)?$"),
-                None => format!("~*(?:{inner})\\.?(?::[0-9]*)?$"),
-            };
-            plain(line.keyword("header").option("Host", &text))
-        }
         "request_method" if operator == "=" => plain(line.keyword("method").value(value)),
-        "request_method" if operator.starts_with('~') => {
-            let names = methods(value).filter(|_| operator == "~");
-            let names = names.ok_or("write the methods as `^(GET|HEAD)$`")?;
-            let line = names.iter().fold(line.keyword("method"), |line, name| line.value(name));
-            plain(line)
+        "request_method" if operator == "~" && methods(value).is_some() => {
+            let names = methods(value).unwrap_or_default();
+            plain(names.iter().fold(line.keyword("method"), |line, name| line.value(name)))
         }
         "uri" | "document_uri" if !operator.is_empty() => {
             plain(line.keyword("path").value(&pattern))
         }
         "remote_addr" if operator == "=" => plain(line.keyword("client").value(value)),
+        // nginx joins the lines of these headers; the condition `header` looks at each of them.
+        "http_cookie" | "http_x_forwarded_for" => {
+            lines(name, operator, value, &pattern, line.keyword("header"))
+        }
         _ => {
-            let of = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-            if let Some(header) = of("http_") {
-                named(line.keyword("header"), &header.replace('_', "-"))
-            } else if let Some(cookie) = of("cookie_") {
-                named(line.keyword("cookie"), cookie)
-            } else if let Some(argument) = of("arg_") {
-                named(line.keyword("query"), argument)
-            } else {
-                Err(format!("a test of `${name}` has no conversion"))
+            let text = template(&format!("${{{name}}}"), known, false)?;
+            if Variable::named(name).is_some_and(|variable| !variable.is_known_before_route()) {
+                return Err(format!("`${name}` is not known before the location is found"));
             }
+            let line = line.keyword("variable");
+            plain(line.value(&if operator.is_empty() { text } else { format!("{text}={pattern}") }))
         }
     }
+}
+
+/// Returns the condition on the lines of a header. Only what is there can match; an empty text is
+/// also what is not there.
+fn lines(
+    name: &str,
+    operator: &str,
+    value: &str,
+    pattern: &str,
+    line: NativeLine,
+) -> Result<ConvertedCondition, String> {
+    let header = name.trim_start_matches("http_").replace('_', "-");
+    if operator == "=" && value.is_empty() {
+        return Ok(ConvertedCondition { line: line.option(&header, "~."), negated: true });
+    }
+    if operator.starts_with('~') && pattern_matches_nothing(pattern) {
+        return Err("a regex that matches an empty text has no conversion".to_owned());
+    }
+    Ok(ConvertedCondition { line: line.option(&header, pattern), negated: false })
 }
 
 /// Returns the methods that a regex such as `^(GET|HEAD)$` matches.
@@ -142,12 +140,6 @@ fn methods(pattern: &str) -> Option<Vec<&str>> {
     let names: Vec<&str> = inner.split('|').collect();
     let word = |name: &&str| name.bytes().all(|byte| byte.is_ascii_uppercase());
     names.iter().all(word).then_some(names)
-}
-
-/// Returns the pattern for a `Host` header with this host: nginx ignores case, port and a dot at
-/// the end.
-fn host(pattern: &str) -> String {
-    format!("~*^{pattern}\\.?(?::[0-9]*)?$")
 }
 
 fn pattern_matches_nothing(pattern: &str) -> bool {

@@ -13,8 +13,22 @@ pub(crate) enum Handling {
     Inherited,
     /// It has no effect, for the reason given.
     Ignored,
+    /// It has no effect; for these first words, or for all but `off` if there are none, that is a
+    /// difference.
+    DiffersFor(&'static [&'static str]),
     /// It is refused.
     Refused,
+}
+
+impl Handling {
+    /// Returns true if a directive without effect makes a difference, with this first word.
+    pub(crate) fn differs(self, word: &str) -> bool {
+        match self {
+            Self::DiffersFor([]) => word != "off",
+            Self::DiffersFor(words) => words.contains(&word),
+            _ => false,
+        }
+    }
 }
 
 /// One directive, in contexts in which it is treated alike.
@@ -40,6 +54,28 @@ const fn row(
 /// Returns the row of a directive in a context.
 pub(crate) fn find(name: &str, context: &str) -> Option<&'static NginxDirective> {
     DIRECTIVES.iter().find(|row| row.name == name && row.contexts.contains(&context))
+}
+
+/// Directives that begin like guards and only set how a guard works.
+const SETTINGS: [&str; 9] = [
+    "auth_basic_user_file",
+    "auth_delay",
+    "auth_jwt_claim_set",
+    "auth_jwt_header_set",
+    "auth_jwt_key_cache",
+    "auth_jwt_key_file",
+    "auth_jwt_leeway",
+    "auth_jwt_type",
+    "auth_request_set",
+];
+
+/// Returns true if a directive of this name keeps clients away and no context has a conversion for
+/// it. One that the table does not know may do so if it is called like one.
+pub(crate) fn is_guard(name: &str) -> bool {
+    let mut rows = DIRECTIVES.iter().filter(|row| row.name == name);
+    (name.starts_with("auth_") || name.starts_with("access_by_"))
+        && !SETTINGS.contains(&name)
+        && rows.all(|row| row.handling == Handling::Refused)
 }
 
 /// Returns the contexts of a directive, empty if there is none of that name.
@@ -70,6 +106,8 @@ pub fn reference() -> String {
         let word = match handling {
             Handling::Converted | Handling::Inherited => "converted",
             Handling::Ignored => "ignored",
+            Handling::DiffersFor([]) => "differs",
+            Handling::DiffersFor(_) => "ignored or differs",
             Handling::Refused => "refused",
         };
         let note = note.replace('|', "\\|");
@@ -136,8 +174,8 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("fair", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
     row("resolver", &["upstream"], Handling::Refused, "write `resolver` in a native file; Weir resolves the names of servers repeatedly in any case"),
     row("resolver_timeout", &["upstream"], Handling::Refused, "write `resolver` in a native file; Weir resolves the names of servers repeatedly in any case"),
-    row("check", &["upstream"], Handling::Ignored, "it belongs to a module that nginx itself does not have"),
-    row("check_http_send", &["upstream"], Handling::Ignored, "it belongs to a module that nginx itself does not have"),
+    row("check", &["upstream"], Handling::Refused, "it belongs to a module that nginx itself does not have: write `check` in a native pool"),
+    row("check_http_send", &["upstream"], Handling::Refused, "it belongs to a module that nginx itself does not have: write `check` in a native pool"),
     row("client_header_timeout", &["http", "server"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
     row("keepalive_requests", &["http", "server", "location"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
     row("keepalive_time", &["http", "server", "location"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
@@ -161,12 +199,12 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("ssl_prefer_server_ciphers", &["http", "server"], Handling::Ignored, "Weir has safe orders and groups of its own and no early data"),
     row("ssl_ecdh_curve", &["http", "server"], Handling::Ignored, "Weir has safe orders and groups of its own and no early data"),
     row("ssl_dhparam", &["http", "server"], Handling::Ignored, "Weir has safe orders and groups of its own and no early data"),
-    row("ssl_conf_command", &["http", "server"], Handling::Ignored, "Weir has safe orders and groups of its own and no early data"),
+    row("ssl_conf_command", &["http", "server"], Handling::Refused, "Weir does not use OpenSSL: write versions, suites and groups in the `tls` of a native `listen`"),
     row("ssl_buffer_size", &["http", "server"], Handling::Ignored, "Weir has safe orders and groups of its own and no early data"),
     row("ssl_early_data", &["http", "server"], Handling::Ignored, "Weir has safe orders and groups of its own and no early data"),
-    row("ssl_session_cache", &["http", "server"], Handling::Ignored, "sessions are resumed over all workers in any case"),
+    row("ssl_session_cache", &["http", "server"], Handling::DiffersFor(&["off", "none"]), "sessions are resumed over all workers in any case, with tickets too"),
     row("ssl_session_timeout", &["http", "server"], Handling::Ignored, "sessions are resumed over all workers in any case"),
-    row("ssl_session_tickets", &["http", "server"], Handling::Ignored, "sessions are resumed over all workers in any case"),
+    row("ssl_session_tickets", &["http", "server"], Handling::DiffersFor(&["off"]), "sessions are resumed over all workers in any case, with tickets too"),
     row("ssl_session_ticket_key", &["http", "server"], Handling::Refused, "Weir generates its own keys for session tickets"),
     row("ssl_client_certificate", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
     row("ssl_trusted_certificate", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
@@ -263,28 +301,28 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("client_body_in_file_only", &["http", "server", "location"], Handling::Ignored, "it tunes buffers and sockets of nginx; clients get the same bytes"),
     row("client_body_in_single_buffer", &["http", "server", "location"], Handling::Ignored, "it tunes buffers and sockets of nginx; clients get the same bytes"),
     row("client_body_temp_path", &["http", "server", "location"], Handling::Ignored, "it tunes buffers and sockets of nginx; clients get the same bytes"),
-    row("types_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("types_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("variables_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("variables_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("map_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("map_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("server_names_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("server_names_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("connection_pool_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("request_pool_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("client_header_buffer_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("open_file_cache", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("open_file_cache_valid", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("open_file_cache_min_uses", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("open_file_cache_errors", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("open_log_file_cache", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("proxy_headers_hash", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("if_modified_since", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("etag", &["http", "server", "location"], Handling::Ignored, "it tunes tables or the serving of files, and this file serves none"),
-    row("log_not_found", &["http", "server", "location"], Handling::Ignored, "Weir names no version and serves no files here"),
-    row("log_subrequest", &["http", "server", "location"], Handling::Ignored, "Weir names no version and serves no files here"),
-    row("server_tokens", &["http", "server", "location"], Handling::Ignored, "Weir names no version and serves no files here"),
+    row("types_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("types_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("variables_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("variables_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("map_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("map_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("server_names_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("server_names_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("connection_pool_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("request_pool_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("client_header_buffer_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("open_file_cache", &["http", "server", "location"], Handling::Ignored, "Weir looks at a file for each request, so that changes are seen at once"),
+    row("open_file_cache_valid", &["http", "server", "location"], Handling::Ignored, "Weir looks at a file for each request, so that changes are seen at once"),
+    row("open_file_cache_min_uses", &["http", "server", "location"], Handling::Ignored, "Weir looks at a file for each request, so that changes are seen at once"),
+    row("open_file_cache_errors", &["http", "server", "location"], Handling::Ignored, "Weir looks at a file for each request, so that changes are seen at once"),
+    row("open_log_file_cache", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("proxy_headers_hash", &["http", "server", "location"], Handling::Ignored, "it tunes tables and buffers of nginx and has no counterpart"),
+    row("if_modified_since", &["http", "server", "location"], Handling::DiffersFor(&["off", "before"]), "files are not sent again where their time is that of `If-Modified-Since`"),
+    row("etag", &["http", "server", "location"], Handling::DiffersFor(&["off"]), "files have an `ETag` in any case"),
+    row("log_not_found", &["http", "server", "location"], Handling::Ignored, "missing files are in access logs only"),
+    row("log_subrequest", &["http", "server", "location"], Handling::Ignored, "Weir has no subrequests"),
+    row("server_tokens", &["http", "server", "location"], Handling::Ignored, "Weir sends no `Server`, and its pages name no version"),
     row("gzip", &["http", "server", "location"], Handling::Ignored, "responses pass as the server sent them, uncompressed if it does not compress itself"),
     row("gzip_types", &["http", "server", "location"], Handling::Ignored, "responses pass as the server sent them, uncompressed if it does not compress itself"),
     row("gzip_vary", &["http", "server", "location"], Handling::Ignored, "responses pass as the server sent them, uncompressed if it does not compress itself"),
@@ -301,9 +339,9 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("brotli_comp_level", &["http", "server", "location"], Handling::Ignored, "responses pass as the server sent them, uncompressed if it does not compress itself"),
     row("brotli_static", &["http", "server", "location"], Handling::Ignored, "responses pass as the server sent them, uncompressed if it does not compress itself"),
     row("types", &["http", "server", "location"], Handling::Ignored, "types of files are Weir's own; texts of `return` have `default_type`"),
-    row("charset", &["http", "server", "location"], Handling::Ignored, "types of files are Weir's own; texts of `return` have `default_type`"),
-    row("charset_types", &["http", "server", "location"], Handling::Ignored, "types of files are Weir's own; texts of `return` have `default_type`"),
-    row("override_charset", &["http", "server", "location"], Handling::Ignored, "types of files are Weir's own; texts of `return` have `default_type`"),
+    row("charset", &["http", "server", "location"], Handling::DiffersFor(&[]), "responses of servers keep their types; files of text have `charset=utf-8`"),
+    row("charset_types", &["http", "server", "location"], Handling::DiffersFor(&[]), "responses of servers keep their types; files of text have `charset=utf-8`"),
+    row("override_charset", &["http", "server", "location"], Handling::DiffersFor(&[]), "responses of servers keep their types; files of text have `charset=utf-8`"),
     row("port_in_redirect", &["http", "server", "location"], Handling::Inherited, "redirects have the host and port of the request; other settings are refused"),
     row("absolute_redirect", &["http", "server", "location"], Handling::Inherited, "redirects have the host and port of the request; other settings are refused"),
     row("server_name_in_redirect", &["http", "server", "location"], Handling::Inherited, "redirects have the host and port of the request; other settings are refused"),
@@ -322,7 +360,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("root", &["http", "server", "location"], Handling::Inherited, "`files`; types and `ETag` of files are Weir's own"),
     row("alias", &["http", "server", "location"], Handling::Inherited, "`files … strip=`, where both end with `/`"),
     row("index", &["http", "server", "location"], Handling::Inherited, "`index=` of `files`"),
-    row("try_files", &["http", "server", "location"], Handling::Inherited, "`fallback=` of `files`, after `$uri` and `$uri/`"),
+    row("try_files", &["server", "location"], Handling::Inherited, "`fallback=` of `files`, after `$uri` and `$uri/`"),
     row("autoindex", &["http", "server", "location"], Handling::Refused, "static files have no conversion yet: write `route … -> files DIRECTORY`"),
     row("autoindex_exact_size", &["http", "server", "location"], Handling::Refused, "static files have no conversion yet: write `route … -> files DIRECTORY`"),
     row("autoindex_localtime", &["http", "server", "location"], Handling::Refused, "static files have no conversion yet: write `route … -> files DIRECTORY`"),

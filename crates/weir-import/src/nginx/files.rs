@@ -1,5 +1,6 @@
 //! `root`, `alias`, `index` and `try_files` become routes to files.
 
+use super::guards::GUARDED;
 use super::locations::{Match, RouteParts};
 use super::scope::InheritanceScope;
 use super::state::Converter;
@@ -13,7 +14,7 @@ impl<'t> Converter<'_, 't> {
     /// without a directory.
     pub(crate) fn static_files(
         &mut self,
-        block: StatementId,
+        statement: StatementId,
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
     ) -> Option<RouteParts> {
@@ -32,7 +33,7 @@ impl<'t> Converter<'_, 't> {
             return None;
         }
         self.outcomes.differs(id, "types, `ETag` and error pages of files are Weir's own");
-        let span = self.statements.span(block);
+        let span = self.statements.span(statement);
         let path = self.path(directory);
         let line =
             NativeLine::new("", span).keyword("files").value_at(&path, self.statements.span(id));
@@ -47,6 +48,11 @@ impl<'t> Converter<'_, 't> {
             server_name: Some(location.place.server_name),
             defined: self.statements.defined(),
         };
+        if self.is_guarded(scope) {
+            let closed = if self.statements.name(statement) == "location" { statement } else { id };
+            self.outcomes.refuse(closed, GUARDED);
+            return Some(RouteParts::fixed("403", span));
+        }
         let mut block = self.access(scope, false);
         block.extend(self.response_headers(scope, known));
         Some(RouteParts { target: line.into_words(), block })
@@ -73,7 +79,12 @@ impl<'t> Converter<'_, 't> {
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
     ) -> Option<String> {
-        let id = self.single(scope, "try_files")?;
+        // Locations do not inherit it.
+        let all = scope.own("try_files");
+        for other in all.iter().skip(1) {
+            self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
+        }
+        let id = *all.first()?;
         let words: Vec<&str> =
             self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
         let (last, files) = words.split_last()?;
@@ -88,6 +99,9 @@ impl<'t> Converter<'_, 't> {
             }
             "=404" => Ok(None),
             name if name.starts_with('@') => Ok(Some(name.to_owned())),
+            path if path.starts_with('/') && self.rewrites_again(id, path) => Err(
+                "nginx would go through the server's `rewrite` and `if` again with this path: write them in locations, or a named location here".to_owned(),
+            ),
             path if path.starts_with('/') => {
                 path_template(path, known, false).map(|path| Some(format!("{path}?")))
             }

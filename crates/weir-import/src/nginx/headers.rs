@@ -176,13 +176,9 @@ impl<'t> Converter<'_, 't> {
         scope: &InheritanceScope<'_, 't>,
         returns: bool,
     ) -> Vec<Directive> {
-        // Either of them replaces the rules of the blocks around.
-        let own = [scope.own("allow"), scope.own("deny")].concat();
-        let mut rules =
-            if own.is_empty() { [scope.all("allow"), scope.all("deny")].concat() } else { own };
-        rules.sort_unstable();
         let mut lines = Vec::new();
-        for id in rules {
+        // Either of them replaces the rules of the blocks around.
+        for id in scope.all_of(&["allow", "deny"]) {
             let word = self.statements.word(id, 0);
             if returns {
                 self.outcomes

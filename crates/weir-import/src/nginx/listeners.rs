@@ -15,19 +15,22 @@ use super::statements::StatementId;
 use super::values;
 use crate::native::NativeLine;
 
-/// The settings of a listener, which nginx takes from a server.
-const LISTENER_SETTINGS: [&str; 10] = [
-    "client_header_timeout",
+/// The settings of a listener that nginx takes from the server of the request.
+const SERVER_SETTINGS: [&str; 6] = [
     "client_body_timeout",
     "keepalive_timeout",
     "keepalive_requests",
     "keepalive_time",
     "send_timeout",
-    "large_client_header_buffers",
     "merge_slashes",
-    "ssl_protocols",
-    "ssl_ciphers",
 ];
+
+/// Those that hold before the server is known: nginx takes them from the default server.
+const EARLY_SETTINGS: [&str; 4] =
+    ["client_header_timeout", "large_client_header_buffers", "ssl_protocols", "ssl_ciphers"];
+
+const ONE_SETTING: &str =
+    "Weir has one setting for an address, that of the default server: write it there, or in `http`";
 
 /// Headers of a server's response that nginx does not pass on.
 const HIDDEN: [&str; 7] = [
@@ -257,6 +260,8 @@ impl<'t> Converter<'_, 't> {
             let names = self.host_names(*server);
             let place = RoutePlace { port: port(key), tls: group.tls, server_name: &names.first };
             let own = self.routes(*server, &scope, place);
+            let closed = group.tls && self.verifies_clients(&scope);
+            let own = if closed { self.closed(*server) } else { own };
             if !self.room_for(*server, own.len().saturating_mul(names.blocks()) + names.exact.len())
             {
                 continue;
@@ -386,6 +391,10 @@ impl<'t> Converter<'_, 't> {
     fn fixed_defaults(&mut self) {
         self.default("proxy_set_header X-Forwarded-For", "nginx passes `X-Forwarded-*` and `X-Real-IP` of clients on; Weir drops them unless they are set here");
         self.default("server_tokens", "nginx sends `Server: nginx`; Weir sends no `Server`");
+        self.default(
+            "X-Accel-Redirect",
+            "nginx goes to the path of this header of a server; Weir removes it and sends the response on",
+        );
         self.default("error_page", "the pages of error responses are Weir's own");
         self.default(
             "underscores_in_headers",
@@ -546,18 +555,24 @@ impl<'t> Converter<'_, 't> {
         logs: &[String],
     ) {
         let scope = http.inner(server);
-        for name in LISTENER_SETTINGS {
-            for &id in scope.own(name) {
-                let same = |other: &StatementId| {
-                    let words =
-                        |id: StatementId| self.statements.words(id).iter().map(|word| &word.text);
-                    words(*other).eq(words(id))
-                };
-                if default.all(name).first().is_some_and(same) {
+        let statements = self.statements;
+        let words = |id: StatementId| statements.words(id).iter().map(|word| &word.text);
+        for name in SERVER_SETTINGS.into_iter().chain(EARLY_SETTINGS) {
+            let [ours, theirs] = [&scope, default].map(|scope| scope.all(name).first().copied());
+            let same = match (ours, theirs) {
+                (Some(ours), Some(theirs)) => words(ours).eq(words(theirs)),
+                (None, None) => true,
+                _ => false,
+            };
+            if same {
+                if let Some(id) = ours {
                     self.outcomes.honour(id);
-                } else {
-                    self.outcomes.refuse(id, "Weir has one setting for an address, that of the default server: write it there, or in `http`");
                 }
+                continue;
+            }
+            let of_default = scope.own(name).is_empty() && SERVER_SETTINGS.contains(&name);
+            for &id in if of_default { default.own(name) } else { scope.own(name) } {
+                self.outcomes.refuse(id, ONE_SETTING);
             }
         }
         if self.access_logs(&scope) != logs {

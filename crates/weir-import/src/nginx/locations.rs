@@ -9,6 +9,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
+use super::guards::GUARDED;
 use super::pools::PassTarget;
 use super::rewriting::{Alternative, AlternativeEnd, RewritePhase, RewrittenBlock};
 use super::scope::InheritanceScope;
@@ -18,12 +19,6 @@ use super::targets::ProxyPlace;
 use super::values::{KnownVariables, template};
 use crate::native::NativeLine;
 use crate::pcre;
-
-/// Directives that keep clients away, and that are refused.
-const GUARDS: [&str; 4] = ["auth_basic", "auth_request", "auth_jwt", "ssl_verify_client"];
-
-const GUARDED: &str =
-    "it is protected in a way that Weir does not have; if that is accepted, it answers 403";
 
 /// The kind of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,7 +247,7 @@ impl<'t> Converter<'_, 't> {
         let inside = match (location.kind, scope.own("internal").first()) {
             (Match::Named, _) => inside.value(location.pattern),
             (_, Some(internal)) => {
-                self.outcomes.honour(*internal);
+                self.only_inside(*internal, location);
                 inside
             }
             (_, None) => return routes,
@@ -280,18 +275,12 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let passes = scope.own("proxy_pass");
         let Some(&pass) = passes.first() else {
-            let files = self.static_files(id, scope, location);
-            return match files {
-                Some(_) if self.is_guarded(scope) => {
-                    self.outcomes.refuse(id, GUARDED);
-                    RouteParts::fixed("403", span)
-                }
-                Some(files) => files,
-                None => {
-                    self.outcomes.differs(id, "nginx looks for a file; Weir answers 404");
-                    RouteParts::fixed("404", span)
-                }
-            };
+            if let Some(files) = self.static_files(id, scope, location) {
+                return files;
+            }
+            self.outcomes.differs(id, "nginx looks for a file; Weir answers 404");
+            let block = self.access(scope, false);
+            return RouteParts { block, ..RouteParts::fixed("404", span) };
         };
         for other in passes.iter().skip(1) {
             self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
@@ -308,14 +297,6 @@ impl<'t> Converter<'_, 't> {
             return RouteParts::fixed("403", span);
         }
         route
-    }
-
-    /// Returns true if a directive that is refused keeps clients away from a location.
-    fn is_guarded(&self, scope: &InheritanceScope<'_, 't>) -> bool {
-        let on = |name: &'static str| {
-            scope.all(name).iter().any(|id| self.statements.word(*id, 0) != "off")
-        };
-        !scope.own("limit_except").is_empty() || GUARDS.iter().copied().any(on)
     }
 
     /// Converts `proxy_pass`.

@@ -270,6 +270,16 @@ impl<'t> Converter<'_, 't> {
         Ok(PassTarget { pool, route_lines: Vec::new() })
     }
 
+    /// Returns the settings of a location that pools have, as text.
+    pub(crate) fn pass_settings(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        span: SourceSpan,
+    ) -> String {
+        let retry = self.retry(scope, usize::MAX, span).end();
+        print(&[retry, self.timeouts(scope, span), self.buffer(scope, span)])
+    }
+
     fn timeouts(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
         let connect = self.time(scope, "proxy_connect_timeout", "1m");
         let send = self.time(scope, "proxy_send_timeout", "1m");
@@ -345,16 +355,17 @@ impl<'t> Converter<'_, 't> {
         let most = self.bytes(scope, "client_max_body_size", 1 << 20);
         self.body_limits.push(most);
         let whole = self.switch(scope, "proxy_request_buffering", true);
-        if !whole {
-            return line.keyword("off").end();
+        if whole && (1..=MOST_BUFFERED).contains(&most) {
+            return line.value(&values::size(most)).end();
         }
-        if most == 0 || most > MOST_BUFFERED {
-            if let Some(id) = self.single(scope, "client_max_body_size") {
-                self.outcomes.differs(id, "bodies of this size stream to the server as they arrive; the bound is that of the listener, the largest of its locations");
+        let streams = "bodies stream to the server as they arrive; their bound is that of the listener, the largest of its locations";
+        let names = ["client_max_body_size", "proxy_request_buffering"];
+        for name in names {
+            if let Some(id) = self.single(scope, name) {
+                self.outcomes.differs(id, streams);
             }
-            return line.keyword("off").end();
         }
-        line.value(&values::size(most)).end()
+        line.keyword("off").end()
     }
 
     /// Notes the upstreams that no location uses.
@@ -387,10 +398,10 @@ impl ConvertedPools<'_> {
             format!("proxy-{base}")
         };
         let mut name = base.clone();
-        let mut number = 2;
         while !self.names.insert(name.clone()) {
+            let number = self.numbers.entry(base.clone()).or_insert(1);
+            *number += 1;
             name = format!("{base}-{number}");
-            number += 1;
         }
         name
     }

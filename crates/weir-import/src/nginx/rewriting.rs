@@ -6,10 +6,12 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::conditions::{Certainty, certainty};
-use super::locations::{RouteParts, RoutePlace};
+use super::internal_redirects::{InsideTargets, RepeatedRewrites};
+use super::locations::{Match, RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::targets::ProxyPlace;
 use super::values::{KnownVariables, path_template, template};
 use crate::native::NativeLine;
 use crate::pcre;
@@ -113,7 +115,8 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.refuse(id, reason);
             return Vec::new();
         }
-        let condition = match certainty(statements.words(id), statements.span(id), place.tls) {
+        let (words, span, known) = (statements.words(id), statements.span(id), self.known());
+        let condition = match certainty(words, span, place.tls, known) {
             Ok(condition) => condition,
             Err(reason) => {
                 self.outcomes.refuse(id, reason);
@@ -235,6 +238,32 @@ impl<'t> Converter<'_, 't> {
     }
 }
 
+impl Converter<'_, '_> {
+    /// Returns true if the rewrite phase of the server around a directive might have an effect on a
+    /// request that the directive redirects to this path inside.
+    pub(crate) fn rewrites_again(&mut self, id: StatementId, path: &str) -> bool {
+        let statements = self.statements;
+        let mut block = statements.parent(id);
+        while let Some(inner) = block.filter(|block| statements.name(*block) != "server") {
+            block = statements.parent(inner);
+        }
+        let Some(server) = block else { return false };
+        let repeated = self.repeated_rewrites.entry(server);
+        let repeated = repeated.or_insert_with(|| RepeatedRewrites::of(statements, server));
+        repeated.concern(path)
+    }
+
+    /// Notes an `internal` in a location to which only responses of servers lead.
+    pub(crate) fn only_inside(&mut self, id: StatementId, location: ProxyPlace<'_>) {
+        self.outcomes.honour(id);
+        let statements = self.statements;
+        let targets = self.inside_targets.get_or_insert_with(|| InsideTargets::of(statements));
+        if location.kind == Match::Regex || !targets.lead_to(location.pattern) {
+            self.outcomes.differs(id, "`X-Accel-Redirect` of a server does not lead here: Weir removes it and sends the response on");
+        }
+    }
+}
+
 /// Turns the text of a `rewrite` that stays here into a native path.
 fn path_text(text: &str, known: KnownVariables<'_>) -> Result<String, String> {
     path_template(&text.replace('%', "%25").replace('#', "%23"), known, true)
@@ -245,10 +274,8 @@ impl Converter<'_, '_> {
     fn ends_its_phase(&self, id: StatementId) -> bool {
         let mut id = id;
         while let Some(parent) = self.statements.parent(id) {
-            let others = self.statements.children(parent).iter();
-            let mut later = others.skip_while(|other| **other != id).skip(1);
-            let rewrites = |name: &str| matches!(name, "rewrite" | "return" | "if" | "set");
-            if later.any(|other| rewrites(self.statements.name(*other))) {
+            let last = |name| self.statements.named(Some(parent), name).last();
+            if ["rewrite", "return", "if", "set"].into_iter().any(|name| last(name) > Some(&id)) {
                 return false;
             }
             if self.statements.name(parent) != "if" {

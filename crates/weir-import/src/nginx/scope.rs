@@ -23,9 +23,22 @@ impl<'s, 't> InheritanceScope<'s, 't> {
     }
 
     /// Returns the directives of that name that hold here.
-    pub(crate) fn all(&self, name: &'static str) -> &'s [StatementId] {
+    pub(crate) fn all(&self, name: &'t str) -> &'s [StatementId] {
         let found = self.blocks.iter().rev().map(|block| self.statements.named(Some(*block), name));
         found.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
+    }
+
+    /// Returns the directives of these names that hold here and that nginx inherits as one list, in
+    /// the order of the file.
+    pub(crate) fn all_of(&self, names: &[&'static str]) -> Vec<StatementId> {
+        let of = |block: &StatementId| -> Vec<StatementId> {
+            let lists = names.iter().map(|name| self.statements.named(Some(*block), name));
+            lists.flatten().copied().collect()
+        };
+        let found = self.blocks.iter().rev().map(of);
+        let mut list = found.into_iter().find(|list| !list.is_empty()).unwrap_or_default();
+        list.sort_unstable();
+        list
     }
 
     /// Returns the directives of that name in the innermost block itself.

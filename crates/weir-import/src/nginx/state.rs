@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use weir_config::syntax::tree::Directive;
 
+use super::internal_redirects::{InsideTargets, RepeatedRewrites};
 use super::scope::InheritanceScope;
 use super::statements::{Outcomes, StatementId, Statements};
 use super::values::{self, KnownVariables};
@@ -31,6 +32,12 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) body_limits: Vec<u64>,
     /// The names of the servers that were converted.
     pub(crate) host_names: HashMap<StatementId, Rc<HostNames>>,
+    /// The rewrite phase of servers, as far as internal redirects come to it again.
+    pub(crate) repeated_rewrites: HashMap<StatementId, RepeatedRewrites>,
+    /// The first ones of directives of which a block has several.
+    doubled: HashSet<StatementId>,
+    /// The paths that directives redirect to inside, once they are asked for.
+    pub(crate) inside_targets: Option<InsideTargets<'t>>,
     /// The number of maps of values to pools.
     pub(crate) pool_maps: usize,
     /// The routes and host names so far.
@@ -44,7 +51,11 @@ pub(crate) struct ConvertedPools<'t> {
     /// The name of the pool for a group of servers, and its settings as text.
     pub(crate) made: HashMap<String, (String, [String; 3])>,
     pub(crate) names: HashSet<String>,
+    /// The last number that was added to a name that was taken.
+    pub(crate) numbers: HashMap<String, usize>,
     pub(crate) directives: Vec<Directive>,
+    /// The variable that names the pool for another variable and the settings of a location.
+    pub(crate) by_variable: HashMap<(String, String), Result<String, String>>,
 }
 
 /// A group of servers.
@@ -101,6 +112,9 @@ impl<'s, 't> Converter<'s, 't> {
             upgrade_maps: HashMap::new(),
             body_limits: Vec::new(),
             host_names: HashMap::new(),
+            repeated_rewrites: HashMap::new(),
+            doubled: HashSet::new(),
+            inside_targets: None,
             pool_maps: 0,
             routes: 0,
         }
@@ -142,10 +156,14 @@ impl<'s, 't> Converter<'s, 't> {
         name: &'static str,
     ) -> Option<StatementId> {
         let all = scope.all(name);
-        for id in all.iter().skip(1) {
-            self.outcomes.refuse(*id, "nginx refuses a second one in the same block");
+        let first = all.first().copied();
+        // Once for the block, however many blocks inherit from it.
+        if all.len() > 1 && first.is_some_and(|first| self.doubled.insert(first)) {
+            for id in &all[1..] {
+                self.outcomes.refuse(*id, "nginx refuses a second one in the same block");
+            }
         }
-        all.first().copied()
+        first
     }
 
     /// Returns a time in Weir's form, and notes the default.

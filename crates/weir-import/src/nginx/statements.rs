@@ -2,7 +2,7 @@
 //! meaning of a directive is not known here.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use weir_config::Diagnostic;
 
 use weir_config::source::{SourceSpan, Sources};
@@ -26,12 +26,21 @@ pub(crate) struct Statement<'t> {
     children: Vec<StatementId>,
 }
 
+impl Statement<'_> {
+    /// Returns the text of a word, empty if there are fewer.
+    fn word(&self, index: usize) -> &str {
+        self.directive.words.get(index).map_or("", |word| &word.text)
+    }
+}
+
 /// All directives, an outer one before those inside it.
 pub(crate) struct Statements<'t> {
     list: Vec<Statement<'t>>,
     top: Vec<StatementId>,
     /// The statements of each block by name; `None` is outside all blocks.
     by_name: HashMap<(Option<StatementId>, &'t str), Vec<StatementId>>,
+    /// The names of the directives that keep clients away.
+    guards: BTreeSet<&'t str>,
     /// The variables that the file defines, once they are converted.
     defined: OnceCell<DefinedNames>,
 }
@@ -42,6 +51,7 @@ impl<'t> Statements<'t> {
             list: Vec::new(),
             top: Vec::new(),
             by_name: HashMap::new(),
+            guards: BTreeSet::new(),
             defined: OnceCell::new(),
         };
         statements.top = statements.add(tree, "main", None);
@@ -61,6 +71,9 @@ impl<'t> Statements<'t> {
             ids.push(id);
             let name = directive.name.text.as_str();
             self.by_name.entry((parent, name)).or_default().push(id);
+            if directives::is_guard(name) {
+                self.guards.insert(name);
+            }
             // The contents of these blocks are data.
             if let Some(block) = &directive.block
                 && !matches!(name, "map" | "geo" | "split_clients" | "types" | "charset_map")
@@ -81,6 +94,16 @@ impl<'t> Statements<'t> {
     /// Returns the variables that the file defines, as far as they were converted.
     pub(crate) fn defined(&self) -> Option<&DefinedNames> {
         self.defined.get()
+    }
+
+    /// Returns the names of the directives that keep clients away.
+    pub(crate) fn guards(&self) -> &BTreeSet<&'t str> {
+        &self.guards
+    }
+
+    /// Returns all directives.
+    pub(crate) fn all(&self) -> impl Iterator<Item = StatementId> {
+        (0..self.list.len()).map(StatementId)
     }
 
     /// Returns the directives outside all blocks.
@@ -206,7 +229,12 @@ fn unconverted(statement: &Statement<'_>) -> CoverageOutcome {
         });
     };
     match row.handling {
-        Handling::Ignored => CoverageOutcome::Ignored(row.note.to_owned()),
+        handling if handling.differs(statement.word(0)) => {
+            CoverageOutcome::Differently(row.note.to_owned())
+        }
+        Handling::Ignored | Handling::DiffersFor(_) => {
+            CoverageOutcome::Ignored(row.note.to_owned())
+        }
         Handling::Refused => CoverageOutcome::Refused(row.note.to_owned()),
         Handling::Inherited if matches!(statement.context, "http" | "server") => {
             CoverageOutcome::Ignored("no block inside uses it".to_owned())

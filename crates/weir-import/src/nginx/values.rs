@@ -1,6 +1,7 @@
 //! Values in nginx's forms: times, sizes, texts with variables. They are turned into Weir's forms.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use weir_config::units::{duration, size};
@@ -62,12 +63,23 @@ pub(crate) fn size(bytes: u64) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct DefinedNames {
     names: HashMap<String, String>,
+    /// The names that were asked for, and found.
+    asked: RefCell<HashSet<String>>,
 }
 
 impl DefinedNames {
     /// Returns the native name of a variable.
     pub(crate) fn native(&self, name: &str) -> Option<&str> {
-        self.names.get(name).map(String::as_str)
+        let found = self.names.get(name)?;
+        if !self.asked.borrow().contains(name) {
+            self.asked.borrow_mut().insert(name.to_owned());
+        }
+        Some(found)
+    }
+
+    /// Returns the names that were asked for since it was called last, and found.
+    pub(crate) fn take_asked(&self) -> HashSet<String> {
+        self.asked.take()
     }
 
     pub(crate) fn insert(&mut self, name: &str, native: String) {

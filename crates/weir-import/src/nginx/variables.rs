@@ -1,10 +1,11 @@
 //! `map`, `geo` and `split_clients` become native definitions of variables.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
+use ipnet::{IpNet, Ipv4Subnets};
 use weir_config::source::SourceSpan;
+use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 use weir_stats::Variable;
 
@@ -14,14 +15,19 @@ use super::values::{DefinedNames, KnownVariables, path_template, template, templ
 use crate::native::NativeLine;
 use crate::pcre as regex;
 
+const GENERAL: &str =
+    "of targets with variables, only one variable of a `map` or `split_clients` is converted";
+
+/// The most networks that the ranges of a `geo` may become.
+const MOST_NETWORKS: usize = 300_000;
+
 /// Returns the name without its dollar.
 fn bare(text: &str) -> Option<&str> {
     text.strip_prefix('$').filter(|name| !name.is_empty())
 }
 
 impl<'t> Converter<'_, 't> {
-    /// Converts the definitions of a block. One that refers to a refused one is refused too, so it
-    /// is tried again until no other is refused.
+    /// Converts the definitions of a block. One that refers to a refused one is refused too.
     pub(crate) fn variables(&mut self, http: StatementId) {
         let mut waiting = Vec::new();
         for kind in ["map", "geo", "split_clients"] {
@@ -33,32 +39,40 @@ impl<'t> Converter<'_, 't> {
         }
         waiting.sort_unstable();
         let mut names = self.names_of(&mut waiting);
-        loop {
-            let converted: Vec<_> =
-                waiting.iter().map(|id| (*id, definition(self.statements, *id, &names))).collect();
-            let before = waiting.len();
-            let refused =
-                converted.iter().filter_map(|(id, result)| Some((*id, result.as_ref().err()?)));
-            for (id, reason) in refused {
+        let mut converted = Vec::with_capacity(waiting.len());
+        let mut users: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut refused = Vec::new();
+        for (number, &id) in waiting.iter().enumerate() {
+            let directive = definition(self.statements, id, &names);
+            for name in names.take_asked() {
+                users.entry(name).or_default().push(number);
+            }
+            if let Err(reason) = &directive {
                 self.outcomes.refuse(id, reason.clone());
-                waiting.retain(|other| *other != id);
-                if let Some(name) = bare(variable_word(self.statements, id)) {
-                    names.remove(name);
-                }
+                refused.extend(bare(variable_word(self.statements, id)));
             }
-            if waiting.len() == before {
-                for (id, directive) in converted {
-                    let words = self.statements.words(id);
-                    if words.iter().any(|word| word.text.contains("$uri")) {
-                        let how = "`$uri` is compared as it is sent, with percent-encoding";
-                        self.outcomes.differs(id, how);
-                    } else {
-                        self.outcomes.honour(id);
-                    }
-                    self.logs.directives.extend(directive);
-                }
-                break;
+            converted.push(directive.ok());
+        }
+        while let Some(name) = refused.pop() {
+            names.remove(name);
+            for number in users.remove(name).unwrap_or_default() {
+                let (Some(&id), Some(_)) = (waiting.get(number), converted[number].take()) else {
+                    continue;
+                };
+                self.outcomes.refuse(id, format!("Weir has no variable `${name}`"));
+                refused.extend(bare(variable_word(self.statements, id)));
             }
+        }
+        for (id, directive) in waiting.into_iter().zip(converted) {
+            let Some(directive) = directive else { continue };
+            let has_uri = |word: &Word| word.text.contains("$uri") || word.text.contains("${uri}");
+            if self.statements.words(id).iter().any(has_uri) {
+                let how = "`$uri` is compared as it is sent, with percent-encoding";
+                self.outcomes.differs(id, how);
+            } else {
+                self.outcomes.honour(id);
+            }
+            self.logs.directives.push(directive);
         }
         self.statements.define(names);
     }
@@ -119,16 +133,32 @@ impl<'t> Converter<'_, 't> {
         pass: StatementId,
         scope: &super::scope::InheritanceScope<'_, 't>,
     ) -> Result<String, String> {
-        let general = "of targets with variables, only one variable of a `map` or `split_clients` is converted";
-        let name = bare(address).ok_or(general)?;
+        let name = bare(address).ok_or(GENERAL)?;
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
         let native = self
             .statements
             .defined()
             .and_then(|names| names.native(name))
-            .ok_or(general)?
+            .ok_or(GENERAL)?
             .to_owned();
-        let values = self.values_of(name).ok_or(general)?;
+        let key = (native, self.pass_settings(scope, self.statements.span(pass)));
+        if let Some(known) = self.pools.by_variable.get(&key) {
+            return known.clone();
+        }
+        let made = self.pool_map(name, &key.0, pass, scope);
+        self.pools.by_variable.insert(key, made.clone());
+        made
+    }
+
+    /// Defines the variable that names the pool for each value of another one.
+    fn pool_map(
+        &mut self,
+        name: &str,
+        native: &str,
+        pass: StatementId,
+        scope: &super::scope::InheritanceScope<'_, 't>,
+    ) -> Result<String, String> {
+        let values = self.values_of(name).ok_or(GENERAL)?;
         let span = self.statements.span(pass);
         let mut lines = Vec::new();
         for value in &values {
@@ -152,7 +182,7 @@ impl<'t> Converter<'_, 't> {
             lines.push(entry(value, &target.pool, span));
         }
         let Some(first) = lines.first().and_then(|line| line.words.first()) else {
-            return Err(general.to_owned());
+            return Err(GENERAL.to_owned());
         };
         let default = NativeLine::new("default", span).value(&first.text).end();
         lines.push(default);
@@ -173,15 +203,19 @@ impl<'t> Converter<'_, 't> {
         let lines = &directive.block.as_ref()?.directives;
         let mut values = BTreeSet::new();
         let mut complete = false;
-        let mut hundredths = 0;
+        let mut hundredths: u32 = 0;
         for line in lines {
             let [value] = line.words.as_slice() else { continue };
             let key = line.name.text.as_str();
             if key == "include" {
                 continue;
             }
-            complete |= matches!(key, "default" | "*");
-            hundredths += share(key);
+            if directive.name.text == "split_clients" {
+                complete |= key == "*";
+                hundredths = share(key).saturating_add(hundredths);
+            } else {
+                complete |= key == "default";
+            }
             values.insert(value.text.clone());
         }
         if !complete && hundredths < 10_000 {
@@ -266,6 +300,9 @@ fn map(
             }
             (_, [value]) => {
                 let value = template(&value.text, known, false)?;
+                // nginx drops the first backslash, and looks for a wildcard then.
+                let text = key.strip_prefix('\\').filter(|rest| !rest.starts_with(['~', '\\']));
+                let key = text.filter(|_| hosts).unwrap_or(key);
                 entries.push(entry(key, &value, span));
             }
             _ => return Err(format!("`{key}` is not a key with its value")),
@@ -293,7 +330,8 @@ fn literal(text: &str) -> String {
 }
 
 fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
-    let mut entries: Vec<(IpNet, Directive)> = Vec::new();
+    let mut entries: Vec<Option<Directive>> = Vec::new();
+    let mut places: HashMap<IpNet, Vec<usize>> = HashMap::new();
     let mut default = None;
     let mut ranges = Vec::new();
     let mut by_ranges = false;
@@ -310,7 +348,9 @@ fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
             }
             ("delete", [network]) => {
                 let network = parse_network(&network.text)?;
-                entries.retain(|(other, _)| *other != network);
+                for place in places.remove(&network).unwrap_or_default() {
+                    entries[place] = None;
+                }
             }
             (_, [value]) if by_ranges => {
                 ranges.push((parse_range(key)?, literal(&value.text), span));
@@ -318,7 +358,8 @@ fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
             (_, [value]) => {
                 let network = parse_network(key)?;
                 let line = entry(&network.to_string(), &literal(&value.text), span);
-                entries.push((network, line));
+                places.entry(network).or_default().push(entries.len());
+                entries.push(Some(line));
             }
             _ => return Err(format!("`{key}` is not a network with its value")),
         }
@@ -328,20 +369,14 @@ fn geo(heading: NativeLine, lines: &[Directive]) -> Result<Directive, String> {
         return Err("its ranges overlap: write networks instead".to_owned());
     }
     for ((first, last), value, span) in ranges {
-        let networks: Vec<IpNet> = match (first, last) {
-            (IpAddr::V4(first), IpAddr::V4(last)) => {
-                Ipv4Subnets::new(first, last, 0).map(IpNet::V4).collect()
-            }
-            (IpAddr::V6(first), IpAddr::V6(last)) => {
-                Ipv6Subnets::new(first, last, 0).map(IpNet::V6).collect()
-            }
-            _ => return Err("a range has addresses of both families".to_owned()),
-        };
-        for network in networks {
-            entries.push((network, entry(&network.to_string(), &value, span)));
+        for network in Ipv4Subnets::new(first, last, 0) {
+            entries.push(Some(entry(&network.to_string(), &value, span)));
+        }
+        if entries.len() > MOST_NETWORKS {
+            return Err(format!("its ranges are more than {MOST_NETWORKS} networks"));
         }
     }
-    let mut lines: Vec<Directive> = entries.into_iter().map(|(_, line)| line).collect();
+    let mut lines: Vec<Directive> = entries.into_iter().flatten().collect();
     lines.extend(default);
     Ok(heading.keyword("networks").block(lines))
 }
@@ -352,10 +387,11 @@ fn parse_network(text: &str) -> Result<IpNet, String> {
     network.map_err(|_| format!("`{text}` is not a network"))
 }
 
-fn parse_range(text: &str) -> Result<(IpAddr, IpAddr), String> {
-    let wrong = || format!("`{text}` is not a range of addresses");
+/// Reads a range; nginx has none of IPv6.
+fn parse_range(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), String> {
+    let wrong = || format!("`{text}` is not a range of IPv4 addresses");
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
-    let parse = |text: &str| text.parse::<IpAddr>().map_err(|_| wrong());
+    let parse = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| wrong());
     let (first, last) = (parse(first)?, parse(last)?);
     if first <= last { Ok((first, last)) } else { Err(wrong()) }
 }

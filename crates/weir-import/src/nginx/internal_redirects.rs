@@ -1,0 +1,83 @@
+//! Internal redirects: the paths that a file redirects to, and the rewrite phase of a server, which
+//! nginx goes through again unless the redirect comes from `rewrite` or leads to a name.
+
+use std::collections::BTreeSet;
+
+use weir_config::pattern::PathPattern;
+use weir_config::syntax::lexer::Word;
+
+use super::statements::{StatementId, Statements};
+use super::values::KnownVariables;
+use crate::pcre;
+
+/// The most `rewrite` of a server that are tried on the paths of internal redirects.
+const MOST_REPEATED: usize = 100;
+
+/// The parts of a server's rewrite phase that look at the path of a request. nginx goes through them
+/// again after a redirect to a path inside.
+#[derive(Default)]
+pub(crate) struct RepeatedRewrites {
+    /// The regexes of `rewrite`.
+    patterns: Vec<PathPattern>,
+    /// Set if the effect on a path is not known.
+    unknown: bool,
+}
+
+impl RepeatedRewrites {
+    pub(crate) fn of(statements: &Statements<'_>, server: StatementId) -> Self {
+        let mut found = Self::default();
+        let ifs = statements.named(Some(server), "if");
+        let inner = ifs.iter().flat_map(|id| statements.named(Some(*id), "rewrite"));
+        let rewrites = statements.named(Some(server), "rewrite").iter().chain(inner);
+        for id in rewrites {
+            let pattern = pcre::native(statements.word(*id, 0));
+            match pattern.and_then(|pattern| format!("~{pattern}").parse()) {
+                Ok(pattern) if found.patterns.len() < MOST_REPEATED => found.patterns.push(pattern),
+                _ => found.unknown = true,
+            }
+        }
+        found.unknown |= ifs.iter().any(|id| looks_at_path(statements.words(*id)));
+        found
+    }
+
+    /// Returns true if they may have an effect on a request with this path, which may have variables.
+    pub(crate) fn concern(&self, path: &str) -> bool {
+        let end = path.find("$is_args").or(path.find('?')).unwrap_or(path.len());
+        let path = &path[..end];
+        if path.contains('$') {
+            return self.unknown || !self.patterns.is_empty();
+        }
+        self.unknown || self.patterns.iter().any(|pattern| pattern.matches(path))
+    }
+}
+
+/// The beginnings, without variables, of the paths that directives redirect to inside.
+pub(crate) struct InsideTargets<'t>(BTreeSet<&'t str>);
+
+impl<'t> InsideTargets<'t> {
+    pub(crate) fn of(statements: &Statements<'t>) -> Self {
+        let of = |id: StatementId| match statements.name(id) {
+            "try_files" | "error_page" => statements.words(id).last(),
+            "rewrite" => statements.words(id).get(1),
+            _ => None,
+        };
+        let texts = statements.all().filter_map(of).map(|word| word.text.as_str());
+        Self(texts.filter_map(|text| text.split(['$', '?']).next()).collect())
+    }
+
+    /// Returns true if one of them begins with this text.
+    pub(crate) fn lead_to(&self, prefix: &str) -> bool {
+        self.0.range(prefix..).next().is_some_and(|target| target.starts_with(prefix))
+    }
+}
+
+/// Returns true if the value of the condition's variable may depend on path or query, which an
+/// internal redirect changes.
+fn looks_at_path(words: &[Word]) -> bool {
+    let mut first = words.iter().map(|word| word.text.trim_start_matches('('));
+    let first = first.find(|text| !text.is_empty()).unwrap_or_default();
+    let name = first.trim_start_matches('$').trim_start_matches('{').trim_end_matches(['}', ')']);
+    !KnownVariables::is_built_in(name)
+        || name.starts_with("arg_")
+        || matches!(name, "uri" | "document_uri" | "args" | "is_args" | "query_string")
+}
