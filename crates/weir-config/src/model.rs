@@ -45,7 +45,7 @@ pub use limit::{
 };
 pub use listener::{
     CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, Listener,
-    MessageLimits, PathRules, RequestIdSettings, Treatment,
+    MatchedPath, MessageLimits, PathRules, RequestIdSettings, Treatment,
 };
 pub use log::{
     AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,

@@ -257,6 +257,7 @@ impl<'a> Checker<'a> {
 
     fn path_rules(&mut self, line: &Arguments<'a>, rules: &mut PathRules) {
         self.set(line, "normalize", &mut rules.normalize, values::on_off);
+        self.set(line, "match", &mut rules.matched, values::matched_path);
         self.set(line, "merge_slashes", &mut rules.merge_slashes, values::on_off);
         self.set(line, "encoded_slash", &mut rules.encoded_slash, values::treatment);
         self.set(line, "backslash", &mut rules.backslash, values::treatment);
@@ -271,6 +272,13 @@ impl<'a> Checker<'a> {
                 "this has no effect with `normalize=off`, which keeps them",
             );
             self.report(error.help("remove one of the two"));
+        }
+        if let (true, Some(form)) = (rules.normalize, line.option("match")) {
+            let error = Diagnostic::error(
+                form.word.span,
+                "this has no effect without `normalize=off`: routes match the path that is sent",
+            );
+            self.report(error.help("remove it"));
         }
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::{
     AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
-    EndpointCheck, ExplainHeader, Forwarded, HttpProbe, Keepalive, MemoryLimit, MessageLimits,
-    Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue, RequestIdSettings,
-    Resolver, Retry, RetryOn, SrvName, StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient,
-    TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
+    EndpointCheck, ExplainHeader, Forwarded, HttpProbe, Keepalive, MatchedPath, MemoryLimit,
+    MessageLimits, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue,
+    RequestIdSettings, Resolver, Retry, RetryOn, SrvName, StallDetection, Statuses, TcpKeepalive,
+    TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 use crate::defaults;
 
@@ -120,6 +120,7 @@ impl Default for PathRules {
     fn default() -> Self {
         Self {
             normalize: true,
+            matched: MatchedPath::Resolved,
             merge_slashes: true,
             encoded_slash: Treatment::Refuse,
             backslash: Treatment::Refuse,

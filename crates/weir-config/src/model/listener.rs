@@ -162,8 +162,12 @@ pub struct MessageLimits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathRules {
-    /// Set if the path is normalised first; otherwise only `invalid` has an effect.
+    /// Set if the path is normalised first; otherwise only `matched` and `invalid`
+    /// have an effect.
     pub normalize: bool,
+    /// The form of a path that is not normalised for routes and rewrites.
+    #[serde(rename = "match")]
+    pub matched: MatchedPath,
     /// Set if several slashes in a row become one.
     pub merge_slashes: bool,
     /// The treatment of `%2F`.
@@ -177,6 +181,16 @@ pub struct PathRules {
     /// The treatment, without normalisation, of malformed escapes, `%00` and dot segments above the
     /// root.
     pub invalid: Treatment,
+}
+
+/// The form in which routes and rewrites see a path that is not normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MatchedPath {
+    /// Decoded once, with empty and dot segments resolved, as nginx matches it.
+    Resolved,
+    /// Byte for byte as it was received, as HAProxy matches it.
+    Received,
 }
 
 /// The treatment of a character that servers interpret differently.

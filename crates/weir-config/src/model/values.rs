@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use weir_stats::Template;
 
 use super::{
-    EndpointAddress, EndpointCheck, ListenAddress, PoolShare, Role, Severity, SrvName,
+    EndpointAddress, EndpointCheck, ListenAddress, MatchedPath, PoolShare, Role, Severity, SrvName,
     SyslogFormat, TlsVersion, Treatment, Workers,
 };
 use super::{HIDDEN, forbidden_edit};
@@ -151,6 +151,14 @@ pub(crate) fn srv_name(text: &str) -> Result<SrvName, String> {
         "domain" => Ok(SrvName::Domain),
         "target" => Ok(SrvName::Target),
         _ => Err(format!("`{text}` is neither `domain` nor `target`")),
+    }
+}
+
+pub(crate) fn matched_path(text: &str) -> Result<MatchedPath, String> {
+    match text {
+        "resolved" => Ok(MatchedPath::Resolved),
+        "received" => Ok(MatchedPath::Received),
+        _ => Err(format!("`{text}` is neither `resolved` nor `received`")),
     }
 }
 

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use weir_config::pattern::{PATH_GROUPS, RegexGroups};
 
-use crate::http::path::percent::{PathBuffer, encode};
+use crate::http::path::percent::{PathBuffer, PathForm, encode, encode_but_escapes, stays};
 
 /// The groups that a path regex captured, `$1` first, percent-encoded as in a URL, so that no group
 /// can break out of a `Location`, a header line or a page.
@@ -15,8 +15,15 @@ pub struct Captures {
 }
 
 impl Captures {
-    pub(crate) fn of(groups: &RegexGroups<'_>) -> Self {
-        Self::written_by(|number, out| encode(groups.group(number).unwrap_or_default(), out))
+    pub(crate) fn of(groups: &RegexGroups<'_>, form: PathForm) -> Self {
+        Self::written_by(|number, out| {
+            let group = groups.group(number).unwrap_or_default();
+            match form {
+                PathForm::Normal | PathForm::Resolved => encode(group, out),
+                // The escapes were not decoded.
+                PathForm::Received => encode_but_escapes(group, stays, out),
+            }
+        })
     }
 
     /// Collects the groups that `write` appends, given their numbers.

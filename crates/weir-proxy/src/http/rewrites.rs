@@ -106,7 +106,7 @@ impl Rewrites {
         if !path.starts_with(b"/") {
             return Ok(());
         }
-        let form = if rules.normalize { PathForm::Normal } else { PathForm::Received };
+        let form = PathForm::of(rules);
         let mut target = ChangedTarget {
             path: path.into(),
             has_new_path: false,
@@ -321,9 +321,12 @@ fn append_part(
     out: &mut PathBuffer,
 ) {
     match form {
+        PathForm::Received => {
+            out.extend_from_slice(path.get(range).unwrap_or_default());
+        }
         PathForm::Normal => out.extend_from_slice(part_as_sent(path, range)),
         // The path that is seen has other segments, so its parts are encoded again, as in nginx.
-        PathForm::Received => {
+        PathForm::Resolved => {
             encode_but(seen.get(range).unwrap_or_default(), stays_in_path, out);
         }
     }

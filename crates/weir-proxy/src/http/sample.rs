@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use weir_config::model::{
-    self, Action, ClientTimeouts, Forwarded, Listener, MessageLimits, PathRules, Route, Rule,
-    TcpKeepalive, Treatment,
+    self, Action, ClientTimeouts, Forwarded, Listener, MatchedPath, MessageLimits, PathRules,
+    Route, Rule, TcpKeepalive, Treatment,
 };
 use weir_stats::{Cause, Entry, Headers, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
@@ -16,6 +16,7 @@ use crate::http::request_view::{RequestView, bare_host};
 /// Rules that normalise paths and keep all characters that may be kept.
 pub(crate) const KEEP: PathRules = PathRules {
     normalize: true,
+    matched: MatchedPath::Resolved,
     merge_slashes: true,
     encoded_slash: Treatment::Keep,
     backslash: Treatment::Keep,

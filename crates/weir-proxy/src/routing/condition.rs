@@ -258,7 +258,7 @@ mod tests {
     fn holds(rule: &Rule, request: &SampleRequest) -> bool {
         let mut buffer = PathBuffer::new();
         let view = request.view();
-        let path = PathForm::Received.seen(view.head.path_text(view.bytes), &mut buffer);
+        let path = PathForm::Resolved.seen(view.head.path_text(view.bytes), &mut buffer);
         let fill = |text: &Template, out: &mut Vec<u8>| {
             text.append(&request.entry(&view, &()), Escape::None, out);
         };

@@ -274,7 +274,7 @@ impl Router {
             pages: ErrorPages::load(&listener.error_pages, read)?,
             response_edits: Edits::compile(EditedMessage::Response, &listener.response_headers)?,
             needs_path,
-            path_form: path_form(listener),
+            path_form: PathForm::of(&listener.path),
         })
     }
 
@@ -402,7 +402,7 @@ impl CompiledRoute {
         let path = self.path_form.seen(view.path(), &mut buffer);
         let texts = &RequestTexts::new(fill);
         let groups = self.condition.groups(RoutedRequest { view, path, texts })?;
-        Some(Captures::of(&groups))
+        Some(Captures::of(&groups, self.path_form))
     }
 }
 
@@ -464,12 +464,8 @@ fn compile_route(
         request_edits,
         response_edits,
         condition,
-        path_form: path_form(listener),
+        path_form: PathForm::of(&listener.path),
     })
-}
-
-fn path_form(listener: &Listener) -> PathForm {
-    if listener.path.normalize { PathForm::Normal } else { PathForm::Received }
 }
 
 fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {

@@ -8,7 +8,7 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use weir_config::model::{Listener, PathRules, Route, Rule, Site};
+use weir_config::model::{Listener, MatchedPath, PathRules, Route, Rule, Site};
 
 use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::sample::{SampleRequest, listener, route};
@@ -72,15 +72,15 @@ fn site() -> impl Strategy<Value = Site> {
 }
 
 fn table() -> impl Strategy<Value = Listener> {
-    let normalize = any::<bool>();
-    (vec(site(), 0..8), routes("d"), normalize).prop_map(|(sites, default, normalize)| {
+    let form = (any::<bool>(), select(&[MatchedPath::Resolved, MatchedPath::Received]));
+    (vec(site(), 0..8), routes("d"), form).prop_map(|(sites, default, (normalize, matched))| {
         let sites = sites.into_iter().enumerate().map(|(number, mut site)| {
             for route in &mut site.routes {
                 route.name = format!("{number}{}", route.name);
             }
             site
         });
-        let path = PathRules { normalize, ..PathRules::default() };
+        let path = PathRules { normalize, matched, ..PathRules::default() };
         Listener { sites: sites.collect(), default, path, ..listener() }
     })
 }
@@ -125,7 +125,7 @@ fn first_match(listener: &Listener, request: &SampleRequest) -> String {
     let host = view.head.host.of(view.bytes);
     let serves = |site: &&Site| site.hosts.iter().any(|pattern| pattern.matches(host));
     let routes = listener.sites.iter().find(serves).map_or(&listener.default, |site| &site.routes);
-    let form = if listener.path.normalize { PathForm::Normal } else { PathForm::Received };
+    let form = PathForm::of(&listener.path);
     let mut buffer = PathBuffer::new();
     let path = form.seen(view.head.path_text(view.bytes), &mut buffer);
     let matches = |route: &&Route| {

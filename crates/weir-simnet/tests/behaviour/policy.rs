@@ -319,6 +319,20 @@ fn a_path_that_is_not_normalised_is_forwarded_as_received() {
 }
 
 #[test]
+fn a_path_that_is_matched_as_received_is_neither_decoded_nor_resolved() {
+    let rules = "path normalize=off match=received;
+        route path /b/%2e%2e/admin* -> respond 401;
+        route path *//* -> respond 402;";
+    let text = app(ONE, rules).replace("default -> app;", GUARDED);
+    play(&text, async |world| {
+        let targets = ["/b/%2e%2e/admin/x", "/a//b", "/admin/x", "/a/../admin/x?q=//"];
+        let (statuses, reached) = asked(world, &targets).await;
+        assert_eq!(statuses, [401, 402, 403, 200]);
+        assert_eq!(reached, ["/a/../admin/x?q=//"]);
+    });
+}
+
+#[test]
 fn a_refused_path_is_captured_for_the_operator_and_the_connection_stays() {
     play(&app(ONE, ""), async |world| {
         world.origin(1).answers(OK);
@@ -344,6 +358,13 @@ fn variables_and_groups_show_the_path_that_is_sent() {
         client.send("GET /x/..//user/%61%20b?q HTTP/1.1\r\nHost: a\r\n\r\n").await;
         let body = client.message().await.text().to_owned();
         assert_eq!(body, "a%20b /user/a%20b /x/..//user/%61%20b?q");
+    });
+    let received = text.replace("{\n", "{ path normalize=off match=received;\n");
+    play(&received, async |world| {
+        let mut client = world.client().await;
+        client.send("GET /user/..//%61%20b?q HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let body = client.message().await.text().to_owned();
+        assert_eq!(body, "..//%61%20b /user/..//%61%20b /user/..//%61%20b?q");
     });
 }
 

@@ -1,7 +1,8 @@
 //! Percent-encoding (RFC 3986 section 2) and the form of a path that rules are matched against.
 //!
 //! Where paths are normalised (`path/mod.rs`), rules match the path that is sent, decoded once, in
-//! which only an escaped slash stays escaped. Where they are not, rules match the path decoded
+//! which only an escaped slash stays escaped. Where they are not, rules match the path as received
+//! if the configuration says so (`match=received`), as in HAProxy, and otherwise the path decoded
 //! once, with empty, `.` and `..` segments resolved, as in nginx: `/static/%2e%2e/admin` and
 //! `//admin` are `/admin`; `%2F` is decoded too, a path that climbs above the root stays at the
 //! root, and an invalid escape stays unchanged. Nothing here changes the path that is sent.
@@ -9,6 +10,7 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use weir_config::model::{MatchedPath, PathRules};
 
 /// A buffer that holds a usual decoded path on the stack.
 pub(crate) type PathBuffer = SmallVec<[u8; 128]>;
@@ -18,16 +20,27 @@ pub(crate) type PathBuffer = SmallVec<[u8; 128]>;
 pub(crate) enum PathForm {
     /// The path was normalised.
     Normal,
-    /// The path is as received.
+    /// The path is as received, and matched decoded once with its segments resolved.
+    Resolved,
+    /// The path is as received, and matched so.
     Received,
 }
 
 impl PathForm {
+    pub(crate) fn of(rules: &PathRules) -> Self {
+        match (rules.normalize, rules.matched) {
+            (true, _) => Self::Normal,
+            (false, MatchedPath::Resolved) => Self::Resolved,
+            (false, MatchedPath::Received) => Self::Received,
+        }
+    }
+
     /// The path that rules are matched against; `buffer` is used only if it differs from `path`.
     #[inline]
     pub(crate) fn seen<'a>(self, path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
         match self {
-            Self::Received => normal_path(path, buffer),
+            Self::Resolved => normal_path(path, buffer),
+            Self::Received => path,
             Self::Normal if memchr::memchr(b'%', path).is_none() => path,
             Self::Normal => {
                 decode_but_slashes(path, buffer);
@@ -188,7 +201,7 @@ pub(crate) fn push_escape(byte: u8, out: &mut PathBuffer) {
 }
 
 /// Tells whether [`encode`] leaves a byte unchanged.
-fn stays(byte: u8) -> bool {
+pub(crate) fn stays(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,

@@ -1,10 +1,11 @@
-use weir_config::model::Treatment;
+use weir_config::model::{MatchedPath, Treatment};
 
 use super::*;
 use crate::http::sample::{KEEP, SampleRequest};
 
 const NORMAL: PathRules = PathRules {
     normalize: true,
+    matched: MatchedPath::Resolved,
     merge_slashes: true,
     encoded_slash: Treatment::Refuse,
     backslash: Treatment::Refuse,
@@ -217,4 +218,20 @@ fn no_value_ends_the_request_line() {
         let out = rewritten("/a?x=%0d%0ab", &[change], &NORMAL).unwrap();
         assert!(out.bytes().all(|byte| byte.is_ascii_graphic()), "{out}");
     }
+}
+
+#[test]
+fn a_path_that_is_matched_as_received_keeps_its_escapes() {
+    let (matched, invalid) = (MatchedPath::Received, Treatment::Keep);
+    let rules = PathRules { matched, invalid, ..RECEIVED };
+    let check = |target: &str, change: Rewrite, expected: &str| {
+        assert_eq!(rewritten(target, &[change], &rules).as_deref(), Ok(expected), "{target}");
+    };
+    check("/api/%62%20c%26d", prefix("/api/", "/v2/"), "/v2/%62%20c%26d");
+    check("/api//%C3%A9%2F", regex("~^/api/(.*)$", "/v2/$1"), "/v2//%C3%A9%2F");
+    check("/%61pi/x", prefix("/api/", "/v2/"), "/%61pi/x");
+    check("/a/../%zz", prefix("/api/", "/v2/"), "/a/../%zz");
+    check("/a/../%zz?x", query("y"), "/a/../%zz?y");
+    let dots = rewritten("/api/../x", &[prefix("/api/", "/v2/")], &rules);
+    assert_eq!(dots, Err(RewriteFault::Path(PathFault::DotSegment)));
 }
