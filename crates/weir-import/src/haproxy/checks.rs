@@ -5,7 +5,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
 use super::sections::{LineId, SectionId};
-use super::servers::CheckTimes;
+use super::servers::{CheckTimes, PLAIN_SERVER};
 use super::values;
 use crate::native::NativeLine;
 
@@ -21,6 +21,9 @@ const KINDS: [&str; 9] = [
     "option ldap-check",
     "option external-check",
 ];
+
+/// The reason for a conversation in a check with TLS.
+const HANDSHAKE_ONLY: &str = "a check of Weir that uses TLS is the handshake alone";
 
 /// The additions of `http-check` and `tcp-check` lines to a check.
 #[derive(Default)]
@@ -68,17 +71,27 @@ impl HaproxyConverter<'_> {
         let mut native = NativeLine::new("check", span);
         match keyword {
             "option httpchk" => {
-                self.http_check(id, kind, &mut details);
+                self.http_check(id, kind, &times, &mut details);
                 native = native.keyword("http").keyword(&details.method).value(&details.path);
+                if details.tls != times.server_tls {
+                    native = native.option("tls", if details.tls { "on" } else { "off" });
+                }
             }
-            "option ssl-hello-chk" => native = native.keyword("tls"),
+            "option ssl-hello-chk" if times.server_tls => native = native.keyword("tls"),
+            "option ssl-hello-chk" => {
+                kind.into_iter().for_each(|line| self.outcomes.refuse(line, PLAIN_SERVER));
+                native = native.keyword("tcp");
+            }
             "option redis-check" => {
                 details.send = Some("*1\r\n$4\r\nPING\r\n".to_owned());
                 details.expect = Some("+PONG".to_owned());
                 native = native.keyword("tcp");
+                if details.tls {
+                    kind.into_iter().for_each(|line| self.outcomes.refuse(line, HANDSHAKE_ONLY));
+                }
             }
             "" | "option tcp-check" => {
-                self.tcp_check(id, &mut details);
+                self.tcp_check(id, &times, &mut details);
                 native = native.keyword(if details.tls { "tls" } else { "tcp" });
             }
             _ => return None,
@@ -143,7 +156,13 @@ impl HaproxyConverter<'_> {
         native.end()
     }
 
-    fn http_check(&mut self, id: SectionId, kind: Option<LineId>, details: &mut CheckDetails) {
+    fn http_check(
+        &mut self,
+        id: SectionId,
+        kind: Option<LineId>,
+        times: &CheckTimes,
+        details: &mut CheckDetails,
+    ) {
         let Some(line) = kind else { return };
         let words: Vec<&str> =
             self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
@@ -171,7 +190,7 @@ impl HaproxyConverter<'_> {
                     self.check_send(line, details);
                 }
                 "http-check expect" => self.check_expect(line, details),
-                _ => self.check_connect(line, details),
+                _ => self.check_connect(line, times, details),
             }
             if sends > 1 {
                 self.outcomes.refuse(line, "a check of Weir is one request");
@@ -258,9 +277,11 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    fn check_connect(&mut self, line: LineId, details: &mut CheckDetails) {
+    fn check_connect(&mut self, line: LineId, times: &CheckTimes, details: &mut CheckDetails) {
         let words: Vec<&str> =
             self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
+        // Without `default` it has its own options only.
+        details.tls = false;
         let mut at = 0;
         while let Some(word) = words.get(at) {
             let value = words.get(at + 1).copied().unwrap_or_default();
@@ -268,7 +289,7 @@ impl HaproxyConverter<'_> {
                 "port" if value.parse::<u16>().is_ok() => details.port = Some(value.to_owned()),
                 "comment" | "sni" | "alpn" | "proto" => {}
                 "ssl" | "default" | "linger" => {
-                    details.tls |= *word == "ssl";
+                    details.tls |= *word == "ssl" || *word == "default" && times.tls;
                     at += 1;
                     continue;
                 }
@@ -279,9 +300,13 @@ impl HaproxyConverter<'_> {
             }
             at += 2;
         }
+        if details.tls && !times.server_tls {
+            self.outcomes.refuse(line, PLAIN_SERVER);
+            details.tls = false;
+        }
     }
 
-    fn tcp_check(&mut self, id: SectionId, details: &mut CheckDetails) {
+    fn tcp_check(&mut self, id: SectionId, times: &CheckTimes, details: &mut CheckDetails) {
         let keywords =
             ["tcp-check connect", "tcp-check send", "tcp-check expect", "tcp-check send-binary"];
         let mut steps = 0;
@@ -291,7 +316,7 @@ impl HaproxyConverter<'_> {
             let first = words.first().map_or("", |word| word.text.as_str());
             let second = words.get(1).map_or("", |word| word.text.as_str());
             match (self.sections.keyword(line), first) {
-                ("tcp-check connect", _) => self.check_connect(line, details),
+                ("tcp-check connect", _) => self.check_connect(line, times, details),
                 ("tcp-check send", text) if details.expect.is_none() => {
                     details.send.get_or_insert_default().push_str(text);
                 }
@@ -307,6 +332,10 @@ impl HaproxyConverter<'_> {
             }
             if steps > 1 {
                 self.outcomes.refuse(line, "a check of Weir sends one text and expects one");
+            }
+            if details.tls && (details.send.is_some() || details.expect.is_some()) {
+                self.outcomes.refuse(line, HANDSHAKE_ONLY);
+                (details.send, details.expect) = (None, None);
             }
         }
     }

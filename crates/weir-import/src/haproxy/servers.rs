@@ -16,6 +16,10 @@ const MOST_TEMPLATE: u64 = 1_000;
 /// The highest number of `priority`, which is the last tier before backups.
 const LOWEST_PRIORITY: u8 = 254;
 
+/// The reason for probes with TLS of servers that requests reach without it.
+pub(super) const PLAIN_SERVER: &str =
+    "Weir probes with TLS only servers that it connects to with TLS: write `ssl` at the server";
+
 /// The servers of a backend, and what they say of the pool.
 #[derive(Default)]
 pub(super) struct ConvertedServers {
@@ -42,7 +46,10 @@ pub(super) struct CheckTimes {
     pub(super) rise: u64,
     pub(super) fall: u64,
     pub(super) port: Option<u16>,
+    /// Set if probes use TLS.
     pub(super) tls: bool,
+    /// Set if requests use TLS.
+    pub(super) server_tls: bool,
 }
 
 /// How long connections are kept, as far as servers say.
@@ -100,6 +107,7 @@ impl ServerOptions {
             fall: 3,
             port: None,
             tls: false,
+            server_tls: false,
         };
         Self {
             weight: 1,
@@ -116,6 +124,12 @@ impl ServerOptions {
             ejects: false,
             role: ServerRole::default(),
         }
+    }
+
+    /// Returns true if probes use TLS: with an address or a port of their own they do so only if
+    /// they are told to.
+    fn probes_use_tls(&self) -> bool {
+        self.check.tls || self.tls.on && self.check.port.is_none() && self.address.is_none()
     }
 
     /// Takes the option at a place; returns the number of words, or the reason for a refusal.
@@ -467,7 +481,7 @@ impl HaproxyConverter<'_> {
         let checked: Vec<&(ServerOptions, LineId)> =
             all.iter().filter(|(options, _)| options.checked).collect();
         if let Some((sample, _)) = checked.first() {
-            let times = sample.check.clone();
+            let mut times = sample.check.clone();
             for (options, line) in &checked {
                 let own = CheckTimes { port: times.port, ..options.check.clone() };
                 if own != times {
@@ -482,7 +496,17 @@ impl HaproxyConverter<'_> {
                         "Weir probes all servers of a backend at the same port, or at `addr`",
                     );
                 }
+                if options.probes_use_tls() && !options.tls.on {
+                    self.outcomes.refuse(*line, PLAIN_SERVER);
+                } else if options.probes_use_tls() != sample.probes_use_tls() {
+                    self.outcomes.refuse(
+                        *line,
+                        "Weir probes all servers of a backend with TLS, or none of them",
+                    );
+                }
             }
+            times.tls = sample.probes_use_tls() && sample.tls.on;
+            times.server_tls = sample.tls.on;
             servers.check = Some(times);
         }
         servers.passive = self.passive(first, *line, span);
