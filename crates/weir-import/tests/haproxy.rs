@@ -12,6 +12,9 @@ use weir_import::{
     Coverage, CoverageTotals, HaproxyVersion, Imported, Language, haproxy_bytes, haproxy_file,
 };
 
+#[path = "haproxy/meaning.rs"]
+mod meaning;
+
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/haproxy").join(name)
 }

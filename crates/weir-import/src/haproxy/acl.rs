@@ -1,18 +1,16 @@
 //! Reads conditions: `if` and `unless` with named and anonymous ACLs, and the criterion of an ACL
 //! with its flags, match method and patterns.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
-use super::conditions::{AclTest, MOST_TESTS, NativeTest};
+use super::conditions::{AclTable, AclTest, MOST_TESTS, NativeTest};
 use super::convert::HaproxyConverter;
+use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::named_text;
 use super::patterns::{self, MatchKind, ValueShape};
 use super::sample::SampleExpression;
 use super::sections::{LineId, SectionId};
-
-/// The named conditions of a section: each is its lines, joined by `or`.
-pub(super) type AclTable = HashMap<String, Vec<(LineId, Result<AclTest, String>)>>;
 
 /// A criterion after its flags were read.
 struct Criterion {
@@ -23,10 +21,20 @@ struct Criterion {
 }
 
 impl HaproxyConverter<'_> {
-    /// Reads the `acl` lines that hold in a section.
-    pub(super) fn acls(&mut self, id: SectionId) -> AclTable {
+    /// Returns the named conditions of the section of a line, which are read once.
+    fn acls_beside(&mut self, line: LineId) -> Rc<AclTable> {
+        let section = self.sections.section_of(line);
+        if let Some(known) = self.acls.get(&section) {
+            return Rc::clone(known);
+        }
+        let table = Rc::new(self.read_acls(section));
+        self.acls.insert(section, Rc::clone(&table));
+        table
+    }
+
+    fn read_acls(&mut self, id: SectionId) -> AclTable {
         let mut table = AclTable::new();
-        for line in self.sections.every(id, "acl") {
+        for &line in self.sections.own(id, "acl") {
             let words = self.sections.words(line);
             let Some((name, rest)) = words.split_first() else {
                 self.outcomes.refuse(line, "write a name and a criterion");
@@ -47,16 +55,17 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    /// Returns the condition after the first `if` or `unless` of the words, and the number of words
-    /// before it.
+    /// Returns the condition after the first `if` or `unless` of the words of a line, and the number
+    /// of words before it.
     pub(super) fn condition(
         &mut self,
-        acls: &AclTable,
+        line: LineId,
         words: &[LineWord],
     ) -> Result<(AclTest, usize), String> {
         let at = words.iter().position(|word| matches!(word.text.as_str(), "if" | "unless"));
         let Some(at) = at else { return Ok((AclTest::Always(true), words.len())) };
-        let test = self.alternatives(acls, &words[at + 1..])?;
+        let acls = self.acls_beside(line);
+        let test = self.alternatives(&acls, &words[at + 1..])?;
         if test.size() > MOST_TESTS {
             return Err(format!("the condition has more than {MOST_TESTS} tests"));
         }
@@ -186,16 +195,22 @@ impl Criterion {
         let (name, suffix) = MatchKind::of_name(&fetch.name);
         self.kind = self.kind.or(suffix);
         let argument = fetch.arguments.first().map_or("", String::as_str);
+        let plain = self.expression.converters.is_empty();
+        let whole = ["always_true", "always_false", "dst_port", "src", "method"];
+        if !plain && (whole.contains(&name) || name.ends_with("hdr_cnt")) {
+            return Err(format!("a converter of `{name}` has no conversion"));
+        }
         match name {
             "always_true" => return Ok(AclTest::Always(true)),
             "always_false" => return Ok(AclTest::Always(false)),
-            "ssl_fc" if self.expression.converters.is_empty() => return self.boolean(AclTest::Tls),
+            "ssl_fc" if plain => return self.boolean(AclTest::Tls),
             "dst_port" => return self.ports(),
             "src" => return self.networks(),
             "method" => return self.methods(),
             _ => {}
         }
-        let shape = self.shape(name)?;
+        let shape = self.shape(name, argument)?;
+        let one = !argument.is_empty() && fetch.arguments.len() == 1;
         let (keyword, prefix) = match name {
             "path" => ("path", String::new()),
             "url"
@@ -207,20 +222,14 @@ impl Criterion {
             {
                 ("path", String::new())
             }
-            "hdr" | "req.hdr" | "req.fhdr"
-                if !argument.is_empty() && fetch.arguments.len() == 1 =>
-            {
-                ("header", argument.to_owned())
-            }
-            "hdr_cnt" | "req.hdr_cnt" | "req.fhdr_cnt" if !argument.is_empty() => {
-                return self.counted(argument);
-            }
-            "cook" | "req.cook" if !argument.is_empty() => ("cookie", argument.to_owned()),
+            "hdr" | "req.hdr" | "req.fhdr" if one => ("header", argument.to_owned()),
+            "hdr_cnt" | "req.hdr_cnt" | "req.fhdr_cnt" if one => return self.counted(argument),
+            "cook" | "req.cook" if one => ("cookie", argument.to_owned()),
             "query" => ("variable", "$args".to_owned()),
             "url" => ("variable", "$request_uri".to_owned()),
             "ssl_fc_sni" => ("variable", "$ssl_server_name".to_owned()),
-            "url_param" | "urlp" if !argument.is_empty() => ("query", argument.to_owned()),
-            _ => return Err(format!("Weir has no condition for `{}`", fetch.name)),
+            "url_param" | "urlp" if one => ("query", argument.to_owned()),
+            _ => return Err(without_condition(&fetch.name)),
         };
         if self.kind == Some(MatchKind::Found) && keyword != "path" {
             return Ok(native(keyword, vec![prefix]));
@@ -248,7 +257,8 @@ impl Criterion {
     }
 
     /// Reads the converters that a pattern can hold.
-    fn shape(&self, name: &str) -> Result<ValueShape, String> {
+    fn shape(&self, name: &str, argument: &str) -> Result<ValueShape, String> {
+        let is_host = name.ends_with("hdr") && argument.eq_ignore_ascii_case("host");
         let mut shape = ValueShape::default();
         for converter in &self.expression.converters {
             let arguments: Vec<&str> = converter.arguments.iter().map(String::as_str).collect();
@@ -261,7 +271,7 @@ impl Criterion {
                 {
                     shape.lower = true;
                 }
-                ("host_only", []) | ("field" | "word", ["1", ":"]) if name != "path" => {
+                ("host_only", []) | ("field" | "word", ["1", ":"]) if is_host => {
                     shape.port = true;
                 }
                 _ => {
@@ -331,9 +341,6 @@ impl Criterion {
     }
 
     fn networks(&self) -> Result<AclTest, String> {
-        if !self.expression.converters.is_empty() {
-            return Err("a converter of `src` has no conversion".to_owned());
-        }
         let mut values = Vec::new();
         for text in &self.patterns {
             values.push(patterns::network(text)?);
@@ -352,6 +359,14 @@ impl Criterion {
             return Err("it has no pattern".to_owned());
         }
         Ok(native("method", self.patterns.clone()))
+    }
+}
+
+/// Returns the reason why a fetch cannot be a condition.
+fn without_condition(name: &str) -> String {
+    match keywords::find(name, "condition") {
+        Some(row) if row.handling == KeywordHandling::Refused => format!("`{name}`: {}", row.note),
+        _ => format!("Weir has no condition for `{name}`"),
     }
 }
 

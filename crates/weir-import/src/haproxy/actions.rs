@@ -4,10 +4,9 @@
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
-use super::acl::AclTable;
 use super::conditions::{AclTest, ChangedPart, ChangedRequest};
 use super::convert::HaproxyConverter;
-use super::format::{FormatPlace, template};
+use super::format::{self, FormatPlace};
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::named_text;
@@ -27,6 +26,22 @@ const OWN_HEADERS: [&str; 9] = [
     "trailer",
     "expect",
 ];
+/// Headers that are lists.
+const LISTS: [&str; 10] = [
+    "x-forwarded-for",
+    "forwarded",
+    "via",
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "vary",
+    "allow",
+];
+/// The reason for a text that a rule before it would change.
+const READS_CHANGED: &str =
+    "its text reads what a rule before it changes; Weir takes what was received";
 
 /// The form of a redirect's place: only `http-request redirect` has fields in it.
 #[derive(Clone, Copy, PartialEq)]
@@ -43,13 +58,15 @@ pub(super) enum RuleEffect {
     Edits(Directive, ChangedPart),
     /// The rules after it are skipped.
     Allows,
+    /// The request is not sent again once a server was connected.
+    NoRetry,
     /// Nothing happens.
     Nothing,
 }
 
 impl HaproxyConverter<'_> {
     /// Converts `monitor-uri` and `monitor fail`.
-    pub(super) fn monitor(&mut self, id: SectionId, acls: &AclTable, drafts: &mut Vec<RouteDraft>) {
+    pub(super) fn monitor(&mut self, id: SectionId, drafts: &mut Vec<RouteDraft>) {
         let sections = self.sections;
         let Some(line) = sections.last(id, "monitor-uri") else { return };
         let uri = sections.word(line, 0).to_owned();
@@ -62,7 +79,7 @@ impl HaproxyConverter<'_> {
         let test =
             AclTest::Native(super::conditions::NativeTest { keyword: "path", values: vec![path] });
         for fail in sections.every(id, "monitor fail") {
-            match self.condition(acls, sections.words(fail)) {
+            match self.condition(fail, sections.words(fail)) {
                 Ok((condition, 0)) => {
                     self.outcomes.honour(fail);
                     let target = NativeLine::new("", span).keyword("respond").value("503");
@@ -93,12 +110,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts `tcp-request` rules that accept or reject clients.
-    pub(super) fn connection_rules(
-        &mut self,
-        id: SectionId,
-        acls: &AclTable,
-        drafts: &mut Vec<RouteDraft>,
-    ) {
+    pub(super) fn connection_rules(&mut self, id: SectionId, drafts: &mut Vec<RouteDraft>) {
         let sections = self.sections;
         let mut accepted: Vec<AclTest> = Vec::new();
         let keywords = ["tcp-request connection", "tcp-request session", "tcp-request content"];
@@ -109,7 +121,7 @@ impl HaproxyConverter<'_> {
                 let action = words.first().map_or("", |word| word.text.as_str());
                 let found = match action {
                     "accept" | "reject" | "silent-drop" => {
-                        self.condition(acls, words.get(1..).unwrap_or_default())
+                        self.condition(line, words.get(1..).unwrap_or_default())
                     }
                     _ => Err(format!("`{action}` has no conversion")),
                 };
@@ -157,17 +169,16 @@ impl HaproxyConverter<'_> {
     pub(super) fn request_rules(
         &mut self,
         id: SectionId,
-        acls: &AclTable,
         state: &mut RulePosition,
         drafts: &mut Vec<RouteDraft>,
     ) {
         for line in self.sections.every(id, "http-request") {
-            self.request_rule(line, acls, state, drafts);
+            self.request_rule(line, state, drafts);
         }
         state.allowed.clear();
         for line in self.sections.every(id, "redirect") {
             let words = self.sections.words(line).to_vec();
-            let (test, count) = match self.condition(acls, &words) {
+            let (test, count) = match self.condition(line, &words) {
                 Ok(found) => found,
                 Err(reason) => {
                     self.outcomes.refuse(line, reason);
@@ -178,7 +189,8 @@ impl HaproxyConverter<'_> {
                 self.outcomes.refuse(line, CHANGED);
                 continue;
             }
-            match self.redirect(line, &words[..count], RedirectText::Literal) {
+            let words = &words[..count];
+            match self.redirect(line, words, RedirectText::Literal, &state.changed) {
                 Ok(RuleEffect::Ends(target, block)) => {
                     self.outcomes.honour(line);
                     drafts.push(self.draft(line, state.when(test), target, block));
@@ -204,14 +216,13 @@ impl HaproxyConverter<'_> {
     fn request_rule(
         &mut self,
         line: LineId,
-        acls: &AclTable,
         state: &mut RulePosition,
         drafts: &mut Vec<RouteDraft>,
     ) {
         let words = self.sections.words(line).to_vec();
         let action = words.first().map_or("", |word| word.text.as_str());
         let guards = matches!(action, "deny" | "reject" | "silent-drop" | "tarpit" | "auth");
-        let found = self.condition(acls, &words);
+        let found = self.condition(line, &words);
         let (test, count) = match found {
             Ok((test, _)) if test.reads(&state.changed) => {
                 self.refuse_rule(line, CHANGED.to_owned(), guards, drafts, state);
@@ -246,6 +257,12 @@ impl HaproxyConverter<'_> {
                 self.outcomes.honour(line);
                 state.allowed.push(test.not());
             }
+            Ok(RuleEffect::NoRetry) => {
+                let mut tests = state.allowed.clone();
+                tests.push(test);
+                self.outcomes.honour(line);
+                state.unrepeated.push(AclTest::all(tests));
+            }
             Ok(RuleEffect::Nothing) => self.outcomes.honour(line),
             Err(reason) => self.refuse_rule(line, reason, guards, drafts, state),
         }
@@ -276,18 +293,19 @@ impl HaproxyConverter<'_> {
         let arguments = words.get(1..).unwrap_or_default();
         match action {
             "allow" => Ok(RuleEffect::Allows),
-            "deny" => self.answer(line, arguments, "403"),
-            "return" => self.answer(line, arguments, "200"),
+            "deny" => self.answer(line, arguments, "403", changed),
+            "return" => self.answer(line, arguments, "200", changed),
             "tarpit" => {
                 self.outcomes
                     .differs(line, "the response comes at once, not after `timeout tarpit`");
-                self.answer(line, arguments, "500")
+                self.answer(line, arguments, "500", changed)
             }
             "reject" | "silent-drop" => {
                 self.outcomes.differs(line, "the client gets 403; HAProxy closes its connection");
-                self.answer(line, &[], "403")
+                self.answer(line, &[], "403", changed)
             }
-            "redirect" => self.redirect(line, arguments, RedirectText::Format),
+            "disable-l7-retry" => Ok(RuleEffect::NoRetry),
+            "redirect" => self.redirect(line, arguments, RedirectText::Format, changed),
             "set-header" | "add-header" | "del-header" => {
                 self.header_edit(line, action, arguments, FormatPlace::Request, changed)
             }
@@ -329,6 +347,30 @@ impl HaproxyConverter<'_> {
         }
     }
 
+    /// Turns a text of a rule into one with Weir's variables.
+    fn text(&mut self, line: LineId, text: &str, place: FormatPlace) -> Result<String, String> {
+        if let Some(name) = format::partial_header(text) {
+            if LISTS.iter().any(|list| list.eq_ignore_ascii_case(&name)) {
+                return Err(format!(
+                    "`hdr({name})` is what follows the last comma, for which Weir has no variable: write `req.fhdr({name})` for the whole line"
+                ));
+            }
+            self.outcomes.differs(line, format!("`hdr({name})` is what follows the last comma of the header; Weir takes the whole line: write `req.fhdr({name})`"));
+        }
+        format::template(text, place)
+    }
+
+    /// Turns a text into one with Weir's variables, which have what the client sent.
+    pub(super) fn request_text(
+        &mut self,
+        line: LineId,
+        text: &str,
+        changed: &ChangedRequest,
+    ) -> Result<String, String> {
+        let text = self.text(line, text, FormatPlace::Request)?;
+        if changed.is_in(&text) { Err(READS_CHANGED.to_owned()) } else { Ok(text) }
+    }
+
     /// Converts a change of a header.
     fn header_edit(
         &mut self,
@@ -364,10 +406,10 @@ impl HaproxyConverter<'_> {
         }
         let mut edit = NativeLine::new(native, span).keyword(verb).value(name);
         if let Some(value) = arguments.get(1) {
-            let text = template(&value.text, place)?;
-            if place == FormatPlace::Request && changed.is_in(&text) {
-                return Err("its text reads a header that a rule before it changes; Weir takes the received one".to_owned());
-            }
+            let text = match place {
+                FormatPlace::Request => self.request_text(line, &value.text, changed)?,
+                _ => self.text(line, &value.text, place)?,
+            };
             edit = edit.value_at(&text, value.span);
         }
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned())))
@@ -379,6 +421,7 @@ impl HaproxyConverter<'_> {
         line: LineId,
         arguments: &[LineWord],
         usual: &str,
+        changed: &ChangedRequest,
     ) -> Result<RuleEffect, String> {
         let span = self.sections.span(line);
         let (mut status, mut kind, mut body) = (usual.to_owned(), None, None);
@@ -390,7 +433,7 @@ impl HaproxyConverter<'_> {
                 "status" | "deny_status" => value.clone_into(&mut status),
                 "content-type" => kind = Some(value.to_owned()),
                 "string" => body = Some(value.replace('$', "$$")),
-                "lf-string" => body = Some(template(value, FormatPlace::Request)?),
+                "lf-string" => body = Some(self.request_text(line, value, changed)?),
                 "file" => body = Some(self.text_of(value)?.replace('$', "$$")),
                 "default-errorfiles" => {
                     at += 1;
@@ -398,7 +441,7 @@ impl HaproxyConverter<'_> {
                 }
                 "hdr" => {
                     let text = arguments.get(at + 2).map_or("", |word| word.text.as_str());
-                    let text = template(text, FormatPlace::Request)?;
+                    let text = self.request_text(line, text, changed)?;
                     let edit = NativeLine::new("response_header", span).keyword("add");
                     block.push(edit.value(value).value(&text).end());
                     at += 1;
@@ -433,6 +476,7 @@ impl HaproxyConverter<'_> {
         line: LineId,
         words: &[LineWord],
         form: RedirectText,
+        changed: &ChangedRequest,
     ) -> Result<RuleEffect, String> {
         let span = self.sections.span(line);
         let (mut code, mut kind, mut to) = ("302", "", "");
@@ -474,7 +518,7 @@ impl HaproxyConverter<'_> {
         }
         let text = match form {
             RedirectText::Literal => to.replace('$', "$$"),
-            RedirectText::Format => template(to, FormatPlace::Request)?,
+            RedirectText::Format => self.request_text(line, to, changed)?,
         };
         let rest = if drop_query { "${uri}" } else { "${request_uri}" };
         let url = match kind {
@@ -483,6 +527,9 @@ impl HaproxyConverter<'_> {
             "prefix" => format!("{text}{rest}"),
             _ => format!("{text}://${{http_host}}{rest}"),
         };
+        if changed.is_in(&url) {
+            return Err(READS_CHANGED.to_owned());
+        }
         if !(url.starts_with(['$', '/']) || url.contains("://")) {
             return Err("a redirect needs a URL or a path".to_owned());
         }
@@ -491,21 +538,21 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts `http-response` rules.
-    pub(super) fn response_rules(&mut self, id: SectionId, acls: &AclTable) -> Vec<RuleEdit> {
-        self.response_edits(id, acls, "http-response")
+    pub(super) fn response_rules(&mut self, id: SectionId) -> Vec<RuleEdit> {
+        self.response_edits(id, "http-response")
     }
 
     /// Converts `http-after-response` rules.
-    pub(super) fn after_rules(&mut self, id: SectionId, acls: &AclTable) -> Vec<RuleEdit> {
-        self.response_edits(id, acls, "http-after-response")
+    pub(super) fn after_rules(&mut self, id: SectionId) -> Vec<RuleEdit> {
+        self.response_edits(id, "http-after-response")
     }
 
-    fn response_edits(&mut self, id: SectionId, acls: &AclTable, keyword: &str) -> Vec<RuleEdit> {
+    fn response_edits(&mut self, id: SectionId, keyword: &str) -> Vec<RuleEdit> {
         let mut edits = Vec::new();
         for line in self.sections.every(id, keyword) {
             let words = self.sections.words(line).to_vec();
             let action = words.first().map_or("", |word| word.text.as_str());
-            let (test, count) = match self.condition(acls, &words) {
+            let (test, count) = match self.condition(line, &words) {
                 Ok(found) => found,
                 Err(reason) => {
                     self.outcomes.refuse(line, reason);

@@ -17,8 +17,28 @@ pub(super) enum ProxyMode {
     Tcp,
 }
 
+/// What becomes of connections after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionMode {
+    KeepAlive,
+    /// Those to servers are closed.
+    ServerClose,
+    Close,
+}
+
+const MODE_OPTIONS: [(&str, ConnectionMode); 4] = [
+    ("option http-keep-alive", ConnectionMode::KeepAlive),
+    ("option http-server-close", ConnectionMode::ServerClose),
+    ("option httpclose", ConnectionMode::Close),
+    ("option forceclose", ConnectionMode::Close),
+];
+
 /// A time that stands for none: HAProxy waits for ever where a timeout is not set.
 pub(super) const LONG: &str = "1d";
+/// The number of retries of HAProxy.
+const USUAL_RETRIES: u64 = 3;
+/// The highest number of retries in the result.
+const MOST_RETRIES: u64 = 100;
 /// The failures after which `retry-on all-retryable-errors` tries again.
 const ALL_RETRYABLE: [&str; 8] =
     ["connect", "reset", "timeout", "invalid", "500", "502", "503", "504"];
@@ -220,6 +240,25 @@ impl HaproxyConverter<'_> {
         (kind, factor.filter(|percent| (100..=10_000).contains(percent)))
     }
 
+    /// Returns the mode of connections of a section and the line that sets it. Each of the options
+    /// replaces those before it, and `no` takes back its own mode only.
+    pub(super) fn connection_mode(&mut self, id: SectionId) -> (ConnectionMode, Option<LineId>) {
+        let mut mode = (ConnectionMode::KeepAlive, None);
+        let names: Vec<&str> = MODE_OPTIONS.iter().map(|(name, _)| *name).collect();
+        for line in self.sections.every_of(id, &names) {
+            self.outcomes.honour(line);
+            let keyword = self.sections.keyword(line);
+            let named = MODE_OPTIONS.iter().find(|(name, _)| *name == keyword);
+            let Some((_, named)) = named else { continue };
+            if !self.sections.is_negated(line) {
+                mode = (*named, Some(line));
+            } else if *named == mode.0 {
+                mode = (ConnectionMode::KeepAlive, None);
+            }
+        }
+        mode
+    }
+
     /// Converts how long idle connections to servers are kept.
     fn kept_connections(
         &mut self,
@@ -228,11 +267,8 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Directive {
         let native = NativeLine::new("keepalive", span);
-        let mut off = reuse.idle == Some(0);
-        for name in ["option http-server-close", "option httpclose", "option forceclose"] {
-            off |= self.option(id, name);
-        }
-        self.option(id, "option http-keep-alive");
+        let mode = self.connection_mode(id).0;
+        let off = reuse.idle == Some(0) || mode != ConnectionMode::KeepAlive;
         if let Some(line) = self.sections.last(id, "http-reuse") {
             match self.sections.word(line, 0) {
                 "safe" | "aggressive" => self.outcomes.honour(line),
@@ -264,7 +300,7 @@ impl HaproxyConverter<'_> {
             most
         } else {
             self.default("retries", "3, as in HAProxy");
-            3
+            USUAL_RETRIES
         };
         if self.sections.last(id, "option redispatch").is_some() {
             self.option(id, "option redispatch");
@@ -295,11 +331,29 @@ impl HaproxyConverter<'_> {
             return native.keyword("off").end();
         }
         let native = native
-            .value(&most.min(100).to_string())
+            .value(&most.min(MOST_RETRIES).to_string())
             .option("on", &on.join(","))
             .option("budget", "off")
             .option("backoff", "1s");
         if beyond { native.keyword("non_idempotent").end() } else { native.end() }
+    }
+
+    /// Returns the retries of requests that are sent again only if no server could be connected;
+    /// `None` if all requests to this backend are such ones.
+    pub(super) fn connect_retries(&mut self, id: SectionId, span: SourceSpan) -> Option<Directive> {
+        let line = self.sections.last(id, "retry-on")?;
+        let words = self.sections.words(line);
+        let kinds = || words.iter().filter_map(|word| retried(&word.text)).flatten();
+        if kinds().all(|kind| kind == "connect") {
+            return None;
+        }
+        let most = self.number(id, "retries").map_or(USUAL_RETRIES, |(most, _)| most);
+        let native = NativeLine::new("retry", span);
+        if most == 0 || !kinds().any(|kind| kind == "connect") {
+            return Some(native.keyword("off").end());
+        }
+        let native = native.value(&most.min(MOST_RETRIES).to_string()).option("on", "connect");
+        Some(native.option("backoff", "1s").end())
     }
 
     fn server_timeouts(&mut self, id: SectionId, span: SourceSpan) -> Directive {

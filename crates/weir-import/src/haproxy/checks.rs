@@ -79,15 +79,17 @@ impl HaproxyConverter<'_> {
             }
             "option ssl-hello-chk" if times.server_tls => native = native.keyword("tls"),
             "option ssl-hello-chk" => {
-                kind.into_iter().for_each(|line| self.outcomes.refuse(line, PLAIN_SERVER));
+                if let Some(line) = kind {
+                    self.outcomes.refuse(line, PLAIN_SERVER);
+                }
                 native = native.keyword("tcp");
             }
             "option redis-check" => {
                 details.send = Some("*1\r\n$4\r\nPING\r\n".to_owned());
                 details.expect = Some("+PONG".to_owned());
                 native = native.keyword("tcp");
-                if details.tls {
-                    kind.into_iter().for_each(|line| self.outcomes.refuse(line, HANDSHAKE_ONLY));
+                if let Some(line) = kind.filter(|_| details.tls) {
+                    self.outcomes.refuse(line, HANDSHAKE_ONLY);
                 }
             }
             "" | "option tcp-check" => {

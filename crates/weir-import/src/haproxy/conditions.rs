@@ -1,16 +1,27 @@
 //! The meaning of a condition: tests of a request joined by operators. Tests of the address that a
 //! request arrived at are resolved for each listener; the others become conditions of routes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use weir_config::syntax::lexer::Word;
 
-use super::rules::ListenPlace;
+use super::sections::LineId;
 use crate::native::NativeLine;
 
 /// The most tests of a condition.
 pub(super) const MOST_TESTS: usize = 2_000;
+
+/// The listener that routes are written for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListenPlace {
+    pub(super) tls: bool,
+    pub(super) port: Option<u16>,
+}
+
+/// The named conditions of one section: each is its lines, joined by `or`. Those of `defaults` hold
+/// for the rules there only.
+pub(super) type AclTable = HashMap<String, Vec<(LineId, Result<AclTest, String>)>>;
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +92,8 @@ impl ChangedRequest {
         }
     }
 
-    fn has_header(&self, name: &str) -> bool {
+    /// Returns true if the lines of a header were changed.
+    pub(super) fn has_header(&self, name: &str) -> bool {
         self.headers.contains(&name.to_ascii_lowercase())
     }
 
@@ -90,6 +102,9 @@ impl ChangedRequest {
         let path = self.path && (text.contains("${uri}") || text.contains("${request_uri}"));
         let query = text.contains("${args}") || text.contains("${request_uri}");
         if path || self.query && (query || text.contains("${arg_")) {
+            return true;
+        }
+        if text.contains("${cookie_") && self.has_header("cookie") {
             return true;
         }
         let variables = text.split("${http_").skip(1).filter_map(|rest| rest.split_once('}'));

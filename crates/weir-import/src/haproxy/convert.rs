@@ -3,10 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use weir_config::source::{FileId, Mappings, SourceSpan, Sources};
 use weir_config::syntax::tree::Directive;
 
+use super::conditions::AclTable;
 use super::logs::{ConvertedFileLogs, LogTargetLine};
 use super::process::ProcessSettings;
 use super::sections::{LineId, LineOutcomes, SectionId, Sections};
@@ -35,6 +37,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) pools: HashMap<SectionId, Result<String, String>>,
     pub(super) pool_directives: Vec<Directive>,
     pool_names: HashSet<String>,
+    /// The named conditions of each section whose rules were read.
+    pub(super) acls: HashMap<SectionId, Rc<AclTable>>,
     /// The `acl` lines that a rule uses.
     pub(super) used_acls: HashSet<LineId>,
     /// The folder of the file, against which HAProxy resolves paths by default.
@@ -82,6 +86,7 @@ impl<'s> HaproxyConverter<'s> {
             pools: HashMap::new(),
             pool_directives: Vec::new(),
             pool_names: HashSet::new(),
+            acls: HashMap::new(),
             used_acls: HashSet::new(),
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             lines: 0,

@@ -68,6 +68,24 @@ pub(super) fn template(text: &str, place: FormatPlace) -> Result<String, String>
     Ok(out)
 }
 
+/// Returns a header of which the text has only what follows the last comma.
+pub(super) fn partial_header(text: &str) -> Option<String> {
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+        } else if let Some(inner) = rest.strip_prefix('[') {
+            let end = closing(inner)?;
+            if let Some(name) = sample::partial_header(inner[..end].trim()) {
+                return Some(name);
+            }
+            rest = &inner[end..];
+        }
+    }
+    None
+}
+
 /// Writes the field that a text begins with, and returns what follows it.
 fn field<'t>(text: &'t str, place: FormatPlace, out: &mut String) -> Result<&'t str, String> {
     let mut rest = text;
@@ -144,6 +162,17 @@ mod tests {
         check("%[src]-%[req.hdr(X-A)]", "${remote_addr}-${http_x_a}");
         check("%{+Q}r", "\"${request}\"");
         check("https://%[hdr(host)]%[capture.req.uri]", "https://${http_host}${request_uri}");
+    }
+
+    #[test]
+    fn a_header_of_which_only_the_end_is_taken_is_found() {
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(partial_header(text).as_deref(), expected, "{text}");
+        };
+        check("100%% %[src] %[hdr(X-A)]", Some("X-A"));
+        check("%[req.fhdr(X-A)] %[hdr(host)] %[cook(a)] %ci", None);
+        check("%[res.hdr(X-B)", None);
+        check("%[res.hdr(X-B)]", Some("X-B"));
     }
 
     #[test]

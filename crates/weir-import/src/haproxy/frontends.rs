@@ -4,13 +4,13 @@
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
-use super::backends::{LONG, ProxyMode};
-use super::conditions::AclTest;
+use super::backends::{ConnectionMode, LONG, ProxyMode};
+use super::conditions::{AclTest, ChangedRequest, ListenPlace};
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
 use super::patterns;
 use super::process::TlsVersions;
-use super::rules::{ListenPlace, RuleEdit, TOO_LARGE};
+use super::rules::{CHANGED, RuleEdit, TOO_LARGE};
 use super::sections::{LineId, SectionId};
 use super::values::{self, BindAddress};
 use crate::native::NativeLine;
@@ -26,14 +26,54 @@ const CLAIMS: [(&str, &str); 5] = [
     ("X-Real-IP", "$http_x_real_ip"),
 ];
 
-/// The lines of `option forwardfor` that are asked for.
-#[derive(Clone, Copy)]
-pub(super) enum Forwarding {
-    /// Those that hold for every request.
-    Always,
-    /// Those under a condition.
-    Conditional,
-    All,
+/// A header with an address that an option adds.
+#[derive(Clone, Debug)]
+pub(super) struct ForwardedHeader {
+    option: &'static str,
+    line: LineId,
+    name: String,
+    /// The conditions under which it is added.
+    tests: Vec<AclTest>,
+}
+
+impl ForwardedHeader {
+    /// Returns the line for requests in which no rule changes the header.
+    fn replaced(&self, span: SourceSpan) -> Directive {
+        let value = match self.address() {
+            "$remote_addr" if self.name.eq_ignore_ascii_case("X-Forwarded-For") => {
+                "$proxy_add_x_forwarded_for"
+            }
+            address => address,
+        };
+        let native = NativeLine::new("header", span).keyword("set");
+        native.value(&self.name).value(value).end()
+    }
+
+    /// Returns the line that adds the address after those of rules.
+    fn added(&self, span: SourceSpan) -> Directive {
+        let native = NativeLine::new("header", span).keyword("add");
+        native.value(&self.name).value(self.address()).end()
+    }
+
+    /// Returns the line after which the header is as the client sent it.
+    fn as_received(&self, span: SourceSpan) -> Directive {
+        let variable = self.name.to_ascii_lowercase().replace('-', "_");
+        let native = NativeLine::new("header", span).keyword("set");
+        native.value(&self.name).value(&format!("${{http_{variable}}}")).end()
+    }
+
+    fn address(&self) -> &'static str {
+        if self.option == "option originalto" { "$server_addr" } else { "$remote_addr" }
+    }
+}
+
+/// The lines of such headers in a route.
+#[derive(Default)]
+pub(super) struct ForwardEdits {
+    /// Those before the changes of rules.
+    pub(super) before: Vec<RuleEdit>,
+    /// Those after them.
+    pub(super) after: Vec<RuleEdit>,
 }
 
 /// Addresses with the same options.
@@ -295,9 +335,10 @@ impl HaproxyConverter<'_> {
 
     /// Returns the lines that every address of a section has.
     fn listener_settings(&mut self, id: SectionId, span: SourceSpan) -> Vec<Directive> {
+        let sections = self.sections;
         let mut lines = vec![self.client_timeouts(id, span), self.client_limits(id, span)];
         let path = NativeLine::new("path", span).option("normalize", "off");
-        lines.push(path.option("invalid", "keep").end());
+        lines.push(path.option("match", "received").option("invalid", "keep").end());
         lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
         lines.push(self.unique_id(id, span));
         lines.push(NativeLine::new("upgrade", span).value("websocket").end());
@@ -310,8 +351,9 @@ impl HaproxyConverter<'_> {
             let line = NativeLine::new("header", span).keyword("set").value(name);
             lines.push(line.value(value).end());
         }
-        let forwards = self.forwards(id, Forwarding::Always);
-        lines.extend(forwards.into_iter().map(|edit| edit.line));
+        let headers = self.forwarded_headers(id);
+        let always = headers.iter().filter(|header| header.tests.is_empty());
+        lines.extend(always.map(|header| header.replaced(sections.span(header.line))));
         lines.extend(self.error_pages(id));
         if let Some(log) = self.access_log(id) {
             lines.push(NativeLine::new("log", span).value(&log).end());
@@ -347,7 +389,7 @@ impl HaproxyConverter<'_> {
         );
         let head = self.process.head_bytes.unwrap_or(HEAD_BYTES).to_string() + "b";
         let headers = self.process.headers.unwrap_or(101).to_string();
-        let closes = self.option(id, "option httpclose") || self.option(id, "option forceclose");
+        let closes = self.connection_mode(id).0 == ConnectionMode::Close;
         NativeLine::new("limits", span)
             .option("head", &head)
             .option("request_line", &head)
@@ -378,30 +420,53 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    /// Converts `option forwardfor` and `originalto`: the lines of a section of this kind.
-    pub(super) fn forwards(&mut self, id: SectionId, kind: Forwarding) -> Vec<RuleEdit> {
+    /// Reads `option forwardfor` and `originalto` of a section.
+    pub(super) fn forwarded_headers(&mut self, id: SectionId) -> Vec<ForwardedHeader> {
         let mut found = Vec::new();
-        for (keyword, usual) in
+        for (option, usual) in
             [("option forwardfor", "X-Forwarded-For"), ("option originalto", "X-Original-To")]
         {
-            let Some(line) = self.option_line(id, keyword) else { continue };
+            let Some(line) = self.option_line(id, option) else { continue };
             let (name, tests) = self.forward_options(line, usual);
-            let always = tests.is_empty();
-            if matches!(kind, Forwarding::Always) && !always
-                || matches!(kind, Forwarding::Conditional) && always
-            {
-                continue;
-            }
-            let value = match (keyword, name.eq_ignore_ascii_case("X-Forwarded-For")) {
-                ("option originalto", _) => "$server_addr",
-                (_, true) => "$proxy_add_x_forwarded_for",
-                (_, false) => "$remote_addr",
-            };
-            let native = NativeLine::new("header", self.sections.span(line)).keyword("set");
-            let line = native.value(&name).value(value).end();
-            found.push(RuleEdit { when: AclTest::all(tests), line });
+            found.push(ForwardedHeader { option, line, name, tests });
         }
         found
+    }
+
+    /// Returns the lines of routes for such headers of a frontend, those that every request gets
+    /// excepted, which are in the listener, and of a backend.
+    pub(super) fn forward_edits(
+        &mut self,
+        frontend: &[ForwardedHeader],
+        backend: &[ForwardedHeader],
+        changed: &ChangedRequest,
+    ) -> ForwardEdits {
+        let mut edits = ForwardEdits::default();
+        let mut added = Vec::new();
+        let backend = backend.iter().map(|header| (header, false));
+        for (header, in_listener) in backend.chain(frontend.iter().map(|header| (header, true))) {
+            let span = self.sections.span(header.line);
+            let in_listener = in_listener && header.tests.is_empty();
+            let when = AclTest::all(header.tests.clone());
+            if when.reads(changed) {
+                self.outcomes.refuse(header.line, CHANGED);
+            } else if !changed.has_header(&header.name) {
+                if !in_listener {
+                    edits.after.push(RuleEdit { when, line: header.replaced(span) });
+                }
+            } else {
+                // HAProxy adds a line after all rules, and only one.
+                if in_listener {
+                    let line = header.as_received(span);
+                    edits.before.push(RuleEdit { when: AclTest::Always(true), line });
+                }
+                if !added.contains(&header.option) {
+                    added.push(header.option);
+                    edits.after.push(RuleEdit { when, line: header.added(span) });
+                }
+            }
+        }
+        edits
     }
 
     /// Reads the options of such a line: the name of the header, and when it is added.
@@ -440,8 +505,6 @@ impl HaproxyConverter<'_> {
             "option persist",
             "option allbackups",
             "enabled",
-            "option http-keep-alive",
-            "option http-server-close",
         ] {
             for line in self.sections.own(id, name) {
                 self.outcomes.honour(*line);

@@ -60,6 +60,9 @@ impl MatchKind {
     }
 }
 
+/// The reason for a pattern that compares more than one value of a list.
+const OF_LISTS: &str = "HAProxy compares each value between commas with it, Weir the whole line: write `req.fhdr(NAME)`, which is the whole line";
+
 /// The effect of converters and of the kind of a header on the value that is compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ValueShape {
@@ -108,7 +111,9 @@ pub(super) fn text(
         MatchKind::Exact if plain => text.to_owned(),
         MatchKind::Begin if plain => format!("{text}*"),
         MatchKind::End if plain => format!("*{text}"),
-        MatchKind::Contains if !special && !ignore_case => format!("*{text}*"),
+        MatchKind::Contains if !(special || ignore_case || shape.list && text.contains(',')) => {
+            format!("*{text}*")
+        }
         _ => regex(kind, text, ignore_case, shape)?,
     };
     pattern.parse::<TextPattern>().map(|_| pattern)
@@ -127,6 +132,9 @@ fn regex(
         (false, true) => "(?::[0-9]*)?$",
         (false, false) => "$",
     };
+    if shape.list && text.contains(',') && kind != MatchKind::Regex {
+        return Err(OF_LISTS.to_owned());
+    }
     let inner = literal(text);
     let regex = match kind {
         MatchKind::Exact => format!("{start}{inner}{end}"),
@@ -135,26 +143,70 @@ fn regex(
         MatchKind::Contains => inner,
         MatchKind::Directory => {
             let inner = literal(text.trim_matches(['/', '?']));
-            format!("(?:^|[/?]){inner}(?:[/?]|$)")
+            format!("(?:{start}|[/?]){inner}(?:[/?]|{end})")
         }
         MatchKind::Domain => {
             let inner = literal(text.trim_matches(['/', '?', '.', ':']));
-            format!("(?:^|[/?.:]){inner}(?:[/?.:]|$)")
+            format!("(?:{start}|[/?.:]){inner}(?:[/?.:]|{end})")
         }
         MatchKind::Regex => {
-            if shape.port
-                || shape.list
-                    && text.contains(['^', '$'])
-                    && !text.starts_with("^(")
-                    && text.contains(',')
-            {
-                return Err("this regex has no conversion".to_owned());
+            if shape.port {
+                return Err(
+                    "a regex after this converter has no conversion: write the port into the regex"
+                        .to_owned(),
+                );
+            }
+            if shape.list && !stays_between_commas(text) {
+                return Err(OF_LISTS.to_owned());
             }
             pcre::native(text)?
         }
         MatchKind::Found => return Err("`-m found` takes no pattern".to_owned()),
     };
     Ok(format!("{}{regex}", if ignore_case { "~*" } else { "~" }))
+}
+
+/// Returns true if a regex finds the same in a list as in one of the values between its commas: it
+/// has no anchor, and nothing that could match a comma.
+fn stays_between_commas(regex: &str) -> bool {
+    let regex = regex.strip_prefix(".*").unwrap_or(regex);
+    let inner = regex.strip_suffix(".*").filter(|inner| !inner.ends_with('\\'));
+    let regex = inner.unwrap_or(regex);
+    if regex.trim() != regex || regex.starts_with("\\s") || regex.ends_with("\\s") {
+        return false;
+    }
+    let mut class: Option<char> = None;
+    let mut rest = regex.chars().peekable();
+    while let Some(mut character) = rest.next() {
+        let opens = character == '[';
+        let plain = match (character, class) {
+            ('\\', _) => rest.next().is_some_and(|next| {
+                character = next;
+                "dwsbt".contains(next) || next.is_ascii_punctuation() && next != ','
+            }),
+            (']', Some(_)) => {
+                class = None;
+                continue;
+            }
+            ('-', Some(first)) => {
+                rest.peek().is_none_or(|last| *last == ']' || first > ',' || *last < ',')
+            }
+            ('[', None) => rest.peek() != Some(&'^'),
+            ('[', Some(_)) => false,
+            ('{', None) => {
+                rest.by_ref().find(|inner| !inner.is_ascii_digit() && *inner != ',') == Some('}')
+            }
+            (_, Some(_)) => character != ',',
+            (_, None) => !"^$.,".contains(character),
+        };
+        if !plain {
+            return false;
+        }
+        if opens || class.is_some() {
+            class = Some(character);
+        }
+    }
+    true
 }
 
 /// Returns a regex that matches this text only.
@@ -249,8 +301,31 @@ mod tests {
         check(MatchKind::Exact, "b", list, "a, b ,c", true);
         check(MatchKind::Exact, "b", list, "a, bb", false);
         check(MatchKind::Begin, "b", list, "a,bb", true);
+        check(MatchKind::Domain, "b", list, "a, b.c", true);
+        check(MatchKind::Directory, "b", list, "a/x,x/b", true);
+        assert!(text(MatchKind::Exact, "a,b", false, list).is_err());
+        assert!(text(MatchKind::Contains, "a,b", false, list).is_err());
         assert_eq!(text(MatchKind::Exact, "on", false, plain).unwrap(), "on");
         assert_eq!(text(MatchKind::Contains, "x", false, plain).unwrap(), "*x*");
+    }
+
+    #[test]
+    fn a_regex_for_lists_matches_within_one_value() {
+        let list = ValueShape { list: true, ..ValueShape::default() };
+        for regex in
+            ["bot|crawler", ".*bot.*", "a\\.b", "[a-z]+[0-9]{1,3}", "x[-+]y", "a b", "\\bx"]
+        {
+            assert!(text(MatchKind::Regex, regex, false, list).is_ok(), "{regex}");
+        }
+        for regex in [
+            "^a", "a$", "a.b", "a,b", "[^a]", "[ -~]", "[a,]", "a\\.*.b", "\\Sa", " a", "a\\s",
+            "a\\,b",
+        ] {
+            let reason = text(MatchKind::Regex, regex, false, list).unwrap_err();
+            assert!(reason.contains("req.fhdr"), "{regex}: {reason}");
+        }
+        let port = ValueShape { port: true, ..ValueShape::default() };
+        assert!(text(MatchKind::Regex, "a", false, port).is_err());
     }
 
     #[test]

@@ -5,17 +5,14 @@ use std::fmt::Write as _;
 use super::actions::RuleEffect;
 use super::conditions::{ChangedPart, ChangedRequest};
 use super::convert::HaproxyConverter;
-use super::format::{FormatPlace, template};
 use super::lexer::LineWord;
 use super::sample::SampleExpression;
 use super::sections::LineId;
 use crate::native::NativeLine;
 use crate::pcre;
 
-const READS_CHANGED: &str =
-    "its text reads what a rule before it changes; Weir takes what was received";
-const DECODED: &str =
-    "regexes look at the decoded path, and the path that the server gets is normalised";
+const CHECKED: &str =
+    "a new path with a dot segment or a broken escape is not sent: the client gets 400";
 
 impl HaproxyConverter<'_> {
     /// Converts a change of the path or the query.
@@ -30,29 +27,24 @@ impl HaproxyConverter<'_> {
         let native = NativeLine::new("rewrite", self.sections.span(line));
         let (native, part) = match (action, words.as_slice()) {
             ("set-query", [text]) => {
-                let text = template(text, FormatPlace::Request)?;
-                if changed.is_in(&text) {
-                    return Err(READS_CHANGED.to_owned());
-                }
+                let text = self.request_text(line, text, changed)?;
                 (native.keyword("query").value(&text), ChangedPart::Query)
             }
             ("set-path", [text]) => {
                 if let Some((regex, text)) = substitution(text)? {
-                    self.outcomes.differs(line, DECODED);
+                    self.outcomes.differs(line, CHECKED);
                     (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
                 } else {
-                    let text = path_text(text)?;
-                    if changed.is_in(&text) {
-                        return Err(READS_CHANGED.to_owned());
-                    }
-                    self.outcomes.differs(line, "the path that the server gets is normalised");
-                    (native.keyword("path").value(&text), ChangedPart::Path)
+                    let text = self.request_text(line, text, changed)?;
+                    self.outcomes.differs(line, CHECKED);
+                    (native.keyword("path").value(path_text(&text)?), ChangedPart::Path)
                 }
             }
             ("replace-path", [regex, text]) => {
-                self.outcomes.differs(line, DECODED);
+                self.outcomes.differs(line, CHECKED);
                 let regex = format!("~{}", pcre::native(regex)?);
-                let text = groups(&path_text(text)?, 0);
+                let text = self.request_text(line, text, changed)?;
+                let text = groups(path_text(&text)?, 0);
                 (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
             }
             _ => return Err(format!("`{action}` needs other words")),
@@ -61,9 +53,8 @@ impl HaproxyConverter<'_> {
     }
 }
 
-/// Returns a text for a path with Weir's variables.
-fn path_text(text: &str) -> Result<String, String> {
-    let text = template(text, FormatPlace::Request)?;
+/// Returns a text with Weir's variables if it is a path.
+fn path_text(text: &str) -> Result<&str, String> {
     if text.contains('?') {
         return Err("a `?` in a path has no conversion: write `set-query` for the query".to_owned());
     }

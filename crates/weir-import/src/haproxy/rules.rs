@@ -6,19 +6,12 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
-use super::acl::AclTable;
-use super::conditions::{AclTest, ChangedRequest};
+use super::backends::ConnectionMode;
+use super::conditions::{AclTest, ChangedRequest, ListenPlace};
 use super::convert::HaproxyConverter;
-use super::frontends::Forwarding;
+use super::frontends::ForwardedHeader;
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
-
-/// The listener that routes are written for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ListenPlace {
-    pub(super) tls: bool,
-    pub(super) port: Option<u16>,
-}
 
 /// A line of a route's block, and where it holds.
 #[derive(Clone, Debug)]
@@ -46,6 +39,12 @@ pub(super) struct RulePosition {
     pub(super) allowed: Vec<AclTest>,
     /// Changes of the request to the server.
     pub(super) request: Vec<RuleEdit>,
+    /// The headers with addresses that the frontend adds.
+    pub(super) forwarded: Vec<ForwardedHeader>,
+    /// The line by which the frontend has connections to servers closed.
+    pub(super) closing: Option<LineId>,
+    /// The conditions under which a request is not sent again once a server was connected.
+    pub(super) unrepeated: Vec<AclTest>,
     /// Changes of the response, those of the backend first.
     pub(super) response: Vec<RuleEdit>,
     pub(super) changed: ChangedRequest,
@@ -72,16 +71,17 @@ impl HaproxyConverter<'_> {
     /// Reads the rules of a frontend with those of its backends.
     pub(super) fn rules(&mut self, id: SectionId) -> FrontendRules {
         let span = self.sections.span(self.sections.get(id).head);
-        let acls = self.acls(id);
         let mut drafts = Vec::new();
         let mut state = RulePosition::default();
-        self.monitor(id, &acls, &mut drafts);
-        self.connection_rules(id, &acls, &mut drafts);
-        self.request_rules(id, &acls, &mut state, &mut drafts);
-        state.request.extend(self.forwards(id, Forwarding::Conditional));
-        state.response = self.response_rules(id, &acls);
-        let after = self.after_rules(id, &acls);
-        self.backend_choice(id, &acls, &state, &mut drafts, span);
+        self.connection_rules(id, &mut drafts);
+        self.monitor(id, &mut drafts);
+        self.request_rules(id, &mut state, &mut drafts);
+        let (mode, line) = self.connection_mode(id);
+        state.closing = line.filter(|_| mode != ConnectionMode::KeepAlive);
+        state.forwarded = self.forwarded_headers(id);
+        state.response = self.response_rules(id);
+        let after = self.after_rules(id);
+        self.backend_choice(id, &state, &mut drafts, span);
         self.unused_acls(id);
         FrontendRules { drafts, after }
     }
@@ -90,7 +90,6 @@ impl HaproxyConverter<'_> {
     fn backend_choice(
         &mut self,
         id: SectionId,
-        acls: &AclTable,
         state: &RulePosition,
         drafts: &mut Vec<RouteDraft>,
         span: SourceSpan,
@@ -98,7 +97,7 @@ impl HaproxyConverter<'_> {
         let sections = self.sections;
         for line in sections.every(id, "use_backend") {
             let words = sections.words(line);
-            let (test, count) = match self.condition(acls, words) {
+            let (test, count) = match self.condition(line, words) {
                 Ok(found) => found,
                 Err(reason) => {
                     self.outcomes.refuse(line, reason);
@@ -168,6 +167,16 @@ impl HaproxyConverter<'_> {
         let head = self.sections.get(backend).head;
         let own = head == line;
         let pool = if self.has_servers(backend) { Some(self.pool(backend)) } else { None };
+        if let (Some(line), Some(Ok(name))) = (state.closing, &pool)
+            && self.connection_mode(backend).0 == ConnectionMode::KeepAlive
+        {
+            self.outcomes.differs(
+                line,
+                format!(
+                    "connections to the servers of `{name}` stay open: write it in the backend too"
+                ),
+            );
+        }
         match &pool {
             Some(Err(reason)) => self.outcomes.refuse(line, reason.clone()),
             None if !own => {
@@ -176,17 +185,25 @@ impl HaproxyConverter<'_> {
             }
             _ => {}
         }
-        let mut forwards = Vec::new();
+        let mut forwarded = Vec::new();
         if !own {
             self.backend_rules(backend, &mut state, drafts);
-            forwards = self.forwards(backend, Forwarding::All);
+            forwarded = self.forwarded_headers(backend);
         }
+        let forwards = self.forward_edits(&state.forwarded, &forwarded, &state.changed);
         let span = self.sections.span(line);
         let when = state.when(AclTest::Always(true));
         let (target, mut block) = match pool {
             Some(Ok(pool)) => {
-                let mut block = state.request;
-                block.extend(forwards);
+                let mut block = forwards.before;
+                block.append(&mut state.request);
+                block.extend(forwards.after);
+                let once = AclTest::any(state.unrepeated);
+                if once != AclTest::Always(false)
+                    && let Some(line) = self.connect_retries(backend, span)
+                {
+                    block.push(RuleEdit { when: once, line });
+                }
                 block.append(&mut state.response);
                 (NativeLine::new("", span).value(&pool), block)
             }
@@ -213,12 +230,11 @@ impl HaproxyConverter<'_> {
         state: &mut RulePosition,
         drafts: &mut Vec<RouteDraft>,
     ) {
-        let acls = self.acls(backend);
-        self.request_rules(backend, &acls, state, drafts);
-        let mut response = self.response_rules(backend, &acls);
+        self.request_rules(backend, state, drafts);
+        let mut response = self.response_rules(backend);
         response.append(&mut state.response);
         state.response = response;
-        let after = self.after_rules(backend, &acls);
+        let after = self.after_rules(backend);
         state.response.extend(after);
         self.unused_acls(backend);
     }

@@ -2,6 +2,7 @@
 //! commas. What a text can hold of them is turned into Weir's variables.
 
 use super::format::FormatPlace;
+use super::patterns::is_single;
 
 /// The most converters of an expression.
 const MOST_CONVERTERS: usize = 16;
@@ -83,6 +84,14 @@ fn push(arguments: &mut [String], character: char) {
     if let Some(last) = arguments.last_mut() {
         last.push(character);
     }
+}
+
+/// Returns the header of which an expression takes only what follows the last comma.
+pub(super) fn partial_header(text: &str) -> Option<String> {
+    let fetch = SampleExpression::parse(text).ok()?.fetch;
+    let name = fetch.arguments.into_iter().next()?;
+    let takes_one = matches!(fetch.name.as_str(), "hdr" | "req.hdr" | "res.hdr");
+    (takes_one && !is_single(&name)).then_some(name)
 }
 
 /// Returns an expression as a text with Weir's variables.

@@ -120,6 +120,11 @@ impl Sections {
         words.get(skipped..).unwrap_or_default()
     }
 
+    /// Returns the section in which a line stands.
+    pub(super) fn section_of(&self, id: LineId) -> SectionId {
+        self.section_of[id.0]
+    }
+
     /// Returns the text of a word after the keyword, empty if there are fewer.
     pub(super) fn word(&self, id: LineId, index: usize) -> &str {
         self.words(id).get(index).map_or("", |word| &word.text)

@@ -1,0 +1,119 @@
+//! What lines mean in HAProxy, where the differential suite cannot see it.
+
+use weir_config::model::Probe;
+
+use super::{config, outcome, proxies, text};
+
+/// A `listen` with these lines, whose servers use TLS.
+fn listen(lines: &str) -> weir_import::Imported {
+    text(&format!("listen l\n mode http\n bind 127.0.0.1:1\n timeout server 1s\n{lines}\n"))
+}
+
+#[test]
+fn probes_use_tls_where_those_of_haproxy_do() {
+    let check = |lines: &str, http_tls: Option<bool>, kind: &str| {
+        let probe = config(listen(lines)).pools[0].check.clone().unwrap().probe;
+        let (found, tls) = match &probe {
+            Probe::Http(probe) => ("http", probe.tls),
+            Probe::Tcp(_) => ("tcp", None),
+            Probe::Tls => ("tls", None),
+        };
+        assert_eq!((found, tls), (kind, http_tls), "{lines}");
+    };
+    let server = "server s 127.0.0.1:2 ssl verify none check";
+    check(server, None, "tls");
+    check(&format!("{server} port 8080"), None, "tcp");
+    check(&format!("{server} addr 127.0.0.2"), None, "tcp");
+    check(&format!("{server} port 8080 check-ssl"), None, "tls");
+    check("server s 127.0.0.1:2 check", None, "tcp");
+    check(&format!("option httpchk\n{server}"), None, "http");
+    check(&format!("option httpchk\n{server} port 8080"), Some(false), "http");
+    check(&format!("option httpchk\n{server} port 8080 check-ssl"), None, "http");
+    check(&format!("option httpchk\nhttp-check connect port 81\n{server}"), Some(false), "http");
+    check(&format!("option httpchk\nhttp-check connect ssl port 81\n{server}"), None, "http");
+    check(&format!("option httpchk\nhttp-check connect default\n{server}"), None, "http");
+    check(&format!("option ssl-hello-chk\n{server} port 8080"), None, "tls");
+}
+
+#[test]
+fn probes_with_tls_that_weir_lacks_are_refused() {
+    let check = |lines: &str, directive: &str, expected: &str| {
+        let imported = listen(lines);
+        let (word, reason) = outcome(&imported.coverage, directive);
+        assert!(word == "refused" && reason.contains(expected), "{lines}: {word} {reason}");
+        config(imported);
+    };
+    let (plain, tls) = ("server s 127.0.0.1:2 check", "server s 127.0.0.1:2 ssl verify none check");
+    check(&format!("{plain} check-ssl"), "server s", "write `ssl`");
+    check(&format!("option ssl-hello-chk\n{plain}"), "option ssl-hello-chk", "write `ssl`");
+    check(
+        &format!("option httpchk\nhttp-check connect ssl\n{plain}"),
+        "http-check connect",
+        "write `ssl`",
+    );
+    check(&format!("option redis-check\n{tls}"), "option redis-check", "handshake alone");
+    check(
+        &format!("option tcp-check\ntcp-check send X\n{tls}"),
+        "tcp-check send",
+        "handshake alone",
+    );
+    check(
+        &format!("{tls}\n server t 127.0.0.1:3 ssl verify none check addr 127.0.0.4"),
+        "server t",
+        "all servers",
+    );
+}
+
+#[test]
+fn of_several_modes_of_connections_the_last_one_holds() {
+    let closes = |frontend: &str, backend: &str| {
+        let config = config(proxies(frontend, backend));
+        (config.listeners[0].limits.requests == 1, config.pools[0].keepalive.idle == 0)
+    };
+    assert_eq!(closes("", ""), (false, false));
+    assert_eq!(closes("option httpclose", "option httpclose"), (true, true));
+    assert_eq!(closes("", "option http-server-close"), (false, true));
+    let replaced = "option http-server-close\n option http-keep-alive";
+    assert_eq!(closes("", replaced), (false, false));
+    let back = "option httpclose\n no option httpclose";
+    assert_eq!(closes(back, back), (false, false));
+    let other = "option httpclose\n no option http-server-close";
+    assert_eq!(closes(other, other), (true, true));
+}
+
+#[test]
+fn a_frontend_that_closes_connections_to_servers_says_that_they_stay_open() {
+    let imported = proxies("option http-server-close", "");
+    let (word, reason) = outcome(&imported.coverage, "option http-server-close");
+    assert!(word == "differently" && reason.contains("of `b` stay open"), "{word} {reason}");
+    let imported = proxies("option http-server-close", "option httpclose");
+    assert_eq!(outcome(&imported.coverage, "option http-server-close").0, "honoured");
+}
+
+#[test]
+fn what_harms_without_its_effect_is_not_ignored() {
+    let check = |frontend: &str, backend: &str, directive: &str, expected: &str| {
+        let imported = proxies(frontend, backend);
+        assert_eq!(outcome(&imported.coverage, directive).0, expected, "{directive}");
+    };
+    check("", "server t 127.0.0.1:3 namespace blue", "server t", "refused");
+    check("", "server t 127.0.0.1:3 init-state down", "server t", "differently");
+    check("http-request set-mark 1", "", "http-request set-mark", "differently");
+    check("http-request set-tos 1", "", "http-request set-tos", "differently");
+    let imported = text(
+        "global\n harden.reject-privileged-ports.tcp on\n uid 7\n key-base /k\nlisten l\n mode http\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n",
+    );
+    assert_eq!(outcome(&imported.coverage, "harden").0, "differently");
+    assert_eq!(outcome(&imported.coverage, "uid").0, "honoured");
+    assert_eq!(outcome(&imported.coverage, "key-base").0, "refused");
+}
+
+#[test]
+fn a_fetch_without_a_condition_has_the_reason_of_the_table() {
+    let imported = proxies("use_backend b if { nbsrv(b) lt 1 }", "");
+    let (_, reason) = outcome(&imported.coverage, "use_backend");
+    assert!(reason.contains("do not depend on the load"), "{reason}");
+    let page = weir_import::haproxy_reference();
+    assert!(page.contains("| `path_beg` | condition | converted |"), "{page}");
+    assert!(!page.contains("|  |"), "a keyword without a context");
+}
