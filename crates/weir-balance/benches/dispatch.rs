@@ -24,6 +24,7 @@ fn pool(policy: PolicyKind, limits: &[Option<u32>], queue: u32) -> Arc<Balancer>
         weight: 1,
         max_conn: *limit,
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     Balancer::new(Settings { queue, ..Settings::new(policy) }, limits.iter().map(member).collect())
@@ -74,6 +75,7 @@ fn watched_for_stalls(criterion: &mut Criterion) {
                 weight: 1,
                 max_conn: None,
                 tier: 0,
+                ejection: None,
                 state: Arc::default(),
             };
             let settings = Settings { stall, ..Settings::new(policy) };

@@ -18,6 +18,7 @@ fn pool(policy: PolicyKind, weight: impl Fn(u32) -> u32) -> Arc<Balancer> {
         weight: weight(number),
         max_conn: None,
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     Balancer::new(Settings::new(policy), (0..ENDPOINTS).map(member).collect())

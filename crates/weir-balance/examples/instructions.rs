@@ -74,6 +74,7 @@ fn work(policy: PolicyKind, state: &str, endpoints: u32, times: u32) {
         weight: 1,
         max_conn: full.then_some(1),
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     let queue =

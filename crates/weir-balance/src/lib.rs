@@ -39,5 +39,5 @@ pub use state::decision::{ChosenBy, Decision, Rejection, RunnerUp};
 pub use state::endpoint::{AdminState, Availability, EndpointState, Health};
 pub use state::held::Holder;
 pub use state::member::{Member, Tried};
-pub use state::passive::{AfterFailure, PassiveSettings};
+pub use state::passive::{AfterFailure, EjectionRule, PassiveSettings};
 pub use state::pulse::StallSettings;

@@ -52,6 +52,7 @@ fn play(mut arrivals: Vec<Planned>) -> Vec<Served> {
         weight: 1,
         max_conn: Some(1),
         tier: 0,
+        ejection: None,
         state: Arc::new(EndpointState::default()),
     };
     let queue = Some(QueueSettings { max: u32::MAX, max_per_endpoint: None });

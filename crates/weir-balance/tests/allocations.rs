@@ -38,8 +38,14 @@ static COUNTING: Counting = Counting;
 
 fn pool(policy: PolicyKind, limit: Option<u32>) -> Arc<Balancer> {
     let queue = limit.map(|_| QueueSettings { max: 10_000, max_per_endpoint: None });
-    let member =
-        |_| Member { identity: 0, weight: 1, max_conn: limit, tier: 0, state: Arc::default() };
+    let member = |_| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: limit,
+        tier: 0,
+        ejection: None,
+        state: Arc::default(),
+    };
     Balancer::new(Settings { queue, ..Settings::new(policy) }, (0..3).map(member).collect())
 }
 

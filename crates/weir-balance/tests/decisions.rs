@@ -13,7 +13,14 @@ use weir_balance::{
 };
 
 fn member(weight: u32, max_conn: Option<u32>, backup: bool) -> Member {
-    Member { identity: 0, weight, max_conn, tier: u8::from(backup), state: Arc::default() }
+    Member {
+        identity: 0,
+        weight,
+        max_conn,
+        tier: u8::from(backup),
+        ejection: None,
+        state: Arc::default(),
+    }
 }
 
 fn balancer(policy: PolicyKind, weights: &[u32]) -> Arc<Balancer> {
@@ -140,6 +147,7 @@ fn a_reload_keeps_the_count_of_what_is_in_flight() {
             weight: 1,
             max_conn: Some(limit),
             tier: 0,
+            ejection: None,
             state: Arc::clone(&state),
         }]
     };

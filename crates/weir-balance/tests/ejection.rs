@@ -6,7 +6,8 @@ mod pool;
 
 use pool::pick;
 use weir_balance::{
-    AfterFailure, Balancer, Member, PassiveSettings, PolicyKind, Rejection, Settings, Tried,
+    AfterFailure, Balancer, EjectionRule, Member, PassiveSettings, PolicyKind, Rejection, Settings,
+    Tried,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -18,8 +19,14 @@ fn pool(endpoints: usize, errors: u32, max_ejected_percent: u8) -> Arc<Balancer>
         eject_us: 30 * SECOND,
         max_ejected_percent,
     };
-    let member =
-        |_| Member { identity: 0, weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+    let member = |_| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: None,
+        tier: 0,
+        ejection: None,
+        state: Arc::default(),
+    };
     let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
     Balancer::new(settings, (0..endpoints).map(member).collect())
 }
@@ -116,8 +123,14 @@ fn uses_of_one_that_flaps(mut random: impl FnMut() -> u64) -> usize {
         eject_us: 30 * SECOND,
         max_ejected_percent: 50,
     };
-    let member =
-        |_| Member { identity: 0, weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+    let member = |_| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: None,
+        tier: 0,
+        ejection: None,
+        state: Arc::default(),
+    };
     let settings = Settings { passive, ..Settings::new(PolicyKind::First) };
     let pool = Balancer::new(settings, (0..2).map(member).collect());
     let mut uses = 0;
@@ -154,4 +167,35 @@ fn several_balancers_do_not_come_back_at_the_same_instant() {
     });
     ends.dedup();
     assert_eq!(ends.len(), 20);
+}
+
+#[test]
+fn an_endpoint_has_a_rule_of_its_own() {
+    let rule = |errors, window_us, eject_us| EjectionRule { errors, window_us, eject_us };
+    let member = |ejection| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: None,
+        tier: 0,
+        ejection,
+        state: Arc::default(),
+    };
+    let passive = PassiveSettings {
+        errors: 1,
+        window_us: SECOND,
+        eject_us: 30 * SECOND,
+        max_ejected_percent: 100,
+    };
+    let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
+    let rules = [None, Some(rule(2, 5 * SECOND, 60 * SECOND)), Some(rule(0, SECOND, SECOND))];
+    let pool = Balancer::new(settings, rules.map(member).to_vec());
+    assert_eq!(fail(&pool, 0, 1, SECOND), ejected_at(SECOND));
+    assert_eq!(fail(&pool, 1, 1, SECOND), AfterFailure::Counted);
+    assert_eq!(fail(&pool, 1, 1, 7 * SECOND), AfterFailure::Counted, "outside its window");
+    let until_us = 68 * SECOND;
+    assert_eq!(fail(&pool, 1, 1, 8 * SECOND), AfterFailure::Ejected { until_us });
+    assert_eq!(fail(&pool, 2, 100, 8 * SECOND), AfterFailure::Counted);
+    assert_eq!(picked(&pool, 8 * SECOND), [2]);
+    assert_eq!(picked(&pool, 40 * SECOND), [0, 2]);
+    assert_eq!(picked(&pool, until_us), [0, 1, 2]);
 }

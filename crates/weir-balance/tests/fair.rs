@@ -22,6 +22,7 @@ fn new_pool(fair: FairSettings, errors: u32, weights: &[u32]) -> Arc<Balancer> {
         weight: *weight,
         max_conn: None,
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     let settings = Settings { passive, ..Settings::new(PolicyKind::Fair(fair)) };

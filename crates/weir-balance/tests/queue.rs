@@ -18,7 +18,14 @@ fn settings() -> Settings {
 }
 
 fn member(limit: u32) -> Member {
-    Member { identity: 0, weight: 1, max_conn: Some(limit), tier: 0, state: Arc::default() }
+    Member {
+        identity: 0,
+        weight: 1,
+        max_conn: Some(limit),
+        tier: 0,
+        ejection: None,
+        state: Arc::default(),
+    }
 }
 
 /// A pool of endpoints with these limits.

@@ -35,6 +35,7 @@ fn pool(limits: &[Option<u32>], fault: Fault) -> Arc<Balancer> {
         weight: 1,
         max_conn: *limit,
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     let queue = Some(QueueSettings { max: 100, max_per_endpoint: None });
@@ -49,6 +50,7 @@ fn pool_of(states: &[Arc<EndpointState>], limit: Option<u32>) -> Arc<Balancer> {
         weight: 1,
         max_conn: limit,
         tier: 0,
+        ejection: None,
         state: Arc::clone(state),
     };
     let queue = limit.map(|_| QueueSettings { max: 100, max_per_endpoint: None });
@@ -245,6 +247,7 @@ fn successor(before: &Arc<Balancer>, states: &[Arc<EndpointState>], limit: u32) 
         weight: 1,
         max_conn: Some(limit),
         tier: 0,
+        ejection: None,
         state: Arc::clone(state),
     };
     let queue = Some(QueueSettings { max: 100, max_per_endpoint: None });

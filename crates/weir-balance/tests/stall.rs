@@ -25,6 +25,7 @@ fn members(endpoints: usize) -> Vec<Member> {
         weight: 1,
         max_conn: None,
         tier: 0,
+        ejection: None,
         state: Arc::new(EndpointState::default()),
     };
     (0..endpoints).map(member).collect()

@@ -21,6 +21,7 @@ fn members(states: &[Arc<EndpointState>], limit: Option<u32>) -> Vec<Member> {
         weight: 1,
         max_conn: limit,
         tier: 0,
+        ejection: None,
         state: Arc::clone(state),
     };
     states.iter().enumerate().map(member).collect()

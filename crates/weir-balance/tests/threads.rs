@@ -29,6 +29,7 @@ fn pool(policy: PolicyKind) -> Arc<Balancer> {
         weight: limit,
         max_conn: Some(limit),
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     let settings = Settings { passive: PASSIVE, ..Settings::new(policy) };
@@ -110,8 +111,14 @@ fn all_threads_together_get_exactly_the_slots_there_are() {
 
 #[test]
 fn round_robin_gives_exact_shares_over_all_threads() {
-    let member =
-        |weight| Member { identity: 0, weight, max_conn: None, tier: 0, state: Arc::default() };
+    let member = |weight| Member {
+        identity: 0,
+        weight,
+        max_conn: None,
+        tier: 0,
+        ejection: None,
+        state: Arc::default(),
+    };
     let members = vec![member(5), member(1), member(2), member(9)];
     let pool = Balancer::new(Settings::new(PolicyKind::RoundRobin), members);
     pool.set_availability(3, Availability::Unavailable, 0);
@@ -126,8 +133,14 @@ fn round_robin_gives_exact_shares_over_all_threads() {
 
 #[test]
 fn threads_that_eject_at_once_never_pass_the_cap() {
-    let member =
-        |_| Member { identity: 0, weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+    let member = |_| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: None,
+        tier: 0,
+        ejection: None,
+        state: Arc::default(),
+    };
     let passive =
         PassiveSettings { errors: 1, window_us: 1, eject_us: 1_000, max_ejected_percent: 50 };
     let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
@@ -179,6 +192,7 @@ fn queued_pool(policy: PolicyKind, limits: &[u32]) -> Arc<Balancer> {
         weight: 1,
         max_conn: Some(*limit),
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     Balancer::new(Settings { queue, ..Settings::new(policy) }, limits.iter().map(member).collect())

@@ -19,6 +19,7 @@ fn pool(policy: PolicyKind, limits: &[Option<u32>], fault: Fault) -> Arc<Balance
         weight: 1,
         max_conn: *limit,
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     let settings = Settings { passive, queue, fault, ..Settings::new(policy) };

@@ -41,14 +41,16 @@ pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statu
 pub use config::{Config, Workers};
 pub use credits::{CpuCredits, Shed};
 pub use limit::{
-    Bandwidth, ClientLimit, ClientPrefix, EventRate, LimitAction, LimitHeaders, RateLimit,
+    Bandwidth, ClientLimit, ClientPrefix, EventRate, InFlightLimit, LimitAction, LimitHeaders,
+    RateLimit,
 };
 pub use listener::{
-    CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, Listener,
-    MatchedPath, MessageLimits, PathRules, RequestIdSettings, Treatment,
+    CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, HeaderNames,
+    Listener, MatchedPath, MessageLimits, NameTreatment, PathRules, RequestIdSettings, Treatment,
 };
 pub use log::{
-    AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,
+    AccessLog, ErrorLog, LogEscape, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
+    SyslogReceiver,
 };
 pub use memory::{LEAST_MEMORY, MemoryLimit};
 pub use overrides::{
@@ -57,7 +59,8 @@ pub use overrides::{
 };
 pub use policy::{KeyHash, Policy};
 pub use pool::{
-    Endpoint, Keepalive, Passive, PassiveCause, Pool, PoolLimits, StallDetection, UpstreamTimeouts,
+    Endpoint, EndpointPassive, Keepalive, Passive, PassiveCause, Pool, PoolLimits, StallDetection,
+    UpstreamTimeouts,
 };
 pub use queue::Queue;
 pub use resolver::Resolver;

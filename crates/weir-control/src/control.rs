@@ -498,7 +498,11 @@ impl Control {
             let opened = ProgramLog::open(&config.error_logs, &config.audit_logs);
             Some(opened.map_err(|error| error.to_string())?)
         };
-        let listeners = turn.listeners.prepare(config, &mut Inherited::default())?;
+        let listeners = turn.listeners.prepare(
+            config,
+            &mut Inherited::default(),
+            self.process().loads.len(),
+        )?;
         let admin = match reading {
             FileReading::Anew => Some(turn.admin.prepare(config, &mut Inherited::default())?),
             FileReading::AsBefore => None,

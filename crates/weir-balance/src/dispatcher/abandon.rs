@@ -75,7 +75,14 @@ mod tests {
     };
 
     fn member(state: &Arc<crate::EndpointState>) -> Member {
-        Member { identity: 0, weight: 1, max_conn: Some(2), tier: 0, state: state.clone() }
+        Member {
+            identity: 0,
+            weight: 1,
+            max_conn: Some(2),
+            tier: 0,
+            ejection: None,
+            state: state.clone(),
+        }
     }
 
     fn settings() -> Settings {

@@ -90,8 +90,14 @@ mod tests {
 
     fn pool() -> Arc<Balancer> {
         let queue = Some(QueueSettings { max: 9, max_per_endpoint: None });
-        let member =
-            Member { identity: 0, weight: 1, max_conn: Some(2), tier: 0, state: Arc::default() };
+        let member = Member {
+            identity: 0,
+            weight: 1,
+            max_conn: Some(2),
+            tier: 0,
+            ejection: None,
+            state: Arc::default(),
+        };
         Balancer::new(Settings { queue, ..Settings::new(PolicyKind::First) }, vec![member])
     }
 

@@ -45,7 +45,7 @@ impl Balancer {
     /// failed connect, a reset, a timeout or a gateway error. Failures of exchanges that were in
     /// flight when the endpoint was ejected do not prolong the ejection. After an ejection the
     /// first failure ejects again. `random` is 64 bits that determine the duration
-    /// ([`crate::PassiveSettings::ejection_us`]).
+    /// ([`crate::EjectionRule::ejection_us`]).
     pub fn endpoint_failed(&self, index: usize, now_us: u64, random: u64) -> AfterFailure {
         let (Some(member), Some(window)) =
             (self.picker.members.get(index), self.picker.windows.get(index))
@@ -53,10 +53,10 @@ impl Balancer {
             return AfterFailure::Counted;
         };
         member.state.count_failure();
-        if self.picker.passive.errors == 0 || member.state.is_ejected(now_us) {
+        if window.rule.errors == 0 || member.state.is_ejected(now_us) {
             return AfterFailure::Counted;
         }
-        let full = window.note(now_us, self.picker.passive.window_us);
+        let full = window.note(now_us);
         if !full && !member.state.is_on_probation() {
             return AfterFailure::Counted;
         }
@@ -64,7 +64,7 @@ impl Balancer {
         self.with_dispatcher(|dispatcher| {
             dispatcher.advance(now_us);
             let picker = &dispatcher.pool.picker;
-            let outcome = eject(picker, member, now_us, random);
+            let outcome = eject(picker, member, now_us, window.rule.ejection_us(random));
             if let AfterFailure::Ejected { until_us } = outcome {
                 if let Some(index) = picker.position(&member.state) {
                     picker.note_ejection(index, until_us);
@@ -150,7 +150,7 @@ impl Balancer {
 }
 
 /// Ejects an endpoint, unless too many others are ejected.
-fn eject(picker: &Picker, member: &Member, now_us: u64, random: u64) -> AfterFailure {
+fn eject(picker: &Picker, member: &Member, now_us: u64, lasts_us: u64) -> AfterFailure {
     if member.state.is_ejected(now_us) {
         return AfterFailure::Counted;
     }
@@ -159,7 +159,7 @@ fn eject(picker: &Picker, member: &Member, now_us: u64, random: u64) -> AfterFai
         member.state.refuse_ejection();
         return AfterFailure::Refused;
     }
-    let until_us = now_us.saturating_add(picker.passive.ejection_us(random));
+    let until_us = now_us.saturating_add(lasts_us);
     member.state.eject(until_us);
     AfterFailure::Ejected { until_us }
 }

@@ -90,9 +90,11 @@ impl Picker {
     pub(crate) fn new(settings: PickSettings, members: Vec<Member>, before: Option<&Self>) -> Self {
         let PickSettings { policy, passive, stall, panic_percent } = settings;
         let window = |member: &Member| {
-            let kept = before.filter(|before| before.passive.errors == passive.errors);
-            let kept = kept.and_then(|before| before.windows.get(before.position(&member.state)?));
-            kept.cloned().unwrap_or_else(|| Arc::new(FailureWindow::new(passive.errors)))
+            let rule = member.ejection.unwrap_or(passive.rule());
+            let kept =
+                before.and_then(|before| before.windows.get(before.position(&member.state)?));
+            let kept = kept.filter(|kept| kept.rule == rule).cloned();
+            kept.unwrap_or_else(|| Arc::new(FailureWindow::new(rule)))
         };
         let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
         Self {
@@ -191,8 +193,7 @@ impl Picker {
     /// The number of failures of an endpoint within the window, and the number that ejects.
     pub(crate) fn recent_failures(&self, index: usize, now_us: u64) -> (u32, u32) {
         let window = self.windows.get(index);
-        let recent = window.map_or(0, |window| window.recent(now_us, self.passive.window_us));
-        (recent, self.passive.errors)
+        window.map_or((0, 0), |window| (window.recent(now_us), window.rule.errors))
     }
 
     /// The active tier; `None` if no endpoint may serve this exchange.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::state::endpoint::EndpointState;
+use crate::state::passive::EjectionRule;
 
 /// An endpoint as the configuration gives it, with its live state.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Member {
     /// The endpoint's priority: endpoints with a higher number take part only if no endpoint with a
     /// lower one may be picked.
     pub tier: u8,
+    /// The endpoint's own rule for ejections; `None` for the pool's.
+    pub ejection: Option<EjectionRule>,
     /// The endpoint's live state; kept over reloads.
     pub state: Arc<EndpointState>,
 }

@@ -19,10 +19,29 @@ pub struct PassiveSettings {
     pub max_ejected_percent: u8,
 }
 
+/// The number of failures that ejects an endpoint, and the duration of its ejections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EjectionRule {
+    /// The number of failures within `window_us` that ejects; 0 never ejects.
+    pub errors: u32,
+    /// The window in which they are counted, µs.
+    pub window_us: u64,
+    /// The minimum duration of an ejection, µs.
+    pub eject_us: u64,
+}
+
 /// An ejection lasts longer by up to 1/`SPREAD`.
 const SPREAD: u128 = 5;
 
 impl PassiveSettings {
+    /// The rule of the endpoints that have none of their own.
+    pub fn rule(&self) -> EjectionRule {
+        let Self { errors, window_us, eject_us, .. } = *self;
+        EjectionRule { errors, window_us, eject_us }
+    }
+}
+
+impl EjectionRule {
     /// The duration of an ejection, µs: `eject_us` to a fifth longer, determined by 64 random bits.
     /// Otherwise an endpoint that fails at regular intervals would return in the same phase every
     /// time, and several balancers would return to it at once.
@@ -54,34 +73,36 @@ pub(crate) struct FailureWindow {
     /// Times plus one, so that 0 means no failure.
     times: Box<[AtomicU64]>,
     count: AtomicU64,
+    pub(crate) rule: EjectionRule,
 }
 
 impl FailureWindow {
-    pub(crate) fn new(errors: u32) -> Self {
-        let times = (0..errors.min(MAX_ERRORS)).map(|_| AtomicU64::new(0)).collect();
-        Self { times, count: AtomicU64::new(0) }
+    pub(crate) fn new(rule: EjectionRule) -> Self {
+        let times = (0..rule.errors.min(MAX_ERRORS)).map(|_| AtomicU64::new(0)).collect();
+        Self { times, count: AtomicU64::new(0), rule }
     }
 
     /// Notes a failure; returns true if the window is full.
-    pub(crate) fn note(&self, now_us: u64, window_us: u64) -> bool {
+    pub(crate) fn note(&self, now_us: u64) -> bool {
         let len = self.times.len() as u64;
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let at = |number: u64| self.times.get(number.checked_rem(len)? as usize);
         let (Some(own), Some(oldest)) = (at(count), at(count + 1)) else { return false };
         own.store(now_us.saturating_add(1), Ordering::Relaxed);
         let oldest = oldest.load(Ordering::Relaxed);
-        oldest != 0 && now_us.saturating_add(1).saturating_sub(oldest) <= window_us
+        oldest != 0 && now_us.saturating_add(1).saturating_sub(oldest) <= self.rule.window_us
     }
 
     /// The number of failures within the window before `now_us`; failures that the ring has dropped
     /// do not count.
-    pub(crate) fn recent(&self, now_us: u64, window_us: u64) -> u32 {
+    pub(crate) fn recent(&self, now_us: u64) -> u32 {
         if self.count.load(Ordering::Relaxed) == 0 {
             return 0;
         }
         let now = now_us.saturating_add(1);
         let times = self.times.iter().map(|time| time.load(Ordering::Relaxed));
-        times.filter(|time| *time != 0 && now.saturating_sub(*time) <= window_us).count() as u32
+        let within = |time: &u64| *time != 0 && now.saturating_sub(*time) <= self.rule.window_us;
+        times.filter(within).count() as u32
     }
 
     /// Clears all failures.
@@ -96,26 +117,23 @@ impl FailureWindow {
 mod tests {
     use super::*;
 
+    fn window(errors: u32, window_us: u64) -> FailureWindow {
+        FailureWindow::new(EjectionRule { errors, window_us, eject_us: 0 })
+    }
+
     #[test]
     fn the_window_slides() {
-        let window = FailureWindow::new(3);
-        let noted: Vec<bool> = [0, 50, 101, 140, 160, 500]
-            .into_iter()
-            .map(|now_us| window.note(now_us, 100))
-            .collect();
+        let window = window(3, 100);
+        let noted: Vec<bool> =
+            [0, 50, 101, 140, 160, 500].into_iter().map(|now_us| window.note(now_us)).collect();
         assert_eq!(noted, [false, false, false, true, true, false]);
         window.clear();
-        assert!(!window.note(501, 100));
+        assert!(!window.note(501));
     }
 
     #[test]
     fn an_ejection_is_never_shorter_and_at_most_a_fifth_longer() {
-        let settings = |eject_us| PassiveSettings {
-            errors: 1,
-            window_us: 1,
-            eject_us,
-            max_ejected_percent: 50,
-        };
+        let settings = |eject_us| EjectionRule { errors: 1, window_us: 1, eject_us };
         let lasts = |random| settings(10_000_000).ejection_us(random);
         assert_eq!([0, u64::MAX / 2, u64::MAX].map(lasts), [10_000_000, 10_999_999, 11_999_999]);
         assert_eq!([0, u64::MAX].map(|random| settings(0).ejection_us(random)), [0, 0]);
@@ -124,25 +142,22 @@ mod tests {
 
     #[test]
     fn recent_failures_run_out() {
-        let window = FailureWindow::new(3);
-        assert_eq!(window.recent(0, 100), 0);
-        window.note(10, 100);
-        window.note(60, 100);
-        assert_eq!(
-            [60, 110, 111, 160, 161].map(|now_us| window.recent(now_us, 100)),
-            [2, 2, 1, 1, 0]
-        );
+        let window = window(3, 100);
+        assert_eq!(window.recent(0), 0);
+        window.note(10);
+        window.note(60);
+        assert_eq!([60, 110, 111, 160, 161].map(|now_us| window.recent(now_us)), [2, 2, 1, 1, 0]);
         window.clear();
-        assert_eq!(window.recent(61, 100), 0);
+        assert_eq!(window.recent(61), 0);
     }
 
     #[test]
     fn one_error_is_enough_when_it_says_so() {
-        assert!(FailureWindow::new(1).note(0, 0));
+        assert!(window(1, 0).note(0));
     }
 
     #[test]
     fn no_errors_never_fill() {
-        assert!(!FailureWindow::new(0).note(0, 100));
+        assert!(!window(0, 100).note(0));
     }
 }

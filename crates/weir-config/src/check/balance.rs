@@ -5,10 +5,11 @@ use weir_stats::{Template, Variable};
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
+use super::limit::bits;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::LATER_POLICIES;
-use crate::model::{Policy, values};
+use crate::model::{ClientPrefix, KeyHash, Policy, values};
 use crate::words::{balance_factor, weight_mode};
 
 /// Words of nginx and HAProxy, with their equivalents.
@@ -17,7 +18,7 @@ const FOREIGN: [(&str, &str); 13] = [
     ("roundrobin", "round_robin"),
     ("static-rr", "round_robin"),
     ("source", "hash $remote_addr"),
-    ("ip_hash", "hash $remote_addr"),
+    ("ip_hash", "hash $remote_addr ipv4=24"),
     ("uri", "hash $request_uri"),
     ("url_param", "hash $arg_NAME"),
     ("hdr", "hash $http_NAME"),
@@ -48,7 +49,13 @@ impl<'a> Checker<'a> {
             other => other,
         };
         let key = self.key(line, kind)?;
-        Some(Policy::new(kind, key))
+        let policy = Policy::new(kind, key).by_network(self.key_prefix(line));
+        if let Some(message) = policy.hash().and_then(KeyHash::objection) {
+            let place = line.option("ipv4").or(line.option("ipv6"));
+            let place = place.map_or(line.span(), |value| value.word.span);
+            self.report(Diagnostic::error(place, message));
+        }
+        Some(policy)
     }
 
     fn policy_kind(&mut self, value: ArgumentValue<'a>) -> Option<PolicyKind> {
@@ -79,6 +86,8 @@ impl<'a> Checker<'a> {
             ("no_rr", is_fair, "`fair`"),
             ("weight_mode", is_fair, "`fair`"),
             ("balance_factor", hashes, "`hash`, `ring_hash` and `maglev`"),
+            ("ipv4", hashes, "`hash`, `ring_hash` and `maglev`"),
+            ("ipv6", hashes, "`hash`, `ring_hash` and `maglev`"),
         ];
         for (name, fits, owner) in owners {
             if let (false, Some(value)) = (fits, line.option(name)) {
@@ -87,6 +96,14 @@ impl<'a> Checker<'a> {
                 self.report(error.help(format!("it belongs to {owner}")));
             }
         }
+    }
+
+    /// Returns the prefix lengths by which addresses are grouped, if one is given.
+    fn key_prefix(&mut self, line: &Arguments<'a>) -> Option<ClientPrefix> {
+        let ipv4 = self.setting(line, "ipv4", |text| bits(text, 32));
+        let ipv6 = self.setting(line, "ipv6", |text| bits(text, 128));
+        let is_given = ipv4.is_some() || ipv6.is_some();
+        is_given.then(|| ClientPrefix { ipv4: ipv4.unwrap_or(32), ipv6: ipv6.unwrap_or(128) })
     }
 
     fn hash_settings(&mut self, line: &Arguments<'a>) -> HashSettings {

@@ -8,7 +8,7 @@ use weir_stats::{DefinedVariables, Template, Variable};
 
 use super::arguments::{ArgumentValue, Arguments};
 use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
-use crate::model::{AccessLog, ListenAddress, Pool, Rule, values};
+use crate::model::{AccessLog, Forwarded, ListenAddress, Pool, Rule, values};
 use crate::source::{ModelPlaces, ReplacedWord, SourceSpan, Sources};
 use crate::syntax::lexer::Word;
 
@@ -34,13 +34,13 @@ pub(super) struct Checker<'a> {
     pub(super) rule_depth: usize,
     /// The place at which every address is listened on.
     pub(super) addresses: HashMap<ListenAddress, SourceSpan>,
-    pub(super) trusted: Vec<ipnet::IpNet>,
+    pub(super) forwarded: Forwarded,
     /// The limit of client connections and its place.
     pub(super) max_connections: Option<(u32, SourceSpan)>,
     /// The headers of edits that are marked `secret`, in lower case.
     pub(super) hidden_headers: BTreeSet<String>,
-    /// The places at which rate limits are named.
-    pub(super) limit_names: HashMap<String, SourceSpan>,
+    /// What the limits of a kind and a name count, with the place of the first.
+    pub(super) limit_names: HashMap<(&'static str, String), (String, SourceSpan)>,
     /// The places of the parts of the model.
     pub(super) places: ModelPlaces,
     /// The path of the part that is being read.
@@ -86,7 +86,7 @@ impl<'a> Checker<'a> {
             rules: HashMap::new(),
             rule_depth: 0,
             addresses: HashMap::new(),
-            trusted: Vec::new(),
+            forwarded: Forwarded::default(),
             max_connections: None,
             hidden_headers: BTreeSet::new(),
             limit_names: HashMap::new(),

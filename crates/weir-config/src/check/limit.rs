@@ -5,7 +5,8 @@ use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
-    Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit, Route, values,
+    Bandwidth, ClientLimit, InFlightLimit, LimitAction, LimitHeaders, Listener, RateLimit, Route,
+    values,
 };
 use crate::units::size;
 
@@ -26,11 +27,17 @@ const CLIENT_OPTIONS: &[&str] = &[
 ];
 const RATE_OPTIONS: &[&str] =
     &["rate", "burst", "delay", "nodelay", "name", "status", "action", "headers", "dry_run"];
+const IN_FLIGHT_OPTIONS: &[&str] = &["max", "name", "status", "action", "dry_run"];
 const BANDWIDTH_OPTIONS: &[&str] = &["down", "up", "after", "name"];
+/// The words after `limit`.
+const KINDS: [&str; 4] = ["client", "rate", "in_flight", "bandwidth"];
+
 /// The word after `limit`.
+#[derive(Clone, Copy)]
 enum LimitKind {
     Client,
     Rate,
+    InFlight,
     Bandwidth,
 }
 
@@ -38,7 +45,7 @@ impl<'a> Checker<'a> {
     pub(super) fn top_limit(&mut self, line: &Arguments<'a>, slot: &mut Option<ClientLimit>) {
         match self.limit_kind(line) {
             Some(LimitKind::Client) => self.only_client_limit(line, slot),
-            Some(LimitKind::Rate | LimitKind::Bandwidth) => {
+            Some(LimitKind::Rate | LimitKind::InFlight | LimitKind::Bandwidth) => {
                 let place = line.directive.name.span;
                 let error = Diagnostic::error(place, "this limit belongs in listeners and routes");
                 self.report(error.help("at the top level there is `limit client`"));
@@ -68,6 +75,12 @@ impl<'a> Checker<'a> {
             Some(LimitKind::Rate) => {
                 let owner = listener.name.clone();
                 listener.rate_limits.extend(self.rate_limit(line, &owner));
+                self.note_last("rate_limits", listener.rate_limits.len(), line.span());
+            }
+            Some(LimitKind::InFlight) => {
+                let owner = listener.name.clone();
+                listener.in_flight_limits.extend(self.in_flight_limit(line, &owner));
+                self.note_last("in_flight_limits", listener.in_flight_limits.len(), line.span());
             }
             None => {}
         }
@@ -88,6 +101,11 @@ impl<'a> Checker<'a> {
             }
             Some(LimitKind::Rate) => {
                 route.rate_limits.extend(self.rate_limit(line, &route.name));
+                self.note_last("rate_limits", route.rate_limits.len(), line.span());
+            }
+            Some(LimitKind::InFlight) => {
+                route.in_flight_limits.extend(self.in_flight_limit(line, &route.name));
+                self.note_last("in_flight_limits", route.in_flight_limits.len(), line.span());
             }
             None => {}
         }
@@ -99,13 +117,14 @@ impl<'a> Checker<'a> {
         let (found, known, words) = match kind.text() {
             "client" => (LimitKind::Client, CLIENT_OPTIONS, 1),
             "rate" => (LimitKind::Rate, RATE_OPTIONS, 2),
+            "in_flight" => (LimitKind::InFlight, IN_FLIGHT_OPTIONS, 2),
             "bandwidth" => (LimitKind::Bandwidth, BANDWIDTH_OPTIONS, 2),
             other => {
                 let message = format!(
-                    "`{other}` is not a kind of limit: write `client`, `rate` or `bandwidth`"
+                    "`{other}` is not a kind of limit: write `client`, `rate`, `in_flight` or `bandwidth`"
                 );
                 let error = Diagnostic::error(kind.span(), message);
-                self.report(error.suggest(other, ["client", "rate", "bandwidth"]));
+                self.report(error.suggest(other, KINDS));
                 return None;
             }
         };
@@ -120,9 +139,14 @@ impl<'a> Checker<'a> {
             let message = format!("`limit {}` takes no further word", kind.text());
             self.report(Diagnostic::error(surplus.span(), message));
         }
-        if line.words.len() < words && matches!(found, LimitKind::Rate) {
-            let error = Diagnostic::error(line.span(), "`limit rate` needs a key");
-            self.report(error.help("such as `limit rate $remote_addr rate=10/s;`"));
+        let example = match found {
+            LimitKind::Rate => Some("such as `limit rate $remote_addr rate=10/s;`"),
+            LimitKind::InFlight => Some("such as `limit in_flight $remote_addr max=10;`"),
+            LimitKind::Client | LimitKind::Bandwidth => None,
+        };
+        if let Some(example) = example.filter(|_| line.words.len() < words) {
+            let message = format!("`limit {}` needs a key", kind.text());
+            self.report(Diagnostic::error(line.span(), message).help(example));
             return None;
         }
         Some(found)
@@ -182,7 +206,7 @@ impl<'a> Checker<'a> {
         let rate = self.value(rate, str::parse)?;
         let name = self.setting(line, "name", values::name);
         let mut limit = RateLimit {
-            name: name.unwrap_or_else(|| self.free_limit_name(owner)),
+            name: name.unwrap_or_else(|| self.free_limit_name("rate", owner)),
             key,
             rate,
             burst: self.setting(line, "burst", burst),
@@ -208,12 +232,59 @@ impl<'a> Checker<'a> {
             self.report(Diagnostic::error(line.span(), message));
             return None;
         }
-        if let Some(first) = self.limit_names.insert(limit.name.clone(), line.span()) {
-            let message = format!("there is a limit `{}` already", limit.name);
-            let place = line.option("name").map_or(line.span(), |value| value.span());
-            self.report(Diagnostic::error(place, message).related(first, "first here"));
-        }
+        let counted = format!("{} {}", limit.key.as_str(), limit.rate);
+        self.limit_name("rate", &limit.name, counted, line);
         Some(limit)
+    }
+
+    fn in_flight_limit(&mut self, line: &Arguments<'a>, owner: &str) -> Option<InFlightLimit> {
+        let key = self.template(line.word(1)?)?;
+        let Some(max) = line.option("max") else {
+            let error = Diagnostic::error(line.span(), "`limit in_flight` needs `max=`");
+            self.report(error.help("such as `limit in_flight $remote_addr max=10;`"));
+            return None;
+        };
+        let max = self.value(max, bound)?;
+        let name = self.setting(line, "name", values::name);
+        let mut limit = InFlightLimit {
+            name: name.unwrap_or_else(|| self.free_limit_name("in_flight", owner)),
+            key,
+            max,
+            status: crate::defaults::LIMIT_STATUS,
+            action: LimitAction::Answer,
+            dry_run: line.flag("dry_run"),
+        };
+        self.set(line, "status", &mut limit.status, values::error_status);
+        self.set(line, "action", &mut limit.action, action);
+        if let Some((_, message)) = limit.objection() {
+            self.report(Diagnostic::error(line.span(), message));
+            return None;
+        }
+        self.limit_name("in_flight", &limit.name, limit.key.as_str().to_owned(), line);
+        Some(limit)
+    }
+
+    /// Notes what the limits of a name count. Those of one name count together, so it must be the
+    /// same for all.
+    fn limit_name(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        counted: String,
+        line: &Arguments<'a>,
+    ) {
+        let key = (kind, name.to_owned());
+        let Some((before, first)) = self.limit_names.get(&key) else {
+            self.limit_names.insert(key, (counted, line.span()));
+            return;
+        };
+        if *before == counted {
+            return;
+        }
+        let message = format!("there is a limit `{name}` with another key or rate");
+        let place = line.option("name").map_or(line.span(), |value| value.span());
+        let error = Diagnostic::error(place, message).related(*first, "first here");
+        self.report(error.help("limits of one name count together: give this one another name"));
     }
 
     fn only_bandwidth(&mut self, line: &Arguments<'a>, owner: &str, slot: &mut Option<Bandwidth>) {
@@ -249,10 +320,10 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the owner's name, with a number if the name is taken.
-    fn free_limit_name(&self, owner: &str) -> String {
+    fn free_limit_name(&self, kind: &'static str, owner: &str) -> String {
         let numbered = (2..).map(|number| format!("{owner}#{number}"));
         let mut names = std::iter::once(owner.to_owned()).chain(numbered);
-        names.find(|name| !self.limit_names.contains_key(name)).unwrap_or_default()
+        names.find(|name| !self.limit_names.contains_key(&(kind, name.clone()))).unwrap_or_default()
     }
 }
 
@@ -264,7 +335,7 @@ fn burst(text: &str) -> Result<u32, String> {
     values::whole(text, 0, u64::from(u32::MAX)).map(|number| number as u32)
 }
 
-fn bits(text: &str, most: u64) -> Result<u8, String> {
+pub(super) fn bits(text: &str, most: u64) -> Result<u8, String> {
     values::whole(text, 1, most).map(|number| number as u8)
 }
 

@@ -12,8 +12,8 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    ListenAddress, Listener, MessageLimits, PathRules, RequestIdSettings, Rule, Site, TcpKeepalive,
-    TlsProtocol, TlsServer, values,
+    HeaderNames, ListenAddress, Listener, MessageLimits, PathRules, RequestIdSettings, Rule, Site,
+    TcpKeepalive, TlsProtocol, TlsServer, values,
 };
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
@@ -31,7 +31,6 @@ impl<'a> Checker<'a> {
             self.note_setting(line);
             if line.name() == "limit" {
                 self.listener_limit(line, &mut listener);
-                self.note_last("rate_limits", listener.rate_limits.len(), line.span());
             }
         }
         listener.access = edits.access;
@@ -54,6 +53,7 @@ impl<'a> Checker<'a> {
         Listener {
             name: name.unwrap_or_else(|| first.to_owned()),
             addresses,
+            reuseport: arguments.flag("reuseport"),
             tls: None,
             max_connections: arguments
                 .option("max_connections")
@@ -63,13 +63,15 @@ impl<'a> Checker<'a> {
             limits: MessageLimits::default(),
             client_limit: None,
             rate_limits: Vec::new(),
+            in_flight_limits: Vec::new(),
             bandwidth: None,
             logs: Vec::new(),
-            forwarded: Forwarded { trusted: self.trusted.clone(), ..Forwarded::default() },
+            forwarded: self.forwarded.clone(),
             request_id: RequestIdSettings::default(),
             cause_header: None,
             explain_header: None,
             path: PathRules::default(),
+            header_names: HeaderNames::default(),
             upgrade: crate::defaults::upgrade(),
             access: Vec::new(),
             request_headers: Vec::new(),
@@ -165,7 +167,7 @@ impl<'a> Checker<'a> {
 
     fn listener_line(&mut self, line: &Arguments<'a>, listener: &mut Listener) {
         match line.name() {
-            "log" => self.use_logs(line, listener),
+            "log" => listener.logs = self.use_logs(line),
             "timeout" => {
                 let timeouts = &mut listener.timeouts;
                 self.set(line, "handshake", &mut timeouts.handshake, values::wait);
@@ -180,9 +182,14 @@ impl<'a> Checker<'a> {
                 self.set(line, "after", &mut timeouts.after, values::wait);
             }
             "path" => self.path_rules(line, &mut listener.path),
+            "header_names" => {
+                let names = &mut listener.header_names;
+                self.set(line, "underscores", &mut names.underscores, values::name_treatment);
+                self.set(line, "unusual", &mut names.unusual, values::name_treatment);
+            }
             "tcp_keepalive" => self.tcp_keepalive(line, &mut listener.tcp_keepalive),
             "limits" => self.limits(line, &mut listener.limits),
-            "trusted_proxies" => listener.forwarded.trusted = self.networks(&line.words),
+            "trusted_proxies" => self.trusted_proxies(line, &mut listener.forwarded),
             "forwarded" => {
                 self.set(line, "x_forwarded", &mut listener.forwarded.x_forwarded, values::on_off);
                 self.set(line, "forwarded", &mut listener.forwarded.forwarded, values::on_off);
@@ -206,6 +213,13 @@ impl<'a> Checker<'a> {
         }
     }
 
+    pub(super) fn trusted_proxies(&mut self, line: &Arguments<'a>, forwarded: &mut Forwarded) {
+        forwarded.trusted = self.networks(&line.words);
+        forwarded.header = self.setting(line, "header", values::header_name);
+        forwarded.recursive = true;
+        self.set(line, "recursive", &mut forwarded.recursive, values::on_off);
+    }
+
     pub(super) fn tcp_keepalive(&mut self, line: &Arguments<'a>, probes: &mut TcpKeepalive) {
         probes.on = !self.is_off(line, line.word(0));
         let seconds = |text: &str| {
@@ -220,16 +234,25 @@ impl<'a> Checker<'a> {
         self.set(line, "user_timeout", &mut probes.user_timeout, values::wait_or_off);
     }
 
-    fn use_logs(&mut self, line: &Arguments<'a>, listener: &mut Listener) {
+    /// Returns the logs of a listener or a route.
+    pub(super) fn use_logs(&mut self, line: &Arguments<'a>) -> Vec<String> {
+        if let [only] = line.words.as_slice()
+            && only.text() == "off"
+            && !self.log_names.contains_key("off")
+        {
+            return Vec::new();
+        }
+        let mut logs = Vec::new();
         for value in &line.words {
             if self.log_names.contains_key(value.text()) {
                 self.used_logs.insert(value.text());
-                listener.logs.push(value.text().to_owned());
+                logs.push(value.text().to_owned());
             } else {
                 let names = self.log_names.keys().copied().collect();
                 self.unknown("log", *value, names);
             }
         }
+        logs
     }
 
     fn limits(&mut self, line: &Arguments<'a>, limits: &mut MessageLimits) {

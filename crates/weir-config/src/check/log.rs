@@ -8,7 +8,7 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AccessLog, Config, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
+    AccessLog, Config, ErrorLog, LogEscape, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
     SyslogReceiver, values,
 };
 
@@ -40,6 +40,8 @@ impl<'a> Checker<'a> {
         let mut to = Vec::new();
         let mut said = false;
         let mut format = LogFormat::Combined;
+        let mut escape = LogEscape::Default;
+        let mut when = None;
         for line in self.block(arguments.block(), Context::Log) {
             match (line.name(), line.word(0)) {
                 ("to", Some(value)) => {
@@ -54,7 +56,15 @@ impl<'a> Checker<'a> {
                 }
                 ("format", Some(value)) => {
                     format = self.log_format(value).unwrap_or(LogFormat::Combined);
+                    self.set(&line, "escape", &mut escape, log_escape);
+                    if let (Some(option), false) =
+                        (line.option("escape"), matches!(format, LogFormat::Text(_)))
+                    {
+                        let message = "`escape=` belongs to texts: this format has its own";
+                        self.report(Diagnostic::error(option.word.span, message));
+                    }
                 }
+                ("when", Some(value)) => when = self.template(value),
                 _ => {}
             }
         }
@@ -70,7 +80,7 @@ impl<'a> Checker<'a> {
             );
         }
         if !to.is_empty() {
-            self.logs.push(AccessLog { name: name.text().to_owned(), to, format });
+            self.logs.push(AccessLog { name: name.text().to_owned(), to, format, escape, when });
         }
     }
 
@@ -175,6 +185,15 @@ impl<'a> Checker<'a> {
             return None;
         }
         self.template(value).map(LogFormat::Text)
+    }
+}
+
+fn log_escape(text: &str) -> Result<LogEscape, String> {
+    match text {
+        "default" => Ok(LogEscape::Default),
+        "json" => Ok(LogEscape::Json),
+        "none" => Ok(LogEscape::None),
+        _ => Err(format!("`{text}` is neither `default`, `json` nor `none`")),
     }
 }
 

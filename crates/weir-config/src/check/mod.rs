@@ -30,7 +30,7 @@ use crate::defaults;
 use crate::diagnostic::{Diagnostic, DiagnosticSeverity};
 use crate::directives::Context;
 use crate::model::validate::{Problem, validate};
-use crate::model::{Config, Listener, values};
+use crate::model::{Config, Forwarded, Listener, values};
 use crate::source::{ModelPlaces, SourceSpan, Sources};
 use crate::syntax::tree::Directive;
 use crate::units;
@@ -128,7 +128,11 @@ impl<'a> Checker<'a> {
                 let bytes = self.value(value, values::table_bytes);
                 config.limit_table = bytes.unwrap_or(config.limit_table);
             }
-            "trusted_proxies" => self.trusted = self.networks(&arguments.words),
+            "trusted_proxies" => {
+                let mut forwarded = Forwarded::default();
+                self.trusted_proxies(arguments, &mut forwarded);
+                self.forwarded = forwarded;
+            }
             "pid_file" => config.pid_file = self.file(value),
             "error_log" => self.error_log(arguments, value, config),
             "audit_log" => self.audit_log(value, config),

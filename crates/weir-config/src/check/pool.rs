@@ -8,8 +8,8 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    Certificate, Endpoint, EndpointAddress, Keepalive, Passive, PassiveCause, Pool, StallDetection,
-    TlsClient, TlsProtocol, values,
+    Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, PassiveCause,
+    Pool, StallDetection, TlsClient, TlsProtocol, values,
 };
 use crate::source::SourceSpan;
 use crate::units::{percent, size};
@@ -114,6 +114,11 @@ impl<'a> Checker<'a> {
             }
         }
         let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
+        let passive = EndpointPassive {
+            errors: self.setting(line, "errors", errors_or_off),
+            window: self.setting(line, "window", values::wait),
+            eject: self.setting(line, "eject", values::wait),
+        };
         if let Some(address) = address {
             pool.endpoints.push(Endpoint {
                 name: name.unwrap_or_else(|| value.text().to_owned()),
@@ -126,6 +131,7 @@ impl<'a> Checker<'a> {
                 backup: line.flag("backup"),
                 order,
                 check,
+                passive,
             });
         }
     }
@@ -222,6 +228,7 @@ impl<'a> Checker<'a> {
         }
         tls.server_name =
             self.setting(line, "name", |text| values::server_name(text).map(|()| text.to_owned()));
+        self.set(line, "sni", &mut tls.sni, values::on_off);
         self.set(line, "srv_name", &mut tls.srv_name, values::srv_name);
         tls.ca = line.option("ca").map(|value| self.path(value));
         let key = line.option("key").map(|value| self.path(value));
@@ -278,23 +285,17 @@ fn pool_name(text: &str) -> Result<(), String> {
 fn causes(text: &str) -> Result<Vec<PassiveCause>, String> {
     let mut causes = Vec::new();
     for word in text.split(',') {
-        let cause = match word {
-            "connect" => PassiveCause::Connect,
-            "reset" => PassiveCause::Reset,
-            "timeout" => PassiveCause::Timeout,
-            "status" => PassiveCause::Status,
-            _ => {
-                return Err(format!(
-                    "`{word}` is not a failure: write `connect`, `reset`, `timeout` or `status`, separated by commas"
-                ));
-            }
-        };
+        let cause = word.parse()?;
         if causes.contains(&cause) {
             return Err(format!("`{word}` is given twice"));
         }
         causes.push(cause);
     }
     Ok(causes)
+}
+
+fn errors_or_off(text: &str) -> Result<u32, String> {
+    if text == "off" { Ok(0) } else { number(text, 1) }
 }
 
 fn number(text: &str, least: u64) -> Result<u32, String> {

@@ -47,7 +47,9 @@ impl BlockRoutes {
             request_timeout,
             access,
             rate_limits: Vec::new(),
+            in_flight_limits: Vec::new(),
             bandwidth: None,
+            logs: None,
             rewrite: Vec::new(),
             upstream: RouteUpstream::default(),
             request_headers,
@@ -79,6 +81,7 @@ impl<'a> Checker<'a> {
         let mut lines = CommonLines::default();
         let mut name = None;
         let mut limits = Vec::new();
+        let mut logs = None;
         let mut rewrite = Vec::new();
         let mut upstream = Vec::new();
         let mut timeout = RequestTimeout::Inherited;
@@ -86,6 +89,7 @@ impl<'a> Checker<'a> {
             match line.name() {
                 "name" => name = line.word(0).and_then(|value| self.value(value, values::name)),
                 "limit" => limits.push(line),
+                "log" => logs = Some(self.use_logs(&line)),
                 "rewrite" | "query" => rewrite.push(line),
                 "retry" | "buffer_request" => upstream.push(line),
                 "timeout" => {
@@ -104,10 +108,10 @@ impl<'a> Checker<'a> {
             }
             for line in &limits {
                 self.route_limit(line, route);
-                self.note_last("rate_limits", route.rate_limits.len(), line.span());
             }
             self.rewrites(&rewrite, route);
             self.route_upstream(&upstream, route);
+            route.logs = logs;
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;

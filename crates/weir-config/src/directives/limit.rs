@@ -9,7 +9,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(LIMIT)
         .many()
         .example("limit client connections=100 rate=50/s burst=100 except=10.0.0.0/8;"),
-    directive("limit", LIMITED, "client | rate KEY | bandwidth [KEY]", "`limit client` in `listen` limits each client at this listener, in addition to a limit at the top level. `limit rate` limits requests with the same key: KEY is a text with `$variables`, such as `$remote_addr`, `$http_X_API_Key`, `$cookie_session` or `$host$uri`; requests with an empty key are not limited. The limits of the listener are applied before those of the route, and all of them before a server is picked. `limit bandwidth` limits the transfer rate of bodies and tunnels, to clients (`down=`) and from clients (`up=`): of each body by itself or, with a KEY, of all bodies with the same key together. The limit of a route replaces that of the listener. A server whose response has been read completely is free while the client still receives it.")
+    directive("limit", LIMITED, "client | rate KEY | in_flight KEY | bandwidth [KEY]", "`limit client` in `listen` limits each client at this listener, in addition to a limit at the top level. `limit rate` limits requests with the same key: KEY is a text with `$variables`, such as `$remote_addr`, `$http_X_API_Key`, `$cookie_session` or `$host$uri`; requests with an empty key are not limited. `limit in_flight` limits the requests with the same key that are in flight at once, from their admission to the end of their response; a request that `limit rate` delays is not in flight yet. Limits with the same `name=` count together, wherever they stand, and each request once; their keys and rates must be the same. The limits of the listener are applied before those of the route, and all of them before a server is picked. `limit bandwidth` limits the transfer rate of bodies and tunnels, to clients (`down=`) and from clients (`up=`): of each body by itself or, with a KEY, of all bodies with the same key together. The limit of a route replaces that of the listener. A server whose response has been read completely is free while the client still receives it.")
         .words(1, 3)
         .options(LIMIT)
         .many()
@@ -55,6 +55,7 @@ const LIMIT: &[OptionSpec] = &[
         "",
         "`rate`: the number of burst requests that pass at once; the others wait until the rate allows them (a leaky bucket). `delay=0` corresponds to nginx without `nodelay`. By default no request waits.",
     ),
+    option("max", "NUMBER", "", "`in_flight`: the number of requests in flight at once."),
     flag("nodelay", "`rate`: no request waits. This is the default."),
     option("down", "SIZE", "", "`bandwidth`: bytes per second to the client."),
     option("up", "SIZE", "", "`bandwidth`: bytes per second from the client."),
@@ -68,7 +69,7 @@ const LIMIT: &[OptionSpec] = &[
         "name",
         "NAME",
         "",
-        "`rate`, `bandwidth`: the name of the limit in statistics and headers; by default that of its route or listener.",
+        "`rate`, `in_flight`, `bandwidth`: the name of the limit in statistics and headers; by default that of its route or listener.",
     ),
     option("status", "STATUS", "429", "The status of the response to a refused request."),
     option(

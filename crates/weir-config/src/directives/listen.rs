@@ -22,7 +22,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(PROTOCOL)
         .example("tls min=1.3 ciphers=TLS_AES_256_GCM_SHA384;"),
-    directive("log", LISTEN, "NAME…", "The access logs that record the requests of this listener.").words(1, MANY).example("log access;"),
+    directive("log", EDITS, "NAME… | off", "The access logs that record the requests of this listener, or of this route instead of those of the listener.").words(1, MANY).example("log access;"),
     directive("timeout", LISTEN, "", "Timeouts on the client side.")
         .words(0, 0)
         .options(CLIENT_TIMEOUT)
@@ -39,8 +39,19 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(PATH)
         .example("path encoded_slash=keep parameters=keep;"),
-    directive("trusted_proxies", &[Context::Top, Context::Listen], "NETWORK…", "The peers whose `X-Forwarded-For` is trusted: the client is the last address in it that is not trusted itself. At the top level it applies to every listener without a `trusted_proxies` of its own.")
+    directive("header_names", LISTEN, "", "The treatment of request headers whose names servers read differently: `keep`, `remove`, or `refuse` (400). A removed header is seen by no condition, variable or server. nginx removes both kinds by default.")
+        .words(0, 0)
+        .options(&[
+            option("underscores", "keep | remove | refuse", "keep", "Names with `_`, which CGI and its successors do not distinguish from `-`."),
+            option("unusual", "keep | remove | refuse", "keep", "Names with other characters than letters, digits, `-` and `_`."),
+        ])
+        .example("header_names underscores=remove unusual=refuse;"),
+    directive("trusted_proxies", &[Context::Top, Context::Listen], "NETWORK…", "The peers whose `X-Forwarded-For`, or another header, is trusted: the client is the last address in it that is not trusted itself. At the top level it applies to every listener without a `trusted_proxies` of its own.")
         .words(1, MANY)
+        .options(&[
+            option("header", "HEADER", "X-Forwarded-For", "The header that names the client: one address, or a list to which each proxy adds one at the end."),
+            option("recursive", "on | off", "on", "Follows the list from its end past the addresses of trusted proxies. With `off` the last address is the client, whatever it is."),
+        ])
         .example("trusted_proxies 10.0.0.0/8 2001:db8::/32;"),
     directive("forwarded", LISTEN, "", "The headers that forward the client's address to servers.")
         .words(0, 0)
@@ -98,6 +109,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
 ];
 
 const LISTEN_OPTIONS: &[OptionSpec] = &[
+    flag(
+        "reuseport",
+        "Opens a listening socket for each worker at each TCP address (`SO_REUSEPORT`). The kernel spreads new connections over them by a hash, and each worker keeps what it accepts; otherwise one worker accepts and the one with the fewest connections gets each. It saves work where very many connections are short; connections are spread less evenly, and those in the backlog of a socket that is closed are reset.",
+    ),
     flag("tls", "Connections use TLS; a `certificate` is required."),
     option(
         "name",

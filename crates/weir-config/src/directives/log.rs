@@ -1,10 +1,10 @@
 //! Directives of access logs. The checks are in `check/log.rs`.
 
-use super::spec::{BlockRule, Context, LOG, Spec, TOP, directive};
+use super::spec::{BlockRule, Context, LOG, Spec, TOP, directive, option};
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
-    directive("log", TOP, "NAME", "Defines an access log, which is written by the listeners that name it.")
+    directive("log", TOP, "NAME", "Defines an access log, which is written by the listeners and routes that name it.")
         .block(BlockRule::Required(Context::Log))
         .many()
         .example("log access { to /var/log/weir/access.log; format haproxy; }"),
@@ -12,6 +12,14 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .many()
         .example("to syslog:/dev/log,facility=local1,severity=notice;"),
     directive("format", LOG, "combined | main | haproxy | json | \"TEXT\"", "The format of a line: nginx's `combined`, the same with `X-Forwarded-For` (`main`), HAProxy's `httplog` (`haproxy`), a JSON object with times in microseconds (`json`), or a text with `$variables`.")
+        .options(&[option(
+            "escape",
+            "default | json | none",
+            "default",
+            "The escaping of the values in a text: `default` writes `\"`, `\\`, control bytes and bytes beyond ASCII as `\\xXX`, and an absent value as `-`; `json` escapes for a string of JSON; with `none` a client can write what it likes into the log.",
+        )])
         .default("combined")
         .example("format \"$remote_addr $request $status $t_queue\";"),
+    directive("when", LOG, "TEXT", "Writes only the lines of requests for which this text with `$variables` is neither empty nor `0`, such as that of a `map`.")
+        .example("when $http_x_trace;"),
 ];

@@ -85,6 +85,13 @@ const BALANCE: &[OptionSpec] = &[
         "",
         "With `hash`, `ring_hash` and `maglev`: a server gets at most this multiple of its fair share of the exchanges in flight; further ones go to the next server for the key. By default there is no such limit.",
     ),
+    option(
+        "ipv4",
+        "BITS",
+        "32",
+        "With `hash`, `ring_hash` and `maglev` of `$remote_addr`: the prefix length; IPv4 addresses with the same prefix get the same server. nginx's `ip_hash` corresponds to `hash $remote_addr ipv4=24`.",
+    ),
+    option("ipv6", "BITS", "128", "The prefix length for IPv6 addresses."),
 ];
 
 const SERVER: &[OptionSpec] = &[
@@ -121,6 +128,19 @@ const SERVER: &[OptionSpec] = &[
         "ADDRESS | off",
         "",
         "The address to probe instead of the server's own (an IP address and port, or `unix:/path`), or `off` for no probes.",
+    ),
+    option(
+        "errors",
+        "NUMBER | off",
+        "",
+        "The number of failures that eject this server, or `off` for never, instead of the pool's `passive errors=`.",
+    ),
+    option("window", "TIME", "", "The window in which they are counted, instead of the pool's."),
+    option(
+        "eject",
+        "TIME",
+        "",
+        "The time for which this server stays ejected, instead of the pool's.",
     ),
 ];
 
@@ -220,7 +240,7 @@ const PASSIVE: &[OptionSpec] = &[
         "on",
         "CAUSE,…",
         "connect",
-        "The events that count as failures: `connect` (the connection or its TLS handshake failed), `reset` (the connection ended before the head of a response), `timeout` (no head in time), `status` (a response with 502, 503 or 504).",
+        "The events that count as failures: `connect` (the connection or its TLS handshake failed), `reset` (the connection ended before the head of a response), `timeout` (no head in time), `invalid` (the response was not valid HTTP), `status` (a response with 502, 503 or 504), `400` to `599` (a response with this status).",
     ),
     option("window", "TIME", "10s", "The window in which failures are counted."),
     option(
@@ -401,6 +421,7 @@ const CLIENT_TLS: &[OptionSpec] = &[
         "",
         "The name that is requested (SNI) and verified; by default the server's own name or address.",
     ),
+    option("sni", "on | off", "on", "Sends the name to the server (SNI)."),
     option(
         "srv_name",
         "domain | target",

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Linter;
 use crate::model::{
-    AccessRule, ClientTimeouts, HeaderEdit, Listener, RateLimit, Route, TlsVersion, Verdict,
+    AccessRule, ClientTimeouts, HeaderEdit, InFlightLimit, Listener, RateLimit, Route, TlsVersion,
+    Verdict,
 };
 
 /// Headers that concern one connection, or that only Weir may write, and that the checks let pass.
@@ -38,7 +39,8 @@ impl Linter<'_> {
             self.edits(&part, &listener.request_headers, &listener.response_headers);
             self.connections(&part, listener);
             self.waits(&part, &listener.timeouts);
-            self.keys(&part, &listener.rate_limits);
+            let limits = (&*listener.rate_limits, &*listener.in_flight_limits);
+            self.keys(&part, limits);
             self.forwarded(&part, listener, &listener.request_headers);
             for (site, block) in listener.sites.iter().enumerate() {
                 self.each_route(&format!("{part}.sites[{site}].routes"), &block.routes, listener);
@@ -52,7 +54,7 @@ impl Linter<'_> {
             let part = format!("{list}[{number}]");
             self.access(&part, &route.access);
             self.edits(&part, &route.request_headers, &route.response_headers);
-            self.keys(&part, &route.rate_limits);
+            self.keys(&part, (&route.rate_limits, &route.in_flight_limits));
             self.forwarded(&part, listener, &route.request_headers);
         }
     }
@@ -83,7 +85,7 @@ impl Linter<'_> {
             self.report(
                 "trusts-everyone",
                 &format!("{part}.forwarded"),
-                "every client is a trusted proxy, and can claim any address in X-Forwarded-For",
+                "every client is a trusted proxy, and can claim any address",
                 "name the networks of your own proxies",
             );
         }
@@ -177,17 +179,21 @@ impl Linter<'_> {
         }
     }
 
-    fn keys(&mut self, part: &str, limits: &[RateLimit]) {
-        for (number, limit) in limits.iter().enumerate() {
+    fn keys(&mut self, part: &str, (rates, in_flight): (&[RateLimit], &[InFlightLimit])) {
+        let rates = rates.iter().map(|limit| &limit.key).enumerate();
+        let rates = rates.map(|(number, key)| (format!("rate_limits[{number}]"), key));
+        let in_flight = in_flight.iter().map(|limit| &limit.key).enumerate();
+        let in_flight = in_flight.map(|(number, key)| (format!("in_flight_limits[{number}]"), key));
+        for (name, key) in rates.chain(in_flight) {
             let variables: Vec<String> =
-                limit.key.variables().map(|one| one.to_string().to_ascii_lowercase()).collect();
+                key.variables().map(|one| one.to_string().to_ascii_lowercase()).collect();
             let forged = |name: &String| {
                 FORGEABLE.contains(&name.trim_start_matches('$').trim_matches(['{', '}']))
             };
             if !variables.is_empty() && variables.iter().all(forged) {
                 self.report(
                     "forgeable-key",
-                    &format!("{part}.rate_limits[{number}]"),
+                    &format!("{part}.{name}"),
                     "each client chooses this key, and evades the limit with another value",
                     "use `$remote_addr`, which follows trusted proxies",
                 );

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::Linter;
-use crate::model::{Config, EndpointAddress, Pool, Retry, RetryOn, Route, Rule};
+use crate::model::{Config, Endpoint, EndpointAddress, Pool, Retry, RetryOn, Route, Rule};
 
 /// An idle connection that is used for fewer requests costs a handshake too often.
 const FEW_REQUESTS: u64 = 100;
@@ -45,7 +45,8 @@ impl Linter<'_> {
     }
 
     fn health(&mut self, part: &str, pool: &Pool) {
-        if pool.endpoints.len() > 1 && pool.check.is_none() && pool.passive.errors == 0 {
+        let stays = |endpoint: &Endpoint| pool.ejection(endpoint).errors == 0;
+        if pool.endpoints.len() > 1 && pool.check.is_none() && pool.endpoints.iter().all(stays) {
             self.report(
                 "no-health-check",
                 part,

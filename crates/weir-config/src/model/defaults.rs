@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::{
     AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
-    EndpointCheck, ExplainHeader, Forwarded, HttpProbe, Keepalive, MatchedPath, MemoryLimit,
-    MessageLimits, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue,
-    RequestIdSettings, Resolver, Retry, RetryOn, SrvName, StallDetection, Statuses, TcpKeepalive,
-    TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
+    EndpointCheck, EndpointPassive, ExplainHeader, Forwarded, HttpProbe, Keepalive, MatchedPath,
+    MemoryLimit, MessageLimits, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe,
+    Queue, RequestIdSettings, Resolver, Retry, RetryOn, SrvName, StallDetection, Statuses,
+    TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts,
+    Workers,
 };
 use crate::defaults;
 
@@ -221,7 +222,13 @@ impl Default for Retry {
 
 impl Default for Forwarded {
     fn default() -> Self {
-        Self { trusted: Vec::new(), x_forwarded: true, forwarded: false }
+        Self {
+            trusted: Vec::new(),
+            header: None,
+            recursive: true,
+            x_forwarded: true,
+            forwarded: false,
+        }
     }
 }
 
@@ -259,6 +266,7 @@ impl Default for TlsClient {
         Self {
             verify: true,
             server_name: None,
+            sni: true,
             srv_name: SrvName::Domain,
             ca: None,
             certificate: None,
@@ -305,6 +313,7 @@ impl Endpoint {
             backup: false,
             order: AdminState::Ready,
             check: EndpointCheck::Own,
+            passive: EndpointPassive::default(),
         }
     }
 }

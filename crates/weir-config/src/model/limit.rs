@@ -99,6 +99,19 @@ pub struct ClientPrefix {
     pub ipv6: u8,
 }
 
+impl ClientPrefix {
+    /// Returns the field that is invalid and the reason, if there is one.
+    pub(super) fn objection(self) -> Option<(&'static str, &'static str)> {
+        if !(1..=32).contains(&self.ipv4) {
+            return Some(("ipv4", "a prefix of IPv4 has 1 to 32 bits"));
+        }
+        if !(1..=128).contains(&self.ipv6) {
+            return Some(("ipv6", "a prefix of IPv6 has 1 to 128 bits"));
+        }
+        None
+    }
+}
+
 impl Default for ClientPrefix {
     fn default() -> Self {
         Self { ipv4: 32, ipv6: 64 }
@@ -169,13 +182,11 @@ impl ClientLimit {
         if self.burst.is_some() && self.rate.is_none() {
             return Some(("burst", "`burst=` needs `rate=`"));
         }
-        if !(1..=32).contains(&self.prefix.ipv4) {
-            return Some(("prefix.ipv4", "a prefix of IPv4 has 1 to 32 bits"));
+        match self.prefix.objection() {
+            Some(("ipv4", message)) => Some(("prefix.ipv4", message)),
+            Some((_, message)) => Some(("prefix.ipv6", message)),
+            None => None,
         }
-        if !(1..=128).contains(&self.prefix.ipv6) {
-            return Some(("prefix.ipv6", "a prefix of IPv6 has 1 to 128 bits"));
-        }
-        None
     }
 }
 
@@ -196,7 +207,7 @@ pub enum LimitHeaders {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// The name in statistics and headers.
+    /// The name in statistics and headers. Limits of one name count together.
     pub name: String,
     /// The key. A request whose key is empty is not limited.
     #[serde(with = "words::template")]
@@ -227,11 +238,8 @@ pub struct RateLimit {
 impl RateLimit {
     /// Returns the field that is invalid and the reason, if there is one.
     pub fn objection(&self) -> Option<(&'static str, String)> {
-        if self.key.constant() == Some(b"") {
-            return Some(("key", "an empty key limits nothing".into()));
-        }
-        if let Some(later) = self.key.variables().find(|one| !one.is_known_before_pick()) {
-            return Some(("key", format!("`{later}` is not known when a request is limited")));
+        if let Some(objection) = key_objection(&self.key) {
+            return Some(objection);
         }
         let burst = self.burst.unwrap_or_else(|| self.rate.burst());
         if self.delay.is_some_and(|delay| delay > burst) {
@@ -242,6 +250,47 @@ impl RateLimit {
         }
         None
     }
+}
+
+/// A bound on the requests with the same key that are in flight: `limit in_flight`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InFlightLimit {
+    /// The name in statistics. Limits of one name count together.
+    pub name: String,
+    /// The key. A request whose key is empty is not limited.
+    #[serde(with = "words::template")]
+    pub key: Template,
+    /// The number of requests in flight at once.
+    pub max: u32,
+    /// The status of the response to a refused request.
+    #[serde(default = "defaults::limit_status")]
+    pub status: u16,
+    /// The treatment of a refused request.
+    #[serde(default)]
+    pub action: LimitAction,
+    /// Set if nothing is refused, only counted.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl InFlightLimit {
+    /// Returns the field that is invalid and the reason, if there is one.
+    pub fn objection(&self) -> Option<(&'static str, String)> {
+        if self.max == 0 {
+            return Some(("max", "a limit of 0 would refuse everything: write `deny`".into()));
+        }
+        key_objection(&self.key)
+    }
+}
+
+/// Returns the objection to the key of a limit.
+fn key_objection(key: &Template) -> Option<(&'static str, String)> {
+    if key.constant() == Some(b"") {
+        return Some(("key", "an empty key limits nothing".into()));
+    }
+    let later = key.variables().find(|one| !one.is_known_before_pick())?;
+    Some(("key", format!("`{later}` is not known when a request is limited")))
 }
 
 /// A bound on the bytes of bodies: `limit bandwidth`.

@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccessRule, Bandwidth, ClientLimit, HeaderEdit, ListenAddress, RateLimit, Route, Site,
-    TcpKeepalive, TlsServer,
+    AccessRule, Bandwidth, ClientLimit, HeaderEdit, InFlightLimit, ListenAddress, RateLimit, Route,
+    Site, TcpKeepalive, TlsServer,
 };
 use crate::defaults;
 use crate::units::{duration, size};
@@ -22,6 +22,9 @@ pub struct Listener {
     pub name: String,
     /// The addresses.
     pub addresses: Vec<ListenAddress>,
+    /// Set if each worker has a listening socket of its own for each address (`SO_REUSEPORT`).
+    #[serde(default)]
+    pub reuseport: bool,
     /// TLS; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<TlsServer>,
@@ -43,6 +46,9 @@ pub struct Listener {
     /// The bounds on requests by key.
     #[serde(default)]
     pub rate_limits: Vec<RateLimit>,
+    /// The bounds on requests in flight by key.
+    #[serde(default)]
+    pub in_flight_limits: Vec<InFlightLimit>,
     /// The bandwidth of bodies, for routes that set none of their own.
     #[serde(default)]
     pub bandwidth: Option<Bandwidth>,
@@ -65,6 +71,9 @@ pub struct Listener {
     /// The rules by which the path of a request is normalised before it is matched and sent on.
     #[serde(default)]
     pub path: PathRules,
+    /// The rules for header names of requests.
+    #[serde(default)]
+    pub header_names: HeaderNames,
     /// The protocols that a connection may switch to (RFC 9110 section 7.8), unless a route sets
     /// its own.
     #[serde(default = "defaults::upgrade")]
@@ -183,6 +192,29 @@ pub struct PathRules {
     pub invalid: Treatment,
 }
 
+/// The rules for header names of requests that servers read differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HeaderNames {
+    /// The treatment of names with `_`, which some servers do not distinguish from `-`.
+    pub underscores: NameTreatment,
+    /// The treatment of names with other characters than letters, digits, `-` and `_`.
+    pub unusual: NameTreatment,
+}
+
+/// The treatment of a header by its name, the strictest last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameTreatment {
+    /// The header is passed on.
+    #[default]
+    Keep,
+    /// The header is removed.
+    Remove,
+    /// The request gets 400.
+    Refuse,
+}
+
 /// The form in which routes and rewrites see a path that is not normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -207,9 +239,13 @@ pub enum Treatment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forwarded {
-    /// The peers whose `X-Forwarded-For` is trusted; the client is the last address in it that is
-    /// not trusted.
+    /// The peers whose header about the client is trusted.
     pub trusted: Vec<IpNet>,
+    /// The header that names the client; `None` for `X-Forwarded-For`.
+    pub header: Option<String>,
+    /// Set if the client is the last address of the header that is not trusted itself; otherwise it
+    /// is the last address.
+    pub recursive: bool,
     /// Set to send `X-Forwarded-For`, `-Proto` and `-Host`.
     pub x_forwarded: bool,
     /// Set to send `Forwarded` (RFC 7239).

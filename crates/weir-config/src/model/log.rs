@@ -19,6 +19,25 @@ pub struct AccessLog {
     pub to: Vec<LogTarget>,
     /// The format of a line.
     pub format: LogFormat,
+    /// The escaping of values in a format of text.
+    #[serde(default)]
+    pub escape: LogEscape,
+    /// The text on which a line depends: one that is empty or `0` leaves it out.
+    #[serde(default, with = "words::template::option")]
+    pub when: Option<Template>,
+}
+
+/// The escaping of values in a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogEscape {
+    /// `"`, `\`, control bytes and bytes from 0x7f up as `\xXX`, as nginx does.
+    #[default]
+    Default,
+    /// As in strings of JSON.
+    Json,
+    /// None.
+    None,
 }
 
 /// A destination of Weir's own messages.

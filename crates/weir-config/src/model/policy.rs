@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_balance::{BalanceFactor, FairSettings, HashSettings, PolicyKind};
 use weir_stats::Template;
 
+use super::ClientPrefix;
 use crate::words;
 
 /// The balancing policy of a pool.
@@ -41,12 +42,30 @@ pub struct KeyHash {
     /// The largest load of an endpoint, as a multiple of its fair share.
     #[serde(default, with = "words::balance_factor")]
     pub balance_factor: Option<BalanceFactor>,
+    /// The prefix lengths by which the key `$remote_addr` is shortened to a network; `None` for
+    /// whole addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<ClientPrefix>,
+}
+
+impl KeyHash {
+    /// Returns the reason why the settings contradict each other, if they do.
+    pub fn objection(&self) -> Option<&'static str> {
+        let prefix = self.prefix?;
+        let is_address =
+            self.key.lone_variable().is_some_and(|one| one.to_string() == "$remote_addr");
+        if is_address {
+            prefix.objection().map(|(_, message)| message)
+        } else {
+            Some("`ipv4=` and `ipv6=` need the key `$remote_addr`")
+        }
+    }
 }
 
 impl Policy {
     /// Returns the policy of that kind; `key` is used by those that hash one.
     pub fn new(kind: PolicyKind, key: Template) -> Self {
-        let hash = |HashSettings { balance_factor }| KeyHash { key, balance_factor };
+        let hash = |HashSettings { balance_factor }| KeyHash { key, balance_factor, prefix: None };
         match kind {
             PolicyKind::RoundRobin => Self::RoundRobin,
             PolicyKind::LeastConn => Self::LeastConn,
@@ -76,11 +95,25 @@ impl Policy {
         }
     }
 
-    /// Returns the key of a policy that hashes one.
-    pub fn key(&self) -> Option<&Template> {
+    /// Returns the same policy for networks of clients, if it hashes a key.
+    #[must_use]
+    pub fn by_network(mut self, prefix: Option<ClientPrefix>) -> Self {
+        if let Self::Hash(hash) | Self::RingHash(hash) | Self::Maglev(hash) = &mut self {
+            hash.prefix = prefix;
+        }
+        self
+    }
+
+    /// Returns the settings of a policy that hashes a key.
+    pub fn hash(&self) -> Option<&KeyHash> {
         match self {
-            Self::Hash(hash) | Self::RingHash(hash) | Self::Maglev(hash) => Some(&hash.key),
+            Self::Hash(hash) | Self::RingHash(hash) | Self::Maglev(hash) => Some(hash),
             _ => None,
         }
+    }
+
+    /// Returns the key of a policy that hashes one.
+    pub fn key(&self) -> Option<&Template> {
+        self.hash().map(|hash| &hash.key)
     }
 }

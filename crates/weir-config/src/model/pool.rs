@@ -1,9 +1,11 @@
 //! Pools and their endpoints as configured. No state of an endpoint is here.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use weir_balance::{AdminState, Fault};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use weir_balance::{AdminState, EjectionRule, Fault};
 
 use super::{
     Check, EndpointAddress, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive, TlsClient,
@@ -73,6 +75,16 @@ impl Pool {
         Some(Queue::default())
     }
 
+    /// Returns the rule by which failures eject one of the pool's endpoints.
+    pub fn ejection(&self, endpoint: &Endpoint) -> EjectionRule {
+        let EndpointPassive { errors, window, eject } = endpoint.passive;
+        EjectionRule {
+            errors: errors.unwrap_or(self.passive.errors),
+            window_us: window.unwrap_or(self.passive.window).as_micros() as u64,
+            eject_us: eject.unwrap_or(self.passive.eject).as_micros() as u64,
+        }
+    }
+
     /// Returns the tier of one of the pool's endpoints, 0 first: its priority; for a backup, one
     /// more than the highest tier of the others.
     pub fn tier(&self, endpoint: &Endpoint) -> u8 {
@@ -128,6 +140,23 @@ pub struct Endpoint {
     /// The endpoint's probing.
     #[serde(default)]
     pub check: EndpointCheck,
+    /// The endpoint's own rule for ejections.
+    #[serde(default)]
+    pub passive: EndpointPassive,
+}
+
+/// What an endpoint has instead of its pool's `passive`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EndpointPassive {
+    /// The number of failures within `window` that eject the endpoint; 0 for never.
+    pub errors: Option<u32>,
+    /// The window in which failures are counted.
+    #[serde(with = "duration::option")]
+    pub window: Option<Duration>,
+    /// The time for which the endpoint stays ejected.
+    #[serde(with = "duration::option")]
+    pub eject: Option<Duration>,
 }
 
 /// The idle keep-alive connections to endpoints and their limits.
@@ -167,8 +196,7 @@ pub struct Passive {
 }
 
 /// A failure seen in traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassiveCause {
     /// The connection or its TLS handshake failed.
     Connect,
@@ -176,8 +204,66 @@ pub enum PassiveCause {
     Reset,
     /// No head of a response arrived in time.
     Timeout,
+    /// The response was not HTTP.
+    Invalid,
     /// A response whose status is 502, 503 or 504.
-    Status,
+    GatewayStatus,
+    /// A response of this status, 400..=599.
+    Status(u16),
+}
+
+impl PassiveCause {
+    /// The causes that have a word.
+    const WORDS: [(&str, Self); 5] = [
+        ("connect", Self::Connect),
+        ("reset", Self::Reset),
+        ("timeout", Self::Timeout),
+        ("invalid", Self::Invalid),
+        ("status", Self::GatewayStatus),
+    ];
+}
+
+impl fmt::Display for PassiveCause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Status(status) = self {
+            return write!(formatter, "{status}");
+        }
+        let word = Self::WORDS.iter().find(|(_, on)| on == self).map_or("", |(word, _)| word);
+        formatter.write_str(word)
+    }
+}
+
+impl FromStr for PassiveCause {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, cause)) = Self::WORDS.iter().find(|(word, _)| *word == text) {
+            return Ok(*cause);
+        }
+        match text.parse() {
+            Ok(status @ 400..=599) => Ok(Self::Status(status)),
+            Ok(_) => Err(format!("`{text}` is not an error status: 400 to 599")),
+            Err(_) => {
+                let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
+                Err(format!(
+                    "`{text}` is not a failure: write `{}` or a status, separated by commas",
+                    words.join("`, `")
+                ))
+            }
+        }
+    }
+}
+
+impl Serialize for PassiveCause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PassiveCause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
 }
 
 /// The detection of endpoints that take exchanges and do not answer while others do.

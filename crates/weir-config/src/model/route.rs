@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
-use super::{AccessRule, Bandwidth, RateLimit, Rewrite, RouteUpstream, values};
+use super::{AccessRule, Bandwidth, InFlightLimit, RateLimit, Rewrite, RouteUpstream, values};
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::duration;
@@ -48,9 +48,15 @@ pub struct Route {
     /// The bounds on requests by key, after those of the listener.
     #[serde(default)]
     pub rate_limits: Vec<RateLimit>,
+    /// The bounds on requests in flight by key, after those of the listener.
+    #[serde(default)]
+    pub in_flight_limits: Vec<InFlightLimit>,
     /// The bandwidth of bodies, instead of the listener's.
     #[serde(default)]
     pub bandwidth: Option<Bandwidth>,
+    /// The names of the access logs, instead of the listener's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logs: Option<Vec<String>>,
     /// The changes of the path and the query that the endpoint gets, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrite: Vec<Rewrite>,

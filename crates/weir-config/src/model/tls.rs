@@ -13,6 +13,8 @@ pub struct TlsClient {
     pub verify: bool,
     /// The name that is sent as SNI and verified; `None` for the endpoint's own name or address.
     pub server_name: Option<String>,
+    /// Set to send the name to the endpoint (SNI).
+    pub sni: bool,
     /// The name by which endpoints of a service are verified, where `server_name` is `None`.
     pub srv_name: SrvName,
     /// The PEM bundle of trusted roots; `None` for the system's.

@@ -6,15 +6,16 @@ mod objection;
 pub(crate) mod probe;
 pub(crate) mod sticky;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
     EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
-    ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, PoolChoice, PoolSplit, Queue,
-    RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
-    TlsProtocol, UpstreamTimeouts, Workers, internal_fault, values,
+    InFlightLimit, KeyHash, ListenAddress, Listener, LogEscape, LogFormat, LogTarget, MOST_RETRIES,
+    Pool, PoolChoice, PoolSplit, Queue, RateLimit, Redirect, RequestTimeout, Respond, Retry, Route,
+    RouteTimeouts, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, internal_fault,
+    values,
 };
 use crate::defaults;
 
@@ -112,6 +113,17 @@ impl<'a> Validator<'a> {
         }
     }
 
+    fn in_flight_limits(&mut self, path: &str, limits: &[InFlightLimit]) {
+        for (index, limit) in limits.iter().enumerate() {
+            let path = format!("{path}.in_flight_limits[{index}]");
+            self.held(format!("{path}.name"), values::name(&limit.name));
+            self.held(format!("{path}.status"), values::error_status(&limit.status.to_string()));
+            if let Some((field, message)) = limit.objection() {
+                self.problem(format!("{path}.{field}"), message);
+            }
+        }
+    }
+
     fn bandwidth(&mut self, path: &str, limit: Option<&Bandwidth>) {
         let Some(limit) = limit else { return };
         self.held(format!("{path}.bandwidth.name"), values::name(&limit.name));
@@ -120,19 +132,28 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Names of limits must be unique: statistics are kept by name.
+    /// Limits of one name count together, so that their keys and rates must be the same.
     fn limit_names(&mut self) {
-        let listeners = self.config.listeners.iter();
-        let limits = listeners.flat_map(|listener| {
+        let mut names: HashMap<(&str, &str), String> = HashMap::new();
+        let mut others = Vec::new();
+        let mut note = |list: &'static str, name: &'a str, counted: String| {
+            let known = names.entry((list, name)).or_insert_with(|| counted.clone());
+            if *known != counted {
+                others.push((list, format!("there is a limit `{name}` with another key or rate")));
+            }
+        };
+        for listener in &self.config.listeners {
             let of_routes = listener.all_routes().flat_map(|route| &route.rate_limits);
-            listener.rate_limits.iter().chain(of_routes)
-        });
-        let mut seen = HashSet::new();
-        let twice = limits.filter(|limit| !seen.insert(limit.name.as_str()));
-        let messages: Vec<String> =
-            twice.map(|limit| format!("there is a limit `{}` already", limit.name)).collect();
-        for message in messages {
-            self.problem("rate_limits", message);
+            for limit in listener.rate_limits.iter().chain(of_routes) {
+                note("rate_limits", &limit.name, format!("{} {}", limit.key.as_str(), limit.rate));
+            }
+            let of_routes = listener.all_routes().flat_map(|route| &route.in_flight_limits);
+            for limit in listener.in_flight_limits.iter().chain(of_routes) {
+                note("in_flight_limits", &limit.name, limit.key.as_str().to_owned());
+            }
+        }
+        for (list, message) in others {
+            self.problem(list, message);
         }
     }
 
@@ -173,6 +194,17 @@ impl<'a> Validator<'a> {
                 self.problem(path.clone(), "this log is written there already");
             }
             self.log_target(&path, target);
+        }
+        if log.escape != LogEscape::Default && !matches!(log.format, LogFormat::Text(_)) {
+            self.problem(format!("{path}.escape"), "only a format of text has an `escape`");
+        }
+    }
+
+    fn log_names(&mut self, path: &str, names: &[String]) {
+        for (index, log) in names.iter().enumerate() {
+            if !self.config.logs.iter().any(|known| known.name == *log) {
+                self.problem(format!("{path}.logs[{index}]"), format!("there is no log `{log}`"));
+            }
         }
     }
 
@@ -248,6 +280,9 @@ impl<'a> Validator<'a> {
         if let Some(key) = pool.policy.key() {
             let path = format!("{path}.policy.{}.key", pool.policy.kind());
             self.held(path, values::sound_key(key));
+        }
+        if let Some(message) = pool.policy.hash().and_then(KeyHash::objection) {
+            self.problem(format!("{path}.policy.{}.prefix", pool.policy.kind()), message);
         }
         let endpoints = format!("{path}.endpoints");
         self.unique(&endpoints, pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()));
@@ -375,6 +410,9 @@ impl<'a> Validator<'a> {
         if let Some(host) = &endpoint.host {
             self.held(format!("{path}.host"), values::host_name(host));
         }
+        let passive = &endpoint.passive;
+        let waits = [("window", passive.window), ("eject", passive.eject)];
+        self.optional_waits(&format!("{path}.passive"), &waits);
         if let EndpointCheck::At(address) = &endpoint.check {
             self.address(&format!("{path}.check.at"), address);
             self.held(format!("{path}.check.at"), values::probed_address(address));
@@ -430,12 +468,9 @@ impl<'a> Validator<'a> {
             self.client_limit(&format!("{path}.client_limit"), limit);
         }
         self.rate_limits(path, &listener.rate_limits);
+        self.in_flight_limits(path, &listener.in_flight_limits);
         self.bandwidth(path, listener.bandwidth.as_ref());
-        for (index, log) in listener.logs.iter().enumerate() {
-            if !self.config.logs.iter().any(|known| known.name == *log) {
-                self.problem(format!("{path}.logs[{index}]"), format!("there is no log `{log}`"));
-            }
-        }
+        self.log_names(path, &listener.logs);
         self.edits(&format!("{path}.request_headers"), &listener.request_headers);
         self.edits(&format!("{path}.response_headers"), &listener.response_headers);
         for (index, page) in listener.error_pages.iter().enumerate() {
@@ -527,7 +562,9 @@ impl<'a> Validator<'a> {
             }
             self.action(&format!("{path}.action"), &route.action);
             self.upgrade(&format!("{path}.upgrade"), route.upgrade.as_deref().unwrap_or_default());
+            self.log_names(&path, route.logs.as_deref().unwrap_or_default());
             self.rate_limits(&path, &route.rate_limits);
+            self.in_flight_limits(&path, &route.in_flight_limits);
             self.bandwidth(&path, route.bandwidth.as_ref());
             self.rewrites(&format!("{path}.rewrite"), route);
             self.route_upstream(&format!("{path}.upstream"), route);

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use weir_stats::Template;
 
 use super::{
-    EndpointAddress, EndpointCheck, ListenAddress, MatchedPath, PoolShare, Role, Severity, SrvName,
-    SyslogFormat, TlsVersion, Treatment, Workers,
+    EndpointAddress, EndpointCheck, ListenAddress, MatchedPath, NameTreatment, PoolShare, Role,
+    Severity, SrvName, SyslogFormat, TlsVersion, Treatment, Workers,
 };
 use super::{HIDDEN, forbidden_edit};
 use crate::units;
@@ -151,6 +151,16 @@ pub(crate) fn srv_name(text: &str) -> Result<SrvName, String> {
         "domain" => Ok(SrvName::Domain),
         "target" => Ok(SrvName::Target),
         _ => Err(format!("`{text}` is neither `domain` nor `target`")),
+    }
+}
+
+/// Parses the treatment of a header by its name.
+pub(crate) fn name_treatment(text: &str) -> Result<NameTreatment, String> {
+    match text {
+        "keep" => Ok(NameTreatment::Keep),
+        "remove" => Ok(NameTreatment::Remove),
+        "refuse" => Ok(NameTreatment::Refuse),
+        _ => Err(format!("`{text}` is neither `keep`, `remove` nor `refuse`")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Notices of workers about endpoints, made into health events and log lines, and the end of an
 //! ejection, which no worker reports. It ejects nothing itself.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,13 +107,17 @@ pub(crate) fn say_rest(process: &Process, say: fn(Severity, &str)) {
     }
 }
 
-fn words(cause: PassiveCause) -> &'static str {
-    match cause {
+fn words(cause: PassiveCause) -> Cow<'static, str> {
+    Cow::Borrowed(match cause {
         PassiveCause::Connect => "no connection",
         PassiveCause::Reset => "the connection ended before a response",
         PassiveCause::Timeout => "no response in time",
-        PassiveCause::Status => "a response with status 502, 503 or 504",
-    }
+        PassiveCause::Invalid => "the response was not HTTP",
+        PassiveCause::GatewayStatus => "a response with status 502, 503 or 504",
+        PassiveCause::Status(status) => {
+            return Cow::Owned(format!("a response with status {status}"));
+        }
+    })
 }
 
 /// Waits for the end of an ejection that no worker of this process caused.

@@ -187,7 +187,7 @@ impl OpenAdminListener {
     /// The socket, if it still accepts connections.
     fn still(&self) -> Option<BoundSocket> {
         let address = self.listening.address.clone();
-        Some(BoundSocket { socket: self.socket.upgrade()?, address })
+        Some(BoundSocket { reuseport: false, socket: self.socket.upgrade()?, address })
     }
 
     fn is(&self, socket: &BoundSocket) -> bool {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_config::Config;
-use weir_config::model::{ListenAddress, TcpKeepalive};
-use weir_proxy::bind::{BoundAddress, BoundSocket, bind, set_mode};
+use weir_config::model::{ListenAddress, Listener, TcpKeepalive};
+use weir_proxy::bind::{BoundAddress, BoundSocket, bind, bind_shared, set_mode, share_port};
 use weir_proxy::inherited::Inherited;
 use weir_proxy::listening_socket::ListeningSocket;
 use weir_proxy::snapshot::Snapshot;
@@ -84,8 +84,8 @@ fn set_tcp_keepalive(address: &BoundAddress, socket: &OwnedFd, probes: &TcpKeepa
 }
 
 impl Listeners {
-    /// Opens the sockets that a configuration listens on and that are not open yet; sockets in
-    /// `inherited` are taken over instead.
+    /// Opens the sockets that a configuration listens on and that are not open yet, one for each
+    /// worker at the addresses with `reuseport`; sockets in `inherited` are taken over instead.
     ///
     /// # Errors
     /// One sentence that names the address; nothing stays open then.
@@ -93,20 +93,55 @@ impl Listeners {
         &self,
         config: &Config,
         inherited: &mut Inherited,
+        workers: usize,
     ) -> Result<PreparedListeners, String> {
         let mut open: Vec<&ListenAddress> = self.0.iter().map(|open| &open.asked).collect();
         let mut prepared =
             PreparedListeners { sockets: Vec::new(), made: SocketFiles::beside(inherited) };
-        for address in config.listeners.iter().flat_map(|listener| &listener.addresses) {
-            if let Some(at) = open.iter().position(|other| other.is_at(address)) {
-                open.swap_remove(at);
-                continue;
+        for listener in &config.listeners {
+            for address in &listener.addresses {
+                if listener.reuseport {
+                    self.share_port(address)?;
+                }
+                let mut first = self.actual(address);
+                for _ in 0..sockets_of(listener, address, workers) {
+                    if let Some(at) = open.iter().position(|other| other.is_at(address)) {
+                        open.swap_remove(at);
+                        continue;
+                    }
+                    let socket = if listener.reuseport {
+                        // The others have the port that the first one got for port 0.
+                        bind_shared(first.as_ref().unwrap_or(address), inherited)?
+                    } else {
+                        bind(address, inherited)?
+                    };
+                    if let BoundAddress::Socket(bound) = &socket.address {
+                        first.get_or_insert(ListenAddress::Socket(*bound));
+                    }
+                    prepared.made.note(&socket);
+                    prepared.sockets.push((address.clone(), socket));
+                }
             }
-            let socket = bind(address, inherited)?;
-            prepared.made.note(&socket);
-            prepared.sockets.push((address.clone(), socket));
         }
         Ok(prepared)
+    }
+
+    /// Returns the address of an open socket, with the port that it got for port 0.
+    fn actual(&self, asked: &ListenAddress) -> Option<ListenAddress> {
+        let open = self.0.iter().find(|open| open.asked.is_at(asked))?;
+        match &open.listening.address {
+            BoundAddress::Socket(address) => Some(ListenAddress::Socket(*address)),
+            BoundAddress::Unix(_) => None,
+        }
+    }
+
+    /// Prepares the open sockets of an address for others beside them.
+    fn share_port(&self, address: &ListenAddress) -> Result<(), String> {
+        let open = self.0.iter().filter(|open| open.asked.is_at(address));
+        for socket in open.filter_map(|open| open.socket.upgrade()) {
+            share_port(&socket).map_err(|error| format!("cannot set `reuseport`: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Starts to accept on the prepared sockets, assigns all sockets to their listeners, and closes
@@ -127,7 +162,10 @@ impl Listeners {
         for (model, listener) in config.listeners.iter().zip(&snapshot.listeners) {
             let tls = model.tls.is_some();
             let probes = &model.tcp_keepalive;
-            for address in &model.addresses {
+            let workers = plane.process().loads.len();
+            let copies =
+                |address| std::iter::repeat_n(address, sockets_of(model, address, workers));
+            for address in model.addresses.iter().flat_map(copies) {
                 let kept = before.iter().position(|open| open.asked.is_at(address));
                 if let Some(mut open) = kept.map(|at| before.swap_remove(at)) {
                     open.listening_socket.set_gate(&listener.gate);
@@ -148,12 +186,16 @@ impl Listeners {
                 let listening = Listening { purpose: Purpose::Traffic, address: at, tls };
                 let kept = Arc::downgrade(&socket.socket);
                 let listening_socket = plane.open(socket, &listener.name, &listener.gate);
-                lines.push(format!("listening on {listening}"));
+                if self.0.iter().all(|open| open.listening != listening) {
+                    lines.push(format!("listening on {listening}"));
+                }
                 self.0.push(OpenListener { asked, listening, listening_socket, socket: kept });
             }
         }
         for OpenListener { listening, listening_socket, .. } in before {
-            lines.push(format!("not listening on {listening} any more"));
+            if self.0.iter().all(|open| open.listening.address != listening.address) {
+                lines.push(format!("not listening on {listening} any more"));
+            }
             listening_socket.close().await;
             if let BoundAddress::Unix(path) = &listening.address {
                 // No process listens there. A new socket at this path would replace the file
@@ -184,7 +226,21 @@ impl Listeners {
 
     /// The addresses listened on, in the configuration's order.
     pub(crate) fn listening(&self) -> Vec<Listening> {
-        self.0.iter().map(|open| open.listening.clone()).collect()
+        let mut all: Vec<Listening> = Vec::new();
+        for OpenListener { listening, .. } in &self.0 {
+            if !all.contains(listening) {
+                all.push(listening.clone());
+            }
+        }
+        all
+    }
+}
+
+/// Returns the number of sockets at an address of a listener.
+fn sockets_of(listener: &Listener, address: &ListenAddress, workers: usize) -> usize {
+    match address {
+        ListenAddress::Socket(_) if listener.reuseport => workers.max(1),
+        _ => 1,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_config::Config;
+use weir_config::model::Listener;
 
 /// The fewest files reserved for other uses than client and endpoint connections: listening
 /// sockets, logs, runtimes, files of libraries.
@@ -53,12 +54,14 @@ pub(crate) fn connections_below(limit: u64, others: u64) -> usize {
 /// half of `limit`.
 pub(crate) fn needed(config: &Config, workers: u64, limit: u64) -> u64 {
     let count = |list: usize| list as u64;
-    let listeners: usize = config.listeners.iter().map(|one| one.addresses.len()).sum();
+    let each = |one: &Listener| if one.reuseport { workers } else { 1 };
+    let listeners: u64 =
+        config.listeners.iter().map(|one| count(one.addresses.len()) * each(one)).sum();
     let logs: usize = config.logs.iter().map(|log| log.to.len()).sum();
     let probed = config.pools.iter().filter(|pool| pool.check.is_some());
     let probes: usize = probed.map(|pool| pool.endpoints.len()).sum();
     let admin = count(config.admin.len()) * (1 + ADMIN_CONNECTIONS);
-    let sockets = count(listeners + config.agent.len() + logs + config.error_logs.len());
+    let sockets = listeners + count(config.agent.len() + logs + config.error_logs.len());
     let own = BASE + workers * WORKER_FILES + sockets + count(probes) + admin;
     own.max(RESERVE).min(limit / 2)
 }

@@ -19,7 +19,7 @@ use crate::listeners::sockets::{Listeners, PreparedListeners};
 use crate::logs::log_writer::LogWriter;
 use crate::logs::program_log::{ProgramLog, tell, warn};
 use crate::privileges::{self, Privileges};
-use crate::process::connection_cap::connection_cap;
+use crate::process::connection_cap::{connection_cap, worker_count};
 use crate::process::inheritance;
 use crate::process::notify::Notifier;
 use crate::process::pid_file::PidFile;
@@ -140,7 +140,7 @@ type Sockets = (PreparedListeners, PreparedAdmin, Vec<AgentSocket>);
 /// Opens every socket that was not inherited, and closes inherited ones that the configuration does
 /// not name.
 fn open_sockets(config: &Config, mut inherited: Inherited) -> Result<Sockets, String> {
-    let prepared = Listeners::default().prepare(config, &mut inherited)?;
+    let prepared = Listeners::default().prepare(config, &mut inherited, worker_count(config))?;
     let admin_sockets = AdminListeners::new().0.prepare(config, &mut inherited)?;
     let agent_sockets = agent::open(config, &mut inherited)?;
     for address in inherited.close_rest() {

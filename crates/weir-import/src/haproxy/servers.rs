@@ -98,6 +98,11 @@ struct ServerTlsOptions {
 }
 
 impl ServerOptions {
+    /// The kind and the number of errors that take the server out.
+    fn error_rule(&self) -> Option<(&str, u64)> {
+        Some((self.observe.as_deref()?, self.error_limit)).filter(|_| self.ejects)
+    }
+
     fn new(versions: TlsVersions) -> Self {
         let check = CheckTimes {
             interval: 2_000_000,
@@ -509,25 +514,40 @@ impl HaproxyConverter<'_> {
             times.server_tls = sample.tls.on;
             servers.check = Some(times);
         }
-        servers.passive = self.passive(first, *line, span);
+        self.passive(servers, all);
         servers.tls = self.server_tls(&first.tls, *line, span);
     }
 
-    fn passive(
-        &mut self,
-        options: &ServerOptions,
-        line: LineId,
-        span: SourceSpan,
-    ) -> Option<Directive> {
-        let kind = options.observe.as_deref()?;
-        if !options.ejects {
-            self.outcomes.differs(line, "`observe` without `on-error mark-down` changes nothing here: HAProxy then only probes faster");
-            return None;
+    /// Converts the errors of traffic after which servers are taken out: the rule of the pool is
+    /// that of the first server which has one.
+    fn passive(&mut self, servers: &mut ConvertedServers, all: &[(ServerOptions, LineId)]) {
+        for (options, line) in all {
+            if options.observe.is_some() && !options.ejects {
+                self.outcomes.differs(*line, "`observe` without `on-error mark-down` changes nothing here: HAProxy then only probes faster");
+            }
         }
+        let rule = all.iter().find_map(|(options, line)| Some((options.error_rule()?, *line)));
+        let Some(((kind, limit), line)) = rule else { return };
         let on = if kind == "layer7" { "connect,reset,timeout,status" } else { "connect" };
-        self.outcomes.differs(line, "errors of traffic take a server out for ten seconds; HAProxy waits for its checks to bring it back");
-        let native = NativeLine::new("passive", span);
-        Some(native.option("errors", &options.error_limit.to_string()).option("on", on).end())
+        let native = NativeLine::new("passive", self.sections.span(line));
+        servers.passive = Some(native.option("errors", &limit.to_string()).option("on", on).end());
+        for ((options, line), server) in all.iter().zip(&mut servers.lines) {
+            let native = NativeLine::new("", self.sections.span(*line));
+            let Some((own, errors)) = options.error_rule() else {
+                server.words.extend(native.option("errors", "off").into_words());
+                continue;
+            };
+            self.outcomes.differs(*line, "errors of traffic take a server out for ten seconds; HAProxy waits for its checks to bring it back");
+            if own != kind {
+                self.outcomes.differs(
+                    *line,
+                    "the errors that count are those of the first server with `observe`",
+                );
+            }
+            if errors != limit {
+                server.words.extend(native.option("errors", &errors.to_string()).into_words());
+            }
+        }
     }
 
     fn server_tls(

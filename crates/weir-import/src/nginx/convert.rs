@@ -6,6 +6,7 @@ use std::path::Path;
 use weir_config::source::{FileId, SourceSpan, Sources};
 use weir_config::syntax::tree::Directive;
 
+use super::logs::LogKind;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::{StatementId, Statements};
@@ -90,15 +91,12 @@ impl Converter<'_, '_> {
 
     fn error_log(&mut self, id: StatementId) -> Option<Directive> {
         let (word, level) = (self.statements.word(id, 0), self.statements.word(id, 1));
-        let target = match word {
-            "" => return None,
-            "stderr" | "/dev/stderr" => "stderr".to_owned(),
-            "/dev/stdout" => "stdout".to_owned(),
-            _ if word.starts_with("syslog:") || word.starts_with("memory:") => {
-                self.outcomes.refuse(id, "write `error_log` natively for this kind of target");
+        let target = match self.log_place(word, LogKind::Error) {
+            Ok(target) => target,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
                 return None;
             }
-            _ => self.path(word),
         };
         let level = if level.is_empty() { "error" } else { level };
         if weir_config::model::Severity::parse(level).is_none() {
@@ -123,8 +121,10 @@ impl Converter<'_, '_> {
         for &id in scope.own("upstream") {
             self.upstream(id);
         }
+        self.limit_zones(&scope);
         let listeners = self.listeners(&scope, scope.own("server"));
         self.unused_upstreams();
+        self.unused_zones();
         listeners
     }
 }

@@ -9,6 +9,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::locations::RoutePlace;
+use super::logs::log_line;
 use super::scope::InheritanceScope;
 use super::state::{Converter, HostNames};
 use super::statements::StatementId;
@@ -26,8 +27,14 @@ const SERVER_SETTINGS: [&str; 6] = [
 ];
 
 /// Those that hold before the server is known: nginx takes them from the default server.
-const EARLY_SETTINGS: [&str; 4] =
-    ["client_header_timeout", "large_client_header_buffers", "ssl_protocols", "ssl_ciphers"];
+const EARLY_SETTINGS: [&str; 6] = [
+    "client_header_timeout",
+    "large_client_header_buffers",
+    "ignore_invalid_headers",
+    "underscores_in_headers",
+    "ssl_protocols",
+    "ssl_ciphers",
+];
 
 const ONE_SETTING: &str =
     "Weir has one setting for an address, that of the default server: write it there, or in `http`";
@@ -58,6 +65,7 @@ struct AddressServers {
     /// The first server with `default_server`.
     default: Option<StatementId>,
     tls: bool,
+    reuseport: bool,
     /// Set if IPv4 and IPv6 clients connect to the address.
     dual: bool,
 }
@@ -120,9 +128,7 @@ impl<'t> Converter<'_, 't> {
                 "http2" | "spdy" | "quic" => {
                     self.outcomes.differs(id, "Weir offers HTTP/1.1; clients fall back to it");
                 }
-                "reuseport" => self
-                    .outcomes
-                    .differs(id, "one socket; each connection goes to the worker with the fewest"),
+                "reuseport" => group.reuseport = true,
                 _ if matches!(
                     name,
                     "backlog"
@@ -143,6 +149,7 @@ impl<'t> Converter<'_, 't> {
         }
         let known = addresses.entry(key.clone()).or_default();
         known.tls |= group.tls;
+        known.reuseport |= group.reuseport;
         known.dual |= group.dual;
         known.default = known.default.or(group.default);
         known.servers.push((server, id));
@@ -168,6 +175,7 @@ impl<'t> Converter<'_, 't> {
                         && other.tls == group.tls =>
                 {
                     other.dual = true;
+                    other.reuseport |= group.reuseport;
                     addresses.remove(&key);
                 }
                 Some(_) => {
@@ -229,10 +237,15 @@ impl<'t> Converter<'_, 't> {
         if group.tls {
             head = head.keyword("tls");
         }
+        if group.reuseport && matches!(key, ListenKey::Socket(_)) {
+            head = head.keyword("reuseport");
+        }
         if matches!(key, ListenKey::Unix(_)) {
             head = head.option("mode", "0666");
         }
         self.body_limits.clear();
+        self.listener_logs =
+            default.map(|default| self.access_logs(&http.inner(default))).unwrap_or_default();
         let (mut hosts, mut routes) = self.hosts(http, key, group, default);
         let mut block = match default {
             Some(default) => self.settings(http, default, group, span),
@@ -259,9 +272,13 @@ impl<'t> Converter<'_, 't> {
             let scope = http.inner(*server);
             let names = self.host_names(*server);
             let place = RoutePlace { port: port(key), tls: group.tls, server_name: &names.first };
+            self.server_logs = self.access_logs(&scope);
             let own = self.routes(*server, &scope, place);
             let closed = group.tls && self.verifies_clients(&scope);
-            let own = if closed { self.closed(*server) } else { own };
+            let mut own = if closed { self.closed(*server) } else { own };
+            if self.server_logs != self.listener_logs {
+                Self::give_logs(&self.server_logs, &mut own);
+            }
             if !self.room_for(*server, own.len().saturating_mul(names.blocks()) + names.exact.len())
             {
                 continue;
@@ -364,6 +381,7 @@ impl<'t> Converter<'_, 't> {
                 .option("invalid", "refuse")
                 .end(),
         );
+        lines.push(self.header_names(&scope, span));
         lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
         lines.push(NativeLine::new("request_id", span).keyword("off").end());
         lines.push(NativeLine::new("upgrade", span).keyword("off").end());
@@ -372,17 +390,16 @@ impl<'t> Converter<'_, 't> {
             lines.push(line.value(name).end());
         }
         self.fixed_defaults();
-        let logs = self.access_logs(&scope);
-        if !logs.is_empty() {
-            let line = NativeLine::new("log", span);
-            lines.push(logs.iter().fold(line, |line, name| line.value(name)).end());
+        lines.extend(self.trusted_proxies(&scope, span));
+        if !self.listener_logs.is_empty() {
+            lines.push(log_line(&self.listener_logs, span));
         }
         if group.tls {
             lines.extend(self.certificates(http, default, group));
             lines.extend(self.protocols(&scope, span));
         }
         for (server, _) in group.servers.iter().filter(|(server, _)| *server != default) {
-            self.other_server(http, *server, &scope, &logs);
+            self.other_server(http, *server, &scope);
         }
         lines
     }
@@ -396,10 +413,23 @@ impl<'t> Converter<'_, 't> {
             "nginx goes to the path of this header of a server; Weir removes it and sends the response on",
         );
         self.default("error_page", "the pages of error responses are Weir's own");
-        self.default(
-            "underscores_in_headers",
-            "nginx drops request headers with `_` or `.` in the name; Weir passes them",
-        );
+    }
+
+    /// Returns which headers of requests are removed for their names.
+    fn header_names(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
+        let removes = self.switch(scope, "ignore_invalid_headers", true);
+        let underscores = self.switch(scope, "underscores_in_headers", false);
+        if scope.all("underscores_in_headers").is_empty() && removes {
+            self.default(
+                "underscores_in_headers",
+                "off, as in nginx: headers with `_` in the name are removed",
+            );
+        }
+        let treatment = |kept: bool| if kept { "keep" } else { "remove" };
+        NativeLine::new("header_names", span)
+            .option("underscores", treatment(underscores || !removes))
+            .option("unusual", treatment(!removes))
+            .end()
     }
 
     fn client_timeouts(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
@@ -527,22 +557,7 @@ impl<'t> Converter<'_, 't> {
             self.default("ssl_protocols", "TLS 1.2 and 1.3");
             return None;
         };
-        let words = self.statements.words(id);
-        let has = |name: &str| words.iter().any(|word| word.text == name);
-        let (min, max) = match (has("TLSv1.2"), has("TLSv1.3")) {
-            (true, true) => ("1.2", "1.3"),
-            (true, false) => ("1.2", "1.2"),
-            (false, true) => ("1.3", "1.3"),
-            (false, false) => {
-                self.outcomes.refuse(id, "Weir offers TLS 1.2 and 1.3 only");
-                return None;
-            }
-        };
-        if words.iter().any(|word| !matches!(word.text.as_str(), "TLSv1.2" | "TLSv1.3")) {
-            self.outcomes.differs(id, "versions before TLS 1.2 are not offered");
-        } else {
-            self.outcomes.honour(id);
-        }
+        let (min, max) = self.tls_versions(id)?;
         Some(NativeLine::new("tls", span).option("min", min).option("max", max).end())
     }
 
@@ -552,7 +567,6 @@ impl<'t> Converter<'_, 't> {
         http: &InheritanceScope<'_, 't>,
         server: StatementId,
         default: &InheritanceScope<'_, 't>,
-        logs: &[String],
     ) {
         let scope = http.inner(server);
         let statements = self.statements;
@@ -575,12 +589,7 @@ impl<'t> Converter<'_, 't> {
                 self.outcomes.refuse(id, ONE_SETTING);
             }
         }
-        if self.access_logs(&scope) != logs {
-            let own = scope.own("access_log");
-            for id in if own.is_empty() { default.own("access_log") } else { own } {
-                self.outcomes.refuse(*id, "Weir has the logs of the default server for the whole address: write the same for all servers");
-            }
-        }
+        self.same_trusted_proxies(&scope, default, self.statements.span(server));
     }
 }
 

@@ -10,7 +10,8 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::guards::GUARDED;
-use super::pools::PassTarget;
+use super::logs::log_line;
+use super::pools::{PassTarget, UpstreamScheme};
 use super::rewriting::{Alternative, AlternativeEnd, RewritePhase, RewrittenBlock};
 use super::scope::InheritanceScope;
 use super::state::Converter;
@@ -115,7 +116,8 @@ impl<'t> Converter<'_, 't> {
             return routes;
         }
         let root = ProxyPlace { kind: Match::Prefix, pattern: "/", place };
-        if let Some(files) = self.static_files(server, scope, root) {
+        if let Some(mut files) = self.static_files(server, scope, root) {
+            files.block.extend(self.request_limits(scope, place, span));
             routes.push(written(&[], &[], &files, span));
         } else {
             self.default(
@@ -224,13 +226,17 @@ impl<'t> Converter<'_, 't> {
         let phase = self.rewrite_phase(id, block, scope, location.place);
         let content = if let Some((_, answer)) = phase.end {
             for other in self.statements.children(id) {
-                if self.statements.name(*other).starts_with("proxy_") {
+                let name = self.statements.name(*other);
+                if ["proxy_", "limit_req", "limit_conn"].iter().any(|start| name.starts_with(start))
+                {
                     self.outcomes.ignore(*other, "`return` answers before it, as in nginx");
                 }
             }
             answer
         } else {
-            self.content(id, scope, location)
+            let mut content = self.content(id, scope, location);
+            content.block.extend(self.request_limits(scope, location.place, span));
+            content
         };
         let mut routes = Vec::new();
         for Alternative { id, condition, end } in phase.alternatives {
@@ -243,6 +249,13 @@ impl<'t> Converter<'_, 't> {
             }
         }
         routes.push(route(id, Vec::new(), content));
+        let logs = self.access_logs(scope);
+        if logs != self.server_logs {
+            let line = log_line(&logs, span);
+            for route in &mut routes {
+                route.parts.block.push(line.clone());
+            }
+        }
         let inside = NativeLine::new("", span).keyword("internal");
         let inside = match (location.kind, scope.own("internal").first()) {
             (Match::Named, _) => inside.value(location.pattern),
@@ -308,12 +321,8 @@ impl<'t> Converter<'_, 't> {
     ) -> Result<RouteParts, String> {
         let url = self.statements.word(pass, 0);
         let span = self.statements.span(pass);
-        if url.starts_with("https://") {
-            return Err(
-                "TLS to servers has no conversion yet: write a native pool with `tls`".into()
-            );
-        }
-        let address = url.strip_prefix("http://").ok_or("write `http://ADDRESS`")?;
+        let (scheme, address) =
+            UpstreamScheme::of(url).ok_or("write `http://ADDRESS` or `https://ADDRESS`")?;
         let by_variable = address.starts_with('$') && !address.contains(['/', '?']);
         let (host, uri) = if by_variable {
             (address, "")
@@ -339,10 +348,10 @@ impl<'t> Converter<'_, 't> {
         };
         let change = self.target_change(pass, uri, location, known)?;
         let PassTarget { pool, route_lines } = if by_variable {
-            let pool = self.pool_variable(host, pass, scope)?;
+            let pool = self.pool_variable((scheme, host), pass, scope)?;
             PassTarget { pool, route_lines: Vec::new() }
         } else {
-            self.pool(host, pass, scope)?
+            self.pool((scheme, host), pass, scope)?
         };
         if !by_variable
             && !self.pools.is_upstream(host)

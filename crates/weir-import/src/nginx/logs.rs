@@ -1,29 +1,45 @@
-//! `log_format` and `access_log` become native logs. Weir has logs by listener.
+//! `log_format` and `access_log` become native logs: the listener's are those of the default
+//! server, and routes whose logs are others name them.
+
+use std::net::IpAddr;
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::{Block, Directive, End};
 
 use super::scope::InheritanceScope;
-use super::state::Converter;
+use super::state::{ConvertedFormat, ConvertedLog, Converter};
 use super::statements::StatementId;
 use super::values::template;
 use crate::native::NativeLine;
+
+/// The default facility of nginx in syslog.
+const FACILITY: &str = "local7";
 
 impl<'t> Converter<'_, 't> {
     pub(crate) fn log_format(&mut self, id: StatementId) {
         let words = self.statements.words(id);
         let Some((name, words)) = words.split_first() else { return };
-        let escaped = words.first().filter(|word| word.text.starts_with("escape="));
+        let escaped = words.first().and_then(|word| word.text.strip_prefix("escape="));
         let parts = if escaped.is_some() { &words[1..] } else { words };
         let text: String = parts.iter().map(|word| word.text.as_str()).collect();
-        let text = match escaped.map(|word| word.text.as_str()) {
-            None | Some("escape=default") => template(&text, self.known(), false),
-            Some(other) => {
-                Err(format!("`{other}` has no conversion: write `format json` natively"))
-            }
+        let escape = match escaped {
+            None | Some("default") => Ok("default"),
+            Some("json") => Ok("json"),
+            Some("none") => Ok("none"),
+            Some(_) => Err("write `escape=default`, `json` or `none`".to_owned()),
         };
-        match &text {
+        let format = escape.and_then(|escape| {
+            let text = template(&text, self.known(), false)?;
+            Ok(ConvertedFormat { text, escape })
+        });
+        match &format {
+            Ok(format) if format.escape == "json" => {
+                self.outcomes.differs(id, "bytes that are not UTF-8 become U+FFFD");
+            }
             Ok(_) => self.outcomes.honour(id),
             Err(reason) => self.outcomes.refuse(id, reason.clone()),
         }
-        self.logs.formats.insert(name.text.clone(), text.ok());
+        self.logs.formats.insert(name.text.clone(), format.ok());
     }
 
     /// Returns the names of the native logs that hold in a block.
@@ -35,67 +51,161 @@ impl<'t> Converter<'_, 't> {
                 "nginx writes its own file; Weir writes none that is not named",
             );
         }
-        all.iter().filter_map(|id| self.access_log(*id)).collect()
+        let mut names = Vec::new();
+        for &id in all {
+            let words = self.statements.words(id);
+            if self.statements.word(id, 0) == "off" && words.len() == 1 {
+                self.outcomes.honour(id);
+                // nginx ignores the others of the block.
+                names.clear();
+                break;
+            }
+            match self.access_log(id) {
+                Ok(name) => {
+                    self.outcomes.honour(id);
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+                Err(reason) => self.outcomes.refuse(id, reason),
+            }
+        }
+        names
     }
 
-    fn access_log(&mut self, id: StatementId) -> Option<String> {
+    /// Gives the routes of a block its logs, unless they have logs already.
+    pub(crate) fn give_logs(logs: &[String], routes: &mut [Directive]) {
+        for route in routes {
+            let span = route.name.span;
+            let lines = route.block.iter().flat_map(|block| &block.directives);
+            if lines.into_iter().any(|line| line.name.text == "log") {
+                continue;
+            }
+            let block = route.block.get_or_insert(Block { directives: Vec::new(), open: span });
+            block.directives.push(log_line(logs, span));
+            route.end = End::Block;
+        }
+    }
+
+    fn access_log(&mut self, id: StatementId) -> Result<String, String> {
         let words = self.statements.words(id);
-        let target = self.statements.word(id, 0);
-        if target == "off" && words.len() == 1 {
-            self.outcomes.honour(id);
-            return None;
-        }
-        let target = match target {
-            "/dev/stdout" => "stdout".to_owned(),
-            "/dev/stderr" => "stderr".to_owned(),
-            _ if target.starts_with("syslog:") || target.contains('$') || target.is_empty() => {
-                self.outcomes.refuse(id, "write a native `log` for this kind of target");
-                return None;
-            }
-            _ => self.path(target),
-        };
-        let mut format = "combined".to_owned();
+        let target = self.log_place(self.statements.word(id, 0), LogKind::Access)?;
+        let mut format = ConvertedFormat { text: "combined".to_owned(), escape: "default" };
+        let mut condition = None;
         for (index, word) in words.iter().enumerate().skip(1) {
-            match word.text.split_once('=').map(|(key, _)| key) {
-                None if index == 1 && word.text != "gzip" => {
-                    format = self.format_of(id, &word.text)?;
-                }
+            match word.text.split_once('=') {
+                None if index == 1 && word.text != "gzip" => format = self.format_of(&word.text)?,
                 // Weir writes lines in batches of its own and holds none back for long.
-                Some("buffer" | "flush") => {}
-                _ => self.outcomes.refuse(id, format!("`{}` has no conversion", word.text)),
+                Some(("buffer" | "flush", _)) => {}
+                Some(("if", text)) => condition = Some(template(text, self.known(), false)?),
+                _ => return Err(format!("`{}` has no conversion", word.text)),
             }
         }
-        self.outcomes.honour(id);
-        let key = (target.clone(), format.clone());
-        if let Some(name) = self.logs.made.get(&key) {
-            return Some(name.clone());
+        let log = ConvertedLog { target, format, condition };
+        if let Some(name) = self.logs.made.get(&log) {
+            return Ok(name.clone());
         }
         let span = self.statements.span(id);
         let name = format!("access{}", self.logs.made.len() + 1);
-        self.logs.made.insert(key, name.clone());
-        let lines = vec![
-            NativeLine::new("to", span).value(&target).end(),
-            NativeLine::new("format", span).value(&format).end(),
-        ];
+        let line = |name: &str, value: &str| NativeLine::new(name, span).value(value);
+        let format = line("format", &log.format.text);
+        let format = match log.format.escape {
+            "default" => format,
+            escape => format.option("escape", escape),
+        };
+        let mut lines = vec![line("to", &log.target).end(), format.end()];
+        lines.extend(log.condition.as_ref().map(|text| line("when", text).end()));
         self.logs.directives.push(NativeLine::new("log", span).value(&name).block(lines));
-        Some(name)
+        self.logs.made.insert(log, name.clone());
+        Ok(name)
     }
 
-    /// Returns the format of that name, or refuses the log.
-    fn format_of(&mut self, log: StatementId, name: &str) -> Option<String> {
+    /// Returns the target of a log in Weir's form.
+    pub(crate) fn log_place(&self, target: &str, kind: LogKind) -> Result<String, String> {
+        Ok(match target {
+            "/dev/stdout" => "stdout".to_owned(),
+            "stderr" if kind == LogKind::Error => "stderr".to_owned(),
+            "/dev/stderr" => "stderr".to_owned(),
+            "" => return Err("it names no file".to_owned()),
+            _ if target.starts_with("memory:") && kind == LogKind::Error => {
+                return Err("Weir keeps no log in memory: write a file".to_owned());
+            }
+            _ => {
+                match target.strip_prefix("syslog:") {
+                    Some(options) => syslog(options, kind)?,
+                    None if target.contains('$') && kind == LogKind::Access => {
+                        return Err("the file of a log has no variables: write a log with `if=` for each value".to_owned());
+                    }
+                    None => self.path(target),
+                }
+            }
+        })
+    }
+
+    /// Returns the format of that name.
+    fn format_of(&self, name: &str) -> Result<ConvertedFormat, String> {
         if name == "combined" {
-            return Some(name.to_owned());
+            return Ok(ConvertedFormat { text: name.to_owned(), escape: "default" });
         }
         match self.logs.formats.get(name) {
-            Some(Some(text)) => Some(text.clone()),
-            Some(None) => {
-                self.outcomes.refuse(log, format!("its format `{name}` is refused"));
-                None
-            }
-            None => {
-                self.outcomes.refuse(log, format!("there is no `log_format {name}`"));
-                None
-            }
+            Some(Some(format)) => Ok(format.clone()),
+            Some(None) => Err(format!("its format `{name}` is refused")),
+            None => Err(format!("there is no `log_format {name}`")),
         }
+    }
+}
+
+/// The kind of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogKind {
+    Access,
+    Error,
+}
+
+/// Returns `log` of a listener or a route with these logs.
+pub(crate) fn log_line(logs: &[String], span: SourceSpan) -> Directive {
+    let line = NativeLine::new("log", span);
+    if logs.is_empty() {
+        return line.keyword("off").end();
+    }
+    logs.iter().fold(line, |line, name| line.value(name)).end()
+}
+
+/// Returns the target for the parameters of nginx's `syslog:`.
+fn syslog(options: &str, kind: LogKind) -> Result<String, String> {
+    let mut place = None;
+    let mut facility = FACILITY;
+    let mut severity = None;
+    for option in options.split(',') {
+        match option.split_once('=') {
+            Some(("server", server)) => {
+                place = Some(match server.strip_prefix("unix:") {
+                    Some(path) => path.to_owned(),
+                    None => format!("udp:{}", syslog_address(server)?),
+                });
+            }
+            Some(("facility", name)) => facility = name,
+            Some(("severity", name)) if kind == LogKind::Access => severity = Some(name),
+            // Weir's messages have the tag `weir` and the host's name.
+            Some(("tag", _)) => {}
+            None if option == "nohostname" => {}
+            _ => return Err(format!("`{option}` has no conversion")),
+        }
+    }
+    let place = place.ok_or("it names no `server=`")?;
+    let severity = severity.map(|name| format!(",severity={name}")).unwrap_or_default();
+    Ok(format!("syslog:{place},facility={facility}{severity}"))
+}
+
+/// Returns an address with the port of syslog.
+fn syslog_address(server: &str) -> Result<String, String> {
+    if server.parse::<std::net::SocketAddr>().is_ok() {
+        return Ok(server.to_owned());
+    }
+    let bare = server.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(server);
+    match bare.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => Ok(format!("[{address}]:514")),
+        Ok(IpAddr::V4(address)) => Ok(format!("{address}:514")),
+        Err(_) => Err(format!("write the IP address of `{server}`")),
     }
 }

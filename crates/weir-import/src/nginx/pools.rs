@@ -7,7 +7,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::scope::InheritanceScope;
-use super::state::{ConvertedPools, Converter, Upstream};
+use super::state::{ConvertedPools, Converter, MadePool, ServerFailures, Upstream};
 use super::statements::StatementId;
 use super::values;
 use crate::native::{NativeLine, print};
@@ -15,29 +15,49 @@ use crate::native::{NativeLine, print};
 /// The largest body that is read before a server is picked. nginx writes larger ones to a file.
 const MOST_BUFFERED: u64 = 16 << 20;
 
-/// The setting of passive checks, which nginx has for each server and Weir for each pool.
-#[derive(Clone, PartialEq)]
-struct Failures {
-    most: u64,
-    within: String,
-}
-
-impl Failures {
+impl ServerFailures {
     fn usual() -> Self {
         Self { most: 1, within: "10s".to_owned() }
     }
 
-    fn line(&self, servers: usize, span: SourceSpan) -> Directive {
-        let line = NativeLine::new("passive", span);
-        if servers < 2 || self.most == 0 {
-            return line.keyword("off").end();
+    /// Writes them as options.
+    fn options(&self, line: NativeLine) -> NativeLine {
+        if self.most == 0 {
+            return line.option("errors", "off");
         }
         line.option("errors", &self.most.to_string())
-            .option("on", "connect,reset,timeout")
             .option("window", &self.within)
             .option("eject", &self.within)
-            .option("max_ejected", "100%")
-            .end()
+    }
+}
+
+/// The failures after which nginx leaves a server out, whatever `proxy_next_upstream` says.
+const FAILURES: &str = "connect,reset,timeout,invalid";
+
+/// The statuses that count as failures if `proxy_next_upstream` has them.
+const FAILED_STATUSES: [&str; 5] = ["http_500", "http_502", "http_503", "http_504", "http_429"];
+
+/// The scheme of a `proxy_pass`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpstreamScheme {
+    Http,
+    Https,
+}
+
+impl UpstreamScheme {
+    /// Splits the scheme from the rest of a URL.
+    pub(crate) fn of(url: &str) -> Option<(Self, &str)> {
+        match url.strip_prefix("https://") {
+            Some(address) => Some((Self::Https, address)),
+            None => url.strip_prefix("http://").map(|address| (Self::Http, address)),
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
     }
 }
 
@@ -65,11 +85,16 @@ impl<'t> Converter<'_, 't> {
             lines.truncate(1);
         }
         let servers = self.statements.named(Some(id), "server");
-        let mut failures = None;
+        let read: Vec<_> = servers.iter().filter_map(|server| self.server(*server)).collect();
+        let mut rules = read.iter().map(|(_, own)| own).filter(|own| own.most > 0);
+        // nginx asks the only server of an upstream, however often it failed.
+        let failures = if servers.len() > 1 { rules.next().cloned() } else { None };
         let mut limited = false;
         let mut tried = 0;
-        for server in servers {
-            let Some(line) = self.server(*server, &mut failures) else { continue };
+        for (line, own) in read {
+            let as_others = failures.as_ref().is_none_or(|rule| *rule == own);
+            let line = if as_others { line } else { own.options(line) };
+            let line = line.end();
             limited |= line.words.iter().any(|word| word.text.starts_with("max_conn="));
             tried += usize::from(!line.words.iter().any(|word| word.is("down")));
             lines.push(line);
@@ -86,8 +111,7 @@ impl<'t> Converter<'_, 't> {
                 "a request beyond the limits of all servers gets 503, not 502",
             );
         }
-        let passive = failures.unwrap_or_else(Failures::usual).line(servers.len(), span);
-        let upstream = Upstream { id, used: false, lines, passive, servers: tried };
+        let upstream = Upstream { id, used: false, lines, failures, servers: tried };
         self.pools.upstreams.insert(name, upstream);
     }
 
@@ -102,9 +126,10 @@ impl<'t> Converter<'_, 't> {
             "ip_hash" => {
                 self.outcomes.differs(
                     id,
-                    "the whole address of the client is hashed, with another hash: a client stays at its server, but at another one than nginx's",
+                    "clients of one network (the first three octets of an IPv4 address) stay at one server, but at another one than nginx's",
                 );
-                Some(line.keyword("hash").value("$remote_addr").end())
+                let line = line.keyword("hash").value("$remote_addr");
+                Some(line.option("ipv4", "24").option("ipv6", "128").end())
             }
             "hash" => {
                 let key = values::template(first, self.known(), false);
@@ -139,14 +164,14 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Converts a server of an upstream.
-    fn server(&mut self, id: StatementId, failures: &mut Option<Failures>) -> Option<Directive> {
-        let address = with_port(self.statements.word(id, 0));
+    fn server(&mut self, id: StatementId) -> Option<(NativeLine, ServerFailures)> {
+        let address = with_port(self.statements.word(id, 0), UpstreamScheme::Http.port());
         if let Err(message) = weir_config::endpoint_address(&address) {
             self.outcomes.refuse(id, message);
             return None;
         }
         let mut line = NativeLine::new("server", self.statements.span(id)).value(&address);
-        let mut own = Failures::usual();
+        let mut own = ServerFailures::usual();
         for word in self.statements.words(id).iter().skip(1) {
             let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
             let number = value.parse::<u32>().ok();
@@ -156,7 +181,15 @@ impl<'t> Converter<'_, 't> {
                 ("max_conns", Some(0)) | ("resolve", _) => line,
                 ("max_conns", Some(_)) => line.option("max_conn", value),
                 ("max_fails", Some(most)) => {
-                    own.most = u64::from(most);
+                    own.most = most;
+                    line
+                }
+                ("fail_timeout", _) if values::milliseconds(value) == Some(0) => {
+                    own.most = 0;
+                    self.outcomes.differs(
+                        id,
+                        "no failure takes it out; nginx leaves it out for the rest of a second",
+                    );
                     line
                 }
                 ("fail_timeout", _) if values::milliseconds(value).is_some_and(|time| time > 0) => {
@@ -169,21 +202,13 @@ impl<'t> Converter<'_, 't> {
                 }
             };
         }
-        match failures {
-            Some(first) if *first != own => self.outcomes.refuse(
-                id,
-                "Weir has one `max_fails` and `fail_timeout` for all servers of a pool",
-            ),
-            Some(_) => {}
-            None => *failures = Some(own),
-        }
         match weir_config::endpoint_address(&address) {
             Ok(weir_config::model::EndpointAddress::Name(..)) => {
                 self.outcomes.differs(id, "the name is resolved again and again, not only once");
             }
             _ => self.outcomes.honour(id),
         }
-        Some(line.end())
+        Some((line, own))
     }
 
     /// Converts the idle connections of an upstream.
@@ -226,16 +251,17 @@ impl<'t> Converter<'_, 't> {
     /// reason why there is none.
     pub(crate) fn pool(
         &mut self,
-        host: &str,
+        (scheme, host): (UpstreamScheme, &str),
         pass: StatementId,
         scope: &InheritanceScope<'_, 't>,
     ) -> Result<PassTarget, String> {
         let span = self.statements.span(pass);
+        let address = with_port(host, scheme.port());
         let servers = if let Some(upstream) = self.pools.upstreams.get_mut(host) {
             upstream.used = true;
             upstream.servers
         } else {
-            weir_config::endpoint_address(&with_port(host))?;
+            weir_config::endpoint_address(&address)?;
             1
         };
         let retry = self.retry(scope, servers, span);
@@ -243,41 +269,97 @@ impl<'t> Converter<'_, 't> {
         let retry_line = retry.clone().end();
         let printed =
             [&retry_line, &others[0], &others[1]].map(|line| print(slice::from_ref(line)));
-        if let Some((pool, before)) = self.pools.made.get(host) {
+        let failures = self.failures(scope);
+        let tls = match scheme {
+            UpstreamScheme::Https => Some(self.upstream_tls(host, scope, span)),
+            UpstreamScheme::Http => {
+                self.no_upstream_tls(scope);
+                None
+            }
+        };
+        let printed_tls = tls.as_ref().map(|line| print(slice::from_ref(line)));
+        let key = (host.to_owned(), printed_tls.unwrap_or_default());
+        if let Some(made) = self.pools.made.get(&key) {
+            let before = &made.settings;
             let lines = [retry_line].into_iter().chain(others).zip(printed.iter().zip(before));
             let own = lines.filter(|(_, (here, before))| here != before);
             let route_lines = own.map(|(line, _)| line).collect();
-            return Ok(PassTarget { pool: pool.clone(), route_lines });
+            let target = PassTarget { pool: made.pool.clone(), route_lines };
+            if made.failures != failures
+                && let Some(id) = self.single(scope, "proxy_next_upstream")
+            {
+                self.outcomes.differs(id, "the statuses after which a server is left out are those of the first location that leads to it");
+            }
+            return Ok(target);
         }
-        let mut lines = if let Some(upstream) = self.pools.upstreams.get(host) {
-            let mut lines = upstream.lines.clone();
-            lines.push(upstream.passive.clone());
-            lines
-        } else {
-            vec![
-                NativeLine::new("server", span).value(&with_port(host)).end(),
-                NativeLine::new("keepalive", span).keyword("off").end(),
-                NativeLine::new("passive", span).keyword("off").end(),
-            ]
-        };
+        let mut lines = self.servers_of(host, &address, &failures, span);
         lines.push(NativeLine::new("stall", span).keyword("off").end());
         // Routes that retry more than this one have no budget either.
         lines.push(retry.option("budget", "off").end());
         lines.extend(others);
+        lines.extend(tls);
+        if self.pools.is_upstream(host) && self.pools.made.keys().any(|(known, _)| known == host) {
+            self.outcomes.differs(pass, "Weir has a pool for each setting of TLS: limits and failures of its servers are counted apart from those of other locations");
+        }
         let pool = self.pools.free_name(host);
-        self.pools.made.insert(host.to_owned(), (pool.clone(), printed));
+        let made = MadePool { pool: pool.clone(), settings: printed, failures };
+        self.pools.made.insert(key, made);
         self.pools.directives.push(NativeLine::new("pool", span).value(&pool).block(lines));
         Ok(PassTarget { pool, route_lines: Vec::new() })
+    }
+
+    /// Returns the servers of a pool, with the policy and what concerns their connections.
+    fn servers_of(
+        &self,
+        host: &str,
+        address: &str,
+        failures: &str,
+        span: SourceSpan,
+    ) -> Vec<Directive> {
+        let Some(upstream) = self.pools.upstreams.get(host) else {
+            return vec![
+                NativeLine::new("server", span).value(address).end(),
+                NativeLine::new("keepalive", span).keyword("off").end(),
+                NativeLine::new("passive", span).keyword("off").end(),
+            ];
+        };
+        let mut lines = upstream.lines.clone();
+        let line = NativeLine::new("passive", span);
+        lines.push(match &upstream.failures {
+            Some(rule) => {
+                rule.options(line).option("on", failures).option("max_ejected", "100%").end()
+            }
+            None => line.keyword("off").end(),
+        });
+        lines
+    }
+
+    /// Returns the failures after which a server is left out.
+    fn failures(&mut self, scope: &InheritanceScope<'_, 't>) -> String {
+        let mut failures = FAILURES.to_owned();
+        let words = self.single(scope, "proxy_next_upstream").map(|id| self.statements.words(id));
+        for word in words.unwrap_or_default() {
+            if let Some(known) = FAILED_STATUSES.iter().find(|known| **known == word.text) {
+                failures.push(',');
+                failures.push_str(known.trim_start_matches("http_"));
+            }
+        }
+        failures
     }
 
     /// Returns the settings of a location that pools have, as text.
     pub(crate) fn pass_settings(
         &mut self,
+        scheme: UpstreamScheme,
         scope: &InheritanceScope<'_, 't>,
         span: SourceSpan,
     ) -> String {
         let retry = self.retry(scope, usize::MAX, span).end();
-        print(&[retry, self.timeouts(scope, span), self.buffer(scope, span)])
+        let mut lines = vec![retry, self.timeouts(scope, span), self.buffer(scope, span)];
+        if scheme == UpstreamScheme::Https {
+            lines.push(self.upstream_tls("", scope, span));
+        }
+        print(&lines)
     }
 
     fn timeouts(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
@@ -408,10 +490,10 @@ impl ConvertedPools<'_> {
 }
 
 /// Returns the address of a server with nginx's default port.
-fn with_port(address: &str) -> String {
+fn with_port(address: &str, usual: u16) -> String {
     if let Some(path) = address.strip_prefix("unix:") {
         return format!("unix:{}", path.trim_end_matches(':'));
     }
     let after_brackets = address.rfind(']').map_or(address, |end| &address[end..]);
-    if after_brackets.contains(':') { address.to_owned() } else { format!("{address}:80") }
+    if after_brackets.contains(':') { address.to_owned() } else { format!("{address}:{usual}") }
 }

@@ -26,6 +26,10 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) folder: PathBuf,
     pub(crate) pools: ConvertedPools<'t>,
     pub(crate) logs: ConvertedLogs,
+    /// The logs of the listener and of the server that are being converted.
+    pub(crate) listener_logs: Vec<String>,
+    pub(crate) server_logs: Vec<String>,
+    pub(crate) zones: ConvertedZones,
     /// The variables of maps that close a connection or pass an upgrade on.
     pub(crate) upgrade_maps: HashMap<String, StatementId>,
     /// The bounds on request bodies in the listener that is being converted.
@@ -48,8 +52,8 @@ pub(crate) struct Converter<'s, 't> {
 #[derive(Default)]
 pub(crate) struct ConvertedPools<'t> {
     pub(crate) upstreams: BTreeMap<&'t str, Upstream>,
-    /// The name of the pool for a group of servers, and its settings as text.
-    pub(crate) made: HashMap<String, (String, [String; 3])>,
+    /// The pool for a group of servers with this `tls`.
+    pub(crate) made: HashMap<(String, String), MadePool>,
     pub(crate) names: HashSet<String>,
     /// The last number that was added to a name that was taken.
     pub(crate) numbers: HashMap<String, usize>,
@@ -58,25 +62,83 @@ pub(crate) struct ConvertedPools<'t> {
     pub(crate) by_variable: HashMap<(String, String), Result<String, String>>,
 }
 
+/// A pool with the settings of the first location that leads to it.
+pub(crate) struct MadePool {
+    pub(crate) pool: String,
+    /// The settings that a route can have instead, as text.
+    pub(crate) settings: [String; 3],
+    /// The failures after which a server is left out.
+    pub(crate) failures: String,
+}
+
 /// A group of servers.
 pub(crate) struct Upstream {
     pub(crate) id: StatementId,
     pub(crate) used: bool,
     /// The policy, servers and idle connections.
     pub(crate) lines: Vec<Directive>,
-    pub(crate) passive: Directive,
+    /// The rule of most servers; `None` if there is one server, which is always asked.
+    pub(crate) failures: Option<ServerFailures>,
     /// The number of servers that may be tried.
     pub(crate) servers: usize,
+}
+
+/// `max_fails` and `fail_timeout` of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ServerFailures {
+    pub(crate) most: u32,
+    pub(crate) within: String,
 }
 
 /// The formats of the file and the logs made so far.
 #[derive(Default)]
 pub(crate) struct ConvertedLogs {
-    /// The text of each format, if Weir can write it.
-    pub(crate) formats: HashMap<String, Option<String>>,
-    /// The name of the log for a target and a format.
-    pub(crate) made: HashMap<(String, String), String>,
+    /// Each format by name, if Weir can write it.
+    pub(crate) formats: HashMap<String, Option<ConvertedFormat>>,
+    /// The name of each log so far.
+    pub(crate) made: HashMap<ConvertedLog, String>,
     pub(crate) directives: Vec<Directive>,
+}
+
+/// A format in Weir's form.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConvertedFormat {
+    pub(crate) text: String,
+    pub(crate) escape: &'static str,
+}
+
+/// An access log in Weir's form.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConvertedLog {
+    pub(crate) target: String,
+    pub(crate) format: ConvertedFormat,
+    pub(crate) condition: Option<String>,
+}
+
+/// What a zone counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ZoneKind {
+    Requests,
+    Connections,
+}
+
+/// The zones of the file, and the names of the limits so far.
+#[derive(Debug, Default)]
+pub(crate) struct ConvertedZones {
+    pub(crate) zones: HashMap<(ZoneKind, String), Zone>,
+    /// The name of the native limit for a zone and a key in Weir's form.
+    pub(crate) names: HashMap<(ZoneKind, String, String), String>,
+}
+
+/// A zone: what it counts requests by.
+#[derive(Clone, Debug)]
+pub(crate) struct Zone {
+    pub(crate) id: StatementId,
+    /// The key in nginx's form.
+    pub(crate) key: String,
+    /// The rate of requests.
+    pub(crate) rate: String,
+    pub(crate) used: bool,
 }
 
 /// The names of a server, by kind.
@@ -109,6 +171,9 @@ impl<'s, 't> Converter<'s, 't> {
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             pools: ConvertedPools::default(),
             logs: ConvertedLogs::default(),
+            listener_logs: Vec::new(),
+            server_logs: Vec::new(),
+            zones: ConvertedZones::default(),
             upgrade_maps: HashMap::new(),
             body_limits: Vec::new(),
             host_names: HashMap::new(),

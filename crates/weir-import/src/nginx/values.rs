@@ -105,7 +105,8 @@ pub(crate) struct KnownVariables<'a> {
 impl KnownVariables<'_> {
     /// Returns true if nginx has a variable of this name that Weir has too.
     pub(crate) fn is_built_in(name: &str) -> bool {
-        is_same(name) || matches!(name, "uri" | "document_uri" | "query_string")
+        is_same(name)
+            || matches!(name, "uri" | "document_uri" | "query_string" | "binary_remote_addr")
     }
 }
 
@@ -200,6 +201,8 @@ fn convert(
                 out.push_str(known.server_name.unwrap_or_default());
             }
             "query_string" => out.push_str("${args}"),
+            // Only its length differs, in keys that nobody reads.
+            "binary_remote_addr" => out.push_str("${remote_addr}"),
             _ if is_same(name) || allowed(name) => {
                 out.push_str("${");
                 out.push_str(name);
@@ -268,6 +271,7 @@ mod tests {
         let check = |text: &str| template(text, known, false);
         assert_eq!(check("$scheme://${host}x").unwrap(), "${scheme}://${host}x");
         assert_eq!(check("$proxy_host $query_string").unwrap(), "app ${args}");
+        assert_eq!(check("$binary_remote_addr").unwrap(), "${remote_addr}");
         assert!(check("$foo").unwrap_err().contains("`$foo`"));
         assert!(check("a$").is_err() && check("$1").is_err() && check("${x").is_err());
         assert!(template("/$1", known, true).is_ok());

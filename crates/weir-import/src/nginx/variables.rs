@@ -9,6 +9,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 use weir_stats::Variable;
 
+use super::pools::UpstreamScheme;
 use super::state::Converter;
 use super::statements::{StatementId, Statements};
 use super::values::{DefinedNames, KnownVariables, path_template, template, template_with};
@@ -129,7 +130,7 @@ impl<'t> Converter<'_, 't> {
     /// variable must be an upstream or an address.
     pub(crate) fn pool_variable(
         &mut self,
-        address: &str,
+        (scheme, address): (UpstreamScheme, &str),
         pass: StatementId,
         scope: &super::scope::InheritanceScope<'_, 't>,
     ) -> Result<String, String> {
@@ -141,11 +142,12 @@ impl<'t> Converter<'_, 't> {
             .and_then(|names| names.native(name))
             .ok_or(GENERAL)?
             .to_owned();
-        let key = (native, self.pass_settings(scope, self.statements.span(pass)));
+        let settings = self.pass_settings(scheme, scope, self.statements.span(pass));
+        let key = (native, settings);
         if let Some(known) = self.pools.by_variable.get(&key) {
             return known.clone();
         }
-        let made = self.pool_map(name, &key.0, pass, scope);
+        let made = self.pool_map((scheme, name), &key.0, pass, scope);
         self.pools.by_variable.insert(key, made.clone());
         made
     }
@@ -153,7 +155,7 @@ impl<'t> Converter<'_, 't> {
     /// Defines the variable that names the pool for each value of another one.
     fn pool_map(
         &mut self,
-        name: &str,
+        (scheme, name): (UpstreamScheme, &str),
         native: &str,
         pass: StatementId,
         scope: &super::scope::InheritanceScope<'_, 't>,
@@ -175,7 +177,7 @@ impl<'t> Converter<'_, 't> {
             if let Some(reason) = refusal {
                 return Err(reason);
             }
-            let target = self.pool(value, pass, scope)?;
+            let target = self.pool((scheme, value), pass, scope)?;
             if !target.route_lines.is_empty() {
                 return Err("its upstreams have other timeouts or retries elsewhere: name each of them in one place only".to_owned());
             }

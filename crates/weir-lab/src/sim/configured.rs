@@ -2,7 +2,9 @@
 //! no configuration and keep their defaults.
 
 use weir_balance::{PassiveSettings, StallSettings};
-use weir_config::model::{self, Passive, Pool, Retry, RetryOn, StallDetection, UpstreamTimeouts};
+use weir_config::model::{
+    self, EndpointPassive, Passive, Pool, Retry, RetryOn, StallDetection, UpstreamTimeouts,
+};
 
 use super::plan::{MaxConn, QueueLimits, SimCandidate, SimEndpoint, SimPlan, SimQueue};
 use super::state::StateSharing;
@@ -16,6 +18,8 @@ impl SimPlan {
             weight: endpoint.weight,
             tier: pool.tier(endpoint),
             order: endpoint.order,
+            ejection: (endpoint.passive != EndpointPassive::default())
+                .then(|| pool.ejection(endpoint)),
             ..SimEndpoint::default()
         };
         self.endpoints = pool.endpoints.iter().map(endpoint).collect();

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use weir_balance::{
-    AdminState, FairSettings, PassiveSettings, PolicyKind, StallSettings, WeightMode,
+    AdminState, EjectionRule, FairSettings, PassiveSettings, PolicyKind, StallSettings, WeightMode,
 };
 use weir_config::model::{self, Passive, Retry, StallDetection, UpstreamTimeouts};
 
@@ -84,6 +84,8 @@ pub struct SimEndpoint {
     pub tier: u8,
     /// The operator's admin state (ready, draining, maintenance).
     pub order: AdminState,
+    /// The rule by which failures eject it, if it is not that of the plan.
+    pub ejection: Option<EjectionRule>,
     /// Number of requests that it works on at once; the others wait in its own queue. `None`: no
     /// limit.
     pub at_once: Option<u32>,
@@ -99,6 +101,7 @@ impl Default for SimEndpoint {
             weight: 1,
             tier: 0,
             order: AdminState::Ready,
+            ejection: None,
             at_once: Some(1),
             backlog: None,
         }

@@ -158,6 +158,7 @@ fn pool(plan: &SimPlan, candidate: &SimCandidate) -> Arc<Balancer> {
         weight: endpoint.weight,
         max_conn: candidate.max_conn.of(index),
         tier: endpoint.tier,
+        ejection: endpoint.ejection,
         state: Arc::new(EndpointState::default()),
     };
     let pool = Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect());

@@ -46,7 +46,7 @@ use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::client_address::{PeerTrust, allowed, client_address};
-use crate::http::path;
+use crate::http::{header_names, path};
 use crate::limits::LONG_HEAD;
 use crate::net::Net;
 use crate::routing::route::{CompiledAction, CompiledRoute};
@@ -224,6 +224,7 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
             Err(Ended::Redirected) => {}
             end => return end,
         }
+        request_limits::note_counted(exchange, found);
         // The new target may be long, and each route of a chain has its own rules and files.
         yield_now().await;
         limit_time(exchange);
@@ -278,6 +279,11 @@ async fn read_head<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), 
         exchange.arrival.head_end.span_since(exchange.arrival.first_byte);
     let line = exchange.heads.request.request_line.of(exchange.client.head());
     exchange.scope.worker.sessions.asks(exchange.session, exchange.arrival.head_end, line);
+    if let Some(rules) = exchange.scope.listener.header_names {
+        let headers = &mut exchange.heads.request.headers;
+        header_names::apply(rules, headers, exchange.client.head())
+            .map_err(|header_names::BadName| Ended::Refused(Cause::BadRequest.into()))?;
+    }
     Ok(())
 }
 
@@ -300,8 +306,7 @@ fn find_route<'a, C: ClientSide>(
     let listener = scope.listener;
     let peer = exchange.client.facts().peer_ip();
     exchange.arrival.client = peer;
-    exchange.arrival.client =
-        client_address(peer, &listener.forwarded.trusted, &exchange.request_view());
+    exchange.arrival.client = client_address(peer, &listener.forwarded, &exchange.request_view());
     exchange.arrival.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
     let arrival = &exchange.arrival;
     let header = listener.request_id.header.as_deref();

@@ -20,8 +20,8 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
     match failure {
         Failure::Silent | Failure::Cut => Some(PassiveCause::Reset),
         Failure::ResponseTimeout | Failure::TryTimeout => Some(PassiveCause::Timeout),
-        Failure::BadResponse
-        | Failure::Body(_)
+        Failure::BadResponse => Some(PassiveCause::Invalid),
+        Failure::Body(_)
         | Failure::BodyTimeout
         | Failure::BodyTooSlow
         | Failure::SendTimeout
@@ -32,10 +32,13 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
 impl<N: Net> Scope<'_, N> {
     /// Records a failure of an endpoint.
     pub(crate) fn endpoint_failed(self, at: EndpointRef<'_>, cause: PassiveCause) {
-        let EndpointRef { pool, index, .. } = at;
-        if !pool.passive_on.contains(&cause) {
-            return;
+        if at.pool.passive_on.contains(&cause) {
+            self.count_failure(at, cause);
         }
+    }
+
+    fn count_failure(self, at: EndpointRef<'_>, cause: PassiveCause) {
+        let EndpointRef { pool, index, .. } = at;
         let now_us = self.worker.balance_clock(Instant::now());
         let random = self.worker.random.borrow_mut().u64(..);
         let after = pool.balancer.endpoint_failed(index, now_us, random);
@@ -90,8 +93,10 @@ impl<N: Net> Scope<'_, N> {
         if matches!(*at.pool.passive_on, [PassiveCause::Connect]) {
             return;
         }
-        if matches!(status, 502..=504) && at.pool.passive_on.contains(&PassiveCause::Status) {
-            self.endpoint_failed(at, PassiveCause::Status);
+        let on = &at.pool.passive_on;
+        let gateway = matches!(status, 502..=504) && on.contains(&PassiveCause::GatewayStatus);
+        if gateway || status >= 400 && on.contains(&PassiveCause::Status(status)) {
+            self.count_failure(at, PassiveCause::Status(status));
         } else {
             at.pool.balancer.endpoint_succeeded(at.index);
         }

@@ -154,7 +154,8 @@ pub(crate) fn write<C: ClientSide>(exchange: &mut Exchange<'_, C>, now: Instant)
     let (scope, exchange) = (*scope, &*exchange);
     let ended_us = scope.worker.balance_clock(now);
     let keep = count(exchange, ended_us);
-    if scope.listener.logs.is_empty() && keep == Keep::Counted {
+    let logs = scope.listener.logs_of(exchange.route);
+    if logs.is_empty() && keep == Keep::Counted {
         return;
     }
     let captures = captures(exchange, scope.listener.logs_captures);
@@ -164,11 +165,11 @@ pub(crate) fn write<C: ClientSide>(exchange: &mut Exchange<'_, C>, now: Instant)
         let depth = match keep {
             Keep::Whole => Depth::LookedUp,
             Keep::Counted if scope.listener.reasons == LogReasons::Told => Depth::Remembered,
-            Keep::Counted => return write_lines(scope, entry),
+            Keep::Counted => return write_lines(scope, logs, entry),
         };
         with_reasons(exchange, depth, |reasons| {
             let entry = Entry { reasons: Some(reasons), ..*entry };
-            write_lines(scope, &entry);
+            write_lines(scope, logs, &entry);
             if keep == Keep::Whole {
                 let record = ExchangeRecord::of(&entry, ended_us);
                 scope.counts.route(exchange.route).keep(scope.worker.number, record);
@@ -177,10 +178,13 @@ pub(crate) fn write<C: ClientSide>(exchange: &mut Exchange<'_, C>, now: Instant)
     });
 }
 
-fn write_lines<N: Net>(scope: Scope<'_, N>, entry: &Entry<'_>) {
-    for &number in &scope.listener.logs {
+fn write_lines<N: Net>(scope: Scope<'_, N>, logs: &[usize], entry: &Entry<'_>) {
+    for &number in logs {
         let Some(log) = scope.generation.snapshot.logs.get(number) else { continue };
         let clock = &mut *scope.worker.clock.borrow_mut();
+        if !log.takes(entry, clock) {
+            continue;
+        }
         scope.generation.log(number, |out| log.line.write_line(entry, clock, out));
     }
 }

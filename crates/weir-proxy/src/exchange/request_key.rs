@@ -14,6 +14,9 @@ use crate::upstream::UpstreamPool;
 pub(crate) fn of<C: ClientSide>(exchange: &mut Exchange<'_, C>, pool: &UpstreamPool) -> u64 {
     let scope = exchange.scope;
     let Some(key) = &pool.key else { return 0 };
+    if let Some(network) = key.network(exchange.arrival.client) {
+        return hash_key(network.bytes());
+    }
     let mut text = std::mem::take(&mut exchange.heads.key);
     fill(exchange, key, &mut text);
     let key =
@@ -24,7 +27,7 @@ pub(crate) fn of<C: ClientSide>(exchange: &mut Exchange<'_, C>, pool: &UpstreamP
 
 /// Replaces `text` by the key of a request.
 pub(crate) fn fill<C: ClientSide>(exchange: &Exchange<'_, C>, key: &PoolKey, text: &mut Vec<u8>) {
-    let PoolKey { template, shows_groups } = key;
+    let PoolKey { template, shows_groups, .. } = key;
     text.clear();
     let groups = record::captures(exchange, *shows_groups);
     record::fill(exchange, template, groups.as_ref(), text);

@@ -1,7 +1,6 @@
 //! Applies the limits on clients and on rates to a request: passes, refuses or delays it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use weir_stats::Cause;
@@ -13,7 +12,8 @@ use crate::exchange::request_key;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::limiting::Refused;
-use crate::limiting::rate::RateLimiter;
+use crate::limiting::key_limits::KeyLimits;
+use crate::limiting::keyed::KeyedLimit;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer::Elapsed;
@@ -52,16 +52,15 @@ pub(crate) fn admit_client<C: ClientSide>(
     Ok(())
 }
 
-/// The limits by key that count a request on this route. The listener's have counted a request that
-/// an internal redirect led here.
-fn limits<'a, C: ClientSide>(
+/// The lists of limits by key that count a request on this route. The listener's have counted a
+/// request that an internal redirect led here.
+fn lists<'a, C: ClientSide>(
     exchange: &Exchange<'a, C>,
     route: &'a CompiledRoute,
-) -> impl Iterator<Item = &'a Arc<RateLimiter>> + use<'a, C> {
-    let scope = exchange.scope;
+) -> impl Iterator<Item = &'a KeyLimits> + use<'a, C> {
     let is_redirected = exchange.heads.internal.is_any();
-    let of_listener = if is_redirected { &[] } else { &*scope.listener.rate_limits };
-    of_listener.iter().chain(&route.rate_limits)
+    let of_listener = (!is_redirected).then_some(&exchange.scope.listener.key_limits);
+    of_listener.into_iter().chain([&route.key_limits])
 }
 
 /// Tells whether a request on this route is limited by key.
@@ -69,10 +68,19 @@ pub(crate) fn is_limited<'a, C: ClientSide>(
     exchange: &Exchange<'a, C>,
     route: &'a CompiledRoute,
 ) -> bool {
-    limits(exchange, route).next().is_some()
+    lists(exchange, route).any(KeyLimits::is_any)
 }
 
-/// Applies the rate limits of the listener and the route to a request; waits if they delay it.
+/// Notes the limits that have counted a request which is redirected from this route to another.
+pub(crate) fn note_counted<C: ClientSide>(exchange: &mut Exchange<'_, C>, route: &CompiledRoute) {
+    let lists = [&exchange.scope.listener.key_limits, &route.key_limits];
+    if lists.into_iter().any(KeyLimits::is_any) {
+        let told = exchange.arrival.told.get_or_insert_default();
+        told.counted.extend(lists.into_iter().flat_map(KeyLimits::numbers));
+    }
+}
+
+/// Applies the limits by key of the listener and the route to a request; waits if they delay it.
 pub(crate) async fn admit<'a, C: ClientSide>(
     exchange: &mut Exchange<'a, C>,
     route: &'a CompiledRoute,
@@ -80,25 +88,48 @@ pub(crate) async fn admit<'a, C: ClientSide>(
     let scope = exchange.scope;
     let now_ns = table_clock(scope, exchange.arrival.head_end);
     let mut wait_ns = 0;
-    for limit in limits(exchange, route) {
-        let mut text = std::mem::take(&mut exchange.heads.key);
-        request_key::fill(exchange, &limit.key, &mut text);
-        let taken = if text.is_empty() {
-            Ok(0)
-        } else {
-            limit.take(&text, now_ns, &mut exchange.arrival.told)
-        };
-        exchange.heads.key = text;
-        match taken {
+    for limit in lists(exchange, route).flat_map(|lists| &lists.rates) {
+        let taken = with_key(exchange, &limit.keyed, |key, exchange| {
+            limit.take(key, now_ns, &mut exchange.arrival.told)
+        });
+        match taken.unwrap_or(Ok(0)) {
             Ok(own_ns) => wait_ns = wait_ns.max(own_ns),
             Err(refused) => return Err(refused.ended(&mut exchange.arrival)),
         }
     }
-    if wait_ns == 0 {
-        return Ok(());
+    if wait_ns > 0 {
+        let until = exchange.arrival.head_end + Duration::from_nanos(wait_ns);
+        wait(exchange, until).await?;
     }
-    let until = exchange.arrival.head_end + Duration::from_nanos(wait_ns);
-    wait(exchange, until).await
+    // A request that waits for its rate is not in flight yet.
+    let now_ns = table_clock(scope, Instant::now());
+    for limit in lists(exchange, route).flat_map(|lists| &lists.in_flight) {
+        let entered = with_key(exchange, &limit.keyed, |key, exchange| {
+            let places = &mut exchange.arrival.places;
+            limit.enter(key, exchange.scope.worker.number, now_ns, places)
+        });
+        if let Some(Err(refused)) = entered {
+            return Err(refused.ended(&mut exchange.arrival));
+        }
+    }
+    Ok(())
+}
+
+/// Calls `then` with the key of a request; not if the key is empty, or if the limit has counted
+/// the request already.
+fn with_key<'a, C: ClientSide, R>(
+    exchange: &mut Exchange<'a, C>,
+    limit: &KeyedLimit,
+    then: impl FnOnce(&[u8], &mut Exchange<'a, C>) -> R,
+) -> Option<R> {
+    if exchange.arrival.told.as_ref().is_some_and(|told| told.counted.contains(&limit.number)) {
+        return None;
+    }
+    let mut text = std::mem::take(&mut exchange.heads.key);
+    request_key::fill(exchange, &limit.key, &mut text);
+    let result = (!text.is_empty()).then(|| then(&text, exchange));
+    exchange.heads.key = text;
+    result
 }
 
 /// Waits until `until`, unless the client closes its connection.

@@ -6,9 +6,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use weir_config::model::{AccessRule, Verdict, contains};
-use weir_wire::{Known, RequestHead};
+use weir_config::model::{AccessRule, Forwarded, Verdict, contains};
+use weir_wire::{Header, Known, RequestHead};
 
+use crate::http::edits::same_name;
 use crate::http::request_view::RequestView;
 use crate::limits::FORWARDED_HOPS;
 
@@ -33,20 +34,24 @@ impl PeerTrust {
     }
 }
 
-/// The client's address: follows `X-Forwarded-For` from the peer, right to left, as long as the hop
-/// that reports the next address is trusted. The walk ends at the first address that is not
-/// trusted, at the first entry of the list, before an entry that is no address, or after
-/// `FORWARDED_HOPS` entries.
+/// The client's address: follows the configured header (`X-Forwarded-For` by default) from the
+/// peer, right to left, as long as the hop that reports the next address is trusted. The walk ends
+/// at the first address that is not trusted, at the first entry of the list, before an entry that
+/// is no address, or after `FORWARDED_HOPS` entries; without `recursive`, after one.
 pub fn client_address(
     peer: Option<IpAddr>,
-    trusted: &[IpNet],
+    forwarded: &Forwarded,
     view: &RequestView<'_>,
 ) -> Option<IpAddr> {
+    let trusted = &forwarded.trusted;
     if PeerTrust::of(peer, trusted) == PeerTrust::Untrusted {
         return peer;
     }
-    let lines =
-        view.head.headers.iter().rev().filter(|header| header.known == Known::XForwardedFor);
+    let is_named = |header: &&Header| match &forwarded.header {
+        None => header.known == Known::XForwardedFor,
+        Some(name) => same_name(header.name.of(view.bytes), name.as_bytes()),
+    };
+    let lines = view.head.headers.iter().rev().filter(is_named);
     let hops = lines.flat_map(|header| header.value.of(view.bytes).rsplit(|&byte| byte == b','));
     let mut client = peer;
     for hop in hops.take(FORWARDED_HOPS) {
@@ -56,7 +61,7 @@ pub fn client_address(
         }
         let Some(address) = parse_hop(hop) else { break };
         client = Some(address);
-        if !contains(trusted, address.to_canonical()) {
+        if !forwarded.recursive || !contains(trusted, address.to_canonical()) {
             break;
         }
     }
@@ -107,10 +112,33 @@ mod tests {
     }
 
     fn check(peer: &str, trusted: &str, lines: &str, expected: &str) {
+        check_of(
+            &Forwarded { trusted: networks(trusted), ..Forwarded::default() },
+            peer,
+            lines,
+            expected,
+        );
+    }
+
+    fn check_of(forwarded: &Forwarded, peer: &str, lines: &str, expected: &str) {
         let request = SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
         let peer = peer.parse().ok();
-        let client = client_address(peer, &networks(trusted), &request.view());
+        let client = client_address(peer, forwarded, &request.view());
         assert_eq!(client, expected.parse().ok(), "{peer:?} {lines:?}");
+    }
+
+    #[test]
+    fn another_header_names_the_client_and_one_hop_may_be_enough() {
+        let usual = Forwarded { trusted: networks("10.0.0.0/8"), ..Forwarded::default() };
+        let other = Forwarded { header: Some("X-Client".to_owned()), ..usual.clone() };
+        let lines = "X-Forwarded-For: 1.1.1.1\r\nx-client: 2.2.2.2, 10.0.0.9\r\n";
+        check_of(&other, "10.0.0.1", lines, "2.2.2.2");
+        check_of(&other, "192.0.2.1", lines, "192.0.2.1");
+        check_of(&other, "10.0.0.1", "X-Forwarded-For: 1.1.1.1\r\n", "10.0.0.1");
+        let last = Forwarded { recursive: false, ..other };
+        check_of(&last, "10.0.0.1", lines, "10.0.0.9");
+        let last = Forwarded { recursive: false, ..usual };
+        check_of(&last, "10.0.0.1", "X-Forwarded-For: 1.1.1.1, 10.0.0.3\r\n", "10.0.0.3");
     }
 
     #[test]

@@ -4,9 +4,11 @@
 pub mod captures;
 pub mod client_address;
 pub(crate) mod client_headers;
+pub(crate) mod client_network;
 pub(crate) mod cookie;
 pub mod edits;
 pub mod head_writer;
+pub(crate) mod header_names;
 pub(crate) mod internal;
 pub mod local_reply;
 pub(crate) mod path;

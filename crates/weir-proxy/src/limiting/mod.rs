@@ -1,5 +1,6 @@
 //! Limits on clients and keys, and caps on connections, exact over all workers. `table.rs` is the
 //! state that limits share, `client.rs` is `limit client`, `rate.rs` is `limit rate`,
+//! `in_flight.rs` is `limit in_flight` (`keyed.rs` is what both have in common),
 //! `bandwidth.rs` is `limit bandwidth`, `pool.rs` is `limits` of a pool, `counts.rs` counts the
 //! limited events. `room.rs` is a cap on connections, `client_shares.rs` and `idle_board.rs`
 //! determine the connections that make room under it, `admission.rs` holds the state of a listener.
@@ -11,6 +12,9 @@ pub mod client;
 pub(crate) mod client_shares;
 pub mod counts;
 pub mod idle_board;
+pub mod in_flight;
+pub mod key_limits;
+pub(crate) mod keyed;
 pub mod pool;
 pub mod rate;
 pub mod room;
@@ -68,9 +72,12 @@ pub(crate) struct Refused {
     pub(crate) told: Told,
 }
 
-/// The limit headers of a response.
+/// What limits leave with an exchange: the limit headers of its response, and the limits that
+/// have counted it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
+    /// The numbers of the limits that counted the request before an internal redirect.
+    pub(crate) counted: Vec<u64>,
     pub(crate) retry_after_seconds: Option<u64>,
     pub(crate) headers: Vec<(&'static str, String)>,
 }

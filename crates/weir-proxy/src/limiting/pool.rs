@@ -7,9 +7,9 @@ use std::sync::Arc;
 use weir_config::model::{self, ClientPrefix};
 
 use super::Limiter;
-use super::client::Network;
 use super::counts::{LimitCounts, Limited};
 use super::table::{Entered, OpenPlace, TableKey};
+use crate::http::client_network::Network;
 
 /// The limits of a pool.
 pub struct PoolLimiter {

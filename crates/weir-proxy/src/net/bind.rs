@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use weir_config::model::ListenAddress;
 
 use crate::net::inherited::Inherited;
@@ -23,13 +23,52 @@ pub struct BoundSocket {
     pub socket: Arc<OwnedFd>,
     /// The socket's actual address: the kernel chooses the port when 0 was asked for.
     pub address: BoundAddress,
+    /// Set if each worker has a socket of its own at this address.
+    pub reuseport: bool,
 }
 
 impl BoundSocket {
+    /// Lets others be opened at the same address (`SO_REUSEPORT`), one for each worker.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn share_port(&mut self) -> io::Result<()> {
+        share_port(&self.socket)?;
+        self.reuseport = true;
+        Ok(())
+    }
+
     /// Returns true for a Unix socket.
     pub fn is_unix(&self) -> bool {
         matches!(self.address, BoundAddress::Unix(_))
     }
+}
+
+/// Lets more sockets of this user be opened at the address of a socket.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn share_port(socket: &OwnedFd) -> io::Result<()> {
+    SockRef::from(socket).set_reuse_port(true)
+}
+
+/// Opens one more socket on a TCP address, or takes an inherited one. The sockets of the address
+/// share its connections.
+///
+/// # Errors
+/// One sentence naming the address.
+pub fn bind_shared(
+    address: &ListenAddress,
+    inherited: &mut Inherited,
+) -> Result<BoundSocket, String> {
+    let socket = match (inherited.take(address), address) {
+        (None, ListenAddress::Socket(address)) => bind_tcp(*address, true),
+        (Some(mut socket), _) => socket.share_port().map(|()| socket),
+        (None, ListenAddress::Unix { .. }) => {
+            Err(io::Error::other("a Unix socket has no port to share"))
+        }
+    };
+    socket.map_err(|error| cannot_listen(address, &error))
 }
 
 /// Opens a socket on `address`, or takes the inherited socket of that address.
@@ -52,7 +91,7 @@ pub fn bind_with(
 ) -> Result<BoundSocket, String> {
     let prepare = |path: &Path, mode| prepare(path).and_then(|()| set_mode(path, mode));
     let socket = match (inherited.take(address), address) {
-        (None, ListenAddress::Socket(address)) => bind_tcp(*address),
+        (None, ListenAddress::Socket(address)) => bind_tcp(*address, false),
         (None, ListenAddress::Unix { path, mode }) => {
             unix_socket(path, |path| prepare(path, *mode))
         }
@@ -62,14 +101,16 @@ pub fn bind_with(
             _ => Ok(socket),
         },
     };
-    socket.map_err(|error| match address {
-        ListenAddress::Socket(address) => {
-            format!("cannot listen on {address}: {}", reason(&error))
-        }
+    socket.map_err(|error| cannot_listen(address, &error))
+}
+
+fn cannot_listen(address: &ListenAddress, error: &io::Error) -> String {
+    match address {
+        ListenAddress::Socket(address) => format!("cannot listen on {address}: {}", reason(error)),
         ListenAddress::Unix { path, .. } => {
-            format!("cannot listen on unix:{}: {}", path.display(), reason(&error))
+            format!("cannot listen on unix:{}: {}", path.display(), reason(error))
         }
-    })
+    }
 }
 
 /// Returns true if an error of preparing the file of an inherited Unix socket is to be ignored. The
@@ -118,19 +159,20 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<BoundSocket> {
-    let socket = match tcp_socket(address) {
+fn bind_tcp(address: SocketAddr, reuseport: bool) -> io::Result<BoundSocket> {
+    let socket = match tcp_socket(address, reuseport) {
         // A machine without IPv6 still serves `:80`.
         Err(_) if address.ip() == std::net::Ipv6Addr::UNSPECIFIED => {
-            tcp_socket(SocketAddr::from(([0, 0, 0, 0], address.port())))?
+            tcp_socket(SocketAddr::from(([0, 0, 0, 0], address.port())), reuseport)?
         }
         socket => socket?,
     };
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-    Ok(BoundSocket { socket: Arc::new(socket.into()), address: BoundAddress::Socket(bound) })
+    let address = BoundAddress::Socket(bound);
+    Ok(BoundSocket { socket: Arc::new(socket.into()), address, reuseport })
 }
 
-fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
+fn tcp_socket(address: SocketAddr, reuseport: bool) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.nonblocking().cloexec(),
@@ -140,6 +182,9 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
     socket.set_reuse_address(true)?;
+    if reuseport {
+        socket.set_reuse_port(true)?;
+    }
     // Accepted connections inherit this option, which saves a system call on each.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
@@ -157,7 +202,7 @@ fn unix_socket(
     prepare(path)?;
     socket.listen(BACKLOG)?;
     let address = BoundAddress::Unix(path.to_owned());
-    Ok(BoundSocket { socket: Arc::new(socket.into()), address })
+    Ok(BoundSocket { socket: Arc::new(socket.into()), address, reuseport: false })
 }
 
 /// Removes a socket file that no process listens on any more; one that a process still uses is left

@@ -62,7 +62,7 @@ impl Inherited {
         let position = self.0.iter().position(asked);
         let position = position.or_else(|| self.0.iter().position(|entry| entry.is(wanted)))?;
         let InheritedSocket { socket, address, .. } = self.0.swap_remove(position);
-        Some(BoundSocket { socket, address })
+        Some(BoundSocket { socket, address, reuseport: false })
     }
 
     /// Closes the remaining sockets and returns their addresses.

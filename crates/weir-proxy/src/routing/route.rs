@@ -21,7 +21,7 @@ use crate::http::trailers::TrailerRules;
 use crate::http::upgrade::Protocols;
 use crate::limiting::Limiter;
 use crate::limiting::bandwidth::BandwidthLimiter;
-use crate::limiting::rate::{self, RateLimiter};
+use crate::limiting::key_limits::KeyLimits;
 use crate::routing::choice::{CompiledChoice, CompiledSplit};
 pub use crate::routing::condition::FillText;
 use crate::routing::condition::{Condition, RequestTexts, RoutedRequest};
@@ -46,8 +46,10 @@ pub struct CompiledRoute {
     pub(crate) rules: Option<Box<UpstreamRules>>,
     /// The rules to allow and deny clients; the first match wins.
     pub access: Vec<AccessRule>,
+    /// Its logs, instead of the listener's: indices into the snapshot's.
+    pub(crate) logs: Option<Box<[usize]>>,
     /// The limits on its requests by key.
-    pub rate_limits: Vec<Arc<RateLimiter>>,
+    pub key_limits: KeyLimits,
     /// The limit on the rate of bodies.
     pub bandwidth: Option<Arc<BandwidthLimiter>>,
     /// The changes of the target that the endpoint gets; `None` if there are none.
@@ -322,8 +324,20 @@ impl Router {
     /// Sets the rate and bandwidth limits of the routes.
     pub(crate) fn limit(&mut self, listener: &Listener, limiter: &Arc<Limiter>) {
         for (route, model) in self.routes_mut().zip(listener.all_routes()) {
-            route.rate_limits = rate::compile(&model.rate_limits, limiter);
+            route.key_limits =
+                KeyLimits::compile(&model.rate_limits, &model.in_flight_limits, limiter);
             route.bandwidth = BandwidthLimiter::compile(model.bandwidth.as_ref(), limiter);
+        }
+    }
+
+    /// Sets the logs of the routes that have their own.
+    pub(crate) fn set_logs(
+        &mut self,
+        listener: &Listener,
+        indices: impl Fn(&[String]) -> Vec<usize>,
+    ) {
+        for (route, model) in self.routes_mut().zip(listener.all_routes()) {
+            route.logs = model.logs.as_deref().map(|names| indices(names).into());
         }
     }
 
@@ -443,7 +457,8 @@ fn compile_route(
         access: route.access.clone(),
         trailers,
         protocols: Protocols::new(route.upgrade.as_ref().unwrap_or(&listener.upgrade)),
-        rate_limits: Vec::new(),
+        logs: None,
+        key_limits: KeyLimits::default(),
         bandwidth: None,
         request_timeout: route.request_timeout,
         rules: None,

@@ -1,4 +1,5 @@
-//! Accepts connections within the caps and hands each to the worker with the fewest connections. At
+//! Accepts connections within the caps and hands each to the worker with the fewest connections, or
+//! keeps it at the worker whose own socket (`reuseport`) it came from. At
 //! a cap, the oldest idle connection is closed to make room (`idle_clients.rs`); if none is idle,
 //! surplus connections stay in the kernel's backlog. It reads no byte of a connection.
 
@@ -79,6 +80,20 @@ fn client_of(process: &Process, gate: &Arc<Gate>, peer: &PeerAddress) -> Result<
     Ok(Client { places, bucket: Some(process.client_hasher.bucket(peer.ip())) })
 }
 
+/// The workers that get the connections of a socket.
+pub struct Recipients<N: Net> {
+    /// The mailboxes of all workers.
+    pub mailboxes: Arc<[mpsc::UnboundedSender<Mail<N>>]>,
+    /// The worker that keeps them all, because the socket is its own.
+    pub own: Option<usize>,
+}
+
+impl<N: Net> From<Arc<[mpsc::UnboundedSender<Mail<N>>]>> for Recipients<N> {
+    fn from(mailboxes: Arc<[mpsc::UnboundedSender<Mail<N>>]>) -> Self {
+        Self { mailboxes, own: None }
+    }
+}
+
 /// The gate for a socket's future connections; `None` closes the socket. If the sender is dropped,
 /// the gate stays as it is.
 pub type GateOrders = watch::Receiver<Option<Arc<Gate>>>;
@@ -90,9 +105,10 @@ pub async fn accept<N: Net>(
     socket: N::Listener,
     mut orders: GateOrders,
     process: Arc<Process>,
-    mailboxes: Arc<[mpsc::UnboundedSender<Mail<N>>]>,
+    recipients: impl Into<Recipients<N>>,
     mut stage: watch::Receiver<Stage>,
 ) {
+    let Recipients { mailboxes, own } = recipients.into();
     let mut next = 0;
     let mut in_a_row = 0;
     let mut accepting = orders.borrow_and_update().clone().map(Accepting::new);
@@ -133,7 +149,7 @@ pub async fn accept<N: Net>(
             net.close(accepted);
             continue;
         };
-        let number = least_loaded(&process.loads, next);
+        let number = own.unwrap_or_else(|| least_loaded(&process.loads, next));
         next = number + 1;
         let (Some(load), Some(mailbox)) = (process.loads.get(number), mailboxes.get(number)) else {
             return;

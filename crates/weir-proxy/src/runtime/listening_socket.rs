@@ -13,9 +13,8 @@ use crate::limiting::admission::Gate;
 use crate::limits::ANSWER_PATIENCE;
 use crate::net::bind::BoundSocket;
 use crate::net::os_net::{OsListener, OsNet};
-use crate::runtime::accept::{GateOrders, accept};
+use crate::runtime::accept::{GateOrders, Recipients, accept};
 use crate::runtime::start::panic_text;
-use crate::worker::mail::Mail;
 use crate::worker::process::{Process, Stage};
 
 /// A listening socket in use. Dropping it does not change the socket.
@@ -26,6 +25,8 @@ pub(crate) struct AcceptSite {
     /// The listener's name.
     pub(crate) name: Arc<str>,
     pub(crate) unix: bool,
+    /// Set if the worker that accepts keeps the connections.
+    pub(crate) keeps: bool,
     state: Mutex<SocketState>,
 }
 
@@ -46,6 +47,7 @@ struct SocketState {
 impl AcceptSite {
     pub(crate) fn new(socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Self {
         let unix = socket.is_unix();
+        let keeps = socket.reuseport;
         let state = SocketState {
             socket: Some(socket.socket),
             gate: Arc::clone(gate),
@@ -53,7 +55,7 @@ impl AcceptSite {
             orders: None,
             former: Vec::new(),
         };
-        Self { name: Arc::clone(name), unix, state: Mutex::new(state) }
+        Self { name: Arc::clone(name), unix, keeps, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, SocketState> {
@@ -144,7 +146,7 @@ pub(crate) struct AcceptJob {
     pub(crate) name: Arc<str>,
     pub(crate) orders: GateOrders,
     pub(crate) process: Arc<Process>,
-    pub(crate) mailboxes: Arc<[mpsc::UnboundedSender<Mail<OsNet>>]>,
+    pub(crate) recipients: Recipients<OsNet>,
     pub(crate) stage: watch::Receiver<Stage>,
     pub(crate) report: mpsc::UnboundedSender<String>,
 }
@@ -152,7 +154,7 @@ pub(crate) struct AcceptJob {
 impl AcceptJob {
     /// Starts accepting on the worker of this thread.
     pub(crate) fn spawn(self) {
-        let Self { socket, unix, name, orders, process, mailboxes, stage, report } = self;
+        let Self { socket, unix, name, orders, process, recipients, stage, report } = self;
         let socket = match OsListener::new(socket, unix) {
             Ok(socket) => socket,
             Err(error) => {
@@ -160,7 +162,7 @@ impl AcceptJob {
                 return;
             }
         };
-        let accepting = accept(OsNet, socket, orders, process, mailboxes, stage);
+        let accepting = accept(OsNet, socket, orders, process, recipients, stage);
         let accepting = tokio::task::spawn_local(accepting);
         tokio::task::spawn_local(async move {
             if let Err(error) = accepting.await

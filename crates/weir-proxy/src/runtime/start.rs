@@ -17,6 +17,7 @@ use crate::limiting::admission::Gate;
 use crate::limits::{ANSWER_PATIENCE, TURN_PATIENCE};
 use crate::net::bind::BoundSocket;
 use crate::net::os_net::{OsAccepted, OsNet};
+use crate::runtime::accept::Recipients;
 use crate::runtime::listening_socket::{AcceptJob, AcceptSite, ListeningSocket};
 use crate::runtime::watchdog;
 use crate::runtime::worker_loop::WorkerParts;
@@ -168,7 +169,8 @@ impl DataPlane {
         let (stage, report) = (self.stage.subscribe(), self.report.clone());
         let Some((socket, orders)) = site.move_to(number) else { return };
         let (name, unix) = (site.name.clone(), site.unix);
-        let job = AcceptJob { socket, unix, name, orders, process, mailboxes, stage, report };
+        let recipients = Recipients { mailboxes, own: site.keeps.then_some(number) };
+        let job = AcceptJob { socket, unix, name, orders, process, recipients, stage, report };
         if let Some(mailbox) = self.mailboxes.get(number) {
             // If the worker is gone, the process is stopping.
             let _ = mailbox.send(Mail::Work(Box::new(move || job.spawn())));
@@ -477,7 +479,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::net::bind::BoundAddress;
-    use crate::net::bind::bind;
+    use crate::net::bind::{bind, bind_shared};
     use crate::net::inherited::Inherited;
     use crate::snapshot::compile::{Surroundings, compile};
 
@@ -570,6 +572,32 @@ pub(crate) mod tests {
         runtime().block_on(answered).unwrap();
         // The watchdog considers it late until it has seen its next heartbeat.
         until("it adopts", || runtime().block_on(running.plane.adopt(&next)).is_empty());
+    }
+
+    #[test]
+    fn a_worker_keeps_the_connections_of_its_own_socket() {
+        let running = two_workers();
+        let any = weir_config::model::ListenAddress::Socket(([127, 0, 0, 1], 0).into());
+        let gate = running.process().snapshot().listeners[0].gate.clone();
+        let first = bind_shared(&any, &mut Inherited::default()).unwrap();
+        let BoundAddress::Socket(at) = first.address else { panic!() };
+        let same = weir_config::model::ListenAddress::Socket(at);
+        let second = bind_shared(&same, &mut Inherited::default()).unwrap();
+        let first = running.plane.open(first, &"test".into(), &gate);
+        let _clients: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(at).unwrap()).collect();
+        let open = || -> Vec<usize> {
+            let loads = running.process().loads.iter();
+            loads.map(|load| load.open.load(Ordering::Relaxed)).collect()
+        };
+        // Those in the second socket's backlog wait for its worker.
+        until("the first worker has those of its socket", || {
+            let open = open();
+            open[0] > 0 && open[1] == 0
+        });
+        let _second = running.plane.open(second, &"test".into(), &gate);
+        until("each worker has its own", || open().iter().sum::<usize>() == 64);
+        assert!(open().iter().all(|open| (1..64).contains(open)), "{:?}", open());
+        drop(first);
     }
 
     #[test]

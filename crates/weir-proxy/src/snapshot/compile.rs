@@ -11,14 +11,15 @@ use std::sync::{Arc, OnceLock, Weak};
 use rustls::ServerConfig;
 use weir_config::{Config, model};
 use weir_files::Root;
-use weir_stats::{Line, LogSink, Template, Variable};
+use weir_stats::{Escape, Line, LogSink, Template, Variable};
 
 pub(crate) use self::pool::PoolSuccession;
 use crate::http::edits::uses_captures;
+use crate::limiting::Limiter;
 use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::client::ClientLimiter;
-use crate::limiting::{Limiter, rate};
+use crate::limiting::key_limits::KeyLimits;
 use crate::net::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets};
 use crate::routing::route::Router;
 use crate::snapshot::{
@@ -93,7 +94,19 @@ pub fn compile(
         model::LogFormat::Main => Line::main(),
         model::LogFormat::Haproxy => Line::haproxy(),
         model::LogFormat::Json => Line::json(),
-        model::LogFormat::Text(template) => Line::text(template.clone()),
+        model::LogFormat::Text(template) => Line::escaped(
+            template.clone(),
+            match log.escape {
+                model::LogEscape::Default => Escape::Log,
+                model::LogEscape::Json => Escape::Json,
+                model::LogEscape::None => Escape::None,
+            },
+        ),
+    };
+    let compiled = |(log, sink): (&model::AccessLog, _)| CompiledAccessLog {
+        line: line(log),
+        when: log.when.clone(),
+        sink,
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
     let Compiler { numbers, limiter, tickets, warnings, changes, .. } = compiler;
@@ -102,7 +115,7 @@ pub fn compile(
         former: previous.map(|previous| former(previous, &pools)).unwrap_or_default(),
         listeners,
         pools,
-        logs: logs.map(|(log, sink)| CompiledAccessLog { line: line(log), sink }).collect(),
+        logs: logs.map(compiled).collect(),
         numbers,
         limiter,
         limit_table: config.limit_table,
@@ -199,24 +212,29 @@ impl Compiler<'_> {
         router.set_rules(listener, &config.pools);
         let roots =
             router.files().iter().map(|files| self.root(files)).collect::<Result<Vec<_>, _>>()?;
-        let log_index = |name: &String| config.logs.iter().position(|log| log.name == *name);
-        let logs: Vec<usize> = listener.logs.iter().filter_map(log_index).collect();
-        let shows = |wanted: fn(&model::LogFormat) -> bool| {
-            logs.iter().filter_map(|&index| config.logs.get(index)).any(|log| wanted(&log.format))
-        };
+        router.set_logs(listener, |names| log_numbers(names, config));
+        let logs = UsedLogs::of(listener, config);
         let uses_local_address = router.uses_local_address();
         Ok(Arc::new(CompiledListener {
             name: listener.name.as_str().into(),
             addresses: listener.addresses.clone(),
             tls,
-            keeps_response_head: shows(shows_response_headers) || router.uses_response_headers(),
+            keeps_response_head: logs
+                .want(shows_response_headers, Template::needs_response_headers)
+                || router.uses_response_headers(),
             router,
             roots,
             timeouts: listener.timeouts.clone(),
             limits: listener.limits.clone(),
             path: listener.path.clone(),
+            header_names: (listener.header_names != model::HeaderNames::default())
+                .then_some(listener.header_names),
             client_limits: self.client_limits(listener, config),
-            rate_limits: rate::compile(&listener.rate_limits, &self.limiter),
+            key_limits: KeyLimits::compile(
+                &listener.rate_limits,
+                &listener.in_flight_limits,
+                &self.limiter,
+            ),
             bandwidth: BandwidthLimiter::compile(listener.bandwidth.as_ref(), &self.limiter),
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
@@ -226,17 +244,15 @@ impl Compiler<'_> {
             shows_local_address: keys_of_local_addresses(config)
                 || limited_by_local_address(listener)
                 || uses_local_address
-                || shows(may_show_local_address),
-            concurrency: LogCounts::of(shows(shows_concurrency)),
-            reasons: if shows(tells_why) { LogReasons::Told } else { LogReasons::Untold },
-            logs_captures: shows(|format| match format {
-                model::LogFormat::Text(template) => uses_captures(template),
-                model::LogFormat::Json => true,
-                model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => {
-                    false
-                }
-            }),
-            logs,
+                || logs.want(may_show_local_address, |_| true),
+            concurrency: LogCounts::of(logs.want(shows_concurrency, |_| false)),
+            reasons: if logs.want(tells_why, Template::tells_why) {
+                LogReasons::Told
+            } else {
+                LogReasons::Untold
+            },
+            logs_captures: logs.want(shows_captures, uses_captures),
+            logs: log_numbers(&listener.logs, config),
             gate: gate.unwrap_or_else(|| Arc::new(Gate::new(listener.max_connections))),
             max_connections: listener.max_connections,
             source: FilesSource::new(model, self.reader.take()),
@@ -306,10 +322,43 @@ impl Compiler<'_> {
 fn limited_by_local_address(listener: &model::Listener) -> bool {
     let bandwidths = listener.all_routes().filter_map(|route| route.bandwidth.as_ref());
     let bandwidths = bandwidths.chain(&listener.bandwidth).filter_map(|limit| limit.key.as_ref());
-    let limits =
+    let rates =
         listener.all_routes().flat_map(|route| &route.rate_limits).chain(&listener.rate_limits);
-    let keys = limits.map(|limit| &limit.key).chain(bandwidths);
+    let in_flight = listener.all_routes().flat_map(|route| &route.in_flight_limits);
+    let in_flight = in_flight.chain(&listener.in_flight_limits).map(|limit| &limit.key);
+    let keys = rates.map(|limit| &limit.key).chain(in_flight).chain(bandwidths);
     keys.flat_map(Template::variables).any(Variable::is_local_address)
+}
+
+/// The positions of logs in the configuration.
+fn log_numbers(names: &[String], config: &Config) -> Vec<usize> {
+    let number = |name: &String| config.logs.iter().position(|log| log.name == *name);
+    names.iter().filter_map(number).collect()
+}
+
+/// The logs that a listener or one of its routes names.
+struct UsedLogs<'a>(Vec<&'a model::AccessLog>);
+
+impl<'a> UsedLogs<'a> {
+    fn of(listener: &model::Listener, config: &'a Config) -> Self {
+        let of_routes = listener.all_routes().filter_map(|route| route.logs.as_deref());
+        let names = of_routes.chain([listener.logs.as_slice()]);
+        let numbers = names.flat_map(|names| log_numbers(names, config));
+        Self(numbers.filter_map(|number| config.logs.get(number)).collect())
+    }
+
+    /// Returns true if a format, or the text of a condition, has this property.
+    fn want(&self, format: fn(&model::LogFormat) -> bool, text: fn(&Template) -> bool) -> bool {
+        self.0.iter().any(|log| format(&log.format) || log.when.as_ref().is_some_and(text))
+    }
+}
+
+fn shows_captures(format: &model::LogFormat) -> bool {
+    match format {
+        model::LogFormat::Text(template) => uses_captures(template),
+        model::LogFormat::Json => true,
+        model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => false,
+    }
 }
 
 fn may_show_local_address(format: &model::LogFormat) -> bool {

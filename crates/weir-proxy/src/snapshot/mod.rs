@@ -14,15 +14,15 @@ use rustls::ServerConfig;
 use weir_config::{Config, model};
 use weir_files::Root;
 use weir_stats::metrics::MetricsRegistry;
-use weir_stats::{Line, LogSink, Variable};
+use weir_stats::{Clock, Entry, Escape, Line, LogSink, Template, Variable};
 
 use crate::limiting::Limiter;
 use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::client::ClientLimiter;
-use crate::limiting::rate::RateLimiter;
+use crate::limiting::key_limits::KeyLimits;
 use crate::net::tls::Tickets;
-use crate::routing::route::Router;
+use crate::routing::route::{CompiledRoute, Router};
 use crate::snapshot::series::SnapshotSeries;
 use crate::upstream::UpstreamPool;
 use crate::upstream::endpoint_number::EndpointNumbers;
@@ -107,8 +107,20 @@ impl Snapshot {
 pub struct CompiledAccessLog {
     /// The format of a line.
     pub line: Line,
+    /// The text on which a line depends; `None` if all are written.
+    pub when: Option<Template>,
     /// The sink of the lines.
     pub sink: LogSink,
+}
+
+impl CompiledAccessLog {
+    /// Returns true if the log has a line for this exchange.
+    pub(crate) fn takes(&self, entry: &Entry<'_>, clock: &mut Clock) -> bool {
+        let Some(when) = &self.when else { return true };
+        let mut text = Vec::new();
+        when.append_at(entry, clock, Escape::None, &mut text);
+        !matches!(text.as_slice(), b"" | b"0")
+    }
 }
 
 /// Tells whether the logs of a listener show the number of concurrent exchanges.
@@ -151,10 +163,12 @@ pub struct CompiledListener {
     pub limits: model::MessageLimits,
     /// The rules of path normalisation.
     pub path: model::PathRules,
+    /// The rules for header names; `None` if all are passed on.
+    pub(crate) header_names: Option<model::HeaderNames>,
     /// The limits on one client: those over all listeners, and those of this listener.
     pub client_limits: Vec<Arc<ClientLimiter>>,
     /// The limits on requests by key.
-    pub rate_limits: Vec<Arc<RateLimiter>>,
+    pub key_limits: KeyLimits,
     /// The limit on the rate of bodies, for routes without one of their own.
     pub bandwidth: Option<Arc<BandwidthLimiter>>,
     /// Trusted peers and forwarding headers.
@@ -167,7 +181,7 @@ pub struct CompiledListener {
     pub explain_header: Option<model::ExplainHeader>,
     /// The rules to allow and deny clients.
     pub access: Vec<model::AccessRule>,
-    /// Indices into [`Snapshot::logs`].
+    /// The logs of routes that name none: indices into [`Snapshot::logs`].
     pub logs: Vec<usize>,
     /// Set if a log or a response header uses headers of the endpoint's response.
     pub keeps_response_head: bool,
@@ -192,6 +206,11 @@ impl CompiledListener {
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         let trusted = &self.forwarded.trusted;
         !trusted.is_empty() && model::contains(trusted, peer.to_canonical())
+    }
+
+    /// The logs of the exchanges of a route, or of those that found none.
+    pub(crate) fn logs_of<'a>(&'a self, route: Option<&'a CompiledRoute>) -> &'a [usize] {
+        route.and_then(|route| route.logs.as_deref()).unwrap_or(&self.logs)
     }
 
     /// Returns true if its compilation depends on the contents of files.

@@ -125,8 +125,11 @@ impl<'a> LostRecorder<'a> {
             connection_requests: lost.exchanges,
             captures: &[],
         };
-        for &number in &listener.logs {
+        for &number in listener.logs_of(route) {
             let Some(log) = snapshot.logs.get(number) else { continue };
+            if !log.takes(&entry, &mut self.clock) {
+                continue;
+            }
             let at = batch_of(&mut self.batches, snapshot, number, log);
             if let Some((_, _, batch)) = self.batches.get_mut(at) {
                 batch.push(|out| log.line.write_line(&entry, &mut self.clock, out));

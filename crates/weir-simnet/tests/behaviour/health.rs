@@ -149,3 +149,25 @@ fn a_server_that_still_fails_after_its_ejection_is_ejected_again_at_once() {
         assert_eq!(first.borrow().requests.len(), 4);
     });
 }
+
+#[test]
+fn a_server_has_its_own_number_of_errors() {
+    let pool = "server 10.0.1.1:80 errors=3; server 10.0.1.2:80 errors=off;
+                server 10.0.1.3:80; passive errors=1 on=500,invalid eject=1h max_ejected=100%;";
+    play(&app(pool, ""), async |world| {
+        let error = "HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n";
+        let origins = [1, 2, 3].map(|number| world.origin(number).answers(error));
+        assert_eq!(count(&twenty(world).await, 500), 20);
+        let seen = origins.map(|origin| origin.borrow().requests.len());
+        assert_eq!(seen, [3, 16, 1]);
+    });
+    play(
+        &app("server 10.0.1.1:80; server 10.0.1.2:80 errors=off; passive errors=1 on=invalid;", ""),
+        async |world| {
+            world.origin(1).answers("NONSENSE\r\n\r\n");
+            world.origin(2).answers(OK);
+            let statuses = twenty(world).await;
+            assert_eq!((count(&statuses, 502), count(&statuses, 200)), (1, 19));
+        },
+    );
+}

@@ -273,3 +273,20 @@ fn servers_in_maintenance_or_draining_get_no_request() {
         }
     });
 }
+
+#[test]
+fn clients_of_one_network_keep_their_server() {
+    let pool = "server 10.0.1.1:80; server 10.0.1.2:80; server 10.0.1.3:80; server 10.0.1.4:80;";
+    let text = |options: &str| app(&format!("{pool} balance hash $remote_addr {options};"), "");
+    let used = async |world: &World| {
+        let origins = [1, 2, 3, 4].map(|number| world.origin(number).answers(OK));
+        for last in 1..=40 {
+            let mut client = world.client_from(&format!("192.0.2.{last}"), "10.0.0.1:80").await;
+            client.send(GET).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+        origins.iter().filter(|origin| !origin.borrow().requests.is_empty()).count()
+    };
+    play(&text("ipv4=24"), async |world| assert_eq!(used(world).await, 1));
+    play(&text(""), async |world| assert_eq!(used(world).await, 4));
+}

@@ -577,3 +577,63 @@ fn no_client_fills_a_queue_with_a_limit_per_client() {
         assert_eq!(counted(world, "queue_per_client"), (5, 0, 0));
     });
 }
+
+#[test]
+fn requests_in_flight_with_one_key_are_bounded_over_all_workers() {
+    let limit = "limit in_flight $http_x_key max=2 name=keys status=503;";
+    play(&limited("", "", limit), async |world| {
+        let origin = world.origin(1);
+        let request = |key: &str| format!("GET /app HTTP/1.1\r\nHost: a\r\n{key}\r\n");
+        let mut running = Vec::new();
+        for key in ["X-Key: a\r\n", "X-Key: a\r\n", "X-Key: b\r\n", "", "", ""] {
+            let mut client = world.client().await;
+            client.send(request(key)).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            running.push((client, upstream));
+        }
+        let mut third = world.client().await;
+        assert_eq!(ask(&mut third, &request("X-Key: a\r\n")).await, 503);
+        world.expect_logged("in_flight_limited", Some(503)).await;
+        assert_eq!(ask(&mut third, GET).await, 204, "another route");
+        let (mut client, mut upstream) = running.remove(0);
+        upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 200);
+        third.send(request("X-Key: a\r\n")).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        running.push((third, upstream));
+        for (mut client, mut upstream) in running {
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+        assert_eq!(counted(world, "in_flight"), (1, 0, 0));
+    });
+}
+
+#[test]
+fn limits_of_one_name_count_together_and_each_request_once() {
+    let text = "pool app { server 10.0.1.1:80; }
+        listen 10.0.0.1:80 {
+            route internal @second -> app {
+                limit rate $remote_addr rate=1/m burst=4 name=one;
+                limit in_flight $remote_addr max=1 name=one;
+            }
+            route path /first -> internal @second {
+                limit rate $remote_addr rate=1/m burst=4 name=one;
+                limit in_flight $remote_addr max=1 name=one;
+            }
+            route path /other -> respond 204 { limit rate $remote_addr rate=1/m burst=1 name=one; }
+        }";
+    play(text, async |world| {
+        world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut statuses = Vec::new();
+        for path in ["/first", "/other", "/other", "/first", "/first", "/first", "/first"] {
+            statuses.push(ask(&mut client, &get(path)).await);
+        }
+        assert_eq!(statuses, [200, 204, 429, 200, 200, 200, 429]);
+        assert_eq!(counted(world, "in_flight"), (0, 0, 0));
+    });
+}

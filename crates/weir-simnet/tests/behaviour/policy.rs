@@ -444,3 +444,32 @@ fn a_path_that_names_a_served_directory_is_redirected_to_the_one_with_a_slash() 
         }
     });
 }
+
+#[test]
+fn headers_are_removed_or_refused_by_their_names() {
+    let text = |rules: &str| app(ONE, rules);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nX_Under: 1\r\nX.Dot: 2\r\nX-Dash: 3\r\n\r\n";
+    let seen = async |world: &World| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(request).await;
+        let mut upstream = origin.accept().await;
+        let seen = upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        ["x_under", "x.dot", "x-dash"].map(|name| seen.header(name).map(str::to_owned))
+    };
+    let values = |values: [Option<&str>; 3]| values.map(|value| value.map(str::to_owned));
+    play(&text("header_names underscores=remove unusual=remove;"), async |world| {
+        assert_eq!(seen(world).await, values([None, None, Some("3")]));
+    });
+    play(&text("header_names unusual=remove;"), async |world| {
+        assert_eq!(seen(world).await, values([Some("1"), None, Some("3")]));
+    });
+    play(&text("header_names unusual=refuse;"), async |world| {
+        let mut client = world.client().await;
+        client.send(request).await;
+        assert_eq!(client.message().await.status(), 400);
+        world.expect_logged("bad_request", Some(400)).await;
+    });
+}

@@ -16,7 +16,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
-use weir_config::model::{AccessLog, Config, ListenAddress, LogFormat, LogTarget, Workers};
+use weir_config::model::{
+    AccessLog, Config, ListenAddress, LogEscape, LogFormat, LogTarget, Workers,
+};
 use weir_proxy::accept;
 use weir_proxy::admission::Gate;
 use weir_proxy::compile::{Surroundings, compile};
@@ -431,7 +433,9 @@ fn config(text: &str) -> Config {
     let mut config = checked.unwrap_or_else(|wrong| panic!("{wrong}")).config;
     let name = "test".to_owned();
     config.listeners.iter_mut().for_each(|listener| listener.logs = vec![name.clone()]);
-    config.logs = vec![AccessLog { name, to: vec![LogTarget::Stdout], format: LogFormat::Json }];
+    let (to, format) = (vec![LogTarget::Stdout], LogFormat::Json);
+    let log = AccessLog { name, to, format, escape: LogEscape::default(), when: None };
+    config.logs = vec![log];
     config
 }
 

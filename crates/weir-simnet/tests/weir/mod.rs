@@ -19,8 +19,8 @@ use weir_balance::{Balancer, Fault, Member, PolicyKind, QueueSettings, Settings}
 use weir_config::Config;
 use weir_config::model::{
     AccessLog, Action, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
-    Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue, RequestTimeout,
-    Retry, RetryOn, Route, RouteUpstream, Rule, TcpKeepalive, UpstreamTimeouts,
+    Listener, LogEscape, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue,
+    RequestTimeout, Retry, RetryOn, Route, RouteUpstream, Rule, TcpKeepalive, UpstreamTimeouts,
 };
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
@@ -167,6 +167,7 @@ fn break_balancer(snapshot: &mut Arc<Snapshot>, config: &Config, fault: Fault) {
         weight: endpoint.weight,
         max_conn: endpoint.max_conn,
         tier: 0,
+        ejection: None,
         state: Arc::default(),
     };
     let members = pool.endpoints.iter().enumerate().map(member).collect();
@@ -315,6 +316,8 @@ pub(crate) fn configuration(site: &DeviceSite, random: &mut Rng) -> Config {
         name: "sim".into(),
         to: vec![LogTarget::Stdout],
         format: LogFormat::Text(template),
+        escape: LogEscape::default(),
+        when: None,
     };
     Config {
         pools: vec![pool],
@@ -373,7 +376,9 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         request_timeout: RequestTimeout::Inherited,
         access: Vec::new(),
         rate_limits: Vec::new(),
+        in_flight_limits: Vec::new(),
         bandwidth: None,
+        logs: None,
         rewrite: Vec::new(),
         upstream: RouteUpstream::default(),
         request_headers: Vec::new(),
@@ -382,6 +387,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
     Listener {
         name: "sim".into(),
         addresses: vec![ListenAddress::Socket(site.address)],
+        reuseport: false,
         tls: None,
         max_connections: [None, Some(2), Some(5)][random.usize(0..3)],
         timeouts: ClientTimeouts {
@@ -396,6 +402,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         limits: MessageLimits::default(),
         client_limit: None,
         rate_limits: Vec::new(),
+        in_flight_limits: Vec::new(),
         bandwidth: None,
         logs: vec!["sim".into()],
         forwarded: weir_config::model::Forwarded::default(),
@@ -403,6 +410,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         cause_header: None,
         explain_header: None,
         path: weir_config::model::PathRules::default(),
+        header_names: weir_config::model::HeaderNames::default(),
         upgrade: vec!["websocket".into()],
         access: Vec::new(),
         request_headers: Vec::new(),

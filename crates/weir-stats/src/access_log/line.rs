@@ -20,7 +20,7 @@ pub struct Line(LineFormat);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum LineFormat {
-    Text(Template),
+    Text(Template, Escape),
     Haproxy,
     Json,
 }
@@ -48,7 +48,12 @@ impl Line {
 
     /// Custom text; values are escaped as in nginx.
     pub fn text(template: Template) -> Self {
-        Self(LineFormat::Text(template))
+        Self::escaped(template, Escape::Log)
+    }
+
+    /// Custom text with another escaping of values.
+    pub fn escaped(template: Template, escape: Escape) -> Self {
+        Self(LineFormat::Text(template, escape))
     }
 
     fn built_in(source: &str) -> Self {
@@ -58,14 +63,14 @@ impl Line {
     /// Returns true if response headers are needed, so that they must be kept until the exchange
     /// ends.
     pub fn needs_response_headers(&self) -> bool {
-        matches!(&self.0, LineFormat::Text(template) if template.needs_response_headers())
+        matches!(&self.0, LineFormat::Text(template, _) if template.needs_response_headers())
     }
 
     /// Appends the line of one exchange, with its line end. Allocates nothing once `out` is large
     /// enough.
     pub fn write_line(&self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
         match &self.0 {
-            LineFormat::Text(template) => template.append_at(entry, clock, Escape::Log, out),
+            LineFormat::Text(template, escape) => template.append_at(entry, clock, *escape, out),
             LineFormat::Haproxy => haproxy::append(entry, clock, out),
             LineFormat::Json => json::append(entry, clock, out),
         }

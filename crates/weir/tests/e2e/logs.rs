@@ -324,3 +324,34 @@ fn a_full_disk_and_a_pipe_without_a_reader_stop_no_traffic_and_are_logged() {
     let said = weir.process.said();
     assert_eq!(said.matches("cannot write the log full").count(), 1, "{said}");
 }
+
+#[test]
+fn routes_have_logs_of_their_own_and_lines_depend_on_a_text() {
+    let directory = Directory::new();
+    let path = |name: &str| directory.text(name);
+    let config = format!(
+        "map $status $loud {{ ~^4 1; default 0; }}
+         log all {{ to {}; format \"$request_uri $http_x_a\"; }}
+         log own {{ to {}; format \"{{\\\"a\\\":\\\"$http_x_a\\\"}}\" escape=json; }}
+         log errors {{ to {}; format \"$request_uri $status\"; when $loud; }}
+         listen 127.0.0.1:0 {{
+             log all errors;
+             route path /own -> respond 404 {{ log own; }}
+             route path /quiet -> respond 404 {{ log off; }}
+             route path /missing -> respond 404;
+             route -> respond 204;
+         }}",
+        path("all.log"),
+        path("own.log"),
+        path("errors.log")
+    );
+    let weir = Weir::start(&directory, &config);
+    let mut client = Client::connect(weir.address());
+    for path in ["/own", "/quiet", "/missing", "/last"] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-A: \"x\"\r\n\r\n"));
+        client.response();
+    }
+    assert_eq!(lines(&path("all.log"), 2), [r"/missing \x22x\x22", r"/last \x22x\x22"]);
+    assert_eq!(lines(&path("own.log"), 1), [r#"{"a":"\"x\""}"#]);
+    assert_eq!(lines(&path("errors.log"), 1), ["/missing 404"]);
+}

@@ -417,3 +417,42 @@ fn tcp_keepalive_is_as_configured_before_and_after_a_reload() {
     assert_eq!(second.ask("/").status, 200);
     expect(1, port, &[false, true]);
 }
+
+/// Returns the number of sockets that listen on an address of IPv4.
+fn listening_sockets(address: SocketAddr) -> usize {
+    let SocketAddr::V4(address) = address else { panic!("{address}") };
+    let own = u32::from_ne_bytes(address.ip().octets());
+    let own = format!("{own:08X}:{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let listens = |line: &&str| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next() == Some(own.as_str()) && words.nth(1) == Some("0A")
+    };
+    table.lines().filter(listens).count()
+}
+
+#[test]
+fn each_worker_has_a_socket_of_its_own_before_and_after_a_reload() {
+    let config = |reuseport: &str, text: &str| {
+        format!("workers 3;\nlisten 127.0.0.1:0 {reuseport} {{ route -> respond 200 {text}; }}")
+    };
+    let changing = Changing::start(&config("reuseport", "one"));
+    let address = changing.weir.address();
+    assert_eq!(changing.weir.addresses, [address], "it is named once");
+    assert_eq!(listening_sockets(address), 3);
+    let asked = |text: &str| {
+        for _ in 0..20 {
+            assert_eq!(changing.get("/"), (200, text.to_owned()));
+        }
+    };
+    asked("one");
+    changing.takes(&config("reuseport", "two"));
+    assert_eq!(listening_sockets(address), 3);
+    asked("two");
+    changing.takes(&config("", "three"));
+    eventually("one socket is left", || (listening_sockets(address) == 1).then_some(()));
+    asked("three");
+    changing.takes(&config("reuseport", "four"));
+    assert_eq!(listening_sockets(address), 3);
+    asked("four");
+}

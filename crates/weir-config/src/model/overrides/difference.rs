@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Addressed, EndpointOverride, Limit, Overrides, PoolOverrides};
 use crate::defaults;
 use crate::model::{AdminState, Config, Endpoint, EndpointAddress, EndpointCheck, Pool};
+use crate::units::duration;
 
 /// One value that differs from the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -236,6 +237,18 @@ pub fn server_line(endpoint: &Endpoint) -> String {
         EndpointCheck::Off => line.push_str(" check=off"),
         EndpointCheck::At(address) => {
             line.push_str(&[" check=", &word(&address_text(address))].concat());
+        }
+    }
+    match endpoint.passive.errors {
+        None => {}
+        Some(0) => line.push_str(" errors=off"),
+        Some(errors) => {
+            let _ = write!(line, " errors={errors}");
+        }
+    }
+    for (name, time) in [("window", endpoint.passive.window), ("eject", endpoint.passive.eject)] {
+        if let Some(time) = time {
+            let _ = write!(line, " {name}={}", duration::format(time));
         }
     }
     line.push(';');

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
-use weir_config::model::{self, LogFormat, LogTarget, SyslogFormat, SyslogReceiver};
+use weir_config::model::{self, LogEscape, LogFormat, LogTarget, SyslogFormat, SyslogReceiver};
 use weir_stats::{BATCH_BYTES, LogBatch};
 
 use super::*;
@@ -14,7 +14,13 @@ use super::*;
 const DEADLINE: Duration = Duration::from_mins(1);
 
 fn log(to: LogTarget) -> AccessLog {
-    AccessLog { name: "access".to_owned(), to: vec![to], format: LogFormat::Combined }
+    AccessLog {
+        name: "access".to_owned(),
+        to: vec![to],
+        format: LogFormat::Combined,
+        escape: LogEscape::default(),
+        when: None,
+    }
 }
 
 fn syslog(to: SyslogReceiver, facility: u8) -> LogTarget {
@@ -294,7 +300,13 @@ fn another_configuration_keeps_open_logs_and_closes_unused_ones() {
     let folder = tempfile::tempdir().unwrap();
     let named = |name: &str| {
         let to = vec![LogTarget::File(folder.path().join(name))];
-        AccessLog { name: name.to_owned(), to, format: LogFormat::Combined }
+        AccessLog {
+            name: name.to_owned(),
+            to,
+            format: LogFormat::Combined,
+            escape: LogEscape::default(),
+            when: None,
+        }
     };
     let (writer, sinks) = LogWriter::start(&[named("kept"), named("old")]).unwrap();
     let (mut kept, mut old) = (sinks[0].batch(), sinks[1].batch());

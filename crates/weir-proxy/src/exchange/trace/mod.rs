@@ -19,11 +19,11 @@ use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Version};
 use crate::exchange::files::{FileTarget, question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
-use crate::http::path;
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
 use crate::http::rewrites::RewriteFault;
+use crate::http::{header_names, path};
 use crate::limits::MOST_INTERNAL_REDIRECTS;
 use crate::routing::route::{CompiledAction, CompiledRoute, InternalTarget};
 use crate::routing::trace::text_of;
@@ -67,7 +67,7 @@ pub struct RequestTrace {
     /// The access rules that decided.
     pub access: Vec<AccessTrace>,
     /// The rate limits with the keys of this request.
-    pub rate_keys: Vec<RateKeyTrace>,
+    pub limit_keys: Vec<LimitKeyTrace>,
     /// The end of the way.
     pub end: TraceEnd,
 }
@@ -118,7 +118,7 @@ pub struct AccessTrace {
 
 /// A rate limit and the key under which it counts this request.
 #[derive(Debug)]
-pub struct RateKeyTrace {
+pub struct LimitKeyTrace {
     /// Its part of the configuration.
     pub part: String,
     /// The key; an empty one is not limited.
@@ -197,6 +197,11 @@ pub fn trace(
             return Ok(trace);
         }
     }
+    let rules = listener.header_names;
+    if rules.is_some_and(|rules| header_names::apply(rules, &mut head.headers, &bytes).is_err()) {
+        trace.refuse(400, "the name of a header is refused (`header_names`)");
+        return Ok(trace);
+    }
     trace.path.received = text_of(head.path_text(&bytes));
     let line = head.request_line.of(&bytes).to_vec();
     if let Err(fault) = path::normalise(&mut head, &mut bytes, &listener.path, &mut Vec::new()) {
@@ -263,7 +268,7 @@ impl<'a> Tracer<'a> {
     fn run(&mut self) {
         let listener = self.listener;
         self.client = self.input.peer;
-        self.client = client_address(self.input.peer, &listener.forwarded.trusted, &self.view());
+        self.client = client_address(self.input.peer, &listener.forwarded, &self.view());
         self.trace.client = self.client;
         self.trace.peer_is_trusted = self.trust == PeerTrust::Trusted;
         let header = listener.request_id.header.as_deref();
@@ -302,7 +307,7 @@ impl<'a> Tracer<'a> {
             self.trace.refuse(403, "the access rules of the route deny the client");
             return false;
         }
-        self.rate_keys(route, part, &own);
+        self.limit_keys(route, part, &own);
         if self.head.method == Method::Connect {
             self.trace.refuse(405, "a gateway opens no tunnel for CONNECT");
             return false;
@@ -413,22 +418,25 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Notes the keys of the rate limits that count the request.
-    fn rate_keys(&mut self, route: &'a CompiledRoute, listener: &str, own: &str) {
-        let of_listener: &[_] =
-            if self.internal.is_any() { &[] } else { &self.listener.rate_limits };
-        let of_listener = of_listener.iter().enumerate();
-        let of_route = route.rate_limits.iter().enumerate();
-        let all = of_listener
-            .map(|(index, limit)| (format!("{listener}.rate_limits[{index}]"), limit))
-            .chain(of_route.map(|(index, limit)| (format!("{own}.rate_limits[{index}]"), limit)));
-        for (part, limit) in all {
-            let led = Led { route: Some(route), ..Led::default() };
-            let mut key = Vec::new();
-            self.with_entry(led, |entry| {
-                limit.key.template.append(entry, Escape::None, &mut key);
-            });
-            self.trace.rate_keys.push(RateKeyTrace { part, key: text_of(&key) });
+    /// Notes the keys of the limits by key that count the request.
+    fn limit_keys(&mut self, route: &'a CompiledRoute, listener: &str, own: &str) {
+        let of_listener = Some((listener, &self.listener.key_limits));
+        let of_listener = of_listener.filter(|_| !self.internal.is_any());
+        for (part, limits) in of_listener.into_iter().chain([(own, &route.key_limits)]) {
+            let rates = limits.rates.iter().map(|limit| &limit.keyed).enumerate();
+            let rates = rates.map(|(index, limit)| (format!("rate_limits[{index}]"), limit));
+            let in_flight = limits.in_flight.iter().map(|limit| &limit.keyed).enumerate();
+            let in_flight =
+                in_flight.map(|(index, limit)| (format!("in_flight_limits[{index}]"), limit));
+            for (name, limit) in rates.chain(in_flight) {
+                let led = Led { route: Some(route), ..Led::default() };
+                let mut key = Vec::new();
+                self.with_entry(led, |entry| {
+                    limit.key.template.append(entry, Escape::None, &mut key);
+                });
+                let part = format!("{part}.{name}");
+                self.trace.limit_keys.push(LimitKeyTrace { part, key: text_of(&key) });
+            }
         }
     }
 

@@ -77,13 +77,15 @@ impl<'a> Tracer<'a> {
         let key = pool.key.as_ref().map(|key| {
             let mut text = Vec::new();
             self.with_entry(led, |entry| key.template.append(entry, Escape::None, &mut text));
-            text
+            key.network_text(self.client).map_or(text, String::into_bytes)
         });
+        let network = pool.key.as_ref().and_then(|key| key.network(self.client));
         let mut random = fastrand::Rng::with_seed(self.input.seed);
-        let hashed = match key.as_deref() {
-            None => 0,
-            Some(b"") => random.u64(..),
-            Some(text) => hash_key(text),
+        let hashed = match (network, key.as_deref()) {
+            (Some(network), _) => hash_key(network.bytes()),
+            (None, None) => 0,
+            (None, Some(b"")) => random.u64(..),
+            (None, Some(text)) => hash_key(text),
         };
         let pick = pick(pool, claim, hashed, random.u64(..));
         let endpoint = pick.as_ref().ok().map(|pick| pick.endpoint);

@@ -77,7 +77,7 @@ fn what_follows_an_internal_redirect_is_told() {
     assert!(matches!(traced("GET /lost").end, TraceEnd::NoRoute));
     let inside = traced("GET /in");
     assert!(matches!(inside.end, TraceEnd::Respond { .. }), "{:?}", inside.end);
-    let keys: Vec<String> = inside.rate_keys.into_iter().map(|limit| limit.part).collect();
+    let keys: Vec<String> = inside.limit_keys.into_iter().map(|limit| limit.part).collect();
     assert_eq!(keys, ["listeners[0].rate_limits[0]", "listeners[0].default[1].rate_limits[0]"]);
     for (line, expected) in [("POST /f", 405), ("GET /f", 301), ("POST /f/etc/passwd", 405)] {
         let TraceEnd::Files { status, .. } = traced(line).end else { panic!("{line}") };

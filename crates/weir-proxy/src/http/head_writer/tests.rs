@@ -28,7 +28,7 @@ impl Default for Setting {
     fn default() -> Self {
         Self {
             trust: PeerTrust::Untrusted,
-            forwarded: Forwarded { trusted: Vec::new(), x_forwarded: false, forwarded: false },
+            forwarded: Forwarded { x_forwarded: false, ..Forwarded::default() },
             request_id: RequestIdSettings { header: None, respond: false },
             edits: Vec::new(),
             framing: BodyFraming::None,
@@ -187,7 +187,7 @@ const CLAIMS: &str = "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: 2.2.2.2\r\nX-
                       X-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\nA: 1\r\n";
 
 fn told(trust: PeerTrust, x_forwarded: bool, forwarded: bool) -> Setting {
-    let forwarded = Forwarded { trusted: Vec::new(), x_forwarded, forwarded };
+    let forwarded = Forwarded { x_forwarded, forwarded, ..Forwarded::default() };
     Setting { trust, forwarded, ..Setting::default() }
 }
 

@@ -28,6 +28,8 @@ const SESSIONS_PER_WORKER: usize = 256;
 pub struct ClientSettings<'a> {
     /// Accepts any certificate if set. The handshake's signature is checked even then.
     pub skip_verification: bool,
+    /// Sends no server name if set.
+    pub hide_name: bool,
     /// The trusted roots; `None` uses the system's. A self-signed endpoint certificate may be
     /// listed here itself.
     pub ca: Option<PemFile>,
@@ -72,6 +74,7 @@ impl ClientTls {
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = Resumption::disabled();
+        config.enable_sni = !settings.hide_name;
         let warnings = certificate.and_then(|loaded| loaded.warning).into_iter().collect();
         Ok(Self { config, warnings })
     }

@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 use weir_config::model::ClientPrefix;
 use weir_stats::{Cause, LogReceiver, Message, log_channel};
 
-use crate::limiting::client::Network;
+use crate::http::client_network::Network;
 use crate::runtime::start::tests::{lose_worker, serving, until};
 use crate::runtime::start::{Running, WorkerFault};
 

@@ -95,7 +95,7 @@ impl Compiler<'_> {
         let after = Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
             balancer,
-            key: pool.policy.key().cloned().map(PoolKey::new),
+            key: pool.policy.hash().map(PoolKey::of_policy),
             endpoints,
             keepalive: pool.keepalive.clone(),
             tcp_keepalive: pool.tcp_keepalive.clone(),
@@ -214,6 +214,7 @@ impl Compiler<'_> {
     fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
         let settings = ClientSettings {
             skip_verification: !tls.verify,
+            hide_name: !tls.sni,
             ca: tls.ca.as_deref().map(|path| self.pem(path)).transpose()?,
             certificate: tls
                 .certificate
@@ -280,6 +281,7 @@ fn member(pool: &model::Pool, model: &model::Endpoint, endpoint: &UpstreamEndpoi
         weight: model.weight,
         max_conn: model.max_conn,
         tier: pool.tier(model),
+        ejection: Some(pool.ejection(model)),
         state: Arc::clone(&endpoint.state),
     }
 }

@@ -315,16 +315,23 @@ impl<'a> AccountWriter<'a> {
         add(&format!("{part}.client_limit"), "limit client", value(&listener.client_limit));
         add(&format!("{part}.limits"), "limits", value(&listener.limits));
         let Some((own, route)) = self.route() else { return lines };
-        for key in &self.trace.rate_keys {
-            let of =
-                if key.part.starts_with(own) { &route.rate_limits } else { &listener.rate_limits };
-            let index = key.part.rsplit_once('[').map_or("", |(_, rest)| rest);
-            let limit = index.trim_end_matches(']').parse().ok().and_then(|at: usize| of.get(at));
+        for key in &self.trace.limit_keys {
+            let of_route = key.part.starts_with(own);
+            let (name, index) = key.part.rsplit_once('[').unwrap_or_default();
+            let index: usize = index.trim_end_matches(']').parse().unwrap_or_default();
+            let rates = if of_route { &route.rate_limits } else { &listener.rate_limits };
+            let in_flight =
+                if of_route { &route.in_flight_limits } else { &listener.in_flight_limits };
+            let (kind, limit) = if name.ends_with("in_flight_limits") {
+                ("in_flight", value(&in_flight.get(index)))
+            } else {
+                ("rate", value(&rates.get(index)))
+            };
             let shown = match key.key.as_str() {
                 "" => "an empty key, so the limit does not count it".to_owned(),
                 key => format!("key `{key}`"),
             };
-            add(&key.part, &format!("limit rate, {shown}:"), value(&limit));
+            add(&key.part, &format!("limit {kind}, {shown}:"), limit);
         }
         match &route.bandwidth {
             Some(limit) => add(&format!("{own}.bandwidth"), "limit bandwidth", value(limit)),
@@ -358,7 +365,7 @@ impl<'a> AccountWriter<'a> {
     /// Returns what depends on the state of a running process.
     fn depends(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        if !self.trace.rate_keys.is_empty() || self.config().client_limit.is_some() {
+        if !self.trace.limit_keys.is_empty() || self.config().client_limit.is_some() {
             lines.push("a limit refuses the request if its bound has been reached".to_owned());
         }
         let TraceEnd::Pool(trace) = &self.trace.end else { return lines };
