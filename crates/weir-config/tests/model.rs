@@ -286,6 +286,21 @@ fn rules_that_grow_without_bound_are_refused() {
 }
 
 #[test]
+fn copies_of_long_rules_are_bounded() {
+    let text = |routes: usize| {
+        let network = |n: usize| format!(" 10.{}.{}.0/24", n / 250, n % 250);
+        let networks: String = (0..20_000).map(network).collect();
+        let route = |n: usize| format!("route rule office path /p{n} -> 10.0.0.1:80;\n");
+        let routes: String = (0..routes).map(route).collect();
+        format!("rule office {{ client{networks} }}\nlisten :80 {{\n{routes}}}\n")
+    };
+    config(&text(20));
+    let error = parse_str("x", &text(2_000)).unwrap_err().to_string();
+    assert!(error.contains("more than 1000000 values"), "{error}");
+    assert_eq!(error.matches("more than 1000000 values").count(), 1, "{error}");
+}
+
+#[test]
 fn rules_that_name_rules_without_end_are_refused() {
     let rule = |number: usize| format!("rule r{number} {{ not rule r{} }}\n", number + 1);
     let chain = |length: usize| {

@@ -32,6 +32,8 @@ pub(super) struct Checker<'a> {
     pub(super) rules: HashMap<&'a str, NamedRule<'a>>,
     /// The depth of rules that are being parsed, each named by the one before.
     pub(super) rule_depth: usize,
+    /// The number of values in the copies of rules so far.
+    pub(super) copied_values: usize,
     /// The place at which every address is listened on.
     pub(super) addresses: HashMap<ListenAddress, SourceSpan>,
     pub(super) forwarded: Forwarded,
@@ -57,14 +59,13 @@ pub(super) struct NamedRule<'a> {
 }
 
 /// The progress of reading a named rule.
-#[derive(Clone)]
 pub(super) enum RuleState {
     /// The words are not parsed yet.
     Unread,
     /// The words are being parsed. A rule that is found in this state refers to itself.
     Reading,
-    /// The meaning.
-    Read(Rule),
+    /// The meaning, and the number of values in it.
+    Read(Rule, usize),
 }
 
 impl<'a> Checker<'a> {
@@ -85,6 +86,7 @@ impl<'a> Checker<'a> {
             used_variables: HashSet::new(),
             rules: HashMap::new(),
             rule_depth: 0,
+            copied_values: 0,
             addresses: HashMap::new(),
             forwarded: Forwarded::default(),
             max_connections: None,

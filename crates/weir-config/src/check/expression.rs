@@ -14,6 +14,9 @@ const MAX_DEPTH: usize = 32;
 /// The largest number of conditions in one expression, those of named rules included: without a
 /// bound, rules that name rules could grow exponentially.
 const MAX_CONDITIONS: usize = 10_000;
+/// The largest number of values, such as paths and networks, in all copies of named rules: without
+/// a bound, many routes with a long list would take its size times their number.
+const MAX_COPIED_VALUES: usize = 1_000_000;
 
 impl<'a> Checker<'a> {
     /// Keeps a rule's words. They are parsed when every name is known.
@@ -58,8 +61,25 @@ impl<'a> Checker<'a> {
 
     fn rule_of(&mut self, name: ArgumentValue<'a>) -> Option<Rule> {
         let rule = self.rules.get_mut(name.text())?;
-        match rule.state.clone() {
-            RuleState::Read(rule) => return Some(rule),
+        match &rule.state {
+            RuleState::Read(rule, values) => {
+                let before = self.copied_values;
+                self.copied_values = before.saturating_add(*values);
+                if self.copied_values <= MAX_COPIED_VALUES {
+                    return Some(rule.clone());
+                }
+                if before <= MAX_COPIED_VALUES {
+                    let message = format!(
+                        "from here on the copies of rules have more than {MAX_COPIED_VALUES} values"
+                    );
+                    let error = Diagnostic::error(name.span(), message);
+                    self.report(
+                        error
+                            .help("let one route with this rule stand before those that repeat it"),
+                    );
+                }
+                return None;
+            }
             RuleState::Reading => {
                 let error = Diagnostic::error(
                     name.span(),
@@ -84,7 +104,7 @@ impl<'a> Checker<'a> {
         self.rule_depth -= 1;
         let meaning = all(rules);
         if let Some(rule) = self.rules.get_mut(name.text()) {
-            rule.state = RuleState::Read(meaning.clone());
+            rule.state = RuleState::Read(meaning.clone(), values_of(&meaning));
         }
         Some(meaning)
     }
@@ -380,6 +400,18 @@ fn size(rule: &Rule) -> usize {
     match rule {
         Rule::All(rules) | Rule::Any(rules) => 1 + rules.iter().map(size).sum::<usize>(),
         Rule::Not(rule) => 1 + size(rule),
+        _ => 1,
+    }
+}
+
+/// Returns the number of values that conditions compare with.
+fn values_of(rule: &Rule) -> usize {
+    match rule {
+        Rule::All(rules) | Rule::Any(rules) => rules.iter().map(values_of).sum(),
+        Rule::Not(rule) => values_of(rule),
+        Rule::Path(patterns) => patterns.len(),
+        Rule::Client(networks) => networks.len(),
+        Rule::Method(methods) => methods.len(),
         _ => 1,
     }
 }

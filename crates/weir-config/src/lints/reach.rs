@@ -2,32 +2,71 @@
 //! matches only requests that another matches too, or that none can match. It never claims either
 //! wrongly; where it cannot tell, it says no.
 
+use std::cell::Cell;
+
 use crate::model::Rule;
 use crate::pattern::{PathPattern, PathShape};
 
 /// The deepest nesting that is compared.
 const MOST_DEPTH: usize = 16;
 
-/// Returns true if every request that meets `narrow` meets `wide` too.
-pub(super) fn implies(narrow: &Rule, wide: &Rule) -> bool {
-    implied(narrow, wide, MOST_DEPTH)
+/// The comparisons that may still be made, so that a file of any size is checked soon.
+pub(super) struct Effort {
+    left: Cell<usize>,
 }
 
-fn implied(narrow: &Rule, wide: &Rule, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else { return false };
-    if narrow == wide {
-        return true;
+impl Effort {
+    pub(super) fn new(steps: usize) -> Self {
+        Self { left: Cell::new(steps) }
     }
+
+    pub(super) fn left(&self) -> usize {
+        self.left.get()
+    }
+
+    /// Takes this many steps, or returns false if there are no more.
+    pub(super) fn spend(&self, steps: usize) -> bool {
+        let rest = self.left.get().checked_sub(steps);
+        self.left.set(rest.unwrap_or_default());
+        rest.is_some()
+    }
+
+    /// Sets this many steps apart, or those that are left.
+    pub(super) fn share(&self, steps: usize) -> Self {
+        let taken = steps.min(self.left.get());
+        self.left.set(self.left.get() - taken);
+        Self::new(taken)
+    }
+
+    /// Takes back the rest of a share.
+    pub(super) fn give_back(&self, share: &Self) {
+        self.left.set(self.left.get() + share.left.get());
+    }
+}
+
+/// Returns true if every request that meets `narrow` meets `wide` too.
+pub(super) fn implies(narrow: &Rule, wide: &Rule, effort: &Effort) -> bool {
+    implied(narrow, wide, MOST_DEPTH, effort)
+}
+
+fn implied(narrow: &Rule, wide: &Rule, depth: usize, effort: &Effort) -> bool {
+    let Some(depth) = depth.checked_sub(1).filter(|_| effort.spend(1)) else { return false };
+    let implied = |narrow: &Rule, wide: &Rule| implied(narrow, wide, depth, effort);
     match (narrow, wide) {
-        (_, Rule::All(parts)) => parts.iter().all(|part| implied(narrow, part, depth)),
-        (Rule::Any(parts), _) => parts.iter().all(|part| implied(part, wide, depth)),
-        (_, Rule::Any(parts)) if parts.iter().any(|part| implied(narrow, part, depth)) => true,
-        (Rule::All(parts), _) => parts.iter().any(|part| implied(part, wide, depth)),
-        (Rule::Not(narrow), Rule::Not(wide)) => implied(wide, narrow, depth),
+        (_, Rule::All(parts)) => parts.iter().all(|part| implied(narrow, part)),
+        (Rule::Any(parts), _) => parts.iter().all(|part| implied(part, wide)),
+        (_, Rule::Any(parts)) if parts.iter().any(|part| implied(narrow, part)) => true,
+        (Rule::All(parts), _) => parts.iter().any(|part| implied(part, wide)),
+        (Rule::Not(narrow), Rule::Not(wide)) => implied(wide, narrow),
         (Rule::Path(narrow), Rule::Path(wide)) => {
-            narrow.iter().all(|one| wide.iter().any(|other| covers(other, one)))
+            same(narrow, wide, effort)
+                || each_in(narrow, wide, effort, |one, other| {
+                    effort.spend(length_of(one, other)) && covers(other, one)
+                })
         }
-        (Rule::Method(narrow), Rule::Method(wide)) => narrow.iter().all(|one| wide.contains(one)),
+        (Rule::Method(narrow), Rule::Method(wide)) => {
+            each_in(narrow, wide, effort, |one, other| one == other)
+        }
         (Rule::Header(name, _), Rule::Header(other, None)) => name.eq_ignore_ascii_case(other),
         (Rule::Header(name, value), Rule::Header(other, wide)) => {
             name.eq_ignore_ascii_case(other) && value == wide
@@ -35,48 +74,87 @@ fn implied(narrow: &Rule, wide: &Rule, depth: usize) -> bool {
         (Rule::Cookie(name, _), Rule::Cookie(other, None))
         | (Rule::Query(name, _), Rule::Query(other, None)) => name == other,
         (Rule::Client(narrow), Rule::Client(wide)) => {
-            narrow.iter().all(|one| wide.iter().any(|other| other.contains(one)))
+            same(narrow, wide, effort)
+                || each_in(narrow, wide, effort, |one, other| other.contains(one))
         }
-        _ => false,
+        _ => narrow == wide,
     }
+}
+
+/// Returns true if two lists are the same.
+fn same<T: PartialEq>(one: &[T], other: &[T], effort: &Effort) -> bool {
+    one.len() == other.len() && effort.spend(one.len()) && one == other
+}
+
+/// Returns true if each value fits one of the other list.
+fn each_in<T>(values: &[T], others: &[T], effort: &Effort, fits: impl Fn(&T, &T) -> bool) -> bool {
+    values.iter().all(|one| others.iter().any(|other| effort.spend(1) && fits(one, other)))
 }
 
 /// Returns true if no request can meet the condition.
-pub(super) fn is_impossible(rule: &Rule) -> bool {
-    never(rule, MOST_DEPTH)
+pub(super) fn is_impossible(rule: &Rule, effort: &Effort) -> bool {
+    never(rule, MOST_DEPTH, effort)
 }
 
-fn never(rule: &Rule, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else { return false };
+fn never(rule: &Rule, depth: usize, effort: &Effort) -> bool {
+    let Some(depth) = depth.checked_sub(1).filter(|_| effort.spend(1)) else { return false };
     match rule {
-        Rule::Any(parts) => parts.iter().all(|part| never(part, depth)),
+        Rule::Any(parts) => parts.iter().all(|part| never(part, depth, effort)),
         Rule::All(parts) => {
-            let pairs = parts.iter().enumerate().flat_map(|(index, one)| {
+            let mut pairs = parts.iter().enumerate().flat_map(|(index, one)| {
                 parts.iter().skip(index + 1).map(move |other| (one, other))
             });
-            parts.iter().any(|part| never(part, depth))
-                || pairs.take(MOST_PAIRS).any(|(one, other)| exclude(one, other))
+            parts.iter().any(|part| never(part, depth, effort))
+                || pairs.any(|(one, other)| exclude(one, other, effort).unwrap_or(true))
+                    && effort.left() > 0
         }
         _ => false,
     }
 }
 
-/// The largest number of pairs of conditions that are compared.
-const MOST_PAIRS: usize = 1_000;
-
-/// Returns true if no request meets both.
-fn exclude(one: &Rule, other: &Rule) -> bool {
-    match (one, other) {
-        (Rule::Not(inner), rule) | (rule, Rule::Not(inner)) => implies(rule, inner),
-        (Rule::Method(one), Rule::Method(other)) => !one.iter().any(|name| other.contains(name)),
-        (Rule::Client(one), Rule::Client(other)) => !one.iter().any(|network| {
-            other.iter().any(|other| other.contains(network) || network.contains(other))
-        }),
-        (Rule::Path(one), Rule::Path(other)) => {
-            !one.iter().any(|pattern| other.iter().any(|other| meet(pattern, other)))
-        }
-        _ => false,
+/// Returns true if no request meets both, and nothing if the effort ends before that is known.
+fn exclude(one: &Rule, other: &Rule, effort: &Effort) -> Option<bool> {
+    if !effort.spend(1) {
+        return None;
     }
+    match (one, other) {
+        (Rule::Not(inner), rule) | (rule, Rule::Not(inner)) => Some(implies(rule, inner, effort)),
+        (Rule::Method(one), Rule::Method(other)) => {
+            none_in(one, other, effort, |one, other| one == other)
+        }
+        (Rule::Client(one), Rule::Client(other)) => {
+            none_in(one, other, effort, |one, other| other.contains(one) || one.contains(other))
+        }
+        (Rule::Path(one), Rule::Path(other)) => none_in(one, other, effort, |one, other| {
+            !effort.spend(length_of(one, other)) || meet(one, other)
+        }),
+        _ => Some(false),
+    }
+}
+
+/// Returns true if no value fits one of the other list, and nothing if the effort ends before.
+fn none_in<T>(
+    values: &[T],
+    others: &[T],
+    effort: &Effort,
+    fits: impl Fn(&T, &T) -> bool,
+) -> Option<bool> {
+    for one in values {
+        for other in others {
+            if !effort.spend(1) {
+                return None;
+            }
+            if fits(one, other) {
+                return Some(false);
+            }
+        }
+    }
+    Some(true)
+}
+
+/// Returns the steps that the length of two patterns adds to their comparison.
+fn length_of(one: &PathPattern, other: &PathPattern) -> usize {
+    (one.as_str().len() + other.as_str().len()) / 64
 }
 
 /// Regexes that match every path.
@@ -193,7 +271,12 @@ mod tests {
     #[test]
     fn wider_paths_are_found() {
         let check = |narrow: &str, wide: &str, expected: bool| {
-            assert_eq!(implies(&path(narrow), &path(wide)), expected, "{narrow} in {wide}");
+            let effort = Effort::new(1_000);
+            assert_eq!(
+                implies(&path(narrow), &path(wide), &effort),
+                expected,
+                "{narrow} in {wide}"
+            );
         };
         check("/a/b/*", "/a/*", true);
         check("/a/*", "/a/b/*", false);
@@ -218,7 +301,8 @@ mod tests {
 
     #[test]
     fn contradictions_are_found() {
-        let all = |rules: Vec<Rule>| is_impossible(&Rule::All(rules));
+        let effort = Effort::new(1_000);
+        let all = |rules: Vec<Rule>| is_impossible(&Rule::All(rules), &effort);
         let method = |name: &str| Rule::Method(vec![name.into()]);
         assert!(all(vec![method("GET"), method("POST")]));
         assert!(!all(vec![method("GET"), method("GET")]));
@@ -226,8 +310,8 @@ mod tests {
         assert!(!all(vec![path("/a/*"), path("/a/b")]));
         assert!(!all(vec![path("/a/*"), path("/a")]));
         assert!(all(vec![path("/a/b"), Rule::Not(Box::new(path("/a/*")))]));
-        assert!(is_impossible(&Rule::Any(Vec::new())));
-        assert!(!is_impossible(&Rule::All(Vec::new())));
+        assert!(is_impossible(&Rule::Any(Vec::new()), &effort));
+        assert!(!is_impossible(&Rule::All(Vec::new()), &effort));
         let client = |text: &str| Rule::Client(vec![text.parse().unwrap()]);
         assert!(all(vec![client("10.0.0.0/8"), client("192.168.0.0/16")]));
         assert!(!all(vec![client("10.0.0.0/8"), client("10.1.0.0/16")]));

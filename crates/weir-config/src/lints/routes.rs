@@ -3,17 +3,13 @@
 use std::collections::HashMap;
 
 use super::Linter;
-use super::reach::{implies, is_impossible};
-use crate::model::{Action, Listener, Route, Rule, Site};
+use super::reach::{Effort, implies, is_impossible};
+use crate::model::{Action, ListenAddress, Listener, Route, Rule, Site};
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
 
-/// The largest number of host blocks of a listener that are compared.
-const MOST_HOSTS: usize = 1_000;
-/// Each route is compared with at most this many before it.
-const MOST_COMPARED: usize = 1_000;
-/// The largest number of comparisons in a list, so that a file of any length is checked soon.
-const MOST_COMPARISONS: usize = 2_000_000;
+/// The steps of comparisons in a whole configuration.
+const MOST_STEPS: usize = 20_000_000;
 
 /// The reason why a route takes no request.
 enum Unreached {
@@ -25,17 +21,18 @@ enum Unreached {
 
 impl Linter<'_> {
     pub(super) fn routes(&mut self) {
+        let effort = Effort::new(MOST_STEPS);
         for (number, listener) in self.config.listeners.iter().enumerate() {
             let part = format!("listeners[{number}]");
-            self.hosts(&part, listener);
+            self.hosts(&part, listener, &effort);
             let mut lists: Vec<(String, &[Route])> = Vec::new();
             for (site, block) in listener.sites.iter().enumerate() {
                 lists.push((format!("{part}.sites[{site}].routes"), &block.routes));
             }
             lists.push((format!("{part}.default"), &listener.default));
             for (list, routes) in lists {
-                self.reach(&list, routes);
-                if listener.tls.is_some() {
+                self.reach(&list, routes, &effort);
+                if listener.tls.is_some() && listener.addresses.iter().any(is_of_https) {
                     self.loops(&list, routes);
                 }
             }
@@ -43,19 +40,23 @@ impl Linter<'_> {
     }
 
     /// Finds host blocks whose names all belong to blocks before them.
-    fn hosts(&mut self, part: &str, listener: &Listener) {
+    fn hosts(&mut self, part: &str, listener: &Listener, effort: &Effort) {
         let is_name = |text: &str| !text.starts_with(['*', '~']);
-        for (number, site) in listener.sites.iter().enumerate().take(MOST_HOSTS) {
-            let taken =
-                |before: &Site, name: &str| before.hosts.iter().any(|one| one.matches(name));
+        let mut open = true;
+        for (number, site) in listener.sites.iter().enumerate() {
+            let taken = |before: &Site, name: &str| {
+                before.hosts.iter().any(|one| effort.spend(1) && one.matches(name))
+            };
             let before = &listener.sites[..number];
-            // Behind a block for all hosts nothing is reached, which the check reports.
-            let open = !before.iter().any(|one| one.hosts.iter().any(HostPattern::is_any));
             let all_taken = site.hosts.iter().all(|host| {
                 let name = host.as_str();
-                is_name(name) && before.iter().any(|one| taken(one, name))
+                let mut before = before.iter().take_while(|_| effort.spend(1));
+                is_name(name) && before.any(|one| taken(one, name))
             });
-            if open && all_taken && !site.hosts.is_empty() {
+            // Behind a block for all hosts nothing is reached, which the check reports.
+            let reported = !open;
+            open &= !site.hosts.iter().any(HostPattern::is_any);
+            if !reported && all_taken && !site.hosts.is_empty() {
                 self.report(
                     "unreachable-host",
                     &format!("{part}.sites[{number}]"),
@@ -66,15 +67,22 @@ impl Linter<'_> {
         }
     }
 
-    fn reach(&mut self, list: &str, routes: &[Route]) {
+    fn reach(&mut self, list: &str, routes: &[Route], effort: &Effort) {
         // What follows a route for all requests is reported by the check.
         let catch_all =
-            routes.iter().position(|route| implies(&Rule::All(Vec::new()), &route.when));
+            routes.iter().position(|route| implies(&Rule::All(Vec::new()), &route.when, effort));
         let routes = &routes[..catch_all.map_or(routes.len(), |at| at + 1)];
         // An importer makes several routes of one block, which is reached if one of them is.
         let mut by_place: HashMap<SourceSpan, (usize, usize)> = HashMap::new();
-        let outcomes: Vec<Option<Unreached>> =
-            (0..routes.len()).map(|number| unreached(routes, number)).collect();
+        let outcomes: Vec<Option<Unreached>> = (0..routes.len())
+            .map(|number| {
+                // What one route takes is not missing for the others.
+                let share = effort.share(effort.left() / (routes.len() - number));
+                let outcome = unreached(routes, number, &share);
+                effort.give_back(&share);
+                outcome
+            })
+            .collect();
         for (number, outcome) in outcomes.iter().enumerate() {
             if let Some(place) = self.place(&format!("{list}[{number}]")) {
                 let (all, dead) = by_place.entry(place).or_default();
@@ -137,14 +145,92 @@ fn is_open(rule: &Rule) -> bool {
     }
 }
 
-fn unreached(routes: &[Route], number: usize) -> Option<Unreached> {
+/// Compares a route with those before it, the nearest first.
+fn unreached(routes: &[Route], number: usize, effort: &Effort) -> Option<Unreached> {
     let rule = &routes.get(number)?.when;
-    if is_impossible(rule) {
+    if is_impossible(rule, effort) {
         return Some(Unreached::Impossible);
     }
-    let compared = (MOST_COMPARISONS / routes.len().max(1)).min(MOST_COMPARED);
-    let first = number.saturating_sub(compared);
-    let mut before = routes.iter().enumerate().take(number).skip(first);
-    let (behind, _) = before.find(|(_, earlier)| implies(rule, &earlier.when))?;
+    let before = routes.iter().enumerate().take(number).rev();
+    let mut before = before.take_while(|_| effort.left() > 0);
+    let (behind, _) = before.find(|(_, earlier)| implies(rule, &earlier.when, effort))?;
     Some(Unreached::Behind(behind))
+}
+
+/// Returns true for an address that a URL with `https` and without a port leads to.
+fn is_of_https(address: &ListenAddress) -> bool {
+    matches!(address, ListenAddress::Socket(address) if address.port() == 443)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::{lint, parse_str};
+
+    /// The steps that all routes of a configuration take.
+    fn steps(text: &str) -> usize {
+        let checked = parse_str("weir.conf", text).unwrap_or_else(|error| panic!("{error}"));
+        let effort = Effort::new(usize::MAX);
+        let routes = &checked.config.listeners[0].default;
+        for number in 0..routes.len() {
+            let share = effort.share(MOST_STEPS / routes.len());
+            unreached(routes, number, &share);
+            effort.give_back(&share);
+        }
+        usize::MAX - effort.left()
+    }
+
+    fn listener(routes: &str) -> String {
+        format!("listen :80 {{\n{routes}default -> respond 204;\n}}\n")
+    }
+
+    #[test]
+    fn long_lists_of_paths_and_many_routes_are_compared_in_a_bounded_number_of_steps() {
+        let paths = |first: usize| {
+            (first..first + 50_000).fold(String::new(), |mut out, number| {
+                let _ = write!(out, " /p{number}");
+                out
+            })
+        };
+        let two = format!(
+            "route path{} -> respond 200;\nroute path{} -> respond 201;\n",
+            paths(0),
+            paths(1)
+        );
+        assert!(steps(&listener(&two)) <= 2 * MOST_STEPS);
+        let many = (0..20_000).fold(String::new(), |mut out, number| {
+            let _ = writeln!(out, "route path /p{number} method GET -> respond 200;");
+            out
+        });
+        assert!(steps(&listener(&many)) <= 2 * MOST_STEPS);
+    }
+
+    #[test]
+    fn the_same_long_list_is_found_in_few_steps() {
+        let list = (0..50_000).fold(String::new(), |mut out, number| {
+            let _ = write!(out, " /p{number}");
+            out
+        });
+        let route = format!("route path{list} -> respond 200;\n");
+        let text = listener(&route.repeat(2));
+        assert!(steps(&text) < 200_000, "{}", steps(&text));
+        let found = lint(&parse_str("weir.conf", &text).unwrap());
+        assert!(found.iter().any(|lint| lint.code == Some("unreachable-route")));
+    }
+
+    #[test]
+    fn a_redirect_to_the_usual_port_is_no_loop_at_another_one() {
+        let loops = |address: &str| {
+            let text = format!(
+                "listen {address} tls {{ certificate site.pem; default -> redirect 301 https://$host$request_uri; }}"
+            );
+            let found = lint(&parse_str("weir.conf", &text).unwrap());
+            found.iter().any(|lint| lint.code == Some("redirect-loop"))
+        };
+        assert!(loops(":443"));
+        assert!(loops(":8443 :443"));
+        assert!(!loops(":8443"));
+    }
 }
