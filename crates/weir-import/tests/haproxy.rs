@@ -12,6 +12,8 @@ use weir_import::{
     Coverage, CoverageTotals, HaproxyVersion, Imported, Language, haproxy_bytes, haproxy_file,
 };
 
+#[path = "haproxy/bounds.rs"]
+mod bounds;
 #[path = "haproxy/meaning.rs"]
 mod meaning;
 

@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
-use super::conditions::{AclTable, AclTest, MOST_TESTS, NativeTest};
+use super::conditions::{AclLine, AclTable, AclTest, MOST_TESTS, NativeTest};
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::named_text;
 use super::patterns::{self, MatchKind, ValueShape};
+use super::rules::TOO_LARGE;
 use super::sample::SampleExpression;
 use super::sections::{LineId, SectionId};
 
@@ -41,7 +42,8 @@ impl HaproxyConverter<'_> {
                 continue;
             };
             let test = self.criterion(rest);
-            table.entry(name.text.clone()).or_default().push((line, test));
+            let tests = test.as_ref().map_or(0, AclTest::tests);
+            table.entry(name.text.clone()).or_default().push(AclLine { line, test, tests });
         }
         table
     }
@@ -55,8 +57,8 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    /// Returns the condition after the first `if` or `unless` of the words of a line, and the number
-    /// of words before it.
+    /// Returns the condition after the first `if` or `unless` of a line's words, and the number of
+    /// words before it.
     pub(super) fn condition(
         &mut self,
         line: LineId,
@@ -66,7 +68,7 @@ impl HaproxyConverter<'_> {
         let Some(at) = at else { return Ok((AclTest::Always(true), words.len())) };
         let acls = self.acls_beside(line);
         let test = self.alternatives(&acls, &words[at + 1..])?;
-        if test.size() > MOST_TESTS {
+        if test.tests() > MOST_TESTS {
             return Err(format!("the condition has more than {MOST_TESTS} tests"));
         }
         Ok((if words[at].text == "unless" { test.not() } else { test }, at))
@@ -119,8 +121,11 @@ impl HaproxyConverter<'_> {
     fn named(&mut self, acls: &AclTable, name: &str) -> Result<AclTest, String> {
         if let Some(lines) = acls.get(name) {
             let mut tests = Vec::new();
-            for (line, test) in lines {
+            for AclLine { line, test, tests: count } in lines {
                 self.used_acls.insert(*line);
+                if !self.room_for_tests(*count) {
+                    return Err(TOO_LARGE.to_owned());
+                }
                 match test {
                     Ok(test) => {
                         self.outcomes.honour(*line);
@@ -178,14 +183,17 @@ impl HaproxyConverter<'_> {
     }
 
     /// Reads the patterns of a file, one in each line.
-    fn pattern_file(&self, name: &str) -> Result<Vec<String>, String> {
+    fn pattern_file(&mut self, name: &str) -> Result<Vec<String>, String> {
+        if !self.room_for_tests(1) {
+            return Err(TOO_LARGE.to_owned());
+        }
         let path = self.mapped(&self.path(name, None));
         let text = named_text(&path)?;
         let lines = text.lines().map(str::trim);
-        Ok(lines
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .map(str::to_owned)
-            .collect())
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let patterns: Vec<String> = lines.map(str::to_owned).collect();
+        let room = self.room_for_tests(patterns.len());
+        if room { Ok(patterns) } else { Err(TOO_LARGE.to_owned()) }
     }
 }
 
@@ -371,7 +379,7 @@ fn without_condition(name: &str) -> String {
 }
 
 fn native(keyword: &'static str, values: Vec<String>) -> AclTest {
-    AclTest::Native(NativeTest { keyword, values })
+    AclTest::Native(NativeTest { keyword, values: values.into() })
 }
 
 /// Returns the meaning of an ACL that HAProxy defines itself.

@@ -10,7 +10,7 @@ use super::format::{self, FormatPlace};
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::named_text;
-use super::rules::{CHANGED, RouteDraft, RuleEdit, RulePosition};
+use super::rules::{CHANGED, RouteDraft, RuleEdit, RulePosition, TOO_LARGE};
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
 
@@ -76,10 +76,12 @@ impl HaproxyConverter<'_> {
             return;
         };
         let span = sections.span(line);
-        let test =
-            AclTest::Native(super::conditions::NativeTest { keyword: "path", values: vec![path] });
+        let test = AclTest::native("path", path);
         for fail in sections.every(id, "monitor fail") {
             match self.condition(fail, sections.words(fail)) {
+                Ok((condition, 0)) if !self.room_for_condition(condition.size()) => {
+                    self.outcomes.refuse(fail, TOO_LARGE);
+                }
                 Ok((condition, 0)) => {
                     self.outcomes.honour(fail);
                     let target = NativeLine::new("", span).keyword("respond").value("503");
@@ -112,10 +114,9 @@ impl HaproxyConverter<'_> {
     /// Converts `tcp-request` rules that accept or reject clients.
     pub(super) fn connection_rules(&mut self, id: SectionId, drafts: &mut Vec<RouteDraft>) {
         let sections = self.sections;
-        let mut accepted: Vec<AclTest> = Vec::new();
         let keywords = ["tcp-request connection", "tcp-request session", "tcp-request content"];
         for keyword in keywords {
-            accepted.clear();
+            let mut accepted = RulePosition::default();
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);
                 let action = words.first().map_or("", |word| word.text.as_str());
@@ -128,14 +129,15 @@ impl HaproxyConverter<'_> {
                 match found {
                     Ok((test, _)) if action == "accept" => {
                         self.outcomes.honour(line);
-                        accepted.push(test.not());
+                        accepted.allowed.push(test.not());
+                    }
+                    Ok((test, _)) if !self.has_room(&accepted, &test) => {
+                        self.closed(line, TOO_LARGE, drafts, AclTest::Always(true));
                     }
                     Ok((test, _)) => {
                         self.outcomes
                             .differs(line, "the client gets 403; HAProxy closes its connection");
-                        let mut when = accepted.clone();
-                        when.push(test);
-                        drafts.push(self.denied(AclTest::all(when), line));
+                        drafts.push(self.denied(accepted.when(test), line));
                     }
                     Err(reason) => {
                         if matches!(action, "reject" | "silent-drop") {
@@ -189,6 +191,10 @@ impl HaproxyConverter<'_> {
                 self.outcomes.refuse(line, CHANGED);
                 continue;
             }
+            if !self.has_room(state, &test) {
+                self.outcomes.refuse(line, TOO_LARGE);
+                continue;
+            }
             let words = &words[..count];
             match self.redirect(line, words, RedirectText::Literal, &state.changed) {
                 Ok(RuleEffect::Ends(target, block)) => {
@@ -228,6 +234,10 @@ impl HaproxyConverter<'_> {
                 self.refuse_rule(line, CHANGED.to_owned(), guards, drafts, state);
                 return;
             }
+            Ok((test, _)) if !self.has_room(state, &test) => {
+                self.refuse_rule(line, TOO_LARGE.to_owned(), guards, drafts, state);
+                return;
+            }
             Ok(found) => found,
             Err(reason) => {
                 self.refuse_rule(line, reason, guards, drafts, state);
@@ -246,9 +256,7 @@ impl HaproxyConverter<'_> {
                 drafts.push(self.draft(line, state.when(test), target, block));
             }
             Ok(RuleEffect::Edits(native, part)) => {
-                let mut tests = state.allowed.clone();
-                tests.push(test);
-                let when = AclTest::all(tests);
+                let when = state.allowed.and(test);
                 self.outcomes.honour(line);
                 state.changed.add(&part);
                 state.request.push(RuleEdit { when, line: native });
@@ -258,10 +266,8 @@ impl HaproxyConverter<'_> {
                 state.allowed.push(test.not());
             }
             Ok(RuleEffect::NoRetry) => {
-                let mut tests = state.allowed.clone();
-                tests.push(test);
                 self.outcomes.honour(line);
-                state.unrepeated.push(AclTest::all(tests));
+                state.unrepeated.push(state.allowed.and(test));
             }
             Ok(RuleEffect::Nothing) => self.outcomes.honour(line),
             Err(reason) => self.refuse_rule(line, reason, guards, drafts, state),
@@ -277,7 +283,9 @@ impl HaproxyConverter<'_> {
         state: &RulePosition,
     ) {
         if guards {
-            self.closed(line, &reason, drafts, state.when(AclTest::Always(true)));
+            let always = AclTest::Always(true);
+            let room = self.has_room(state, &always);
+            self.closed(line, &reason, drafts, if room { state.when(always) } else { always });
         } else {
             self.outcomes.refuse(line, reason);
         }

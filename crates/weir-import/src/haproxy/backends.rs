@@ -17,7 +17,7 @@ pub(super) enum ProxyMode {
     Tcp,
 }
 
-/// What becomes of connections after a response.
+/// The fate of connections after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionMode {
     KeepAlive,
@@ -77,7 +77,7 @@ impl HaproxyConverter<'_> {
         let section = self.sections.get(id);
         let (head, kind) = (section.head, section.kind.as_str());
         let span = self.sections.span(head);
-        if !self.room_for(section.lines.len() + 16) {
+        if !self.room_for(section.lines.len() + 16) || !self.room_for_inherited(id) {
             return Err("the file would become too large".to_owned());
         }
         if kind == "backend" {

@@ -21,7 +21,15 @@ pub(super) struct ListenPlace {
 
 /// The named conditions of one section: each is its lines, joined by `or`. Those of `defaults` hold
 /// for the rules there only.
-pub(super) type AclTable = HashMap<String, Vec<(LineId, Result<AclTest, String>)>>;
+pub(super) type AclTable = HashMap<String, Vec<AclLine>>;
+
+/// One line of a named condition.
+pub(super) struct AclLine {
+    pub(super) line: LineId,
+    pub(super) test: Result<AclTest, String>,
+    /// The number of tests in it.
+    pub(super) tests: usize,
+}
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +49,7 @@ pub(super) enum AclTest {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NativeTest {
     pub(super) keyword: &'static str,
-    pub(super) values: Vec<String>,
+    pub(super) values: Rc<[String]>,
 }
 
 impl NativeTest {
@@ -115,7 +123,7 @@ impl ChangedRequest {
 impl AclTest {
     /// Returns a condition of Weir's with one value.
     pub(super) fn native(keyword: &'static str, value: String) -> Self {
-        Self::Native(NativeTest { keyword, values: vec![value] })
+        Self::Native(NativeTest { keyword, values: Rc::new([value]) })
     }
 
     pub(super) fn not(self) -> Self {
@@ -199,11 +207,24 @@ impl AclTest {
     }
 
     /// Returns the number of tests.
+    pub(super) fn tests(&self) -> usize {
+        self.sum(&|_| 1)
+    }
+
+    /// Returns the number of tests and of the values that they compare with.
     pub(super) fn size(&self) -> usize {
+        self.sum(&|test| 1 + test.values.len())
+    }
+
+    fn sum(&self, of: &dyn Fn(&NativeTest) -> usize) -> usize {
         match self {
-            Self::All(tests) | Self::Any(tests) => 1 + tests.iter().map(Self::size).sum::<usize>(),
-            Self::Not(test) => 1 + test.size(),
-            _ => 1,
+            Self::All(tests) | Self::Any(tests) => {
+                1 + tests.iter().map(|test| test.sum(of)).sum::<usize>()
+            }
+            Self::Not(test) => 1 + test.sum(of),
+            Self::Port(ranges) => 1 + ranges.len(),
+            Self::Native(test) => of(test),
+            Self::Always(_) | Self::Tls => 1,
         }
     }
 

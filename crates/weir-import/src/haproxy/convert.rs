@@ -12,7 +12,7 @@ use super::conditions::AclTable;
 use super::logs::{ConvertedFileLogs, LogTargetLine};
 use super::process::ProcessSettings;
 use super::sections::{LineId, LineOutcomes, SectionId, Sections};
-use super::values;
+use super::values::{self, PageStatus};
 use super::version::HaproxyVersion;
 use crate::coverage::{Coverage, DefaultDifference};
 use crate::native::NativeLine;
@@ -20,6 +20,12 @@ use crate::native::NativeLine;
 /// The most lines that one file may become in routes and servers: sections inherit the rules of
 /// `defaults`, and each address of a kind of its own has all of them.
 const MOST_LINES: usize = 200_000;
+
+/// The most tests, with the values that they compare with, in the conditions of all routes: each
+/// route has those of the rules before it that it depends on.
+const MOST_CONDITIONS: usize = 2_000_000;
+/// The most lines of `defaults` that all sections inherit together.
+const MOST_INHERITED: usize = 2_000_000;
 
 /// The state of a conversion.
 pub(super) struct HaproxyConverter<'s> {
@@ -37,6 +43,12 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) pools: HashMap<SectionId, Result<String, String>>,
     pub(super) pool_directives: Vec<Directive>,
     pool_names: HashSet<String>,
+    /// The next number for each name of a pool that is taken.
+    pool_numbers: HashMap<String, usize>,
+    /// The sections with pages by name.
+    pub(super) page_groups: HashMap<&'s str, SectionId>,
+    /// The beginning of each page that was looked at.
+    pub(super) pages: HashMap<String, Option<PageStatus>>,
     /// The named conditions of each section whose rules were read.
     pub(super) acls: HashMap<SectionId, Rc<AclTable>>,
     /// The `acl` lines that a rule uses.
@@ -44,6 +56,10 @@ pub(super) struct HaproxyConverter<'s> {
     /// The folder of the file, against which HAProxy resolves paths by default.
     pub(super) folder: PathBuf,
     lines: usize,
+    conditions: usize,
+    inherited: usize,
+    /// The number of listeners that get the routes which are being made.
+    pub(super) copies: usize,
 }
 
 /// Converts a whole file.
@@ -68,11 +84,16 @@ impl<'s> HaproxyConverter<'s> {
         version: HaproxyVersion,
     ) -> Self {
         let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
-        let backends = sections
-            .all()
-            .filter(|(_, section)| matches!(section.kind.as_str(), "backend" | "listen"))
-            .map(|(id, section)| (section.name.as_str(), id))
-            .collect();
+        let by_name = |kinds: &[&str]| {
+            let all = sections.all().filter(|(_, section)| kinds.contains(&section.kind.as_str()));
+            // Of several groups of pages with one name the first holds, as in HAProxy.
+            let named = all.map(|(id, section)| (section.name.as_str(), id));
+            let mut map = HashMap::new();
+            named.for_each(|(name, id)| {
+                map.entry(name).or_insert(id);
+            });
+            map
+        };
         Self {
             sections,
             mappings,
@@ -82,14 +103,20 @@ impl<'s> HaproxyConverter<'s> {
             process: ProcessSettings::default(),
             global_logs: Vec::new(),
             logs: ConvertedFileLogs::default(),
-            backends,
+            backends: by_name(&["backend", "listen"]),
             pools: HashMap::new(),
             pool_directives: Vec::new(),
             pool_names: HashSet::new(),
+            pool_numbers: HashMap::new(),
+            page_groups: by_name(&["http-errors"]),
+            pages: HashMap::new(),
             acls: HashMap::new(),
             used_acls: HashSet::new(),
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             lines: 0,
+            conditions: 0,
+            inherited: 0,
+            copies: 1,
         }
     }
 
@@ -161,6 +188,29 @@ impl<'s> HaproxyConverter<'s> {
         self.lines <= MOST_LINES
     }
 
+    /// Counts routes, each of which every listener of the frontend gets.
+    pub(super) fn room_for_routes(&mut self, lines: usize) -> bool {
+        self.room_for(lines.saturating_mul(self.copies))
+    }
+
+    /// Counts tests that are copied from conditions, or returns false if there are too many.
+    pub(super) fn room_for_tests(&mut self, tests: usize) -> bool {
+        self.conditions = self.conditions.saturating_add(tests);
+        self.conditions <= MOST_CONDITIONS
+    }
+
+    /// Counts the tests of a route, or returns false if there are too many.
+    pub(super) fn room_for_condition(&mut self, tests: usize) -> bool {
+        self.room_for_tests(tests.saturating_mul(self.copies))
+    }
+
+    /// Counts the lines that a section inherits, which are read again for it, or returns false if
+    /// there are too many.
+    pub(super) fn room_for_inherited(&mut self, id: SectionId) -> bool {
+        self.inherited = self.inherited.saturating_add(self.sections.inherited(id));
+        self.inherited <= MOST_INHERITED
+    }
+
     /// Returns a name that no pool has, made of this text.
     pub(super) fn pool_name(&mut self, text: &str) -> String {
         let usable =
@@ -170,10 +220,11 @@ impl<'s> HaproxyConverter<'s> {
             && !matches!(base.as_str(), "respond" | "redirect" | "files");
         let base = if plain { base } else { format!("backend-{base}") };
         let mut name = base.clone();
-        let mut number = 2;
+        // A number that was given once is not tried again.
+        let number = self.pool_numbers.entry(base.clone()).or_insert(2);
         while !self.pool_names.insert(name.clone()) {
             name = format!("{base}-{number}");
-            number += 1;
+            *number += 1;
         }
         name
     }

@@ -1,6 +1,8 @@
 //! A frontend becomes a native listener for each group of its addresses that are treated alike: its
 //! routes are in `rules`.
 
+use std::collections::HashMap;
+
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
@@ -84,7 +86,7 @@ struct BindGroup {
 }
 
 /// The options of `bind` that addresses of one native listener share.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct BindOptions {
     tls: bool,
     certificates: Vec<String>,
@@ -123,12 +125,17 @@ impl HaproxyConverter<'_> {
             return Vec::new();
         }
         let rules = ["http-request", "http-response", "redirect", "acl", "use_backend"];
-        let lines = sections.every_of(id, &rules).len();
-        if !self.room_for(lines.saturating_mul(groups.len())) {
+        self.copies = groups.len();
+        if !self.room_for_routes(sections.count_of(id, &rules)) || !self.room_for_inherited(id) {
             self.outcomes.refuse(section.head, TOO_LARGE);
             return Vec::new();
         }
         let settings = self.listener_settings(id, span);
+        // Every further listener has them too.
+        if !self.room_for(settings.len().saturating_mul(groups.len() - 1)) {
+            self.outcomes.refuse(section.head, TOO_LARGE);
+            return Vec::new();
+        }
         let rules = self.rules(id);
         let several = groups.len() > 1;
         let mut listeners = Vec::new();
@@ -188,6 +195,7 @@ impl HaproxyConverter<'_> {
     fn bind_groups(&mut self, id: SectionId) -> Vec<BindGroup> {
         let sections = self.sections;
         let mut groups: Vec<BindGroup> = Vec::new();
+        let mut known: HashMap<(BindOptions, Option<u16>), usize> = HashMap::new();
         for &line in sections.own(id, "bind") {
             let Some((options, dual)) = self.bind_options(line) else { continue };
             let mut addresses = Vec::new();
@@ -201,13 +209,13 @@ impl HaproxyConverter<'_> {
                 continue;
             }
             self.outcomes.honour(line);
-            let port = one_port(&addresses);
-            let same = |group: &&mut BindGroup| {
-                group.options == options && one_port(&group.addresses) == port
-            };
-            match groups.iter_mut().find(same) {
-                Some(group) => group.addresses.extend(addresses),
-                None => groups.push(BindGroup { span: sections.span(line), addresses, options }),
+            let group = (options, one_port(&addresses));
+            if let Some(known) = known.get(&group).and_then(|number| groups.get_mut(*number)) {
+                known.addresses.extend(addresses);
+            } else {
+                known.insert(group.clone(), groups.len());
+                let (span, options) = (sections.span(line), group.0);
+                groups.push(BindGroup { span, addresses, options });
             }
         }
         groups

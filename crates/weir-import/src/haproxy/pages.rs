@@ -9,6 +9,7 @@ use weir_config::syntax::tree::Directive;
 use super::MOST_NAMED_BYTES;
 use super::convert::HaproxyConverter;
 use super::sections::{LineId, SectionId};
+use super::values::PageStatus;
 use crate::native::NativeLine;
 
 impl HaproxyConverter<'_> {
@@ -24,10 +25,7 @@ impl HaproxyConverter<'_> {
             let name = sections.word(line, 0);
             let only: Vec<&str> =
                 sections.words(line).iter().skip(1).map(|word| word.text.as_str()).collect();
-            let group = sections
-                .all()
-                .find(|(_, section)| section.kind == "http-errors" && section.name == name);
-            let Some((group, _)) = group else {
+            let Some(&group) = self.page_groups.get(name) else {
                 self.outcomes.refuse(line, format!("there is no `http-errors {name}`"));
                 continue;
             };
@@ -90,27 +88,28 @@ impl HaproxyConverter<'_> {
     }
 
     /// Returns what a page begins with; `None` if it cannot be read, which the check tells.
-    fn page_status(&self, path: &str) -> Option<PageStatus> {
-        let path = self.mapped(path);
-        let bytes = read_bounded(Path::new(&path), MOST_NAMED_BYTES).ok()?;
-        if bytes.is_empty() {
-            return Some(PageStatus::Empty);
+    fn page_status(&mut self, path: &str) -> Option<PageStatus> {
+        if let Some(known) = self.pages.get(path) {
+            return *known;
         }
-        let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let line = String::from_utf8_lossy(line);
-        let mut words = line.split_whitespace();
-        if !words.next().is_some_and(|word| word.starts_with("HTTP/1.")) {
-            return Some(PageStatus::NoHead);
-        }
-        let status = words.next().and_then(|word| word.parse::<u16>().ok());
-        Some(PageStatus::Own(status))
+        let status = read_status(&self.mapped(path));
+        self.pages.insert(path.to_owned(), status);
+        status
     }
 }
 
-/// The beginning of a page's file.
-enum PageStatus {
-    Empty,
-    NoHead,
-    /// A status line, with its status if that is a number.
-    Own(Option<u16>),
+/// Reads the beginning of a page.
+fn read_status(path: &str) -> Option<PageStatus> {
+    let bytes = read_bounded(Path::new(path), MOST_NAMED_BYTES).ok()?;
+    if bytes.is_empty() {
+        return Some(PageStatus::Empty);
+    }
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    if !words.next().is_some_and(|word| word.starts_with("HTTP/1.")) {
+        return Some(PageStatus::NoHead);
+    }
+    let status = words.next().and_then(|word| word.parse::<u16>().ok());
+    Some(PageStatus::Own(status))
 }

@@ -34,9 +34,9 @@ pub(super) struct RouteDraft {
 #[derive(Clone, Default)]
 pub(super) struct RulePosition {
     /// The condition under which the rules are reached, besides that no route before was taken.
-    pub(super) reached: Vec<AclTest>,
+    reached: JoinedTests,
     /// The negated conditions of each `allow` before, which skips the rules of its kind.
-    pub(super) allowed: Vec<AclTest>,
+    pub(super) allowed: JoinedTests,
     /// Changes of the request to the server.
     pub(super) request: Vec<RuleEdit>,
     /// The headers with addresses that the frontend adds.
@@ -50,13 +50,58 @@ pub(super) struct RulePosition {
     pub(super) changed: ChangedRequest,
 }
 
+/// Tests that hold together, with their size.
+#[derive(Clone, Default)]
+pub(super) struct JoinedTests {
+    tests: Vec<AclTest>,
+    /// The number of tests in them.
+    count: usize,
+    /// That number with the values that they compare with.
+    size: usize,
+}
+
+impl JoinedTests {
+    pub(super) fn push(&mut self, test: AclTest) {
+        self.count += test.tests();
+        self.size += test.size();
+        self.tests.push(test);
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns the condition that these tests and another one hold.
+    pub(super) fn and(&self, test: AclTest) -> AclTest {
+        AclTest::all(self.tests.iter().cloned().chain([test]).collect())
+    }
+}
+
 impl RulePosition {
     /// Returns the condition of a route at this place.
     pub(super) fn when(&self, test: AclTest) -> AclTest {
-        let mut tests = self.reached.clone();
-        tests.extend(self.allowed.iter().cloned());
-        tests.push(test);
-        AclTest::all(tests)
+        let tests = self.reached.tests.iter().chain(&self.allowed.tests).cloned();
+        AclTest::all(tests.chain([test]).collect())
+    }
+
+    /// Returns the size of such a condition with a test of this size.
+    fn size_with(&self, size: usize) -> usize {
+        self.reached.size + self.allowed.size + size
+    }
+
+    /// Returns the size of all tests and changes, which each backend gets.
+    fn size(&self) -> usize {
+        let edits = self.request.iter().chain(&self.response).map(|edit| 1 + edit.when.size());
+        let retries = self.unrepeated.iter().map(AclTest::size);
+        self.size_with(edits.chain(retries).sum())
+    }
+}
+
+impl HaproxyConverter<'_> {
+    /// Counts a route with this test, or returns false if there is no room for it.
+    pub(super) fn has_room(&mut self, state: &RulePosition, test: &AclTest) -> bool {
+        state.reached.count + state.allowed.count + test.tests() <= MOST_ROUTE_TESTS
+            && self.room_for_condition(state.size_with(test.size()))
     }
 }
 
@@ -83,7 +128,49 @@ impl HaproxyConverter<'_> {
         let after = self.after_rules(id);
         self.backend_choice(id, &state, &mut drafts, span);
         self.unused_acls(id);
+        let after = self.of_all_routes(id, after, &drafts);
         FrontendRules { drafts, after }
+    }
+
+    /// Returns the changes that every route gets, if there is room for them.
+    fn of_all_routes(
+        &mut self,
+        id: SectionId,
+        after: Vec<RuleEdit>,
+        drafts: &[RouteDraft],
+    ) -> Vec<RuleEdit> {
+        let mut reason = None;
+        let varies = !conditions_of(&after).is_empty();
+        for draft in drafts.iter().filter(|_| !after.is_empty()) {
+            let conditions = conditions_of(draft.block.iter().chain(&after));
+            let repeated = if varies { draft.block.len() } else { 0 };
+            let lines = after.len() + repeated;
+            if conditions.len() > MOST_CONDITIONS {
+                reason = Some(format!(
+                    "a route gets more than {MOST_CONDITIONS} changes under conditions with it"
+                ));
+                break;
+            }
+            if !self.room_for_sets(draft, &conditions, lines) {
+                reason = Some(TOO_LARGE.to_owned());
+                break;
+            }
+        }
+        let Some(reason) = reason else { return after };
+        for line in self.sections.every(id, "http-after-response") {
+            self.outcomes.refuse(line, reason.clone());
+        }
+        Vec::new()
+    }
+
+    /// Counts a route for each set of conditions, or returns false if they are too many.
+    fn room_for_sets(&mut self, draft: &RouteDraft, conditions: &[AclTest], lines: usize) -> bool {
+        let tests: usize = draft.when.size() + conditions.iter().map(AclTest::size).sum::<usize>();
+        let count = draft.when.tests() + conditions.iter().map(AclTest::tests).sum::<usize>();
+        let sets = 1_usize << conditions.len();
+        count <= MOST_ROUTE_TESTS
+            && self.room_for_routes(lines.saturating_mul(sets))
+            && (sets == 1 || self.room_for_condition(tests.saturating_mul(sets)))
     }
 
     /// Converts `use_backend` and `default_backend`, and the rules of the backends.
@@ -153,15 +240,23 @@ impl HaproxyConverter<'_> {
         self.add_pool(BackendUse { backend, line, test }, state, drafts);
     }
 
+    /// Counts the rules of a backend and what goes with them, or returns false if they are too many.
+    fn room_for_rules(&mut self, of: &BackendUse, state: &RulePosition) -> bool {
+        let rules = ["http-request", "http-response", "redirect", "acl"];
+        let count = self.sections.count_of(of.backend, &rules);
+        self.room_for_routes(count + state.request.len() + state.response.len() + 1)
+            && self.room_for_inherited(of.backend)
+            && self.room_for_condition(state.size())
+            && self.has_room(state, &of.test)
+    }
+
     /// Adds the routes of the rules of a backend, and that to its pool.
     fn add_pool(&mut self, of: BackendUse, state: &RulePosition, drafts: &mut Vec<RouteDraft>) {
-        let BackendUse { backend, line, test } = of;
-        let rules = ["http-request", "http-response", "redirect", "acl"];
-        let count = self.sections.every_of(backend, &rules).len();
-        if !self.room_for(count + state.request.len() + state.response.len() + 1) {
-            self.outcomes.refuse(line, TOO_LARGE);
+        if !self.room_for_rules(&of, state) {
+            self.outcomes.refuse(of.line, TOO_LARGE);
             return;
         }
+        let BackendUse { backend, line, test } = of;
         let mut state = state.clone();
         state.reached.push(test);
         let head = self.sections.get(backend).head;
@@ -193,7 +288,7 @@ impl HaproxyConverter<'_> {
         let forwards = self.forward_edits(&state.forwarded, &forwarded, &state.changed);
         let span = self.sections.span(line);
         let when = state.when(AclTest::Always(true));
-        let (target, mut block) = match pool {
+        let (target, block) = match pool {
             Some(Ok(pool)) => {
                 let mut block = forwards.before;
                 block.append(&mut state.request);
@@ -209,18 +304,20 @@ impl HaproxyConverter<'_> {
             }
             _ => (NativeLine::new("", span).keyword("respond").value("503"), Vec::new()),
         };
-        let conditions = conditions_of(&block).len();
-        if conditions > MOST_CONDITIONS {
+        let conditions = conditions_of(&block);
+        let lines = block.len();
+        let mut draft = RouteDraft { when, target: target.into_words(), block, span };
+        if conditions.len() > MOST_CONDITIONS {
             let reason = format!(
                 "more than {MOST_CONDITIONS} changes under conditions lead here: write backends for these requests"
             );
             self.outcomes.refuse(line, reason);
-            block.clear();
-        } else if !self.room_for(block.len() << conditions) {
+            draft.block.clear();
+        } else if !self.room_for_sets(&draft, &conditions, lines) {
             self.outcomes.refuse(line, TOO_LARGE);
             return;
         }
-        drafts.push(RouteDraft { when, target: target.into_words(), block, span });
+        drafts.push(draft);
     }
 
     /// Reads the rules of a backend, after those of the frontend.
@@ -263,6 +360,7 @@ impl FrontendRules {
                 .map(|edit| RuleEdit { when: edit.when.at(place), line: edit.line.clone() })
                 .collect();
             let conditions = conditions_of(&edits);
+            debug_assert!(conditions.len() <= MOST_CONDITIONS, "refused before");
             // A route for each set of conditions that hold, the largest sets first.
             for set in (0..1_usize << conditions.len()).rev() {
                 let bit = |test: &AclTest| conditions.iter().position(|one| one == test);
@@ -299,7 +397,7 @@ impl RouteDraft {
 }
 
 /// Returns the conditions of changes that have to be tried for each request.
-fn conditions_of(edits: &[RuleEdit]) -> Vec<AclTest> {
+fn conditions_of<'e>(edits: impl IntoIterator<Item = &'e RuleEdit>) -> Vec<AclTest> {
     let mut conditions: Vec<AclTest> = Vec::new();
     for edit in edits {
         // A condition and its opposite share the routes.
@@ -316,6 +414,9 @@ fn conditions_of(edits: &[RuleEdit]) -> Vec<AclTest> {
     }
     conditions
 }
+
+/// The most tests of a route, below what Weir's syntax allows.
+const MOST_ROUTE_TESTS: usize = 9_000;
 
 /// The most conditions of changes on the way to one pool: each set of them is a route.
 const MOST_CONDITIONS: usize = 6;

@@ -176,6 +176,19 @@ impl Sections {
         lists.flatten().copied().collect()
     }
 
+    /// Returns the number of lines that a section inherits.
+    pub(super) fn inherited(&self, id: SectionId) -> usize {
+        self.chain(id).skip(1).map(|section| section.lines.len()).sum()
+    }
+
+    /// Returns the number of lines that [`Sections::every_of`] returns.
+    pub(super) fn count_of(&self, id: SectionId, keywords: &[&str]) -> usize {
+        let lines = self.chain(id).flat_map(|section| {
+            keywords.iter().filter_map(|keyword| section.by_keyword.get(*keyword))
+        });
+        lines.map(Vec::len).sum()
+    }
+
     /// Returns the lines of a section with those that it inherits, which come first, that these
     /// keywords name.
     pub(super) fn every_of(&self, id: SectionId, keywords: &[&str]) -> Vec<LineId> {

@@ -41,6 +41,15 @@ pub(super) fn number(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// The beginning of a page's file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PageStatus {
+    Empty,
+    NoHead,
+    /// A status line, with its status if that is a number.
+    Own(Option<u16>),
+}
+
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BindAddress {

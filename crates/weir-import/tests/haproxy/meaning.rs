@@ -1,6 +1,6 @@
 //! What lines mean in HAProxy, where the differential suite cannot see it.
 
-use weir_config::model::Probe;
+use weir_config::model::{Action, Probe};
 
 use super::{config, outcome, proxies, text};
 
@@ -88,6 +88,41 @@ fn a_frontend_that_closes_connections_to_servers_says_that_they_stay_open() {
     assert!(word == "differently" && reason.contains("of `b` stay open"), "{word} {reason}");
     let imported = proxies("option http-server-close", "option httpclose");
     assert_eq!(outcome(&imported.coverage, "option http-server-close").0, "honoured");
+}
+
+#[test]
+fn a_rejected_client_does_not_get_the_page_of_the_monitor() {
+    let lines = "monitor-uri /alive\n tcp-request connection reject if { src 10.0.0.0/8 }";
+    let config = config(proxies(lines, ""));
+    let statuses: Vec<u16> = config.listeners[0]
+        .default
+        .iter()
+        .filter_map(|route| match &route.action {
+            Action::Respond(respond) => Some(respond.status),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(statuses[..2], [403, 200]);
+}
+
+#[test]
+fn a_text_of_a_header_with_commas_differs_and_one_of_a_list_is_refused() {
+    let check = |text: &str, expected: &str, reason: &str| {
+        let imported = proxies(&format!("http-request set-header X-A {text}"), "");
+        let (word, found) = outcome(&imported.coverage, "http-request set-header");
+        assert!(word == expected && found.contains(reason), "{text}: {word} {found}");
+    };
+    check("%[hdr(X-Own)]", "differently", "write `req.fhdr(X-Own)`");
+    check("%[hdr(Via)]", "refused", "write `req.fhdr(Via)`");
+    check("%[req.fhdr(Via)]", "honoured", "");
+    check("%[hdr(host)]", "honoured", "");
+}
+
+#[test]
+fn a_text_that_reads_a_changed_cookie_is_refused() {
+    let lines = "http-request set-header Cookie a=1\n http-request return status 200 content-type text/plain lf-string %[cook(a)]";
+    let imported = proxies(lines, "");
+    assert_eq!(outcome(&imported.coverage, "http-request return").0, "refused");
 }
 
 #[test]
