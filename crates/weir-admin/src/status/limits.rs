@@ -28,7 +28,7 @@ pub struct LimitStatus {
     /// The limit's name: that of a listener, of a route, its own, or `*` for all listeners.
     pub limit: String,
     /// The kind: `client_connections`, `client_in_flight`, `client_rate`, `client_new_connections`,
-    /// `client_handshakes`, or `rate`.
+    /// `client_handshakes`, `rate` or `in_flight`.
     pub bound: String,
     /// Requests refused or connections closed.
     pub refused: u64,

@@ -129,6 +129,8 @@ impl<'a> Checker<'a> {
             "certificate" => "tls",
             "limit" => match line.word(0).map(|word| word.text()) {
                 Some("client") => "client_limit",
+                Some("rate") => "rate_limits",
+                Some("in_flight") => "in_flight_limits",
                 _ => "bandwidth",
             },
             name => name,

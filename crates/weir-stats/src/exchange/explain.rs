@@ -367,7 +367,9 @@ impl Cause {
             Self::BodyTooLarge => "The request's body was larger than the limit.",
             Self::Denied => "An access rule denied it.",
             Self::RateLimited => "It was over a limit on requests.",
-            Self::InFlightLimited => "Its client had reached its limit of requests in flight.",
+            Self::InFlightLimited => {
+                "Its client or its key had reached the limit of requests in flight."
+            }
             Self::NoRoute => "No route matched.",
             Self::LoopDetected => "It had passed more Weirs than the limit: a loop.",
             Self::RequestTimeout => "The request's head did not arrive in time.",
