@@ -67,8 +67,9 @@ pub use resolver::Resolver;
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use rewrite::Rewrite;
 pub use route::{
-    Action, Files, HeaderEdit, PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond,
-    Route, Rule, Site, contains, forbidden_edit, internal_fault,
+    Action, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileTest, Files, HeaderEdit,
+    PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond, Route, Rule, Site,
+    contains, forbidden_edit, internal_fault,
 };
 pub use route_upstream::{RouteBuffer, RouteTimeouts, RouteUpstream};
 pub(crate) use secret::HIDDEN;

@@ -39,6 +39,7 @@ use admin_port::{AdminInterface, StartAdmin};
 use crate::control::event::Event;
 use crate::control::operations::Operations;
 use crate::control::own_files::{OwnFiles, UntilTheEnd};
+use crate::files::switches;
 use crate::health::health_log::HealthLog;
 use crate::health::passive_notices;
 use crate::health::probe::Probes;
@@ -128,6 +129,7 @@ impl Server {
         probes.follow(&live, &process, &health, runtime.handle());
         let (known, log) = (process.clone(), health.clone());
         runtime.spawn(passive_notices::listen(notices, known, log, program_log::say));
+        runtime.spawn(switches::watch(process.clone()));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
             health,

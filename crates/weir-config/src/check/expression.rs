@@ -5,7 +5,7 @@ use super::checker::{Checker, NamedRule, RuleState};
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
 use crate::model::validate::MAX_RULE_DEPTH;
-use crate::model::{Rule, values};
+use crate::model::{FileTest, Rule, values};
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Block, Directive};
 
@@ -325,6 +325,9 @@ impl<'a> Checker<'a> {
                 }
             },
             "variable" => self.variable_condition(*values.first()?),
+            _ if FileTest::parse(keyword).is_some() => {
+                Some(Rule::File(FileTest::parse(keyword)?, self.path(*values.first()?)))
+            }
             "rule" => {
                 let value = *values.first()?;
                 if !self.rules.contains_key(value.text()) {

@@ -77,6 +77,7 @@ impl<'a> Checker<'a> {
             request_headers: Vec::new(),
             response_headers: Vec::new(),
             error_pages: Vec::new(),
+            error_targets: Vec::new(),
             sites: Vec::new(),
             default: Vec::new(),
         }
@@ -208,6 +209,9 @@ impl<'a> Checker<'a> {
             }
             "cause_header" => listener.cause_header = self.cause_header(line),
             "explain_header" => listener.explain_header = self.explain_header(line),
+            "error_page" if line.target.is_some() => {
+                listener.error_targets.extend(self.error_target(line));
+            }
             "error_page" => listener.error_pages.extend(self.error_page(line)),
             _ => {}
         }
@@ -340,11 +344,16 @@ impl<'a> Checker<'a> {
 
     fn error_page(&mut self, line: &Arguments<'a>) -> Option<ErrorPage> {
         let (file, statuses) = line.words.split_last()?;
-        if file.text().parse::<u16>().is_ok() {
+        if file.text().parse::<u16>().is_ok() || statuses.is_empty() {
             let error =
                 Diagnostic::error(file.span(), "`error_page` needs a file after the statuses");
             self.report(error.help(line.spec.example));
             return None;
+        }
+        if let Some((name, value)) = line.options.first() {
+            let message = format!("`{name}` has no effect with a file");
+            let error = Diagnostic::error(value.word.span, message);
+            self.report(error.help("write `-> internal PATH` for a page that a route serves"));
         }
         let statuses =
             statuses.iter().filter_map(|value| self.value(*value, values::error_status)).collect();

@@ -7,6 +7,7 @@ mod balance;
 mod block;
 mod checker;
 mod credits;
+mod error_target;
 mod expression;
 mod limit;
 mod listen;

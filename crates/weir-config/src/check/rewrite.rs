@@ -13,10 +13,10 @@ impl<'a> Checker<'a> {
     /// Adds the changes of these lines to the route.
     pub(super) fn rewrites(&mut self, lines: &[Arguments<'a>], route: &mut Route) {
         for line in lines {
-            if route.action.pools().is_empty() {
+            if !route.action.takes_rewrites() {
                 let error = format!("`{}` has no effect here", line.name());
                 let error = Diagnostic::error(line.directive.name.span, error);
-                self.report(error.help("it changes what a server gets; this route leads to none"));
+                self.report(error.help("it changes what a server gets or which file is sent; this route leads to neither"));
                 continue;
             }
             let change =

@@ -52,6 +52,7 @@ impl BlockRoutes {
             logs: None,
             rewrite: Vec::new(),
             upstream: RouteUpstream::default(),
+            error_targets: Vec::new(),
             request_headers,
             response_headers,
         });
@@ -84,6 +85,7 @@ impl<'a> Checker<'a> {
         let mut logs = None;
         let mut rewrite = Vec::new();
         let mut upstream = Vec::new();
+        let mut errors = Vec::new();
         let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
@@ -91,6 +93,7 @@ impl<'a> Checker<'a> {
                 "limit" => limits.push(line),
                 "log" => logs = Some(self.use_logs(&line)),
                 "rewrite" | "query" => rewrite.push(line),
+                "error_page" => errors.extend(self.error_target(&line)),
                 "retry" | "buffer_request" => upstream.push(line),
                 "timeout" => {
                     self.set(&line, "request", &mut timeout, |text| {
@@ -112,6 +115,7 @@ impl<'a> Checker<'a> {
             self.rewrites(&rewrite, route);
             self.route_upstream(&upstream, route);
             route.logs = logs;
+            route.error_targets = errors;
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;

@@ -212,8 +212,10 @@ impl<'a> Checker<'a> {
             Some(text) => Some(self.template(text)?),
             None => None,
         };
-        let content_type =
-            self.setting(target, "type", |text| values::line_text(text).map(|()| text.to_owned()));
+        let content_type = self.setting(target, "type", |text| {
+            let text = if text == "none" { "" } else { text };
+            values::line_text(text).map(|()| text.to_owned())
+        });
         if let (None, Some(value)) = (&body, target.option("type")) {
             self.report(Diagnostic::warning(
                 value.word.span,

@@ -1,6 +1,6 @@
 //! Directives of listeners. The checks are in `check/listen.rs`.
 
-use super::route::RESPOND;
+use super::route::{ERROR_TARGET, RESPOND};
 use super::spec::{
     Arrow, BlockRule, Context, EDITS, LISTEN, MANY, OptionSpec, Spec, TOP, directive, flag, option,
 };
@@ -95,8 +95,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(HEADER_EDIT)
         .many()
         .example("response_header replace Location ~^http://app/(.*)$ https://$host/$1;"),
-    directive("error_page", LISTEN, "STATUS… FILE", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded. Of a file that begins with a status line (`HTTP/1.`), as HAProxy's `errorfile` does, the body and the `Content-Type` are used.")
-        .words(2, MANY)
+    directive("error_page", LISTEN, "STATUS… FILE | STATUS… -> TARGET", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded. Of a file that begins with a status line (`HTTP/1.`), as HAProxy's `errorfile` does, the body and the `Content-Type` are used. With a target, `internal` or `redirect`, it is what `error_page` of a route is, for the routes that have none.")
+        .words(1, MANY)
+        .arrow(Arrow::Optional)
+        .options(ERROR_TARGET)
         .many()
         .example("error_page 502 503 504 /etc/weir/sorry.html;"),
     directive("redirect", LISTEN, "https [STATUS] | STATUS URL", "Redirects all requests that match no host block; short for `default -> redirect …`.")

@@ -3,7 +3,7 @@
 
 use super::spec::{
     Arrow, BlockRule, CONDITION, Context, LISTEN, MANY, OptionSpec, ROUTES, Spec, TARGET, TOP,
-    directive, option,
+    directive, flag, option,
 };
 
 /// The directives, in the order of the reference page.
@@ -42,6 +42,12 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(2, 3)
         .many()
         .example("query set client $remote_addr;"),
+    directive("error_page", &[Context::Route], "STATUS…", ERROR_PAGE)
+        .words(1, MANY)
+        .arrow(Arrow::Required)
+        .options(ERROR_TARGET)
+        .many()
+        .example("error_page 502 503 504 -> internal /sorry.html;"),
     directive("path", CONDITION, "PATTERN…", "The normalised (`path` in `listen`) and decoded path matches one of these: `/exact`, `/prefix/*` (everything below, and `/prefix` itself, unlike nginx's `/prefix/` and Caddy's paths), a glob such as `/a/*/b` (`*` within one segment) or `*.php`, `~regex`, or `~*regex` (case-insensitive). A regex that contains `{` must be quoted.")
         .example("path /static/* *.css"),
     directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),
@@ -50,6 +56,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("query", CONDITION, "NAME[=PATTERN]", "The query parameter is present and has this value.").example("query debug"),
     directive("client", CONDITION, "NETWORK…", "The client's address is in one of these networks.").example("client 10.0.0.0/8"),
     directive("variable", CONDITION, "$NAME[=PATTERN]", "The text with variables has this value; without a pattern, it is neither empty nor `0`. The variables must be known before a route is found.").example("variable $ssl_protocol=TLSv1.2"),
+    directive("file", CONDITION, "PATH", FILE_TEST).example("file /srv/maintenance"),
+    directive("directory", CONDITION, "PATH", "The same for a directory.").example("directory /srv/www"),
+    directive("exists", CONDITION, "PATH", "The same for anything with this path.").example("exists /srv/maintenance"),
+    directive("executable", CONDITION, "PATH", "The same for something that its owner may execute.").example("executable /srv/run"),
     directive("internal", CONDITION, "[@NAME]", "The request comes from an internal redirect (the target `internal`, or `fallback=` of `files`): with a name from one to that name, otherwise from one to a path. Clients cannot reach a route with this condition.")
         .words(0, 1)
         .example("internal @app"),
@@ -76,7 +86,24 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .example("route path /static/* -> files /srv/static strip=/static;"),
 ];
 
-const REWRITE: &str = "Changes the path and query that the server gets. Several lines apply in order, each to the result of those before it. Routes, keys and limits still look at the path as received, and logs show it; `$upstream_uri` is what the server gets. `strip_prefix /api` makes `/api/x` into `/x` and leaves `/apix` alone. `prefix FROM TO` replaces text at the start of the path, as nginx's `proxy_pass` with a path and Envoy's `prefix_rewrite` do. `regex` replaces the whole path if the regex matches (`~*` ignores case); `$1` to `$9` are its groups. `path` replaces it in any case; there the groups are those of the route's own regex. Prefixes and regexes look at the decoded path. A text is in the form of a URL; in the values of its variables, characters that cannot stand in a path are percent-encoded. As in nginx, a query in the text of `regex` or `path` precedes the received one, and a text that ends with `?` drops the received one; `query` replaces it. The result is normalised as received paths are. A result that is ambiguous or has a dot segment (`..`) is refused with 400, so that no value from a request leads out of the path in the text.";
+const REWRITE: &str = "Changes the path and query that the server gets, or the path of the file that `files` sends. Several lines apply in order, each to the result of those before it. Routes, keys and limits still look at the path as received, and logs show it; `$upstream_uri` is what the server gets. `strip_prefix /api` makes `/api/x` into `/x` and leaves `/apix` alone. `prefix FROM TO` replaces text at the start of the path, as nginx's `proxy_pass` with a path and Envoy's `prefix_rewrite` do. `regex` replaces the whole path if the regex matches (`~*` ignores case); `$1` to `$9` are its groups. `path` replaces it in any case; there the groups are those of the route's own regex. Prefixes and regexes look at the decoded path. A text is in the form of a URL; in the values of its variables, characters that cannot stand in a path are percent-encoded. As in nginx, a query in the text of `regex` or `path` precedes the received one, and a text that ends with `?` drops the received one; `query` replaces it. The result is normalised as received paths are, and a result that is ambiguous is refused with 400.";
+
+const FILE_TEST: &str = "There is a file with this path, such as one that closes a site for maintenance. Weir looks at it once a second and when the configuration is loaded, not for each request, so a request may see the state of a second ago. What cannot be looked at is not there.";
+
+const ERROR_PAGE: &str = "Serves a request again that would get an error response of Weir's own with one of these statuses: `-> internal PATH` asks for a path with GET (or HEAD), `-> internal @NAME` keeps method, path and body, `-> redirect STATUS URL` sends the client away. A `respond` with a text is no error. A route with `error_page` has none of the listener's; of several for a status the first counts. It happens once for a request: the errors of the second route get the page of the status. The limits of both routes hold. A body goes to the pool of a named route only if `buffer_request` keeps it until then; otherwise the client gets the error. For a path it is not sent on.";
+
+pub(super) const ERROR_TARGET: &[OptionSpec] = &[
+    option(
+        "status",
+        "STATUS | own",
+        "",
+        "The status of the response; by default that of the error. `own` is that of the response itself, as nginx's `=` without a status is.",
+    ),
+    flag(
+        "intercept",
+        "Holds for responses of servers too, which are discarded then, as nginx's `proxy_intercept_errors` does.",
+    ),
+];
 
 const ROUTE_TIMEOUT: &[OptionSpec] = &[
     option(
@@ -92,8 +119,12 @@ const ROUTE_TIMEOUT: &[OptionSpec] = &[
     option("tunnel", "TIME", "", "Without a byte in either direction of a tunnel."),
 ];
 
-pub(super) const RESPOND: &[OptionSpec] =
-    &[option("type", "TYPE", "text/plain; charset=utf-8", "The `Content-Type` of the text.")];
+pub(super) const RESPOND: &[OptionSpec] = &[option(
+    "type",
+    "TYPE | none",
+    "text/plain; charset=utf-8",
+    "The `Content-Type` of the text.",
+)];
 
 const FILES: &[OptionSpec] = &[
     option(

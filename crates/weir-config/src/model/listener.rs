@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccessRule, Bandwidth, ClientLimit, HeaderEdit, InFlightLimit, ListenAddress, RateLimit, Route,
-    Site, TcpKeepalive, TlsServer,
+    AccessRule, Bandwidth, ClientLimit, ErrorTarget, HeaderEdit, InFlightLimit, ListenAddress,
+    RateLimit, Route, Site, TcpKeepalive, TlsServer,
 };
 use crate::defaults;
 use crate::units::{duration, size};
@@ -90,6 +90,10 @@ pub struct Listener {
     /// Custom pages for error responses of Weir's own.
     #[serde(default)]
     pub error_pages: Vec<ErrorPage>,
+    /// The targets of requests that would get an error response, for routes without their own; the
+    /// first with the status counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub error_targets: Vec<ErrorTarget>,
     /// The host blocks, tried in order; the first whose host matches serves the request.
     #[serde(default)]
     pub sites: Vec<Site>,

@@ -57,12 +57,17 @@ pub struct Route {
     /// The names of the access logs, instead of the listener's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<Vec<String>>,
-    /// The changes of the path and the query that the endpoint gets, in order.
+    /// The changes of the path and the query that the endpoint gets, or of the path by which a file
+    /// is looked up, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrite: Vec<Rewrite>,
     /// Replacements for the pool's settings of the upstream side.
     #[serde(default, skip_serializing_if = "RouteUpstream::is_inherited")]
     pub upstream: RouteUpstream,
+    /// The targets of its requests that would get an error response, instead of the listener's; the
+    /// first with the status counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub error_targets: Vec<ErrorTarget>,
     /// The changes to request headers.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,
@@ -109,8 +114,42 @@ pub enum Rule {
     /// The request comes from an internal redirect: one to this name, or, without a name, one to a
     /// path.
     Internal(Option<String>),
+    /// The file with this path exists and is of this kind, looked at once a second.
+    File(FileTest, PathBuf),
     /// The text with variables has this value; without one, it is neither empty nor `0`.
     Variable(#[serde(with = "words::template")] Template, Option<TextPattern>),
+}
+
+/// What a file must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileTest {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything.
+    Exists,
+    /// Something that its owner may execute.
+    Executable,
+}
+
+impl FileTest {
+    /// Returns the keyword of the condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Exists => "exists",
+            Self::Executable => "executable",
+        }
+    }
+
+    /// Returns the test of a keyword.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let all = [Self::File, Self::Directory, Self::Exists, Self::Executable];
+        all.into_iter().find(|test| test.as_str() == text)
+    }
 }
 
 /// The rule that every request meets.
@@ -141,6 +180,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// Returns true if a change of the target has an effect.
+    pub(crate) fn takes_rewrites(&self) -> bool {
+        matches!(self, Self::Files(_)) || !self.pools().is_empty()
+    }
+
     /// The pools that requests may go to, by index.
     pub fn pools(&self) -> Vec<usize> {
         match self {
@@ -195,7 +239,7 @@ pub struct Respond {
     /// The body; `None` for the standard page of the status, or the error page configured for it.
     #[serde(default, with = "words::template::option")]
     pub body: Option<Template>,
-    /// The `Content-Type`.
+    /// The `Content-Type`; empty for none.
     #[serde(default = "defaults::respond_type")]
     pub content_type: String,
 }
@@ -210,6 +254,54 @@ pub struct Redirect {
     /// groups of the path regex.
     #[serde(with = "words::template")]
     pub to: Template,
+}
+
+/// What requests get instead of error responses with some statuses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorTarget {
+    /// The statuses, 400..=599.
+    pub statuses: Vec<u16>,
+    /// The target.
+    pub to: ErrorDestination,
+    /// The status of the response that the client gets.
+    #[serde(default)]
+    pub status: ErrorTargetStatus,
+    /// Set if it holds for responses of endpoints too.
+    #[serde(default)]
+    pub intercept: bool,
+}
+
+/// The target of a request that would get an error response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorDestination {
+    /// An internal redirect to this path, which is asked for with GET, or to this name.
+    Internal(#[serde(with = "words::template")] Template),
+    /// A redirect.
+    Redirect(Redirect),
+}
+
+/// The status of a response that an error led to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorTargetStatus {
+    /// That of the error.
+    #[default]
+    Kept,
+    /// That of the response itself.
+    Own,
+    /// This one.
+    Fixed(u16),
+}
+
+impl ErrorTarget {
+    /// Returns the text of the target.
+    pub fn template(&self) -> &Template {
+        match &self.to {
+            ErrorDestination::Internal(to) | ErrorDestination::Redirect(Redirect { to, .. }) => to,
+        }
+    }
 }
 
 /// Static files.

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
-    EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
-    InFlightLimit, KeyHash, ListenAddress, Listener, LogEscape, LogFormat, LogTarget, MOST_RETRIES,
-    Pool, PoolChoice, PoolSplit, Queue, RateLimit, Redirect, RequestTimeout, Respond, Retry, Route,
-    RouteTimeouts, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, internal_fault,
-    values,
+    EndpointAddress, EndpointCheck, ErrorDestination, ErrorPage, ErrorTarget, ErrorTargetStatus,
+    ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress, Listener,
+    LogEscape, LogFormat, LogTarget, MOST_RETRIES, Pool, PoolChoice, PoolSplit, Queue, RateLimit,
+    Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
+    TlsProtocol, UpstreamTimeouts, Workers, internal_fault, values,
 };
 use crate::defaults;
 
@@ -476,6 +476,7 @@ impl<'a> Validator<'a> {
         for (index, page) in listener.error_pages.iter().enumerate() {
             self.error_page(&format!("{path}.error_pages[{index}]"), page);
         }
+        self.error_targets(path, &listener.error_targets);
         for (index, site) in listener.sites.iter().enumerate() {
             if site.hosts.is_empty() {
                 self.problem(format!("{path}.sites[{index}].hosts"), "a host block needs a host");
@@ -552,6 +553,23 @@ impl<'a> Validator<'a> {
         }
     }
 
+    fn error_targets(&mut self, path: &str, targets: &[ErrorTarget]) {
+        for (index, target) in targets.iter().enumerate() {
+            let path = format!("{path}.error_targets[{index}]");
+            for status in &target.statuses {
+                self.held(format!("{path}.statuses"), values::error_status(&status.to_string()));
+            }
+            if let ErrorTargetStatus::Fixed(status) = target.status {
+                self.held(format!("{path}.status"), values::status(&status.to_string()));
+            }
+            let action = match &target.to {
+                ErrorDestination::Internal(to) => Action::Internal(to.clone()),
+                ErrorDestination::Redirect(redirect) => Action::Redirect(redirect.clone()),
+            };
+            self.action(&format!("{path}.to"), &action);
+        }
+    }
+
     fn routes(&mut self, path: &str, routes: &[Route]) {
         for (index, route) in routes.iter().enumerate() {
             let path = format!("{path}[{index}]");
@@ -567,6 +585,7 @@ impl<'a> Validator<'a> {
             self.in_flight_limits(&path, &route.in_flight_limits);
             self.bandwidth(&path, route.bandwidth.as_ref());
             self.rewrites(&format!("{path}.rewrite"), route);
+            self.error_targets(&path, &route.error_targets);
             self.route_upstream(&format!("{path}.upstream"), route);
             self.edits(&format!("{path}.request_headers"), &route.request_headers);
             self.edits(&format!("{path}.response_headers"), &route.response_headers);
@@ -599,8 +618,8 @@ impl<'a> Validator<'a> {
     }
 
     fn rewrites(&mut self, path: &str, route: &Route) {
-        if !route.rewrite.is_empty() && route.action.pools().is_empty() {
-            self.problem(path, "only a request to a pool is rewritten");
+        if !route.rewrite.is_empty() && !route.action.takes_rewrites() {
+            self.problem(path, "only a request to a pool or for a file is rewritten");
         }
         for (index, rewrite) in route.rewrite.iter().enumerate() {
             self.held(format!("{path}[{index}]"), rewrite.fault().map_or(Ok(()), Err));
@@ -647,7 +666,14 @@ impl<'a> Validator<'a> {
             Rule::Internal(Some(name)) => {
                 self.held(format!("{path}.internal"), values::name(name).map(|_| ()));
             }
-            Rule::Path(_) | Rule::Query(..) | Rule::Client(_) | Rule::Internal(None) => {}
+            Rule::File(_, file) if !file.is_absolute() => {
+                self.problem(format!("{path}.file[1]"), "the path of a file begins with `/`");
+            }
+            Rule::Path(_)
+            | Rule::Query(..)
+            | Rule::Client(_)
+            | Rule::File(..)
+            | Rule::Internal(None) => {}
         }
     }
 

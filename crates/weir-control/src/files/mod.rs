@@ -4,6 +4,7 @@
 pub(crate) mod atomic_write;
 pub(crate) mod checked_open;
 pub(crate) mod files_read;
+pub(crate) mod switches;
 
 /// Returns true if a test runs as root. Otherwise it says that the test is not run, in a line that
 /// is not captured, or fails it if `WEIR_ROOT` is `required`.

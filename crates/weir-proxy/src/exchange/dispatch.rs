@@ -456,7 +456,7 @@ impl<'a> Dispatch<'a> {
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
-        let movable = exchange.placement.attempts == 0;
+        let movable = exchange.placement.attempts == 0 && exchange.heads.internal.error().is_none();
         let buffers = &scope.worker.buffers;
         let served = wait_with(&mut exchange.client, deadline, |client, context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {

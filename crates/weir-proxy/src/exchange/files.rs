@@ -13,10 +13,12 @@ use weir_stats::metrics::Yield;
 use weir_wire::{Method, RequestHead};
 
 use crate::exchange::client_side::ClientSide;
+use crate::exchange::error_page;
 use crate::exchange::facts::ExchangeOutcome;
 use crate::exchange::internal_redirect::redirect;
 use crate::exchange::local_reply::{ResponsePiece, Taking, send, send_piece, write_paced};
-use crate::exchange::outcome::{Ended, Next};
+use crate::exchange::outcome::{Ended, Next, Refusal};
+use crate::exchange::rewrite::rewritten;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::exchange::throttle::throttle;
@@ -38,7 +40,7 @@ pub(crate) async fn serve<C: ClientSide>(
     number: usize,
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
-    let readable = matches!(exchange.heads.request.method, Method::Get | Method::Head);
+    let readable = matches!(exchange.request_view().method(), b"GET" | b"HEAD");
     if !readable && route.internal.is_none() {
         return not_allowed(exchange).await;
     }
@@ -48,13 +50,20 @@ pub(crate) async fn serve<C: ClientSide>(
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
     }
-    let answer = find(root, &exchange.request_view(), strip).await;
+    let mut changed = Vec::new();
+    if let Some(rewrites) = &route.rewrites {
+        rewritten(exchange, rewrites, &mut changed).map_err(Ended::Refused)?;
+    }
+    let view = exchange.request_view();
+    let target = FileTarget::of(&view, strip).changed(&changed);
+    let answer = find(root, &view, target).await;
     match answer.map_err(|_| Ended::from(Cause::Internal))? {
         Answer::Status(status) if status.code == 404 && route.internal.is_some() => {
             Err(redirect(exchange, route))
         }
         _ if !readable => not_allowed(exchange).await,
         Answer::Status(status) => {
+            leads_nowhere(exchange, status.code)?;
             let reply = Reply::of(status.code).with_headers(&status.headers);
             send(exchange, reply, status.code).await
         }
@@ -63,7 +72,16 @@ pub(crate) async fn serve<C: ClientSide>(
 }
 
 async fn not_allowed<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
+    leads_nowhere(exchange, 405)?;
     send(exchange, Reply::of(405).with_allow("GET, HEAD"), 405).await
+}
+
+/// Fails if errors of this status have a target.
+fn leads_nowhere<C: ClientSide>(exchange: &Exchange<'_, C>, status: u16) -> Result<(), Ended> {
+    match error_page::target_for(exchange, status) {
+        Some(_) => Err(Ended::Refused(Refusal { cause: Cause::Complete, status })),
+        None => Ok(()),
+    }
 }
 
 /// The redirect target for a request whose path is exactly the stripped prefix: `/static/*` also
@@ -85,6 +103,8 @@ pub(super) struct FileTarget<'a> {
     path: &'a [u8],
     whole: &'a [u8],
     strip: Option<&'a str>,
+    /// Set if the response gets another status, so that conditions and ranges do not count.
+    is_whole: bool,
 }
 
 impl<'a> FileTarget<'a> {
@@ -93,23 +113,35 @@ impl<'a> FileTarget<'a> {
             None | Some(b"") => view.head.target.of(view.bytes),
             Some(target) => target,
         };
-        Self { path: view.path(), whole, strip }
+        let is_whole = view.internal.is_some_and(|internal| internal.imposed_status().is_some());
+        Self { path: view.path(), whole, strip, is_whole }
+    }
+
+    /// Looks for another path; an empty one changes nothing.
+    pub(super) fn changed(self, target: &'a [u8]) -> Self {
+        match target.split(|&byte| byte == b'?').next() {
+            None | Some(b"") => self,
+            Some(path) => Self { path, whole: target, ..self },
+        }
     }
 }
 
-async fn find(root: &Arc<Root>, view: &RequestView<'_>, strip: Option<&str>) -> io::Result<Answer> {
+async fn find(
+    root: &Arc<Root>,
+    view: &RequestView<'_>,
+    target: FileTarget<'_>,
+) -> io::Result<Answer> {
     let (head, bytes) = (view.head, view.bytes);
-    let target = FileTarget::of(view, strip);
     match root.answer_cached(&question(head, bytes, target)) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         answer => return answer,
     }
     // The blocking thread gets a copy of the request.
-    let (root, head, strip) = (root.clone(), head.clone(), strip.map(str::to_owned));
-    let (path, whole) = (target.path.to_vec(), target.whole.to_vec());
+    let (root, head, strip) = (root.clone(), head.clone(), target.strip.map(str::to_owned));
+    let (path, whole, is_whole) = (target.path.to_vec(), target.whole.to_vec(), target.is_whole);
     let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
     let waiting = tokio::task::spawn_blocking(move || {
-        let target = FileTarget { path: &path, whole: &whole, strip: strip.as_deref() };
+        let target = FileTarget { path: &path, whole: &whole, strip: strip.as_deref(), is_whole };
         root.answer(&question(&head, &bytes, target))
     });
     waiting.await.map_err(io::Error::other)?
@@ -120,8 +152,8 @@ pub(super) fn question<'a>(
     bytes: &'a [u8],
     target: FileTarget<'a>,
 ) -> FileRequest<'a> {
-    let value = |name| head.header(bytes, name);
-    let FileTarget { path, whole, strip } = target;
+    let FileTarget { path, whole, strip, is_whole } = target;
+    let value = |name| if is_whole { None } else { head.header(bytes, name) };
     FileRequest {
         path: strip.and_then(|prefix| path.strip_prefix(prefix.as_bytes())).unwrap_or(path),
         target: whole,
@@ -140,10 +172,14 @@ async fn send_file<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     file: FileAnswer,
 ) -> Result<Next, Ended> {
-    let mut headers = vec![("ETag", file.etag), ("Accept-Ranges", "bytes".to_owned())];
-    headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
+    let status = exchange.heads.internal.imposed_status().unwrap_or(file.status);
+    let mut headers = vec![("ETag", file.etag)];
+    if status < 300 {
+        headers.push(("Accept-Ranges", "bytes".to_owned()));
+        headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
+    }
     headers.extend(file.content_range.map(|range| ("Content-Range", range)));
-    let reply = Reply::of(file.status).with_headers(&headers);
+    let reply = Reply::of(status).with_headers(&headers);
     let throttle = throttle(exchange, Toward::Client);
     let reply = match &file.body {
         FileBody::Whole(body) if throttle.is_none() && body.len() as u64 == file.content_length => {
@@ -154,7 +190,7 @@ async fn send_file<C: ClientSide>(
     };
     let is_all = throttle.is_none() && matches!(file.body, FileBody::Whole(_));
     let piece = if is_all { ResponsePiece::Last } else { ResponsePiece::Part };
-    let next = send_piece(exchange, reply, file.status, piece).await?;
+    let next = send_piece(exchange, reply, status, piece).await?;
     let outcome = match (file.body, throttle) {
         (FileBody::Pieces(pieces), throttle) => send_pieces(exchange, pieces, throttle).await,
         (FileBody::Whole(body), Some(throttle)) => send_throttled(exchange, &body, throttle).await,

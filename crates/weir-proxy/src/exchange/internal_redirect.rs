@@ -19,6 +19,14 @@ pub(crate) fn redirect<C: ClientSide>(
     route: &CompiledRoute,
 ) -> Ended {
     let Some(target) = route.internal.as_deref() else { return Cause::Internal.into() };
+    follow(exchange, target)
+}
+
+/// Does the same for a target.
+pub(crate) fn follow<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    target: &InternalTarget,
+) -> Ended {
     let (name, path) = match target {
         InternalTarget::Name(name) => (Some(name), None),
         InternalTarget::Path(path) => (None, Some(path)),

@@ -147,11 +147,12 @@ pub(crate) async fn respond<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
     let body = record::with_entry(exchange, |entry| respond.body(entry, &mut scratch));
-    let reply = match body {
-        Some(body) => Reply::of(respond.status).with_body(&respond.content_type, body),
-        None => Reply::of(respond.status),
+    let Some(body) = body else {
+        return send(exchange, Reply::of(respond.status), respond.status).await;
     };
-    send(exchange, reply, respond.status).await
+    let status = exchange.heads.internal.imposed_status().unwrap_or(respond.status);
+    let reply = Reply::of(status).with_body(&respond.content_type, body);
+    send(exchange, reply, status).await
 }
 
 /// Sends a redirect.

@@ -7,6 +7,7 @@ pub(crate) mod body_stream;
 pub(crate) mod carry_over;
 pub(crate) mod client_side;
 pub(crate) mod dispatch;
+pub(crate) mod error_page;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod files;
@@ -66,6 +67,7 @@ pub(crate) async fn run<C: ClientSide>(
     heads.original_line.clear();
     heads.rewritten.clear();
     heads.internal.clear();
+    heads.kept_body = None;
     let session = list_as_running(scope, client.facts(), first_byte);
     let mut exchange = Exchange::new(scope, session.key, client, heads, first_byte);
     let Exchange { client, arrival, placement, outcome, .. } = &mut exchange;
@@ -202,34 +204,55 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     if is_long {
         yield_now().await;
     }
-    let mut found = find_route(exchange)?;
-    exchange.route = Some(found);
+    let mut end = find_route(exchange);
     if is_long {
         yield_now().await;
     }
     loop {
-        if request_limits::is_limited(exchange, found) {
-            // In an allocation of its own, so that exchanges without limits do not reserve space
-            // for it.
-            Box::pin(request_limits::admit(exchange, found)).await?;
+        // The steps of a round are not a function of their own, because a future within this one
+        // would be larger.
+        let answered = 'round: {
+            let found = match end {
+                Ok(found) => found,
+                Err(ended) => break 'round Err(ended),
+            };
+            if request_limits::is_limited(exchange, found) {
+                // In an allocation of its own, so that exchanges without limits do not reserve
+                // space for it.
+                if let Err(ended) = Box::pin(request_limits::admit(exchange, found)).await {
+                    break 'round Err(ended);
+                }
+            }
+            if exchange.heads.request.method == Method::Connect {
+                // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action
+                // would tell the client that one is open.
+                return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
+            }
+            let pool = match pool_of(exchange, found) {
+                Ok(pool) => pool,
+                Err(ended) => break 'round Err(ended),
+            };
+            bound(exchange, found, pool);
+            answer(exchange, found, pool).await
+        };
+        let answered = match answered {
+            Err(Ended::Refused(refusal))
+                if error_page::target_for(exchange, refusal.status).is_some() =>
+            {
+                Box::pin(error_page::lead(exchange, refusal)).await
+            }
+            answered => answered,
+        };
+        if !matches!(answered, Err(Ended::Redirected)) {
+            return answered;
         }
-        if exchange.heads.request.method == Method::Connect {
-            // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action would
-            // tell the client that one is open.
-            return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
+        if let Ok(route) = end {
+            request_limits::note_counted(exchange, route);
         }
-        let pool = pool_of(exchange, found)?;
-        bound(exchange, found, pool);
-        match answer(exchange, found, pool).await {
-            Err(Ended::Redirected) => {}
-            end => return end,
-        }
-        request_limits::note_counted(exchange, found);
         // The new target may be long, and each route of a chain has its own rules and files.
         yield_now().await;
         limit_time(exchange);
-        found = permitted_route(exchange)?;
-        exchange.route = Some(found);
+        end = permitted_route(exchange);
     }
 }
 
@@ -329,11 +352,12 @@ fn find_route<'a, C: ClientSide>(
 
 /// Finds the route of a request, first or after an internal redirect, and applies its access rules.
 fn permitted_route<'a, C: ClientSide>(
-    exchange: &Exchange<'a, C>,
+    exchange: &mut Exchange<'a, C>,
 ) -> Result<&'a CompiledRoute, Ended> {
     let router = &exchange.scope.listener.router;
     let fill = |text: &Template, out: &mut Vec<u8>| record::fill(exchange, text, None, out);
     let route = router.route(&exchange.request_view(), &fill).ok_or(Cause::NoRoute)?;
+    exchange.route = Some(route);
     if !allowed(&route.access, exchange.arrival.client) {
         return Err(Cause::Denied.into());
     }
@@ -369,11 +393,19 @@ async fn answer<C: ClientSide>(
     if let Some(pool) = pool {
         return proxy_request::proxy(exchange, route, pool as usize).await;
     }
+    // Only another pool needs the body.
+    exchange.heads.kept_body = None;
     match &route.action {
         CompiledAction::Pool(_) | CompiledAction::PoolBy(_) | CompiledAction::Split(_) => {
             Err(Cause::NoRoute.into())
         }
-        CompiledAction::Respond(respond) => local_reply::respond(exchange, respond).await,
+        CompiledAction::Respond(respond) => {
+            if !respond.has_body() && error_page::target_for(exchange, respond.status).is_some() {
+                let refusal = Refusal { cause: Cause::Complete, status: respond.status };
+                return Err(Ended::Refused(refusal));
+            }
+            local_reply::respond(exchange, respond).await
+        }
         CompiledAction::Redirect(redirect) => local_reply::redirect(exchange, redirect).await,
         // In an allocation of its own, so that exchanges that go to a pool do not reserve space for
         // it.

@@ -10,14 +10,14 @@ use weir_wire::Framing;
 use crate::exchange::attempt::{Attempt, Failure};
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::dispatch::Dispatch;
-use crate::exchange::facts::PoolRef;
-use crate::exchange::outcome::{Ended, Next};
+use crate::exchange::facts::{Placement, PoolRef};
+use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
-use crate::exchange::{passive, record, request_key, response, rewrite};
+use crate::exchange::{error_page, passive, record, request_key, response, rewrite};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
@@ -54,7 +54,7 @@ pub(crate) async fn proxy<C: ClientSide>(
     let mut dispatch = Dispatch::new(exchange, pool, number, &upload);
     loop {
         let found = dispatch.connection(exchange, &mut upload).await;
-        let upstream = found.inspect_err(|ended| ended.leave_body(exchange, &upload))?;
+        let upstream = found.map_err(|ended| ended.leave_body(exchange, &mut upload))?;
         // A reload may have moved the request to another pool.
         let pool = dispatch.pool;
         write_head(exchange, route, pool, framing);
@@ -86,15 +86,17 @@ pub(crate) async fn proxy<C: ClientSide>(
             (Some(trouble), _) => {
                 give_up(exchange, pool, attempt, trouble);
                 let gone_on = Box::pin(dispatch.go_on(exchange, &mut upload, trouble)).await;
-                gone_on.inspect_err(|_| leave_body(exchange, &upload))?;
+                gone_on.map_err(|ended| ended.leave_body(exchange, &mut upload))?;
+            }
+            (None, Ok(())) if error_page::intercepts(exchange, route) => {
+                return Err(intercept(exchange, pool, attempt));
             }
             (None, Ok(())) => {
                 exchange.outcome.times.response = attempt.response_time();
                 return response::relay(exchange, route, pool, attempt).await;
             }
             (None, Err(failure)) => {
-                leave_body(exchange, attempt.upload);
-                return Err(failure.ended());
+                return Err(failure.ended().leave_body(exchange, attempt.upload));
             }
         }
     }
@@ -141,7 +143,23 @@ fn note_failure<N: Net>(
 
 /// The framing of the request's body towards the endpoint: a body that was read whole has a length.
 fn framing_upstream(heads: &Heads, upload: &Pump) -> Framing {
-    if upload.is_whole { Framing::Length(upload.body_bytes) } else { heads.request.framing }
+    match heads.request.framing {
+        _ if heads.internal.drops_body() => Framing::None,
+        _ if upload.is_whole => Framing::Length(upload.body_bytes),
+        framing => framing,
+    }
+}
+
+/// Prepares a request for another pool than the one where it failed. The endpoint's failures there
+/// are counted now.
+#[cold]
+fn leave_pool<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended> {
+    if let Some(refusal) = error_page::refusal_without_body(exchange) {
+        return Err(Ended::Refused(refusal));
+    }
+    record::count_left(exchange);
+    exchange.placement = Placement::new(exchange.arrival.first_byte);
+    Ok(())
 }
 
 /// Refuses a 101 that the client did not ask for, that switches to a protocol that was not offered,
@@ -159,7 +177,7 @@ fn check_switch<C: ClientSide>(
         let (request, response) = (&heads.request, &heads.response);
         route.protocols.may_switch(request, client.head(), response, &attempt.raw)
     };
-    let reason = if !attempt.upload.is_finished() {
+    let reason = if !attempt.upload.is_finished() || heads.internal.drops_body() {
         "a 101 before the end of the request"
     } else if !may_switch() {
         "a 101 to a protocol that was not offered"
@@ -175,7 +193,10 @@ fn enter_pool<'a, C: ClientSide>(
     exchange: &mut Exchange<'a, C>,
     pool: &'a Arc<UpstreamPool>,
     number: usize,
-) -> Result<(), Cause> {
+) -> Result<(), Ended> {
+    if exchange.placement.pool.is_some() {
+        leave_pool(exchange)?;
+    }
     let scope = exchange.scope;
     exchange.set_pool(PoolRef { pool, number });
     if let Some(limits) = &pool.limits {
@@ -208,22 +229,53 @@ fn capture<C: ClientSide>(
 
 impl Ended {
     /// Calls [`leave_body`], except for a request that moves to another process, which has put its
-    /// body back.
-    fn leave_body<C: ClientSide>(self, exchange: &mut Exchange<'_, C>, upload: &Pump) {
-        if !matches!(self, Self::Parted) {
-            leave_body(exchange, upload);
+    /// body back, and keeps a buffered body that may be sent to another pool.
+    fn leave_body<C: ClientSide>(self, exchange: &mut Exchange<'_, C>, upload: &mut Pump) -> Self {
+        if matches!(self, Self::Parted) {
+            return self;
         }
+        leave_body(exchange, upload);
+        let rules = exchange.placement.pool().map(|pool| exchange.rules(pool));
+        if rules.is_some_and(|rules| rules.buffer_request.is_some()) {
+            error_page::keep_body(exchange, upload, self);
+        }
+        self
     }
 }
 
-/// Ends an attempt that is followed by another one: its response is discarded, and its connection
-/// is kept if no part of the response is still to come.
+/// Discards a response for which the route has a target.
+#[cold]
+fn intercept<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    pool: &UpstreamPool,
+    attempt: Attempt<'_, StreamOf<C>>,
+) -> Ended {
+    let status = exchange.heads.response.status;
+    let refusal = Refusal { cause: Cause::Complete, status };
+    exchange.outcome.times.response = attempt.response_time();
+    let upload = discard(exchange, pool, attempt, Trouble::Status(status));
+    Ended::Refused(refusal).leave_body(exchange, upload)
+}
+
+/// Ends an attempt that is followed by another one.
 fn give_up<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     attempt: Attempt<'_, StreamOf<C>>,
     trouble: Trouble,
 ) {
+    let upload = discard(exchange, pool, attempt, trouble);
+    rewind(exchange, exchange.rules(pool), upload);
+}
+
+/// Discards the response of an attempt, and returns the pump of its request. The connection is kept
+/// if no part of the response is still to come.
+fn discard<'u, C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    pool: &UpstreamPool,
+    attempt: Attempt<'u, StreamOf<C>>,
+    trouble: Trouble,
+) -> &'u mut Pump {
     let scope = exchange.scope;
     // An attempt without a response leaves `heads.response` of an earlier attempt in place.
     let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&exchange.heads.response);
@@ -233,7 +285,7 @@ fn give_up<C: ClientSide>(
         scope.worker.idle.keep(pool, endpoint, upstream, limits, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
-    rewind(exchange, exchange.rules(pool), upload);
+    upload
 }
 
 fn write_head<C: ClientSide>(
@@ -252,6 +304,7 @@ fn write_head<C: ClientSide>(
         let head = UpstreamHead {
             head: &heads.request,
             bytes: client.head(),
+            method: exchange.request_view().method(),
             rewritten: heads.new_target(),
             peer: client.facts().peer,
             tls: client.facts().tls.is_some(),

@@ -189,11 +189,21 @@ fn write_lines<N: Net>(scope: Scope<'_, N>, logs: &[usize], entry: &Entry<'_>) {
     }
 }
 
-/// Counts an exchange for its route, its endpoint and its worker.
-fn count<C: ClientSide>(exchange: &Exchange<'_, C>, ended_us: u64) -> Keep {
-    let Exchange { scope, client, heads, arrival, placement, outcome, route, .. } = exchange;
-    let worker = &scope.worker;
-    let series = |index: usize| scope.generation.endpoint_series(placement.pool?.number, index);
+/// Counts the failed attempts of an exchange at a pool that it leaves for another.
+pub(crate) fn count_left<C: ClientSide>(exchange: &Exchange<'_, C>) {
+    count_failed(exchange);
+    let Exchange { scope, placement, .. } = exchange;
+    let Some((pool, endpoint)) = placement.pool.zip(placement.endpoint) else { return };
+    if placement.attempts as usize > placement.failed.len()
+        && let Some(series) = scope.generation.endpoint_series(pool.number, endpoint)
+    {
+        series.attempt_failed(scope.worker.number, Onward::Elsewhere);
+    }
+}
+
+/// Counts the attempts that were followed by another one.
+fn count_failed<C: ClientSide>(exchange: &Exchange<'_, C>) {
+    let Exchange { scope, placement, .. } = exchange;
     for (turn, (index, _)) in placement.failed.iter().enumerate() {
         let next = placement.failed.get(turn + 1).map(|(next, _)| *next).or(placement.endpoint);
         let onward = match next {
@@ -202,10 +212,20 @@ fn count<C: ClientSide>(exchange: &Exchange<'_, C>, ended_us: u64) -> Keep {
             Some(next) if next == *index => Onward::Again,
             _ => Onward::Elsewhere,
         };
-        if let Some(endpoint) = series(*index) {
-            endpoint.attempt_failed(worker.number, onward);
+        let pool = placement.pool.map(|pool| pool.number);
+        let series = pool.and_then(|pool| scope.generation.endpoint_series(pool, *index));
+        if let Some(endpoint) = series {
+            endpoint.attempt_failed(scope.worker.number, onward);
         }
     }
+}
+
+/// Counts an exchange for its route, its endpoint and its worker.
+fn count<C: ClientSide>(exchange: &Exchange<'_, C>, ended_us: u64) -> Keep {
+    let Exchange { scope, client, heads, arrival, placement, outcome, route, .. } = exchange;
+    let worker = &scope.worker;
+    let series = |index: usize| scope.generation.endpoint_series(placement.pool?.number, index);
+    count_failed(exchange);
     let counted = Outcome {
         status: outcome.status,
         cause: outcome.cause,

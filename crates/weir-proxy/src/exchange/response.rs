@@ -215,7 +215,7 @@ fn begin<C: ClientSide>(
     attempt: &Attempt<'_, StreamOf<C>>,
 ) -> ResponseForm {
     let scope = exchange.scope;
-    exchange.set_status(exchange.heads.response.status);
+    exchange.set_status(imposed_status(exchange).unwrap_or(exchange.heads.response.status));
     let heads = &mut *exchange.heads;
     if scope.listener.keeps_response_head {
         let head = attempt.raw.get(..heads.response.head_bytes).unwrap_or_default();
@@ -226,6 +226,13 @@ fn begin<C: ClientSide>(
     write_head(exchange, route, &form, &attempt.raw);
     exchange.outcome.bytes_sent += exchange.client.begin_response(&mut exchange.heads.response_out);
     form
+}
+
+/// The status that the client gets instead of the endpoint's: that of the error that led here.
+fn imposed_status<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<u16> {
+    let imposed = exchange.heads.internal.imposed_status()?;
+    // These have no body, whatever a client expects of the other status.
+    (!matches!(exchange.heads.response.status, 100..200 | 204 | 304)).then_some(imposed)
 }
 
 /// Notes the time for which the client took no bytes, if it stopped taking them.
@@ -269,9 +276,14 @@ fn response_form<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     attempt: &Attempt<'_, StreamOf<C>>,
 ) -> ResponseForm {
-    let Exchange { scope, client, heads, .. } = exchange;
-    let is_sent = attempt.upload.is_finished();
-    let body = if is_sent { RequestBody::Received } else { RequestBody::Arriving };
+    let Exchange { scope, client, heads, arrival, .. } = exchange;
+    let is_left =
+        heads.internal.drops_body() && heads.request.framing != Framing::None && !arrival.body_read;
+    let body = match attempt.upload.is_finished() {
+        _ if is_left => RequestBody::Abandoned,
+        true => RequestBody::Received,
+        false => RequestBody::Arriving,
+    };
     let start = ResponseStart { relayed: Some(&heads.response), body, at: attempt.heard };
     client.response_form(*scope, heads, &start)
 }
@@ -294,6 +306,7 @@ fn write_head<C: ClientSide>(
         let head = DownstreamHead {
             head: &heads.response,
             bytes: raw,
+            status: imposed_status(exchange),
             entry,
             edits: &route.response_edits,
             cookie,

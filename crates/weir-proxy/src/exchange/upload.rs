@@ -30,8 +30,14 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub(crate) fn initial_body<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     rules: &UpstreamRules,
-    throttle: Option<Box<Throttle>>,
+    mut throttle: Option<Box<Throttle>>,
 ) -> Pump {
+    if exchange.heads.internal.error().is_some()
+        && exchange.heads.request.framing != Framing::None
+        && let Some(upload) = body_after_error(exchange, &mut throttle)
+    {
+        return upload;
+    }
     let Exchange { scope, client, heads, arrival, .. } = exchange;
     let request = &heads.request;
     let ReceivedBody { framing, raw } = client.begin_body(request, &scope.worker.buffers);
@@ -47,6 +53,19 @@ pub(crate) fn initial_body<C: ClientSide>(
     Pump::new(Vec::new(), framing, encoder, raw, 0, bounds)
 }
 
+/// The pump for a request that an error led to another route: one with the body that was kept, or
+/// with none.
+#[cold]
+fn body_after_error<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    throttle: &mut Option<Box<Throttle>>,
+) -> Option<Pump> {
+    let kept = exchange.heads.kept_body.take();
+    let is_dropped = exchange.heads.internal.drops_body();
+    let body = if is_dropped { Some(Vec::new()) } else { kept };
+    body.map(|body| Pump::whole(body, throttle.take()))
+}
+
 /// Checks that the body is acceptable, and that its available part is valid, before an endpoint is
 /// involved; reads the whole body if it is to be buffered.
 pub(crate) async fn prepare_body<C: ClientSide>(
@@ -54,7 +73,9 @@ pub(crate) async fn prepare_body<C: ClientSide>(
     rules: &UpstreamRules,
     upload: &mut Pump,
 ) -> Result<(), Ended> {
-    if exchange.heads.request.framing != Framing::None {
+    // A body that was kept, or is not sent on, is not read again.
+    let is_read = exchange.arrival.body_read || exchange.heads.internal.drops_body();
+    if exchange.heads.request.framing != Framing::None && !is_read {
         // In an allocation of its own, so that exchanges without a body do not reserve space for it.
         let begun = Box::pin(begin_body(exchange, rules, upload)).await;
         begun.inspect_err(|_| leave_body(exchange, upload))?;
@@ -148,7 +169,11 @@ async fn pause<C: ClientSide>(scope: Scope<'_, C::Net>, client: &mut C) -> Resul
 /// Records the received part of a body whose exchange ends without a response from an endpoint. If
 /// that is the whole body, the next request follows it.
 pub(crate) fn leave_body<C: ClientSide>(exchange: &mut Exchange<'_, C>, upload: &Pump) {
-    let Exchange { client, arrival, .. } = exchange;
+    let Exchange { client, arrival, heads, .. } = exchange;
+    if heads.internal.drops_body() || arrival.body_read {
+        // The rest of a body that is not sent on stays in the stream.
+        return;
+    }
     arrival.bytes_received += upload.received();
     if !upload.is_decoded() {
         return;

@@ -53,6 +53,8 @@ pub struct UpstreamHead<'a> {
     pub head: &'a RequestHead,
     /// The bytes that its spans refer to.
     pub bytes: &'a [u8],
+    /// The method that is sent with a rewritten target.
+    pub method: &'a [u8],
     /// The target, if it was rewritten; else empty.
     pub rewritten: &'a [u8],
     /// The address of the client connection's peer; `None` on a Unix socket.
@@ -93,7 +95,7 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
     match input.rewritten {
         b"" => write_request_line(head, bytes, out),
-        target => encode::request_line(out, head.method_span.of(bytes), target),
+        target => encode::request_line(out, input.method, target),
     }
     write_host(input, out);
     let id_header = input.request_id.header.as_deref().unwrap_or_default();
@@ -161,6 +163,8 @@ pub struct DownstreamHead<'a> {
     pub head: &'a ResponseHead,
     /// The bytes that its spans refer to.
     pub bytes: &'a [u8],
+    /// The status that is sent instead of the received one.
+    pub status: Option<u16>,
     /// The exchange so far; `None` if the edits have no variables, because building it costs more
     /// than writing these lines.
     pub entry: Option<&'a Entry<'a>>,
@@ -187,7 +191,10 @@ pub struct DownstreamHead<'a> {
 /// and no `Via`.
 pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
-    encode::parsed_status_line(out, bytes, head);
+    match input.status {
+        None => encode::parsed_status_line(out, bytes, head),
+        Some(status) => encode::status_line(out, status),
+    }
     let (id_header, id) = input.request_id.unwrap_or_default();
     let mut dated = false;
     let mut lines = Lines::new(bytes);

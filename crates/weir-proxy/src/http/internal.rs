@@ -1,7 +1,9 @@
 //! The state of a request after internal redirects: the target or the name with which it is served
-//! again.
+//! again, and the error that led there.
 
 use std::sync::Arc;
+
+use weir_stats::Cause;
 
 /// The internal redirects of a request so far.
 #[derive(Debug, Default)]
@@ -12,6 +14,22 @@ pub(crate) struct InternalRedirects {
     target: Vec<u8>,
     /// The name, after a redirect to one.
     name: Option<Arc<str>>,
+    /// The error that led to one of the redirects.
+    error: Option<Box<ErrorRedirect>>,
+}
+
+/// An error that led a request to another target, and what it means for the next routes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorRedirect {
+    /// The cause and the status of the response that the request would have got.
+    pub(crate) cause: Cause,
+    pub(crate) status: u16,
+    /// The status of the response, if it is not that of the response itself.
+    pub(crate) imposed: Option<u16>,
+    /// Set if the target is asked for with GET.
+    pub(crate) as_get: bool,
+    /// Set if the request's body is not sent on.
+    pub(crate) drops_body: bool,
 }
 
 /// Tells that a request has been redirected too often.
@@ -21,16 +39,42 @@ pub(crate) struct TooManyRedirects;
 impl InternalRedirects {
     /// Forgets the redirects of the request before.
     pub(crate) fn clear(&mut self) {
-        if self.count > 0 {
+        if self.is_any() {
             self.count = 0;
             self.target.clear();
             self.name = None;
+            self.error = None;
         }
     }
 
-    /// Returns true after a redirect.
+    /// Returns true after a redirect or an error that led to another target.
     pub(crate) fn is_any(&self) -> bool {
-        self.count > 0
+        self.count > 0 || self.error.is_some()
+    }
+
+    /// Notes that an error led to the target.
+    pub(crate) fn set_error(&mut self, error: ErrorRedirect) {
+        self.error = Some(Box::new(error));
+    }
+
+    /// The error that led to the target.
+    pub(crate) fn error(&self) -> Option<&ErrorRedirect> {
+        self.error.as_deref()
+    }
+
+    /// The status that the response gets instead of its own.
+    pub(crate) fn imposed_status(&self) -> Option<u16> {
+        self.error.as_ref()?.imposed
+    }
+
+    /// Returns true if the target is asked for with GET.
+    pub(crate) fn is_get(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.as_get)
+    }
+
+    /// Returns true if the request's body is not sent on.
+    pub(crate) fn drops_body(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.drops_body)
     }
 
     /// Counts a redirect to a name, or to the target that the caller sets.

@@ -240,7 +240,7 @@ impl<'a> Reply<'a> {
         if let Some((name, text)) = surroundings.why {
             write_line(edits, name.as_bytes(), text, out);
         }
-        if let Some(body) = &body {
+        if let Some(body) = body.as_ref().filter(|body| !body.content_type().is_empty()) {
             write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);
         }
         edits.write(Some(surroundings.entry), out);

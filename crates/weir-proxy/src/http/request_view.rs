@@ -30,6 +30,14 @@ impl<'a> RequestView<'a> {
         }
     }
 
+    /// The method with which it is routed and sent on.
+    pub(crate) fn method(&self) -> &'a [u8] {
+        match self.internal {
+            Some(internal) if internal.is_get() => b"GET",
+            _ => self.head.method_span.of(self.bytes),
+        }
+    }
+
     /// The query that belongs to the path.
     pub(crate) fn query(&self) -> Option<&'a [u8]> {
         match self.internal.and_then(InternalRedirects::target) {

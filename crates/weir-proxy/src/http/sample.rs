@@ -157,6 +157,7 @@ pub(crate) fn listener() -> Listener {
         request_headers: Vec::new(),
         response_headers: Vec::new(),
         error_pages: Vec::new(),
+        error_targets: Vec::new(),
         sites: Vec::new(),
         default: Vec::new(),
     }
@@ -177,6 +178,7 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         logs: None,
         rewrite: Vec::new(),
         upstream: model::RouteUpstream::default(),
+        error_targets: Vec::new(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     }

@@ -2,6 +2,7 @@
 //! knows no action of a route.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use weir_config::model::{Rule, contains};
@@ -11,6 +12,7 @@ use weir_stats::Template;
 use crate::http::cookie::{self, split_pair};
 use crate::http::path::percent::{PathBuffer, decode_query};
 use crate::http::request_view::RequestView;
+use crate::routing::file_switch::FileSwitch;
 
 /// A compiled rule, ready to be tried on requests.
 #[derive(Clone, Debug)]
@@ -25,6 +27,7 @@ pub(crate) enum Condition {
     Query(Box<[u8]>, Option<TextPattern>),
     Client(Box<[IpNet]>),
     Internal(Option<Box<str>>),
+    File(Arc<FileSwitch>),
     Variable(Box<Template>, Option<TextPattern>),
 }
 
@@ -90,6 +93,7 @@ impl Condition {
             Rule::Query(name, value) => Self::Query(bytes(name), value.clone()),
             Rule::Client(networks) => Self::Client(networks.as_slice().into()),
             Rule::Internal(name) => Self::Internal(name.as_deref().map(Box::from)),
+            Rule::File(test, path) => Self::File(Arc::new(FileSwitch::new(*test, path))),
             Rule::Variable(text, value) => Self::Variable(Box::new(text.clone()), value.clone()),
         }
     }
@@ -127,6 +131,18 @@ impl Condition {
         }
     }
 
+    /// Appends the switches that it looks at.
+    pub(crate) fn file_switches<'a>(&'a self, found: &mut Vec<&'a Arc<FileSwitch>>) {
+        match self {
+            Self::File(switch) => found.push(switch),
+            Self::All(conditions) | Self::Any(conditions) => {
+                conditions.iter().for_each(|condition| condition.file_switches(found));
+            }
+            Self::Not(condition) => condition.file_switches(found),
+            _ => {}
+        }
+    }
+
     /// Returns true if a match may capture groups of a path regex.
     pub(crate) fn has_groups(&self) -> bool {
         match self {
@@ -156,7 +172,7 @@ impl Condition {
             Self::All(_) | Self::Any(_) | Self::Not(_) => false,
             Self::Path(patterns) => patterns.iter().any(|pattern| pattern.matches(subject.path)),
             Self::Method(methods) => {
-                let method = view.head.method_span.of(view.bytes);
+                let method = view.method();
                 methods.iter().any(|wanted| **wanted == *method)
             }
             Self::Header(name, value) => has_header(view, name, value.as_ref()),
@@ -170,6 +186,7 @@ impl Condition {
             Self::Internal(name) => {
                 view.internal.is_some_and(|internal| internal.leads_to(name.as_deref()))
             }
+            Self::File(switch) => switch.holds(),
             Self::Variable(text, value) => subject.texts.test(text, |found| match value {
                 Some(pattern) => pattern.matches(found),
                 None => !found.is_empty() && found != b"0",

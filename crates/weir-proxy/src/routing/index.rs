@@ -142,6 +142,7 @@ fn keys(condition: &Condition) -> Option<Vec<PathKey<'_>>> {
         | Condition::Query(..)
         | Condition::Client(_)
         | Condition::Internal(_)
+        | Condition::File(_)
         | Condition::Variable(..) => None,
     }
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod choice;
 pub(crate) mod condition;
+pub(crate) mod error_target;
+pub mod file_switch;
 mod hosts;
 mod index;
 mod prefix_table;

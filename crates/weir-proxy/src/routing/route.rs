@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::model::{
-    AccessRule, Action, Files, Listener, Pool, Redirect, RequestTimeout, Respond, Rewrite, Route,
+    AccessRule, Action, ErrorTarget, Files, Listener, Pool, Redirect, RequestTimeout, Respond,
+    Rewrite, Route,
 };
 use weir_stats::{Entry, Escape, Template};
 
@@ -25,6 +26,8 @@ use crate::limiting::key_limits::KeyLimits;
 use crate::routing::choice::{CompiledChoice, CompiledSplit};
 pub use crate::routing::condition::FillText;
 use crate::routing::condition::{Condition, RequestTexts, RoutedRequest};
+use crate::routing::error_target::ErrorTargets;
+use crate::routing::file_switch::FileSwitch;
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
 use crate::routing::trace::ConditionTrace;
@@ -56,6 +59,8 @@ pub struct CompiledRoute {
     pub(crate) rewrites: Option<Rewrites>,
     /// The target of its internal redirect: its action, or what follows if there is no file.
     pub(crate) internal: Option<Box<InternalTarget>>,
+    /// The targets of its requests that would get an error response; `None` if there are none.
+    pub(crate) error_targets: Option<ErrorTargets>,
     /// The edits of the request, the listener's before its own.
     pub request_edits: Edits,
     /// The edits of the response, the listener's before its own.
@@ -104,15 +109,21 @@ pub(crate) enum InternalTarget {
 impl InternalTarget {
     /// Compiles the target of an action; `None` if it has none.
     fn of(action: &Action, listener: &Listener) -> Result<Option<Self>, String> {
-        let (Action::Internal(to) | Action::Files(Files { fallback: Some(to), .. })) = action
-        else {
-            return Ok(None);
-        };
+        match action {
+            Action::Internal(to) | Action::Files(Files { fallback: Some(to), .. }) => {
+                Self::compile(to, listener).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Compiles a target.
+    pub(crate) fn compile(to: &Template, listener: &Listener) -> Result<Self, String> {
         if let Some(name) = to.as_str().strip_prefix('@') {
-            return Ok(Some(Self::Name(name.into())));
+            return Ok(Self::Name(name.into()));
         }
         let path = Rewrites::compile(&[Rewrite::Path(to.clone())], &listener.path)?;
-        Ok(path.map(Self::Path))
+        path.map(Self::Path).ok_or_else(|| "an internal redirect needs a path".to_owned())
     }
 }
 
@@ -139,6 +150,11 @@ pub struct CompiledRespond {
 }
 
 impl CompiledRespond {
+    /// Returns true if it has a body of its own.
+    pub(crate) fn has_body(&self) -> bool {
+        self.body.is_some()
+    }
+
     /// Its body, built in `scratch` if it has variables; `None` stands for the built-in page of the
     /// status.
     pub fn body<'a>(&'a self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
@@ -160,6 +176,11 @@ pub struct CompiledRedirect {
 }
 
 impl CompiledRedirect {
+    /// Compiles a redirect.
+    pub(crate) fn of(redirect: &Redirect) -> Self {
+        Self { status: redirect.status, to: redirect.to.clone() }
+    }
+
     /// Its `Location`, built in `scratch`; `None` if that is a URL without a host, for example
     /// `https://$host/` for a request without a host (RFC 9110 section 4.2.2 has recipients reject
     /// it).
@@ -205,6 +226,8 @@ pub struct Router {
     hosts: Hosts,
     files: Vec<Files>,
     pages: ErrorPages,
+    error_targets: Option<ErrorTargets>,
+    file_switches: Box<[Arc<FileSwitch>]>,
     response_edits: Edits,
     needs_path: bool,
     path_form: PathForm,
@@ -267,6 +290,11 @@ impl Router {
             .iter()
             .map(|site| compile(&site.routes))
             .collect::<Result<Box<[_]>, _>>()?;
+        let mut switches = Vec::new();
+        for route in sites.iter().chain([&default]).flat_map(|list| &list.routes) {
+            route.condition.file_switches(&mut switches);
+        }
+        let file_switches = switches.into_iter().cloned().collect();
         let needs_path = sites.iter().chain([&default]).any(RouteList::needs_path);
         Ok(Self {
             sites,
@@ -274,6 +302,8 @@ impl Router {
             hosts: Hosts::new(&listener.sites),
             files,
             pages: ErrorPages::load(&listener.error_pages, read)?,
+            error_targets: ErrorTargets::compile(&listener.error_targets, listener)?,
+            file_switches,
             response_edits: Edits::compile(EditedMessage::Response, &listener.response_headers)?,
             needs_path,
             path_form: PathForm::of(&listener.path),
@@ -371,9 +401,19 @@ impl Router {
         &self.pages
     }
 
+    /// The listener's targets for errors, for requests without a route.
+    pub(crate) fn error_targets(&self) -> Option<&ErrorTargets> {
+        self.error_targets.as_ref()
+    }
+
     /// The listener's edits of responses, for requests without a route.
     pub fn response_edits(&self) -> &Edits {
         &self.response_edits
+    }
+
+    /// The files that conditions ask for.
+    pub(crate) fn file_switches(&self) -> &[Arc<FileSwitch>] {
+        &self.file_switches
     }
 
     /// Returns true if a header edit of some route uses a header of the endpoint's response.
@@ -446,7 +486,10 @@ fn compile_route(
         Action::Pool(_) => None,
     };
     let internal = InternalTarget::of(&route.action, listener).map_err(explain)?;
-    let text_has = |test: fn(&Template) -> bool| text.is_some_and(test);
+    let errors =
+        if route.error_targets.is_empty() { &listener.error_targets } else { &route.error_targets };
+    let texts = || text.into_iter().chain(errors.iter().map(ErrorTarget::template));
+    let text_has = |test: fn(&Template) -> bool| texts().any(test);
     let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
     let rewrite_has =
         |test: fn(&Template) -> bool| route.rewrite.iter().filter_map(Rewrite::template).any(test);
@@ -476,6 +519,7 @@ fn compile_route(
             || response_edits.uses_local_address(),
         rewrites,
         internal: internal.map(Box::new),
+        error_targets: ErrorTargets::compile(errors, listener).map_err(explain)?,
         request_edits,
         response_edits,
         condition,
@@ -495,9 +539,7 @@ fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
                 body: body.clone(),
             })
         }
-        Action::Redirect(Redirect { status, to }) => {
-            CompiledAction::Redirect(CompiledRedirect { status: *status, to: to.clone() })
-        }
+        Action::Redirect(redirect) => CompiledAction::Redirect(CompiledRedirect::of(redirect)),
         Action::Files(directory) => {
             files.push(directory.clone());
             CompiledAction::Files(files.len() - 1)

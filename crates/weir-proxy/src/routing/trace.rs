@@ -100,6 +100,9 @@ fn describe(condition: &Condition) -> String {
         }
         Condition::Internal(None) => "internal".to_owned(),
         Condition::Internal(Some(name)) => format!("internal @{name}"),
+        Condition::File(switch) => {
+            format!("{} {}", switch.test().as_str(), switch.path().display())
+        }
         Condition::Variable(text, value) => {
             named("variable", text.as_str().as_bytes(), value.as_ref().map(TextPattern::as_str))
         }
@@ -135,6 +138,8 @@ fn seen<'a>(condition: &'a Condition, subject: RoutedRequest<'a>) -> String {
             "the request comes from an internal redirect".to_owned()
         }
         Condition::Internal(_) => "the request comes from the client".to_owned(),
+        Condition::File(switch) if switch.holds() => "it was there at the last look".to_owned(),
+        Condition::File(_) => "it was not there at the last look".to_owned(),
         Condition::Variable(text, _) => {
             let mut seen = String::new();
             subject.texts.test(text, |value| {

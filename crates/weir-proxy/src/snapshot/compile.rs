@@ -210,6 +210,7 @@ impl Compiler<'_> {
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
         router.limit(listener, &self.limiter);
         router.set_rules(listener, &config.pools);
+        router.file_switches().iter().for_each(|switch| switch.look(self.root));
         let roots =
             router.files().iter().map(|files| self.root(files)).collect::<Result<Vec<_>, _>>()?;
         router.set_logs(listener, |names| log_numbers(names, config));

@@ -22,6 +22,7 @@ use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::client::ClientLimiter;
 use crate::limiting::key_limits::KeyLimits;
 use crate::net::tls::Tickets;
+use crate::routing::file_switch::FileSwitch;
 use crate::routing::route::{CompiledRoute, Router};
 use crate::snapshot::series::SnapshotSeries;
 use crate::upstream::UpstreamPool;
@@ -88,6 +89,11 @@ impl Snapshot {
     pub(crate) fn former_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
         let former = self.former.iter().filter_map(Weak::upgrade);
         former.filter(move |pool| &*pool.name == name)
+    }
+
+    /// The files that conditions of routes ask for.
+    pub fn file_switches(&self) -> impl Iterator<Item = &Arc<FileSwitch>> {
+        self.listeners.iter().flat_map(|listener| listener.router.file_switches())
     }
 
     /// The listener of this name.

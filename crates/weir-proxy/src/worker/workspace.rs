@@ -42,6 +42,8 @@ pub(crate) struct Heads {
     pub(crate) rewritten: Vec<u8>,
     /// The internal redirects of the request.
     pub(crate) internal: InternalRedirects,
+    /// The whole body, which another pool may get after an error; it is no longer in the stream.
+    pub(crate) kept_body: Option<Vec<u8>>,
 }
 
 impl Heads {
@@ -87,6 +89,7 @@ impl Heads {
             + self.response_out.capacity()
             + self.rewritten.capacity()
             + self.internal.held()
+            + self.kept_body.as_ref().map_or(0, Vec::capacity)
             + self.key.capacity()
             + self.original_line.capacity()
     }
@@ -98,5 +101,6 @@ impl Heads {
         self.original_line.clear();
         self.rewritten.clear();
         self.internal.clear();
+        self.kept_body = None;
     }
 }

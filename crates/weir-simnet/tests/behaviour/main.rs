@@ -9,6 +9,7 @@ mod affinity;
 mod balancing;
 mod cause_header;
 mod causes;
+mod error_targets;
 mod framing;
 mod headers;
 mod health;

@@ -381,6 +381,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         logs: None,
         rewrite: Vec::new(),
         upstream: RouteUpstream::default(),
+        error_targets: Vec::new(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     };
@@ -416,6 +417,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         request_headers: Vec::new(),
         response_headers: Vec::new(),
         error_pages: Vec::new(),
+        error_targets: Vec::new(),
         sites: Vec::new(),
         default: vec![route],
     }

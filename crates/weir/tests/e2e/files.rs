@@ -121,3 +121,30 @@ fn a_file_that_shrinks_while_it_is_sent_breaks_the_connection() {
     assert!((body.len()..LARGE).contains(&logged), "{line}");
     assert_eq!(words.next(), Some("internal"));
 }
+
+/// Nobody asks for the file while a request is served, so its creation is noticed a little later.
+#[test]
+fn a_file_switches_routes_while_the_proxy_serves() {
+    let directory = Directory::new();
+    let switch = directory.path().join("maintenance");
+    let weir = Weir::start(
+        &directory,
+        &format!(
+            "listen 127.0.0.1:0 {{
+                route file {0} -> respond 503;
+                route not exists {0} -> respond 200 open;
+            }}",
+            switch.display()
+        ),
+    );
+    let becomes = |status: u16| {
+        eventually("the switch to be noticed", || {
+            (Client::connect(weir.address()).ask("/").status == status).then_some(())
+        });
+    };
+    assert_eq!(Client::connect(weir.address()).ask("/").text(), "open");
+    std::fs::write(&switch, "").unwrap();
+    becomes(503);
+    std::fs::remove_file(&switch).unwrap();
+    becomes(200);
+}

@@ -18,14 +18,15 @@ use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Version};
 
 use crate::exchange::files::{FileTarget, question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
-use crate::http::internal::InternalRedirects;
+use crate::http::internal::{ErrorRedirect, InternalRedirects};
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
 use crate::http::rewrites::RewriteFault;
 use crate::http::{header_names, path};
 use crate::limits::MOST_INTERNAL_REDIRECTS;
-use crate::routing::route::{CompiledAction, CompiledRoute, InternalTarget};
+use crate::routing::error_target::CompiledErrorDestination;
+use crate::routing::route::{CompiledAction, CompiledRedirect, CompiledRoute, InternalTarget};
 use crate::routing::trace::text_of;
 use crate::snapshot::{CompiledListener, Snapshot};
 use crate::upstream::UpstreamPool;
@@ -305,7 +306,7 @@ impl<'a> Tracer<'a> {
         let own = format!("{list}[{position}]");
         if !self.passes(&route.access, &own) {
             self.trace.refuse(403, "the access rules of the route deny the client");
-            return false;
+            return self.follow_error(route, 403);
         }
         self.limit_keys(route, part, &own);
         if self.head.method == Method::Connect {
@@ -313,23 +314,49 @@ impl<'a> Tracer<'a> {
             return false;
         }
         self.trace.end = self.action(route);
-        let leaves = match &self.trace.end {
-            TraceEnd::Internal => true,
-            TraceEnd::Files { status: 404, .. } => route.internal.is_some(),
+        match (&self.trace.end, route.internal.as_deref()) {
+            (TraceEnd::Internal | TraceEnd::Files { status: 404, .. }, Some(target)) => {
+                self.follow(route, target)
+            }
+            (
+                TraceEnd::Respond { status, body: None, .. }
+                | TraceEnd::Files { status, .. }
+                | TraceEnd::Refused { status, .. },
+                _,
+            ) => self.follow_error(route, *status),
+            (TraceEnd::Pool(pool), _) => {
+                self.trace.path.sent.clone_from(&pool.target);
+                false
+            }
             _ => false,
-        };
-        if leaves {
-            return self.follow(route);
         }
-        if let TraceEnd::Pool(pool) = &self.trace.end {
-            self.trace.path.sent.clone_from(&pool.target);
-        }
-        false
     }
 
-    /// Follows the internal redirect of a route; returns false if the request is refused instead.
-    fn follow(&mut self, route: &'a CompiledRoute) -> bool {
-        let Some(target) = route.internal.as_deref() else { return false };
+    /// Follows the target of a route for an error; returns false if the request is not served again.
+    fn follow_error(&mut self, route: &'a CompiledRoute, status: u16) -> bool {
+        let is_first = self.internal.error().is_none();
+        let targets = route.error_targets.as_ref().filter(|_| is_first);
+        let Some(target) = targets.and_then(|targets| targets.find(status)) else { return false };
+        let to = match &target.to {
+            CompiledErrorDestination::Internal(to) => to,
+            CompiledErrorDestination::Redirect(redirect) => {
+                self.trace.end = self.redirect(route, redirect);
+                return false;
+            }
+        };
+        let as_get = matches!(to, InternalTarget::Path(_)) && self.head.method != Method::Head;
+        let cause = Cause::Complete;
+        let error = ErrorRedirect { cause, status, imposed: None, as_get, drops_body: false };
+        let is_led = self.follow(route, to);
+        self.internal.set_error(error);
+        if is_led {
+            self.trace.end = TraceEnd::Internal;
+        }
+        is_led
+    }
+
+    /// Follows an internal redirect of a route; returns false if the request is refused instead.
+    fn follow(&mut self, route: &'a CompiledRoute, target: &'a InternalTarget) -> bool {
         let (mut text, mut name) = (Vec::new(), None);
         match target {
             InternalTarget::Name(own) => name = Some(own),
@@ -452,18 +479,22 @@ impl<'a> Tracer<'a> {
                 content_type: respond.content_type.to_string(),
                 body: respond.body(entry, &mut scratch).map(text_of),
             }),
-            CompiledAction::Redirect(redirect) => {
-                self.with_entry(led, |entry| TraceEnd::Redirect {
-                    status: redirect.status,
-                    location: redirect.location(entry, &mut scratch).map(text_of),
-                })
-            }
-            CompiledAction::Files(number) => self.files(*number, route.internal.is_some()),
+            CompiledAction::Redirect(redirect) => self.redirect(route, redirect),
+            CompiledAction::Files(number) => self.files(route, *number),
             CompiledAction::Internal => TraceEnd::Internal,
         }
     }
 
-    fn files(&self, number: usize, has_fallback: bool) -> TraceEnd {
+    fn redirect(&self, route: &'a CompiledRoute, redirect: &CompiledRedirect) -> TraceEnd {
+        let led = Led { route: Some(route), ..Led::default() };
+        let mut scratch = Vec::new();
+        self.with_entry(led, |entry| TraceEnd::Redirect {
+            status: redirect.status,
+            location: redirect.location(entry, &mut scratch).map(text_of),
+        })
+    }
+
+    fn files(&self, route: &'a CompiledRoute, number: usize) -> TraceEnd {
         let router = &self.listener.router;
         let (Some(files), Some(root)) =
             (router.files().get(number), self.listener.roots.get(number))
@@ -473,15 +504,22 @@ impl<'a> Tracer<'a> {
         let strip = files.strip.as_deref();
         let root_name = files.root.display().to_string();
         let end = |status, header| TraceEnd::Files { root: root_name, status, header };
-        let readable = matches!(self.head.method, Method::Get | Method::Head);
+        let readable = matches!(self.view().method(), b"GET" | b"HEAD");
         let not_allowed = Some(("Allow", "GET, HEAD".to_owned()));
-        if !readable && !has_fallback {
+        if !readable && route.internal.is_none() {
             return end(405, not_allowed);
         }
         if readable && let Some(location) = with_slash(&self.view(), strip) {
             return end(301, Some(("Location", text_of(&location))));
         }
-        match root.answer(&question(self.head, self.bytes, FileTarget::of(&self.view(), strip))) {
+        let changed = route.rewrites.as_ref().map(|_| self.rewritten(route)).transpose();
+        let Ok(changed) = changed.map(Option::unwrap_or_default) else {
+            let reason = "the path has no valid form once it is rewritten".to_owned();
+            return TraceEnd::Refused { status: 400, reason };
+        };
+        let view = self.view();
+        let target = FileTarget::of(&view, strip).changed(&changed);
+        match root.answer(&question(self.head, self.bytes, target)) {
             Ok(Answer::Status(status)) if !readable && status.code != 404 => end(405, not_allowed),
             Ok(Answer::File(_)) if !readable => end(405, not_allowed),
             Ok(Answer::File(file)) => {

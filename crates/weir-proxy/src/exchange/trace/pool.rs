@@ -106,7 +106,7 @@ impl<'a> Tracer<'a> {
 
     /// Returns the target that the route's changes make of the request's; it is empty if there are
     /// none.
-    fn rewritten(&self, route: &'a CompiledRoute) -> Result<Vec<u8>, RewriteFault> {
+    pub(super) fn rewritten(&self, route: &'a CompiledRoute) -> Result<Vec<u8>, RewriteFault> {
         let mut out = self.internal.whole_target().to_vec();
         if let Some(rewrites) = &route.rewrites {
             let led = Led { route: Some(route), ..Led::default() };
@@ -130,6 +130,7 @@ impl<'a> Tracer<'a> {
             let head = UpstreamHead {
                 head: self.head,
                 bytes: self.bytes,
+                method: self.view().method(),
                 rewritten,
                 peer: self.peer(),
                 tls: self.input.tls,

@@ -49,6 +49,7 @@ impl Setting {
         let edits = Edits::compile(EditedMessage::Request, &self.edits).unwrap();
         let mut out = Vec::new();
         let input = UpstreamHead {
+            method: view.method(),
             rewritten: b"",
             head: &request.head,
             bytes: &request.bytes,
@@ -316,6 +317,7 @@ impl DownstreamSetting {
         let input = DownstreamHead {
             limits: &[],
             why: None,
+            status: None,
             head: &response(text, self.method),
             bytes: text.as_bytes(),
             entry: Some(&blank_entry()),

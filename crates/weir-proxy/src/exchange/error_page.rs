@@ -1,0 +1,108 @@
+//! Error pages that other routes serve: a request that would get an error response is led to the
+//! target of its route, once. What is left of it for the next route, such as a body that was kept,
+//! is noted here; the stages look at it.
+
+use weir_config::model::ErrorTargetStatus;
+use weir_stats::Cause;
+use weir_wire::{Framing, Method};
+
+use crate::exchange::client_side::ClientSide;
+use crate::exchange::internal_redirect::follow;
+use crate::exchange::local_reply;
+use crate::exchange::outcome::{Ended, Next, Refusal};
+use crate::exchange::pump::Pump;
+use crate::exchange::state::Exchange;
+use crate::http::internal::ErrorRedirect;
+use crate::routing::error_target::{CompiledErrorDestination, CompiledErrorTarget};
+use crate::routing::route::{CompiledRoute, InternalTarget};
+use crate::time::instant::Instant;
+
+/// The target for an error response of Weir's own, unless the request was led to one before.
+pub(crate) fn target_for<'a, C: ClientSide>(
+    exchange: &Exchange<'a, C>,
+    status: u16,
+) -> Option<&'a CompiledErrorTarget> {
+    let targets = match exchange.route {
+        Some(route) => route.error_targets.as_ref(),
+        None => exchange.scope.listener.router.error_targets(),
+    };
+    let targets = targets?;
+    if exchange.heads.internal.error().is_some() { None } else { targets.find(status) }
+}
+
+/// Returns true if the endpoint's response is to be discarded for a target of the route.
+pub(crate) fn intercepts<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute) -> bool {
+    let Some(targets) = &route.error_targets else { return false };
+    targets.intercepts(exchange.heads.response.status) && exchange.heads.internal.error().is_none()
+}
+
+/// Leads a request that would be refused to the target of its route. Returns the refusal if there
+/// is none, and [`Ended::Redirected`] if the request is to be served again.
+#[cold]
+pub(crate) async fn lead<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    refusal: Refusal,
+) -> Result<Next, Ended> {
+    let kept = Err(Ended::Refused(refusal));
+    let Some(target) = target_for(exchange, refusal.status) else { return kept };
+    if matches!(refusal.cause, Cause::Memory | Cause::ConnectionCap | Cause::Shutdown) {
+        // It gets a response only if that needs nothing.
+        return kept;
+    }
+    exchange.placement.finish_slot(Instant::now());
+    exchange.outcome.cause = refusal.cause;
+    let Refusal { cause, status } = refusal;
+    let mut error =
+        ErrorRedirect { cause, status, imposed: None, as_get: false, drops_body: false };
+    let to = match &target.to {
+        CompiledErrorDestination::Internal(to) => to,
+        CompiledErrorDestination::Redirect(redirect) => {
+            exchange.heads.internal.set_error(error);
+            return local_reply::redirect(exchange, redirect).await;
+        }
+    };
+    error.imposed = match target.status {
+        ErrorTargetStatus::Kept => Some(refusal.status),
+        ErrorTargetStatus::Own => None,
+        ErrorTargetStatus::Fixed(status) => Some(status),
+    };
+    if error.imposed.is_none() {
+        exchange.outcome.cause = Cause::Complete;
+    }
+    if let InternalTarget::Path(_) = to {
+        error.as_get = exchange.heads.request.method != Method::Head;
+        error.drops_body = true;
+        exchange.heads.kept_body = None;
+    }
+    let ended = follow(exchange, to);
+    exchange.heads.internal.set_error(error);
+    Err(ended)
+}
+
+/// Keeps a buffered body that was read whole, if the target of a refusal may send it on.
+#[cold]
+pub(crate) fn keep_body<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    upload: &mut Pump,
+    ended: Ended,
+) {
+    let Ended::Refused(refusal) = ended else { return };
+    if exchange.heads.request.framing == Framing::None || !exchange.arrival.body_read {
+        return;
+    }
+    let target = target_for(exchange, refusal.status).map(|target| &target.to);
+    if let Some(CompiledErrorDestination::Internal(InternalTarget::Name(_))) = target {
+        let body = upload.take_buffers().1;
+        exchange.heads.kept_body = Some(body);
+        exchange.holds(0);
+    }
+}
+
+/// The refusal that a request comes from whose body cannot be sent to another pool, because it was
+/// read and not kept.
+pub(crate) fn refusal_without_body<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<Refusal> {
+    let error = exchange.heads.internal.error()?;
+    let has_body = exchange.heads.request.framing != Framing::None && !error.drops_body;
+    let lost = exchange.placement.pool.is_some() && exchange.heads.kept_body.is_none();
+    (has_body && lost).then_some(Refusal { cause: error.cause, status: error.status })
+}

@@ -1,0 +1,217 @@
+//! `error_page … -> …`: a request that would get an error response is served by another route, with
+//! its body and without it, and the connection stays in step.
+
+use crate::OK;
+use crate::peer::{Message, Peer};
+use crate::world::{Connects, play};
+
+fn routes(routes: &str) -> String {
+    format!(
+        "pool app {{ server 10.0.1.1:80; retry off; passive off; }}
+        pool spare {{ server 10.0.1.2:80; }}
+        pool whole {{ server 10.0.1.1:80; retry off; passive off; buffer_request 64k; }}
+        listen 10.0.0.1:80 {{ {routes} }}"
+    )
+}
+
+async fn ask(client: &mut Peer, line: &str, body: &str) -> Message {
+    let length = body.len();
+    client
+        .send(format!("{line} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"))
+        .await;
+    client.message().await
+}
+
+#[test]
+fn an_error_of_weirs_own_is_answered_by_the_route_of_its_target() {
+    let text = routes(
+        "error_page 404 -> internal /lost;
+         error_page 410 status=200 -> internal /lost;
+         error_page 403 status=own -> internal @denied;
+         error_page 405 -> redirect 302 http://b/;
+         route internal @denied -> respond 201 denied;
+         route path /lost method GET -> respond 202 \"lost $uri\";
+         route path /gone -> respond 410;
+         route path /text -> respond 404 \"a text\";
+         route path /client -> app { deny all; }
+         route path /method -> respond 405;
+         route path /own -> respond 404 { error_page 403 -> internal /lost; }",
+    );
+    play(&text, async |world| {
+        let mut client = world.client().await;
+        for (line, status, body) in [
+            ("GET /x", 404, "lost /lost"),
+            ("POST /x", 404, "lost /lost"),
+            ("GET /gone", 200, "lost /lost"),
+            ("GET /text", 404, "a text"),
+            ("GET /client", 201, "denied"),
+        ] {
+            let answer = ask(&mut client, line, "").await;
+            assert_eq!((answer.status(), answer.text()), (status, body), "{line}");
+        }
+        let redirect = ask(&mut client, "GET /method", "").await;
+        assert_eq!((redirect.status(), redirect.header("location")), (302, Some("http://b/")));
+        // A route with targets of its own has none of the listener's.
+        assert!(ask(&mut client, "GET /own", "").await.text().contains("404"));
+        world.log().await;
+    });
+}
+
+#[test]
+fn the_error_of_a_target_gets_its_page_and_a_chain_ends() {
+    let text = routes(
+        "error_page 404 500 -> internal /missing;
+         route path /text -> internal /missing;
+         default -> respond 404;",
+    );
+    play(&text, async |world| {
+        let mut client = world.client().await;
+        assert_eq!(ask(&mut client, "GET /x", "").await.status(), 404);
+        assert_eq!(ask(&mut client, "GET /text", "").await.status(), 404);
+        world.log().await;
+    });
+}
+
+#[test]
+fn a_request_goes_to_the_pool_of_a_name_with_its_body() {
+    let text = routes(
+        "error_page 502 status=own -> internal @spare;
+         route internal @spare -> spare;
+         default -> whole;",
+    );
+    play(&text, async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let spare = world.origin(2);
+        let mut client = world.client().await;
+        client.send("POST /x?y HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody").await;
+        let mut upstream = spare.accept().await;
+        let seen = upstream.message().await;
+        assert_eq!((seen.first.as_str(), seen.text()), ("POST /x?y HTTP/1.1", "body"));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.text(), "ok");
+        world.expect_logged("complete", Some(200)).await;
+        // The connection is in step: the next request is read as one.
+        client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(upstream.message().await.first, "GET /next HTTP/1.1");
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        world.log().await;
+    });
+}
+
+#[test]
+fn a_body_that_was_not_kept_is_not_sent_to_another_pool() {
+    let text = routes(
+        "error_page 502 status=own -> internal @spare;
+         route internal @spare -> spare;
+         default -> app;",
+    );
+    play(&text, async |world| {
+        let (first, spare) = (world.origin(1), world.origin(2));
+        let mut client = world.client().await;
+        client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody").await;
+        let mut upstream = first.accept().await;
+        upstream.message().await;
+        drop(upstream);
+        assert_eq!(client.message().await.status(), 502);
+        spare.expect_no_connection().await;
+        world.expect_logged("upstream_reset", Some(502)).await;
+    });
+}
+
+/// A body that is not sent on stays in the connection, which must not take it for a request.
+#[test]
+fn a_target_path_is_asked_for_without_the_body() {
+    let text = routes(
+        "error_page 413 502 -> internal /page;
+         limits body=5b;
+         route path /page -> spare;
+         default -> app;",
+    );
+    play(&text, async |world| {
+        let spare = world.origin(2);
+        let mut client = world.client().await;
+        client
+            .send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 38\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\nxxxx")
+            .await;
+        let mut upstream = spare.accept().await;
+        let seen = upstream.message().await;
+        assert_eq!(seen.first, "GET /page HTTP/1.1");
+        assert_eq!((seen.header("content-length"), seen.header("transfer-encoding")), (None, None));
+        upstream.send(OK).await;
+        let answer = client.message().await;
+        assert_eq!((answer.status(), answer.text()), (413, "ok"));
+        assert_eq!(answer.header("connection"), Some("close"));
+        upstream.expect_silence(std::time::Duration::from_millis(1)).await;
+        world.expect_logged("body_too_large", Some(413)).await;
+    });
+}
+
+#[test]
+fn responses_of_servers_are_replaced_only_where_that_is_asked_for() {
+    let text = routes(
+        "error_page 404 intercept -> internal /page;
+         error_page 500 -> internal /page;
+         route path /page -> respond 200 page;
+         default -> app;",
+    );
+    play(&text, async |world| {
+        let first = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = first.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 404 No\r\nContent-Length: 6\r\n\r\ntheirs").await;
+        let answer = client.message().await;
+        assert_eq!((answer.status(), answer.text()), (404, "page"));
+        // The response was complete, so its connection serves the next request.
+        client.send("GET /y HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 500 No\r\nContent-Length: 6\r\n\r\ntheirs").await;
+        let answer = client.message().await;
+        assert_eq!((answer.status(), answer.text()), (500, "theirs"));
+        world.log().await;
+    });
+}
+
+/// Otherwise an error would be a way around the limits of the first route.
+#[test]
+fn limits_of_both_routes_hold() {
+    let text = routes(
+        "limit rate $remote_addr rate=1/m burst=2 status=429;
+         error_page 404 -> internal /page;
+         route path /page -> respond 200 page { limit rate $remote_addr rate=1/m burst=1 status=403; }
+         default -> respond 404;",
+    );
+    play(&text, async |world| {
+        let mut statuses = Vec::new();
+        for _ in 0..4 {
+            statuses.push(ask(&mut world.client().await, "GET /a", "").await.status());
+        }
+        assert_eq!(statuses, [404, 404, 403, 429]);
+        world.log().await;
+    });
+}
+
+#[test]
+fn files_of_pages_have_no_conditions_and_ranges() {
+    let text = routes(
+        "error_page 404 -> internal /etc/passwd;
+         route path /none -> respond 404;
+         default -> files / { rewrite path /etc/passwd; }",
+    );
+    play(&text, async |world| {
+        // The kernel has this file in its cache, so that no thread has to wait for it.
+        let content = std::fs::read("/etc/passwd").unwrap();
+        let mut client = world.client().await;
+        client
+            .send("GET /none HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nIf-None-Match: *\r\n\r\n")
+            .await;
+        let answer = client.message().await;
+        assert_eq!((answer.status(), answer.text().len()), (404, content.len()));
+        // The path of a file can be rewritten.
+        client.send("GET /whatever HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 206);
+        world.log().await;
+    });
+}
