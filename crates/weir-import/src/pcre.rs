@@ -30,6 +30,39 @@ pub(crate) fn native(pattern: &str) -> Result<String, String> {
     Ok(if dot { format!("(?-s){out}") } else { out })
 }
 
+/// Returns the number of groups of a regex.
+pub(crate) fn groups(pattern: &str) -> usize {
+    group_names(pattern).len()
+}
+
+/// Returns the name of each group of a regex, empty for one without, in the order of their numbers.
+pub(crate) fn group_names(pattern: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut in_class = false;
+    let mut rest = pattern;
+    while let Some(first) = rest.chars().next() {
+        rest = &rest[first.len_utf8()..];
+        match first {
+            '\\' => rest = rest.get(rest.chars().next().map_or(0, char::len_utf8)..).unwrap_or(""),
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' if !in_class => match rest.strip_prefix('?') {
+                None => names.push(String::new()),
+                Some(inner) => {
+                    let inner = inner.strip_prefix('P').unwrap_or(inner);
+                    let name = inner.strip_prefix('<').and_then(|inner| inner.split_once('>'));
+                    if let Some((name, _)) = name.filter(|(name, _)| !name.starts_with(['=', '!']))
+                    {
+                        names.push(name.to_owned());
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+    names
+}
+
 /// The state of a translation.
 struct RegexWriter<'p> {
     rest: Peekable<Chars<'p>>,

@@ -106,7 +106,23 @@ fn what_is_not_converted_is_refused_by_name() {
     check("location ~ /b { proxy_pass http://a/b; }", "proxy_pass", "location with a regex");
     check("location / { proxy_pass http://a/b?c; }", "proxy_pass", "query");
     check("location / { proxy_pass http://a; proxy_redirect ~(?=x) /; }", "proxy_redirect", "");
-    check("location / { if (-f /x) { return 503; } return 200; }", "if", "files");
+    check("location / { if (-f $uri) { return 503; } return 200; }", "if", "constant path");
+    check("location / { if (-f x) { return 503; } return 200; }", "if", "constant path");
+    check("location / { if (-z /x) { return 503; } return 200; }", "if", "not a test");
+    check("set $uri /x;", "set", "`$uri`");
+    check("set $a $made_up;", "set", "`$made_up`");
+    check("set a b;", "set", "begins with `$`");
+    check(
+        "if (-f /x) { set $a 1; } location / { return 200 $a; }",
+        "return 200",
+        "depends on a file",
+    );
+    check("location / { if ($http_x) { break; } set $a 1; return 200; }", "set", "before");
+    check("error_page 404 page.html; location / { return 404; }", "error_page", "a path");
+    check("error_page /x.html; location / { return 404; }", "error_page", "STATUS");
+    check("error_page 301 /x; location / { return 404; }", "error_page", "redirects");
+    check("error_page 404 =x /x; location / { return 404; }", "error_page", "`=STATUS`");
+    check("recursive_error_pages on; location / { return 404; }", "recursive", "one error page");
     check("location / { if ($made_up) { return 503; } return 200; }", "if", "`$made_up`");
     check("location / { if ($http_x) { add_header A b; } return 200; }", "if", "add_header");
     check("location / { if ($http_cookie ~ x*) { return 503; } return 200; }", "if", "empty text");
@@ -129,12 +145,122 @@ fn what_is_not_converted_is_refused_by_name() {
     check("location /a { return 444; }", "return", "always sends");
     check("location /a { return 301 $made_up; }", "return", "`$made_up`");
     check("location /a { keepalive_timeout 5; return 200; }", "keepalive_timeout", "not converted");
-    check("location /a { location /a/b { return 200; } return 200; }", "location /a/b", "");
     check("location /a { access_log memory:1k x; return 200; }", "access_log", "log_format x");
+    check("location /a { location /b { return 200; } return 200; }", "location /b", "`/a`");
+    check("location = /a { location /a/b { return 200; } }", "location /a/b", "one path");
+    check("location /a { location @b { return 200; } return 200; }", "location @b", "server");
     check("frobnicate on;", "frobnicate", "not known");
     check("worker_processes 2;", "worker_processes", "main");
     check("if ($hostage) { return 200; }", "return 200", "refused block");
     check("client_max_body_size lots; location / { proxy_pass http://a; }", "client_max", "size");
+}
+
+/// Returns the native routes of a server, without quotes.
+fn routes(contents: &str) -> String {
+    let imported = server(contents);
+    let refused: Vec<_> = imported.coverage.refused().collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    let native = imported.native();
+    let kept = |line: &&str| {
+        let line = line.trim_start();
+        ["route", "error_page", "rewrite", "map", "default", "header", "~", "\""]
+            .iter()
+            .any(|start| line.starts_with(start))
+    };
+    let lines = native.lines().filter(kept).map(|line| line.trim().replace('"', ""));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn nested_locations_are_tried_inside_the_one_around_them() {
+    let text = "location /a/ {
+            location /a/b/ { return 411; }
+            location ~ x$ { return 412; }
+            location = /a/c { return 413; }
+            return 410;
+        }
+        location ^~ /a/b/f/ { location /a/b/f/g { return 415; } return 414; }
+        location ~ ^/(.)/y { location ~ z$ { return 416; } return 421; }
+        location / { return 429; }";
+    let config = config(server(text));
+    let routes = &config.listeners[0].default;
+    let check =
+        |path: &str, expected| assert_eq!(weir_picks(routes, path), Some(expected), "{path}");
+    check("/a/", 410);
+    check("/a/b/", 411);
+    check("/a/b/x", 412);
+    check("/a/y", 421);
+    check("/a/yz", 416);
+    check("/a/c", 413);
+    check("/a/cx", 412);
+    // The longer prefix beside `/a/` takes what is below it.
+    check("/a/b/f/x", 414);
+    check("/a/b/f/gx", 415);
+    check("/b", 429);
+}
+
+#[test]
+fn values_of_set_stand_where_variables_are_used() {
+    let text = "set $a blue; location / { set $b $a-$host; proxy_set_header X $b; proxy_pass http://127.0.0.1:2; }";
+    assert!(routes(text).contains("header set X blue-${host}"), "{}", routes(text));
+    let text = "set $m 0; if ($http_user_agent ~* phone) { set $m 1; } if ($m = 1) { return 403; } location / { return 204; }";
+    let found = routes(text);
+    assert!(found.contains("route variable ${http_user_agent}=~*phone -> respond 403"), "{found}");
+    assert!(!found.contains("map"), "no text uses it: {found}");
+    // The last one that holds counts.
+    let text = "set $m 0; if (-f /on) { set $m 1; } if ($remote_addr = 10.0.0.1) { set $m 0; } if ($m) { return 503; } location / { return 204; }";
+    let found = routes(text);
+    assert!(
+        found.contains("route ( not ( client 10.0.0.1 ) and file /on ) -> respond 503"),
+        "{found}"
+    );
+    let text = "set $m a; if ($http_x) { set $m b; } location / { proxy_set_header X $m; proxy_pass http://127.0.0.1:2; }";
+    let found = routes(text);
+    assert!(found.contains("map ${http_x} $set_m_1"), "{found}");
+    assert!(found.contains("header set X ${set_m_1}"), "{found}");
+    let text = "location / { if ($host ~ ^www\\.(.+)$) { set $bare $1; return 301 http://$bare/; } return 204; }";
+    assert!(routes(text).contains("redirect 301 http://${set_bare_1}/"), "{}", routes(text));
+    let text = "location ~ ^/(?<kind>[a-z]+)/$ { return 200 $kind; } location / { return 204; }";
+    assert!(routes(text).contains("respond 200 \\${1}"), "{}", routes(text));
+}
+
+#[test]
+fn break_ends_the_directives_of_its_block() {
+    let text = "if ($http_x) { break; } return 403; location / { return 204; }";
+    let found = routes(text);
+    assert!(found.contains("route not ( variable ${http_x} )"), "{found}");
+    assert!(found.contains("-> respond 204"), "{found}");
+    let coverage = server("location / { break; return 403; }").coverage;
+    assert_eq!(outcome(&coverage, "return 403").0, "ignored");
+}
+
+#[test]
+fn error_pages_are_lines_of_the_routes() {
+    let text =
+        "error_page 502 504 =200 /sorry.html; error_page 404 @app; error_page 403 http://b.test/;
+        location / { proxy_intercept_errors on; proxy_pass http://127.0.0.1:2; }
+        location /own { error_page 410 = /gone?x; return 410; }
+        location @app { return 204; }";
+    let found = routes(text);
+    let has = |line: &str| assert!(found.contains(line), "{line} in\n{found}");
+    has("error_page 502 504 status=200 intercept -> internal /sorry.html?;");
+    has("error_page 404 intercept -> internal @app;");
+    has("error_page 403 intercept -> redirect 302 http://b.test/;");
+    has("error_page 410 status=own -> internal /gone?x?;");
+}
+
+#[test]
+fn conditions_that_double_are_bounded() {
+    let sets = repeated(40, |number| {
+        format!(
+            "if ($http_x{number} = 1) {{ set $a {number}; }} if ($a = {number}) {{ set $b $a; }} if ($b) {{ set $a x; }}\n"
+        )
+    });
+    let imported = server(&format!(
+        "set $a 0; set $b 0; {sets} if ($a = 7) {{ return 403; }} location / {{ return 204; }}"
+    ));
+    assert!(imported.native().len() < 1 << 20);
+    import_anything(&format!("http {{ server {{ set $a 0; set $b 0; {sets} }} }}"));
 }
 
 #[test]
@@ -468,7 +594,8 @@ const TOKENS: &str = r#"
     proxy_read_timeout 5s allow deny all ssl_certificate ssl_certificate_key include u
     keepalive_timeout large_client_header_buffers [::]:80 unix:/s default_server
     worker_processes auto user pid error_log warn internal ${
-    \.php$ " {
+    \.php$ " { set $a b $a if ($a = b) ($http_x ~ (.)) (-f /x) break rewrite ^/(.*)$ last
+    error_page 404 =200 = /e @n location @n proxy_intercept_errors on
 "#;
 
 fn token() -> impl Strategy<Value = String> {

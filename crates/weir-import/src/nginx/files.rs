@@ -1,12 +1,14 @@
 //! `root`, `alias`, `index` and `try_files` become routes to files.
 
+use super::errors::Intercepted;
 use super::guards::GUARDED;
-use super::locations::{Match, RouteParts};
+use super::precedence::Match;
+use super::route_parts::RouteParts;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
 use super::targets::ProxyPlace;
-use super::values::{KnownVariables, path_template};
+use super::values::path_template;
 use crate::native::NativeLine;
 
 impl<'t> Converter<'_, 't> {
@@ -18,8 +20,16 @@ impl<'t> Converter<'_, 't> {
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
     ) -> Option<RouteParts> {
-        let alias = scope.own("alias").first().copied();
-        let id = alias.or_else(|| self.single(scope, "root"))?;
+        let id = scope.nearest(["alias", "root"])?;
+        let alias = Some(id).filter(|id| self.statements.name(*id) == "alias");
+        // An `alias` of the location around stands for the path of that location.
+        let around = alias.and_then(|alias| self.statements.parent(alias));
+        let around = around.filter(|around| *around != statement);
+        let around = around.and_then(|around| self.kind(around));
+        let location = match &around {
+            Some((kind, pattern)) => ProxyPlace { kind: *kind, pattern, ..location },
+            None => location,
+        };
         let directory = self.statements.word(id, 0);
         let refusal = if directory.contains('$') {
             Some("a directory with variables has no conversion")
@@ -43,11 +53,7 @@ impl<'t> Converter<'_, 't> {
             Some(text) => line.option("fallback", &text),
             None => line,
         };
-        let known = KnownVariables {
-            proxy_host: None,
-            server_name: Some(location.place.server_name),
-            defined: self.statements.defined(),
-        };
+        let known = &self.known_at(location.place);
         if self.is_guarded(scope) {
             let closed = if self.statements.name(statement) == "location" { statement } else { id };
             self.outcomes.refuse(closed, GUARDED);
@@ -55,6 +61,7 @@ impl<'t> Converter<'_, 't> {
         }
         let mut block = self.access(scope, false);
         block.extend(self.response_headers(scope, known));
+        block.extend(self.error_pages(scope, location.place, Intercepted::No));
         Some(RouteParts { target: line.into_words(), block })
     }
 
@@ -88,11 +95,7 @@ impl<'t> Converter<'_, 't> {
         let words: Vec<&str> =
             self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
         let (last, files) = words.split_last()?;
-        let known = KnownVariables {
-            proxy_host: None,
-            server_name: Some(location.place.server_name),
-            defined: self.statements.defined(),
-        };
+        let known = &self.known_at(location.place);
         let text = match *last {
             _ if files != ["$uri"] && files != ["$uri", "$uri/"] => {
                 Err("write `try_files $uri $uri/ FALLBACK`: other files have no conversion".into())

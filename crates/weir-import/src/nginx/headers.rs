@@ -27,7 +27,7 @@ impl<'t> Converter<'_, 't> {
     pub(crate) fn request_headers(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
         span: SourceSpan,
     ) -> Vec<Directive> {
         let mut lines = Vec::new();
@@ -67,7 +67,7 @@ impl<'t> Converter<'_, 't> {
         id: StatementId,
         lower: &str,
         value: &str,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
     ) -> Option<Directive> {
         let name = self.statements.word(id, 0);
         let line = NativeLine::new("header", self.statements.span(id));
@@ -134,7 +134,7 @@ impl<'t> Converter<'_, 't> {
     pub(crate) fn response_headers(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
     ) -> Vec<Directive> {
         let mut lines = Vec::new();
         for &id in scope.all("add_header") {

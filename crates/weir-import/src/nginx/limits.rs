@@ -5,7 +5,7 @@ use weir_config::model::EventRate;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
-use super::locations::RoutePlace;
+use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::{Converter, Zone, ZoneKind};
 use super::statements::StatementId;
@@ -74,11 +74,7 @@ impl<'t> Converter<'_, 't> {
         place: RoutePlace<'_>,
         span: SourceSpan,
     ) -> Vec<Directive> {
-        let known = KnownVariables {
-            proxy_host: None,
-            server_name: Some(place.server_name),
-            defined: self.statements.defined(),
-        };
+        let known = &self.known_at(place);
         let mut lines = Vec::new();
         for kind in [ZoneKind::Requests, ZoneKind::Connections] {
             let ids = scope.all(kind.directives()[1]);
@@ -107,7 +103,7 @@ impl<'t> Converter<'_, 't> {
         kind: ZoneKind,
         id: StatementId,
         scope: &InheritanceScope<'_, 't>,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
     ) -> Result<Option<Directive>, String> {
         let [zones, _, status, dry_run] = kind.directives();
         let words = self.statements.words(id);

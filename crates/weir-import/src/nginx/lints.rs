@@ -27,9 +27,10 @@ pub(crate) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "if-file-per-request",
-        what: "`if (-f …)`, which asks the file system about each request (nginx)",
-        why: "A look-up of a file for each request costs time and, on a slow disk, all requests of the worker. A \
-              switch for maintenance is better a reload, or an order at run time: `weir ctl`.",
+        what: "`if (-f …)`, for which nginx asks the file system about each request",
+        why: "A look-up of a file for each request costs time and, on a slow disk, all requests of the worker. Weir \
+              looks once a second and lets requests see what it found last. A reload, or an order at run time \
+              with `weir ctl`, switches at once.",
         example: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        if (-f /srv/maintenance) {\n            return 503;\n        }\n        location / {\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
         better: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location / {\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
     },
@@ -149,8 +150,8 @@ fn file_per_request(directive: &Directive) -> Option<Diagnostic> {
         warning(
             directive,
             "if-file-per-request",
-            "this looks a file up for each request",
-            "a reload, or `weir ctl`, switches without it",
+            "nginx looks this file up for each request",
+            "Weir looks once a second; a reload, or `weir ctl`, switches at once",
         )
     })
 }

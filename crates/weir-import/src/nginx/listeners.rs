@@ -8,8 +8,8 @@ use weir_config::pattern::HostPattern;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
-use super::locations::RoutePlace;
 use super::logs::log_line;
+use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::{Converter, HostNames};
 use super::statements::StatementId;

@@ -1,18 +1,20 @@
-//! Locations become routes, in the order that gives nginx's precedence: an exact location first,
-//! then the longest prefix if it has `^~`, then the regexes in the order of the file, then the
-//! longest prefix.
+//! Servers and their locations become routes, in the order of `precedence`.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use weir_config::pattern::PathPattern;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
+use super::errors::Intercepted;
 use super::guards::GUARDED;
 use super::logs::log_line;
 use super::pools::{PassTarget, UpstreamScheme};
+use super::precedence::{Location, LocationEntry, LocationRoute, Match, in_order};
 use super::rewriting::{Alternative, AlternativeEnd, RewritePhase, RewrittenBlock};
+use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
@@ -20,50 +22,6 @@ use super::targets::ProxyPlace;
 use super::values::{KnownVariables, template};
 use crate::native::NativeLine;
 use crate::pcre;
-
-/// The kind of a location.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Match {
-    Exact,
-    /// A prefix with `^~`, after which no regex is tried.
-    Final,
-    Prefix,
-    Regex,
-    /// `@name`, which only internal redirects reach.
-    Named,
-}
-
-/// One location: its pattern, and the routes that it becomes.
-struct Location {
-    id: StatementId,
-    kind: Match,
-    pattern: String,
-    routes: Vec<LocationRoute>,
-    /// Set if nginx sends requests for the prefix without its slash to the prefix.
-    redirects: bool,
-}
-
-/// A route of a location, with a condition besides that of the location.
-struct LocationRoute {
-    id: StatementId,
-    condition: Vec<Word>,
-    parts: RouteParts,
-}
-
-/// A route without its condition.
-#[derive(Clone)]
-pub(crate) struct RouteParts {
-    pub(crate) target: Vec<Word>,
-    pub(crate) block: Vec<Directive>,
-}
-
-/// The place of the routes: what a redirect and `$server_name` need to know.
-#[derive(Clone, Copy)]
-pub(crate) struct RoutePlace<'a> {
-    pub(crate) port: Option<u16>,
-    pub(crate) tls: bool,
-    pub(crate) server_name: &'a str,
-}
 
 impl<'t> Converter<'_, 't> {
     /// Returns the routes of a server.
@@ -75,42 +33,37 @@ impl<'t> Converter<'_, 't> {
     ) -> Vec<Directive> {
         let span = self.statements.span(server);
         let statements = self.statements.named(Some(server), "location");
-        if !self.room_for(server, self.most_routes(server, statements)) {
-            return Vec::new();
-        }
+        self.set = Rc::default();
         let phase = self.rewrite_phase(server, RewrittenBlock::Server, scope, place);
-        if phase.end.is_some() {
-            for other in statements {
-                let reason = "`return` of the server answers before it, as in nginx";
-                self.outcomes.ignore(*other, reason);
-            }
-            return self.before_locations(phase, false);
-        }
-        let mut seen = HashSet::new();
-        let mut locations = Vec::new();
-        for &id in statements {
-            let Some((kind, pattern)) = self.kind(id) else { continue };
-            if !seen.insert((kind == Match::Regex, kind == Match::Exact, pattern.clone()))
-                && kind != Match::Regex
-            {
-                self.outcomes.refuse(id, "there is a second location of this name");
-                continue;
-            }
-            let inner = scope.inner(id);
-            let passes = !inner.own("proxy_pass").is_empty();
-            let redirects = passes
-                && matches!(kind, Match::Prefix | Match::Final)
-                && pattern.len() > 1
-                && pattern.ends_with('/');
-            let routes = self.location(id, &inner, ProxyPlace { kind, pattern: &pattern, place });
-            locations.push(Location { id, kind, pattern, routes, redirects });
-        }
         let mut routes = Vec::new();
+        if phase.end.is_some() {
+            // Only a page of an error can be a named location.
+            let errors = !scope.all("error_page").is_empty();
+            let is_named =
+                |id: &StatementId| errors && self.statements.word(*id, 0).starts_with('@');
+            let (named, others): (Vec<_>, Vec<_>) = statements.iter().partition(|id| is_named(id));
+            for other in others {
+                let reason = "`return` of the server answers before it, as in nginx";
+                self.outcomes.ignore_all(self.statements, other, reason);
+            }
+            for location in self.level(&named, None, scope, place) {
+                self.push(&mut routes, &[], &location);
+            }
+            routes.extend(self.before_locations(phase, false));
+            return routes;
+        }
+        let locations = self.level(statements, None, scope, place);
         for location in locations.iter().filter(|location| location.kind == Match::Named) {
             self.push(&mut routes, &[], location);
         }
         routes.extend(self.before_locations(phase, locations.iter().any(Location::leads_inside)));
-        routes.extend(self.ordered(&locations, scope, place, span));
+        let Some(entries) = in_order(&locations, self.room()) else {
+            self.too_many_routes(server);
+            return Vec::new();
+        };
+        for entry in entries {
+            self.entry(&mut routes, &entry, scope, place);
+        }
         let all = |location: &Location| location.kind == Match::Prefix && location.pattern == "/";
         if locations.iter().any(all) {
             return routes;
@@ -124,28 +77,46 @@ impl<'t> Converter<'_, 't> {
                 "location /",
                 "where no location matches, nginx looks for a file in its own folder; Weir answers 404",
             );
-            routes.push(written(&[], &[], &RouteParts::fixed("404", span), span));
+            routes.push(written(&[], &[], &self.missing(span, scope, place), span));
         }
         routes
     }
 
+    /// Returns the route of a block without a directory.
+    fn missing(
+        &mut self,
+        span: SourceSpan,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> RouteParts {
+        let mut parts = RouteParts::fixed("404", span);
+        parts.block.extend(self.error_pages(scope, place, Intercepted::No));
+        parts
+    }
+
     /// Returns the routes of the server's own `rewrite`, `if` and `return`. nginx does not come to
-    /// them again after an internal redirect.
+    /// them again after a `rewrite`; `inside` is set if there is one.
     fn before_locations(&self, phase: RewritePhase, inside: bool) -> Vec<Directive> {
         let mut routes = Vec::new();
         let inside = inside || phase.alternatives.iter().any(|one| is_internal(&one.end));
+        // The conditions of `break`, after which the others do not hold.
+        let mut before = Vec::new();
         for Alternative { id, condition, end } in phase.alternatives {
             let span = self.statements.span(id);
-            let AlternativeEnd::Answer(parts) = end else { continue };
-            let mut words = Vec::new();
+            let line = NativeLine::new("", span);
+            let AlternativeEnd::Answer(parts) = end else {
+                let line = line.keyword("not").keyword("(").words(condition);
+                before.push(line.keyword(")").into_words());
+                continue;
+            };
+            let mut all = Vec::new();
             if inside {
-                words = NativeLine::new("", span).keyword("not").keyword("internal").into_words();
-                if !condition.is_empty() {
-                    words.extend(NativeLine::new("", span).keyword("and").into_words());
-                }
+                all.push(line.keyword("not").keyword("internal").into_words());
             }
-            words.extend(condition);
-            routes.push(written(&[], &words, &parts, span));
+            all.extend(before.iter().cloned());
+            all.extend(Some(condition).filter(|condition| !condition.is_empty()));
+            let and = NativeLine::new("", span).keyword("and").into_words();
+            routes.push(written(&[], &all.join(and.as_slice()), &parts, span));
         }
         if let Some((id, answer)) = phase.end {
             routes.push(written(&[], &[], &answer, self.statements.span(id)));
@@ -153,27 +124,47 @@ impl<'t> Converter<'_, 't> {
         routes
     }
 
-    /// Returns the most routes that locations can become: behind a prefix with `^~`, each longer
-    /// one has routes for all regexes.
-    fn most_routes(&self, server: StatementId, locations: &[StatementId]) -> usize {
-        let statements = self.statements;
-        let alternatives = |block: StatementId| {
-            let rewriting = |id: &&StatementId| matches!(statements.name(**id), "rewrite" | "if");
-            let found = statements.children(block).iter().filter(rewriting);
-            found.map(|id| 1 + statements.children(*id).len()).sum::<usize>()
-        };
-        let routes = locations.iter().map(|id| 1 + alternatives(*id)).sum::<usize>();
-        let starts = |prefix: &str| {
-            let found =
-                locations.iter().filter(|id| self.statements.word(**id, 0).starts_with(prefix));
-            found.count()
-        };
-        let regexes = if starts("^~") > 0 { starts("~") } else { 0 };
-        routes.saturating_mul(regexes + 2) + alternatives(server)
+    /// Converts the locations of a server, or those inside another location.
+    fn level(
+        &mut self,
+        statements: &[StatementId],
+        outer: Option<(Match, &str)>,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Vec<Location> {
+        let mut seen = HashSet::new();
+        let mut locations = Vec::new();
+        for &id in statements {
+            let Some((kind, pattern)) = self.kind(id) else { continue };
+            if let Some(refusal) = misplaced(kind, &pattern, outer) {
+                self.outcomes.refuse(id, refusal);
+                continue;
+            }
+            if !seen.insert((kind == Match::Regex, kind == Match::Exact, pattern.clone()))
+                && kind != Match::Regex
+            {
+                self.outcomes.refuse(id, "there is a second location of this name");
+                continue;
+            }
+            let own = scope.inner(id);
+            let passes = !own.own("proxy_pass").is_empty();
+            let redirects = passes
+                && matches!(kind, Match::Prefix | Match::Final)
+                && pattern.len() > 1
+                && pattern.ends_with('/');
+            let routes = self.location(id, &own, ProxyPlace { kind, pattern: &pattern, place });
+            let text = self.statements.words(id).last().map_or("", |word| &word.text);
+            let text = text.trim_start_matches(['~', '*']);
+            let around = if kind == Match::Regex { text } else { pattern.as_str() };
+            let nested = self.statements.named(Some(id), "location");
+            let inner = self.level(nested, Some((kind, around)), &own, place);
+            locations.push(Location { id, kind, pattern, routes, redirects, inner });
+        }
+        locations
     }
 
     /// Returns the kind and the pattern of a location.
-    fn kind(&mut self, id: StatementId) -> Option<(Match, String)> {
+    pub(crate) fn kind(&mut self, id: StatementId) -> Option<(Match, String)> {
         let words = self.statements.words(id);
         let (modifier, pattern) = match words {
             [pattern] => {
@@ -220,35 +211,51 @@ impl<'t> Converter<'_, 't> {
         location: ProxyPlace<'_>,
     ) -> Vec<LocationRoute> {
         self.outcomes.honour(id);
+        let saved = Rc::clone(&self.set);
+        if location.kind == Match::Regex {
+            let pattern = self.statements.words(id).last().map_or("", |word| &word.text);
+            self.set_named_groups(pattern);
+        }
+        let routes = self.location_routes(id, scope, location);
+        self.set = saved;
+        routes
+    }
+
+    /// Returns the routes of a location.
+    fn location_routes(
+        &mut self,
+        id: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> Vec<LocationRoute> {
         let span = self.statements.span(id);
         let route = |id, condition, parts| LocationRoute { id, condition, parts };
         let block = RewrittenBlock::Location { has_groups: location.kind == Match::Regex };
         let phase = self.rewrite_phase(id, block, scope, location.place);
-        let content = if let Some((_, answer)) = phase.end {
-            for other in self.statements.children(id) {
-                let name = self.statements.name(*other);
-                if ["proxy_", "limit_req", "limit_conn"].iter().any(|start| name.starts_with(start))
-                {
-                    self.outcomes.ignore(*other, "`return` answers before it, as in nginx");
-                }
+        let answers = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
+        let (content, answer) = match phase.end {
+            Some((_, answer)) if phase.alternatives.iter().all(answers) => {
+                self.ignore_behind_return(id);
+                (answer, None)
             }
-            answer
-        } else {
-            let mut content = self.content(id, scope, location);
-            content.block.extend(self.request_limits(scope, location.place, span));
-            content
+            end => {
+                let mut content = self.content(id, scope, location);
+                content.block.extend(self.request_limits(scope, location.place, span));
+                (content, end.map(|(_, answer)| answer))
+            }
         };
         let mut routes = Vec::new();
         for Alternative { id, condition, end } in phase.alternatives {
             match end {
                 AlternativeEnd::Answer(parts) => routes.push(route(id, condition, parts)),
+                AlternativeEnd::Unchanged => routes.push(route(id, condition, content.clone())),
                 AlternativeEnd::Changed(change) => match changed(&content, change) {
                     Ok(parts) => routes.push(route(id, condition, parts)),
                     Err(reason) => self.outcomes.refuse(id, reason),
                 },
             }
         }
-        routes.push(route(id, Vec::new(), content));
+        routes.push(route(id, Vec::new(), answer.unwrap_or(content)));
         let logs = self.access_logs(scope);
         if logs != self.server_logs {
             let line = log_line(&logs, span);
@@ -257,7 +264,7 @@ impl<'t> Converter<'_, 't> {
             }
         }
         let inside = NativeLine::new("", span).keyword("internal");
-        let inside = match (location.kind, scope.own("internal").first()) {
+        let inside = match (location.kind, scope.all("internal").first()) {
             (Match::Named, _) => inside.value(location.pattern),
             (_, Some(internal)) => {
                 self.only_inside(*internal, location);
@@ -273,9 +280,20 @@ impl<'t> Converter<'_, 't> {
             }
         }
         if location.kind != Match::Named {
-            routes.push(route(id, Vec::new(), RouteParts::fixed("404", span)));
+            let refused = self.missing(span, scope, location.place);
+            routes.push(route(id, Vec::new(), refused));
         }
         routes
+    }
+
+    /// Notes the directives of a location that have no effect behind a `return`.
+    fn ignore_behind_return(&mut self, id: StatementId) {
+        for other in self.statements.children(id) {
+            let name = self.statements.name(*other);
+            if ["proxy_", "limit_req", "limit_conn"].iter().any(|start| name.starts_with(start)) {
+                self.outcomes.ignore(*other, "`return` answers before it, as in nginx");
+            }
+        }
     }
 
     /// Converts the part of a location that answers.
@@ -292,8 +310,9 @@ impl<'t> Converter<'_, 't> {
                 return files;
             }
             self.outcomes.differs(id, "nginx looks for a file; Weir answers 404");
-            let block = self.access(scope, false);
-            return RouteParts { block, ..RouteParts::fixed("404", span) };
+            let mut parts = self.missing(span, scope, location.place);
+            parts.block.splice(0..0, self.access(scope, false));
+            return parts;
         };
         for other in passes.iter().skip(1) {
             self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
@@ -319,34 +338,20 @@ impl<'t> Converter<'_, 't> {
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
     ) -> Result<RouteParts, String> {
-        let url = self.statements.word(pass, 0);
+        // A path after variables replaces that of the request, whatever values they have.
+        let constant = self.with_constants(self.statements.word(pass, 0));
+        let url = constant.as_deref().unwrap_or(self.statements.word(pass, 0));
         let span = self.statements.span(pass);
-        let (scheme, address) =
-            UpstreamScheme::of(url).ok_or("write `http://ADDRESS` or `https://ADDRESS`")?;
-        let by_variable = address.starts_with('$') && !address.contains(['/', '?']);
-        let (host, uri) = if by_variable {
-            (address, "")
-        } else if address.starts_with("unix:") {
-            address.rsplit_once(':').filter(|(host, _)| *host != "unix").unwrap_or((address, ""))
-        } else {
-            address.split_at(address.find(['/', '$', '?']).unwrap_or(address.len()))
-        };
-        let path_follows = uri.is_empty()
-            || uri.starts_with('/')
-            || ["$request_uri", "$uri"].iter().any(|start| uri.starts_with(start));
-        if host.is_empty() || !path_follows {
-            return Err("a target with variables has no conversion: write a route for each".into());
-        }
+        let PassUrl { scheme, host, uri, by_variable } = PassUrl::of(url)?;
         let shown =
-            if by_variable { template(host, self.known(), false)? } else { host.to_owned() };
+            if by_variable { template(host, &self.known(), false)? } else { host.to_owned() };
         let proxy_host = if host.starts_with("unix:") { "localhost" } else { shown.as_str() };
         let place = location.place;
-        let known = KnownVariables {
-            proxy_host: Some(proxy_host),
-            server_name: Some(place.server_name),
-            defined: self.statements.defined(),
+        let known = &KnownVariables { proxy_host: Some(proxy_host), ..self.known_at(place) };
+        let change = match &constant {
+            Some(_) if !uri.is_empty() => self.varying_target(pass, uri, location, known)?,
+            _ => self.target_change(pass, uri, location, known)?,
         };
-        let change = self.target_change(pass, uri, location, known)?;
         let PassTarget { pool, route_lines } = if by_variable {
             let pool = self.pool_variable((scheme, host), pass, scope)?;
             PassTarget { pool, route_lines: Vec::new() }
@@ -363,7 +368,7 @@ impl<'t> Converter<'_, 't> {
         }
         self.proxy_settings(scope);
         let default = match uri {
-            _ if by_variable => None,
+            _ if by_variable || constant.is_some() => None,
             "" => Some((format!("{url}/"), "/".to_owned())),
             _ if uri.contains('$') => None,
             _ => Some((url.to_owned(), location.pattern.to_owned())),
@@ -375,6 +380,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.redirect_changes(scope, location, known, default.as_ref(), span));
         block.extend(self.cookie_changes(scope, known));
         block.extend(self.response_headers(scope, known));
+        block.extend(self.error_pages(scope, place, Intercepted::Yes));
         block.extend(route_lines);
         let target = NativeLine::new("", span).value(&pool).into_words();
         Ok(RouteParts { target, block })
@@ -406,11 +412,7 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let words = self.statements.words(id);
         let (first, second) = (self.statements.word(id, 0), self.statements.word(id, 1));
-        let known = KnownVariables {
-            proxy_host: None,
-            server_name: Some(place.server_name),
-            defined: self.statements.defined(),
-        };
+        let known = &self.known_at(place);
         let lone = words.len() == 1 && !first.bytes().all(|byte| byte.is_ascii_digit());
         let (status, text) = if lone { ("302", first) } else { (first, second) };
         let refusal = match (status.parse::<u16>(), words.len()) {
@@ -443,7 +445,12 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.honour(id);
             NativeLine::new("", span).keyword("redirect").value(status).value_at(&url, span)
         } else {
-            self.fixed(id, status, (words.len() == 2 || status == "200").then_some(text), scope)
+            let has_text = words.len() == 2 || status.starts_with(['2', '3']);
+            if !has_text {
+                block.extend(self.error_pages(scope, place, Intercepted::No));
+            }
+            let text = if has_text { Some(text) } else { None };
+            self.fixed(id, status, text, scope)
         };
         Some(RouteParts { target: target.into_words(), block })
     }
@@ -467,14 +474,19 @@ impl<'t> Converter<'_, 't> {
                     self.default("default_type", "text/plain for texts of `return`, as in nginx");
                 }
                 let kind = kind.map_or("text/plain", |kind| self.statements.word(kind, 0));
-                line.value(&text).option("type", kind)
+                line.value(&text).option("type", if kind.is_empty() { "none" } else { kind })
+            }
+            _ if matches!(status, "204" | "304") => {
+                self.outcomes.honour(id);
+                line
+            }
+            // nginx has no page for the others.
+            _ if !has_page(status) => {
+                self.outcomes.honour(id);
+                line.value("").option("type", "none")
             }
             _ => {
-                if status == "204" {
-                    self.outcomes.honour(id);
-                } else {
-                    self.outcomes.differs(id, "the page of the response is Weir's own");
-                }
+                self.outcomes.differs(id, "the page of the response is Weir's own");
                 line
             }
         }
@@ -504,70 +516,24 @@ impl<'t> Converter<'_, 't> {
         }
     }
 
-    /// Returns the routes in nginx's order of precedence.
-    fn ordered(
+    /// Appends the routes of an entry of the list.
+    fn entry(
         &mut self,
-        locations: &[Location],
+        routes: &mut Vec<Directive>,
+        entry: &LocationEntry<'_>,
         scope: &InheritanceScope<'_, 't>,
         place: RoutePlace<'_>,
-        span: SourceSpan,
-    ) -> Vec<Directive> {
-        let mut routes = Vec::new();
-        let of = |kind: Match| locations.iter().filter(move |location| location.kind == kind);
-        let mut whole: HashSet<&str> = HashSet::new();
-        for location in of(Match::Exact) {
-            whole.insert(&location.pattern);
-            self.push(&mut routes, &[exact(&location.pattern)], location);
+    ) {
+        let LocationEntry { patterns, location, redirects } = entry;
+        if !redirects {
+            return self.push(routes, patterns, location);
         }
-        let mut prefixes: Vec<&Location> = of(Match::Final).chain(of(Match::Prefix)).collect();
-        prefixes.sort_by_key(|location| std::cmp::Reverse(location.pattern.len()));
-        let names: HashSet<&str> = prefixes.iter().map(|prefix| prefix.pattern.as_str()).collect();
-        for location in prefixes.iter().filter(|location| location.redirects) {
-            let name = location.pattern.trim_end_matches('/');
-            if location.pattern.len() - name.len() == 1
-                && !names.contains(name)
-                && whole.insert(name)
-            {
-                let text = format!("{}$is_args$args", location.pattern.replace('$', "$$"));
-                let url = self.location_url(&text, scope, place);
-                let target = NativeLine::new("", span).keyword("redirect").value("301").value(&url);
-                let route = RouteParts { target: target.into_words(), block: Vec::new() };
-                routes.push(written(
-                    &[exact(name)],
-                    &[],
-                    &route,
-                    self.statements.span(location.id),
-                ));
-            }
-        }
-        let finals: HashSet<&str> = of(Match::Final).map(|found| found.pattern.as_str()).collect();
-        let below_final = |location: &Location| {
-            let pattern = location.pattern.as_str();
-            (1..=pattern.len())
-                .filter_map(|end| pattern.get(..end))
-                .any(|start| finals.contains(start))
-        };
-        let (before, after): (Vec<&Location>, Vec<&Location>) =
-            prefixes.into_iter().partition(|location| below_final(location));
-        for location in before {
-            let prefix = prefix(&location.pattern, &whole);
-            if location.kind == Match::Prefix {
-                for regex in of(Match::Regex) {
-                    let patterns = [prefix.clone(), regex.pattern.clone()];
-                    self.push(&mut routes, &patterns, regex);
-                }
-            }
-            self.push(&mut routes, &[prefix], location);
-        }
-        for location in of(Match::Regex) {
-            self.push(&mut routes, std::slice::from_ref(&location.pattern), location);
-        }
-        for location in after {
-            let patterns = [prefix(&location.pattern, &whole)];
-            let patterns: &[String] = if location.pattern == "/" { &[] } else { &patterns };
-            self.push(&mut routes, patterns, location);
-        }
-        routes
+        let span = self.statements.span(location.id);
+        let text = format!("{}$is_args$args", location.pattern.replace('$', "$$"));
+        let url = self.location_url(&text, scope, place);
+        let target = NativeLine::new("", span).keyword("redirect").value("301").value(&url);
+        let route = RouteParts { target: target.into_words(), block: Vec::new() };
+        routes.push(written(patterns, &[], &route, span));
     }
 
     /// Appends the routes of a location for paths that all patterns match.
@@ -578,34 +544,66 @@ impl<'t> Converter<'_, 't> {
     }
 }
 
-impl RouteParts {
-    fn leads_inside(&self) -> bool {
-        self.target.iter().any(|word| word.is("internal") || word.text.starts_with("fallback="))
-    }
+/// The parts of the address of a `proxy_pass`.
+struct PassUrl<'u> {
+    scheme: UpstreamScheme,
+    host: &'u str,
+    uri: &'u str,
+    /// Set if a variable is the whole address.
+    by_variable: bool,
+}
 
-    /// Returns the route of a location that always answers with this status.
-    pub(crate) fn fixed(status: &str, span: SourceSpan) -> Self {
-        let target = NativeLine::new("", span).keyword("respond").value(status);
-        Self { target: target.into_words(), block: Vec::new() }
+impl<'u> PassUrl<'u> {
+    fn of(url: &'u str) -> Result<Self, String> {
+        let (scheme, address) =
+            UpstreamScheme::of(url).ok_or("write `http://ADDRESS` or `https://ADDRESS`")?;
+        let by_variable = address.starts_with('$') && !address.contains(['/', '?']);
+        let (host, uri) = if by_variable {
+            (address, "")
+        } else if address.starts_with("unix:") {
+            address.rsplit_once(':').filter(|(host, _)| *host != "unix").unwrap_or((address, ""))
+        } else {
+            address.split_at(address.find(['/', '$', '?']).unwrap_or(address.len()))
+        };
+        let path_follows = uri.is_empty()
+            || uri.starts_with('/')
+            || ["$request_uri", "$uri"].iter().any(|start| uri.starts_with(start));
+        if host.is_empty() || !path_follows {
+            return Err("a target with variables has no conversion: write a route for each".into());
+        }
+        Ok(Self { scheme, host, uri, by_variable })
     }
 }
 
-impl Location {
-    /// Returns true if an internal redirect may come from it.
-    fn leads_inside(&self) -> bool {
-        self.routes.iter().any(|route| route.parts.leads_inside())
-    }
+/// Returns true if nginx has a page for an error with this status.
+fn has_page(status: &str) -> bool {
+    status.parse::<u16>().is_ok_and(
+        |status| matches!(status, 400..=406 | 408..=416 | 421 | 429 | 494..=497 | 500..=505 | 507),
+    )
 }
 
 fn is_internal(end: &AlternativeEnd) -> bool {
     matches!(end, AlternativeEnd::Answer(parts) if parts.leads_inside())
 }
 
+/// Returns the reason why nginx refuses a location of this kind inside another.
+fn misplaced(kind: Match, pattern: &str, outer: Option<(Match, &str)>) -> Option<String> {
+    let (around, name) = outer?;
+    match (around, kind) {
+        (Match::Exact | Match::Named, _) => {
+            Some(format!("nginx allows no location inside `{name}`, which takes one path or name"))
+        }
+        (_, Match::Named) => Some("nginx allows named locations in a server only".to_owned()),
+        (_, Match::Regex) => None,
+        _ if pattern.starts_with(name) => None,
+        _ => Some(format!("nginx refuses it here, because it does not begin with `{name}`")),
+    }
+}
+
 /// Returns the content of a location with a change of the target.
 fn changed(content: &RouteParts, change: Directive) -> Result<RouteParts, String> {
-    let answers = |word: &Word| word.is("respond") || word.is("files");
-    if content.target.first().is_some_and(answers) {
-        return Err("only a request to a server can be rewritten: write `proxy_pass`".to_owned());
+    if content.target.first().is_some_and(|word| word.is("respond")) {
+        return Err("only a request to a server or for a file can be rewritten".to_owned());
     }
     if content.block.iter().any(|line| line.name.text == "rewrite") {
         return Err("leave the path of `proxy_pass` out, which nginx does not add here".to_owned());
@@ -631,52 +629,4 @@ fn written(
     }
     let line = line.keyword("->").words(route.target.iter().cloned());
     if route.block.is_empty() { line.end() } else { line.block(route.block.clone()) }
-}
-
-/// Returns the native pattern of an exact path.
-fn exact(path: &str) -> String {
-    if path.contains(['*', '?']) { format!("~^{}$", literal(path)) } else { path.to_owned() }
-}
-
-/// Returns the native pattern of a prefix. `/a/*` matches `/a` too, so it is used only if another
-/// route takes that path before.
-fn prefix(path: &str, whole: &HashSet<&str>) -> String {
-    let covered = path.strip_suffix('/').is_none_or(|name| name.is_empty() || whole.contains(name));
-    if path.contains(['*', '?']) || !covered {
-        return format!("~^{}", literal(path));
-    }
-    format!("{path}*")
-}
-
-/// Returns a regex that matches this text only.
-pub(crate) fn literal(text: &str) -> String {
-    let mut regex = String::with_capacity(text.len());
-    for character in text.chars() {
-        if "\\.+*?()|[]{}^$#&-~/".contains(character) && character != '/' {
-            regex.push('\\');
-        }
-        regex.push(character);
-    }
-    regex
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prefixes_match_what_nginx_matches() {
-        let whole = HashSet::from(["/a"]);
-        let matches = |path: &str, subject: &str| {
-            let pattern = prefix(path, &whole).parse::<PathPattern>().unwrap();
-            pattern.matches(subject)
-        };
-        assert!(matches("/a/", "/a/x") && matches("/a/", "/a/"));
-        assert!(matches("/b/", "/b/x") && !matches("/b/", "/b") && !matches("/b/", "/bx"));
-        assert!(matches("/c", "/cx") && matches("/c", "/c"));
-        assert!(matches("/d*", "/d*x") && !matches("/d*", "/dx"));
-        assert!(matches("/", "/") && matches("/", "/x"));
-        assert!(exact("/e.*").parse::<PathPattern>().unwrap().matches("/e.*"));
-        assert!(!exact("/e.*").parse::<PathPattern>().unwrap().matches("/ex"));
-    }
 }

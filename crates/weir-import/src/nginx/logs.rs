@@ -29,7 +29,7 @@ impl<'t> Converter<'_, 't> {
             Some(_) => Err("write `escape=default`, `json` or `none`".to_owned()),
         };
         let format = escape.and_then(|escape| {
-            let text = template(&text, self.known(), false)?;
+            let text = template(&text, &self.known(), false)?;
             Ok(ConvertedFormat { text, escape })
         });
         match &format {
@@ -97,7 +97,7 @@ impl<'t> Converter<'_, 't> {
                 None if index == 1 && word.text != "gzip" => format = self.format_of(&word.text)?,
                 // Weir writes lines in batches of its own and holds none back for long.
                 Some(("buffer" | "flush", _)) => {}
-                Some(("if", text)) => condition = Some(template(text, self.known(), false)?),
+                Some(("if", text)) => condition = Some(template(text, &self.known(), false)?),
                 _ => return Err(format!("`{}` has no conversion", word.text)),
             }
         }

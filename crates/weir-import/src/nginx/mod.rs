@@ -5,6 +5,7 @@
 mod conditions;
 mod convert;
 mod directives;
+mod errors;
 mod files;
 mod guards;
 mod headers;
@@ -15,14 +16,17 @@ mod listeners;
 mod locations;
 mod logs;
 mod pools;
+mod precedence;
 mod real_ip;
 mod rewriting;
+mod route_parts;
 mod scope;
 mod state;
 mod statements;
 mod targets;
 mod upstream_tls;
 mod values;
+mod variable_values;
 mod variables;
 
 use weir_config::Diagnostic;

@@ -132,7 +132,7 @@ impl<'t> Converter<'_, 't> {
                 Some(line.option("ipv4", "24").option("ipv6", "128").end())
             }
             "hash" => {
-                let key = values::template(first, self.known(), false);
+                let key = values::template(first, &self.known(), false);
                 match (key, second) {
                     (Ok(key), "" | "consistent") => {
                         self.outcomes

@@ -1,13 +1,15 @@
-//! The rewrite module of nginx: `rewrite`, `return`, `if` and `break` of a server or a location, in
-//! their order, become routes before the one that the block itself becomes.
+//! The rewrite module of nginx: `rewrite`, `return`, `if`, `set` and `break` of a server or a
+//! location, in their order, become routes before the one that the block itself becomes. The values
+//! of variables are known while the block is converted (`variable_values`).
 
 use weir_config::pattern::PathPattern;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
-use super::conditions::{Certainty, certainty};
+use super::conditions::{Certainty, IfCondition, condition_of};
 use super::internal_redirects::{InsideTargets, RepeatedRewrites};
-use super::locations::{Match, RouteParts, RoutePlace};
+use super::precedence::Match;
+use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
@@ -30,6 +32,8 @@ pub(crate) enum AlternativeEnd {
     Answer(RouteParts),
     /// The request goes to where the block leads, with this change of its target.
     Changed(Directive),
+    /// The request goes to where the block leads.
+    Unchanged,
 }
 
 /// The rewrite module's directives of a block.
@@ -50,6 +54,20 @@ pub(crate) enum RewrittenBlock {
     },
 }
 
+/// The place of the directives in an `if`.
+#[derive(Clone, Copy)]
+struct IfPlace<'a, 's, 't> {
+    kind: RewrittenBlock,
+    scope: &'a InheritanceScope<'s, 't>,
+    place: RoutePlace<'a>,
+}
+
+impl RewrittenBlock {
+    pub(crate) fn has_groups(self) -> bool {
+        self == Self::Location { has_groups: true }
+    }
+}
+
 impl<'t> Converter<'_, 't> {
     /// Converts the rewrite module's directives of a server or a location.
     pub(crate) fn rewrite_phase(
@@ -61,26 +79,27 @@ impl<'t> Converter<'_, 't> {
     ) -> RewritePhase {
         let mut phase = RewritePhase::default();
         let statements = self.statements;
+        let mut over = None;
         for &child in statements.children(block) {
             let name = statements.name(child);
-            let over = phase.end.is_some();
-            match name {
-                "return" | "rewrite" | "if" | "break" if over => {
-                    self.outcomes.ignore(child, "`return` answers before it, as in nginx");
+            match (name, over) {
+                ("return" | "rewrite" | "if" | "break" | "set", Some(reason)) => {
+                    self.outcomes.ignore_all(statements, child, reason);
                 }
-                "return" => {
-                    let groups = kind == RewrittenBlock::Location { has_groups: true };
-                    let answer = self.own_answer(child, scope, place, groups);
+                ("return", None) => {
+                    let answer = self.own_answer(child, scope, place, kind.has_groups());
                     let span = statements.span(child);
                     let answer = answer.unwrap_or_else(|| RouteParts::fixed("404", span));
                     phase.end = Some((child, answer));
                 }
-                "rewrite" => {
+                ("rewrite", None) => {
                     phase.alternatives.extend(self.rewrite(child, Vec::new(), kind, scope, place));
                 }
-                "if" => phase.alternatives.extend(self.conditional(child, kind, scope, place)),
-                "break" => {
-                    self.outcomes.refuse(child, "write it as a flag of `rewrite`");
+                ("set", None) => self.set_in_phase(child, None, kind, place, &phase),
+                ("if", None) => self.conditional(child, kind, scope, place, &mut phase),
+                ("break", None) => {
+                    self.outcomes.honour(child);
+                    over = Some("`break` ends the directives of the block before it, as in nginx");
                 }
                 _ => {}
             }
@@ -92,61 +111,160 @@ impl<'t> Converter<'_, 't> {
             {
                 phase.end = Some((last.id, answer));
             }
+            if phase.end.is_some() {
+                over = over.or(Some("`return` answers before it, as in nginx"));
+            }
+        }
+        let unchanged = |one: &Alternative| matches!(one.end, AlternativeEnd::Unchanged);
+        if kind == RewrittenBlock::Server
+            && phase.alternatives.iter().any(unchanged)
+            && let Some((id, answer)) = phase.end.take()
+        {
+            // Requests that a `break` lets pass come to the locations.
+            let end = AlternativeEnd::Answer(answer);
+            phase.alternatives.push(Alternative { id, condition: Vec::new(), end });
         }
         phase
     }
 
-    /// Converts `if`, whose meaning is certain with `return` and `rewrite` in it.
+    /// Converts `set`, unless requests have left the block before.
+    fn set_in_phase(
+        &mut self,
+        id: StatementId,
+        condition: Option<&IfCondition>,
+        kind: RewrittenBlock,
+        place: RoutePlace<'_>,
+        phase: &RewritePhase,
+    ) {
+        let leaves = |end: &AlternativeEnd| !matches!(end, AlternativeEnd::Answer(_));
+        let done = if phase.alternatives.iter().any(|before| leaves(&before.end)) {
+            Err("write it before the `rewrite … break` and the `break` of the block".to_owned())
+        } else {
+            self.set_variable(id, condition, kind, place)
+        };
+        if let Err(reason) = done {
+            self.outcomes.refuse(id, reason);
+        }
+    }
+
+    /// Converts `if`, whose meaning is certain with directives of the rewrite module in it.
     fn conditional(
         &mut self,
         id: StatementId,
         kind: RewrittenBlock,
         scope: &InheritanceScope<'_, 't>,
         place: RoutePlace<'_>,
-    ) -> Vec<Alternative> {
+        phase: &mut RewritePhase,
+    ) {
         let statements = self.statements;
         let children = statements.children(id);
         let other = children.iter().map(|child| statements.name(*child));
-        let mut other = other.filter(|name| !matches!(*name, "return" | "rewrite"));
+        let mut other =
+            other.filter(|name| !matches!(*name, "return" | "rewrite" | "set" | "break"));
         if let Some(other) = other.next() {
             let reason = format!(
-                "only `return` and `rewrite` have a certain meaning in `if`: write a location or a map instead of `{other}`"
+                "only `return`, `rewrite`, `set` and `break` have a certain meaning in `if`: write a location or a map instead of `{other}`"
             );
             self.outcomes.refuse(id, reason);
-            return Vec::new();
+            return;
         }
-        let (words, span, known) = (statements.words(id), statements.span(id), self.known());
-        let condition = match certainty(words, span, place.tls, known) {
+        let words = statements.words(id);
+        let root = self.document_root(words, scope);
+        let known = &self.known_at(place);
+        let span = statements.span(id);
+        let condition = match condition_of(words, span, place.tls, known, root.as_deref()) {
             Ok(condition) => condition,
             Err(reason) => {
                 self.outcomes.refuse(id, reason);
-                return Vec::new();
+                return;
             }
         };
         self.outcomes.honour(id);
-        let words = match condition {
-            Certainty::Always => Vec::new(),
-            Certainty::Never => {
-                for child in children {
-                    self.outcomes.ignore(*child, "the condition is never true here");
-                }
-                return Vec::new();
+        if let Certainty::Never = condition.certainty {
+            for child in children {
+                self.outcomes.ignore(*child, "the condition is never true here");
             }
-            Certainty::If(words) => words,
-        };
-        let inner = scope.inner(id);
-        let mut alternatives = Vec::new();
-        for &child in children {
-            if statements.name(child) == "rewrite" {
-                alternatives.extend(self.rewrite(child, words.clone(), kind, &inner, place));
+            return;
+        }
+        let at = IfPlace { kind, scope: &scope.inner(id), place };
+        self.in_if(id, &condition, at, phase);
+    }
+
+    /// Converts the directives in an `if`.
+    fn in_if(
+        &mut self,
+        id: StatementId,
+        condition: &IfCondition,
+        at: IfPlace<'_, '_, 't>,
+        phase: &mut RewritePhase,
+    ) {
+        let IfPlace { kind, scope, place } = at;
+        let words = condition.certainty.words();
+        let statements = self.statements;
+        let mut over = false;
+        for &child in statements.children(id) {
+            if over {
+                self.outcomes.ignore(child, "`return` or `break` comes before it");
                 continue;
             }
-            let answer = self.own_answer(child, &inner, place, false);
-            let answer = answer.unwrap_or_else(|| RouteParts::fixed("404", statements.span(child)));
-            let end = AlternativeEnd::Answer(answer);
-            alternatives.push(Alternative { id: child, condition: words.clone(), end });
+            let end = match statements.name(child) {
+                "rewrite" => {
+                    let one = self.rewrite(child, words.to_vec(), kind, scope, place);
+                    phase.alternatives.extend(one);
+                    continue;
+                }
+                "set" => {
+                    self.set_in_phase(child, Some(condition), kind, place, phase);
+                    continue;
+                }
+                "break" => {
+                    self.outcomes.honour(child);
+                    AlternativeEnd::Unchanged
+                }
+                _ => {
+                    let answer = self.answer_in_if(child, condition, kind, scope, place);
+                    let answer =
+                        answer.unwrap_or_else(|| RouteParts::fixed("404", statements.span(child)));
+                    AlternativeEnd::Answer(answer)
+                }
+            };
+            over = true;
+            phase.alternatives.push(Alternative { id: child, condition: words.to_vec(), end });
         }
-        alternatives
+    }
+
+    /// Converts `return` in `if`, whose groups are those of the condition's regex.
+    fn answer_in_if(
+        &mut self,
+        id: StatementId,
+        condition: &IfCondition,
+        kind: RewrittenBlock,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Option<RouteParts> {
+        let saved = std::rc::Rc::clone(&self.set);
+        let own = self.set_groups(id, condition);
+        let answer = self.own_answer(id, scope, place, !own && kind.has_groups());
+        self.set = saved;
+        answer
+    }
+
+    /// Returns the directory of files at a place, if it is the same for all requests.
+    fn document_root(
+        &mut self,
+        words: &[Word],
+        scope: &InheritanceScope<'_, 't>,
+    ) -> Option<String> {
+        if !words.iter().any(|word| word.text.contains("$document_root")) {
+            return None;
+        }
+        let id = scope.nearest(["alias", "root"])?;
+        let directory = self.statements.word(id, 0);
+        if self.statements.name(id) != "root" || directory.contains('$') {
+            return None;
+        }
+        self.outcomes.honour(id);
+        Some(self.path(directory))
     }
 
     fn rewrite(
@@ -183,11 +301,8 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let pattern = format!("~{}", pcre::native(self.statements.word(id, 0))?);
         pattern.parse::<PathPattern>()?;
-        let known = KnownVariables {
-            proxy_host: None,
-            server_name: Some(place.server_name),
-            defined: self.statements.defined(),
-        };
+        // `$1` is a group of its own regex, whatever groups the location has.
+        let known = &self.known_without_groups(place);
         let url = ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start));
         // The first regex of a condition has the groups.
         let path = NativeLine::new("", span).keyword("path").value(&pattern).into_words();
@@ -265,7 +380,7 @@ impl Converter<'_, '_> {
 }
 
 /// Turns the text of a `rewrite` that stays here into a native path.
-fn path_text(text: &str, known: KnownVariables<'_>) -> Result<String, String> {
+fn path_text(text: &str, known: &KnownVariables<'_>) -> Result<String, String> {
     path_template(&text.replace('%', "%25").replace('#', "%23"), known, true)
 }
 
@@ -275,7 +390,8 @@ impl Converter<'_, '_> {
         let mut id = id;
         while let Some(parent) = self.statements.parent(id) {
             let last = |name| self.statements.named(Some(parent), name).last();
-            if ["rewrite", "return", "if", "set"].into_iter().any(|name| last(name) > Some(&id)) {
+            let rewrites = ["rewrite", "return", "if", "set", "break"];
+            if rewrites.into_iter().any(|name| last(name) > Some(&id)) {
                 return false;
             }
             if self.statements.name(parent) != "if" {

@@ -41,6 +41,16 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         list
     }
 
+    /// Returns the first directive of these names in the innermost block that has one, for
+    /// directives of which one replaces the other.
+    pub(crate) fn nearest(&self, names: [&'static str; 2]) -> Option<StatementId> {
+        let of = |block: &StatementId| {
+            let found = names.map(|name| self.statements.named(Some(*block), name).first());
+            found.into_iter().flatten().min().copied()
+        };
+        self.blocks.iter().rev().find_map(of)
+    }
+
     /// Returns the directives of that name in the innermost block itself.
     pub(crate) fn own(&self, name: &'static str) -> &'s [StatementId] {
         self.blocks.last().map_or(&[], |block| self.statements.named(Some(*block), name))

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use weir_config::syntax::tree::Directive;
 
 use super::internal_redirects::{InsideTargets, RepeatedRewrites};
+use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::statements::{Outcomes, StatementId, Statements};
-use super::values::{self, KnownVariables};
+use super::values::{self, KnownVariables, SetVariables};
 use crate::coverage::DefaultDifference;
 
 /// The most routes that one file may become. A server is written out for each of its addresses and
@@ -44,6 +45,10 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) inside_targets: Option<InsideTargets<'t>>,
     /// The number of maps of values to pools.
     pub(crate) pool_maps: usize,
+    /// The variables that `set` and regexes give a value at this place.
+    pub(crate) set: Rc<SetVariables>,
+    /// The number of maps of conditional values.
+    pub(crate) set_maps: usize,
     /// The routes and host names so far.
     routes: usize,
 }
@@ -181,13 +186,27 @@ impl<'s, 't> Converter<'s, 't> {
             doubled: HashSet::new(),
             inside_targets: None,
             pool_maps: 0,
+            set: Rc::default(),
+            set_maps: 0,
             routes: 0,
         }
     }
 
     /// Returns the variables that are known everywhere.
     pub(crate) fn known(&self) -> KnownVariables<'s> {
-        KnownVariables { defined: self.statements.defined(), ..KnownVariables::default() }
+        KnownVariables {
+            defined: self.statements.defined(),
+            set: Rc::clone(&self.set),
+            ..KnownVariables::default()
+        }
+    }
+
+    /// Returns the variables that are known in a server.
+    pub(crate) fn known_at<'p>(&self, place: RoutePlace<'p>) -> KnownVariables<'p>
+    where
+        's: 'p,
+    {
+        KnownVariables { server_name: Some(place.server_name), ..self.known() }
     }
 
     /// Returns a path as nginx resolves it.
@@ -197,14 +216,23 @@ impl<'s, 't> Converter<'s, 't> {
 
     /// Counts routes of a server, or refuses it if there are too many in the file.
     pub(crate) fn room_for(&mut self, server: StatementId, routes: usize) -> bool {
-        let total = self.routes.saturating_add(routes);
-        if total > MOST_ROUTES {
-            let reason = format!("the file would become more than {MOST_ROUTES} routes");
-            self.outcomes.refuse(server, reason);
+        if routes > self.room() {
+            self.too_many_routes(server);
             return false;
         }
-        self.routes = total;
+        self.routes += routes;
         true
+    }
+
+    /// Returns the number of routes that the file may still become.
+    pub(crate) fn room(&self) -> usize {
+        MOST_ROUTES - self.routes
+    }
+
+    /// Refuses a server that would become too many routes.
+    pub(crate) fn too_many_routes(&mut self, server: StatementId) {
+        let reason = format!("the file would become more than {MOST_ROUTES} routes");
+        self.outcomes.refuse(server, reason);
     }
 
     /// Notes a default of nginx once.

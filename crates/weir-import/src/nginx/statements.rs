@@ -2,7 +2,7 @@
 //! meaning of a directive is not known here.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use weir_config::Diagnostic;
 
 use weir_config::source::{SourceSpan, Sources};
@@ -43,6 +43,8 @@ pub(crate) struct Statements<'t> {
     guards: BTreeSet<&'t str>,
     /// The variables that the file defines, once they are converted.
     defined: OnceCell<DefinedNames>,
+    /// The variables that directives other than `if` use.
+    used: OnceCell<HashSet<String>>,
 }
 
 impl<'t> Statements<'t> {
@@ -53,6 +55,7 @@ impl<'t> Statements<'t> {
             by_name: HashMap::new(),
             guards: BTreeSet::new(),
             defined: OnceCell::new(),
+            used: OnceCell::new(),
         };
         statements.top = statements.add(tree, "main", None);
         statements
@@ -83,6 +86,11 @@ impl<'t> Statements<'t> {
             }
         }
         ids
+    }
+
+    /// Returns true if a directive other than `if` uses the variable.
+    pub(crate) fn is_used_in_text(&self, variable: &str) -> bool {
+        self.used.get_or_init(|| used_in_texts(self)).contains(variable)
     }
 
     /// Keeps the variables that the file defines.
@@ -147,6 +155,27 @@ impl<'t> Statements<'t> {
     }
 }
 
+/// Returns the names of the variables in the words of directives other than `if`.
+fn used_in_texts(statements: &Statements<'_>) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for statement in &statements.list {
+        let directive = statement.directive;
+        let first = match directive.name.text.as_str() {
+            "if" => continue,
+            "set" => 1,
+            _ => 0,
+        };
+        for word in directive.words.iter().skip(first) {
+            for rest in word.text.split('$').skip(1) {
+                let rest = rest.strip_prefix('{').unwrap_or(rest);
+                let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+                names.insert(rest[..end.unwrap_or(rest.len())].to_owned());
+            }
+        }
+    }
+    names
+}
+
 /// The outcomes of all statements.
 pub(crate) struct Outcomes {
     list: Vec<Option<CoverageOutcome>>,
@@ -176,6 +205,14 @@ impl Outcomes {
 
     pub(crate) fn ignore(&mut self, id: StatementId, why: impl Into<String>) {
         self.note(id, CoverageOutcome::Ignored(why.into()));
+    }
+
+    /// Notes that a block and all directives inside it have no effect.
+    pub(crate) fn ignore_all(&mut self, statements: &Statements<'_>, id: StatementId, why: &str) {
+        self.ignore(id, why);
+        for child in statements.children(id) {
+            self.ignore_all(statements, *child, why);
+        }
     }
 
     pub(crate) fn refuse(&mut self, id: StatementId, why: impl Into<String>) {

@@ -4,7 +4,8 @@
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
-use super::locations::{Match, RoutePlace, literal};
+use super::precedence::{Match, literal};
+use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
@@ -28,7 +29,7 @@ impl<'t> Converter<'_, 't> {
         pass: StatementId,
         uri: &str,
         location: ProxyPlace<'_>,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
     ) -> Result<Option<Directive>, String> {
         if uri.contains('$') {
             return self.varying_target(pass, uri, location, known);
@@ -48,12 +49,12 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the change for a path with variables, which replaces path and query.
-    fn varying_target(
+    pub(crate) fn varying_target(
         &mut self,
         pass: StatementId,
         uri: &str,
         location: ProxyPlace<'_>,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
     ) -> Result<Option<Directive>, String> {
         if uri == "$request_uri" {
             return Ok(None);
@@ -81,7 +82,7 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
         default: Option<&(String, String)>,
         span: SourceSpan,
     ) -> Vec<Directive> {
@@ -125,7 +126,7 @@ impl<'t> Converter<'_, 't> {
     pub(crate) fn cookie_changes(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
-        known: KnownVariables<'_>,
+        known: &KnownVariables<'_>,
     ) -> Vec<Directive> {
         let mut lines = Vec::new();
         for (name, attribute) in [("proxy_cookie_domain", "domain"), ("proxy_cookie_path", "path")]
@@ -187,7 +188,7 @@ fn beginning(text: &str) -> String {
 fn redirect_pattern(
     from: &str,
     to: &str,
-    known: KnownVariables<'_>,
+    known: &KnownVariables<'_>,
 ) -> Result<(String, String), String> {
     if let Some(pattern) = from.strip_prefix('~') {
         let (case, pattern) = pattern.strip_prefix('*').map_or(("~", pattern), |own| ("~*", own));

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Duration;
 
+use weir_config::syntax::lexer::Word;
 use weir_config::units::{duration, size};
 
 /// Parses a time of nginx, such as `60`, `1m`, `500ms` or `1h 30m`, into Weir's form.
@@ -91,8 +93,31 @@ impl DefinedNames {
     }
 }
 
+/// The value that a variable has at a place of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct SetValue {
+    /// A native text, or the reason why there is none.
+    pub(crate) text: Result<String, String>,
+    /// The values that it has under which conditions, if they have no variables. The last one whose
+    /// condition holds counts.
+    pub(crate) cases: Option<Vec<SetCase>>,
+    /// Set if it refers to groups of the location's regex.
+    pub(crate) has_groups: bool,
+}
+
+/// One of the values of a variable.
+#[derive(Clone, Debug)]
+pub(crate) struct SetCase {
+    /// The words of the condition; empty for all requests.
+    pub(crate) condition: Vec<Word>,
+    pub(crate) value: String,
+}
+
+/// The variables that `set` and regexes give a value at a place of the file.
+pub(crate) type SetVariables = HashMap<String, SetValue>;
+
 /// The values of variables that are known when the file is converted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KnownVariables<'a> {
     /// `$proxy_host`, in a location with `proxy_pass`.
     pub(crate) proxy_host: Option<&'a str>,
@@ -100,6 +125,8 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) server_name: Option<&'a str>,
     /// The variables that the file defines.
     pub(crate) defined: Option<&'a DefinedNames>,
+    /// The variables of `set` and of regexes.
+    pub(crate) set: Rc<SetVariables>,
 }
 
 impl KnownVariables<'_> {
@@ -153,34 +180,35 @@ const SAME: [&str; 35] = [
 /// not have. A group of a regex is allowed where there is one.
 pub(crate) fn template(
     text: &str,
-    known: KnownVariables<'_>,
+    known: &KnownVariables<'_>,
     groups: bool,
 ) -> Result<String, String> {
-    convert(text, known, &|name| groups && is_group(name))
+    convert(text, known, false, &|name| groups && is_group(name))
 }
 
 /// Does the same as [`template`] for the value of a map, where groups may have names.
 pub(crate) fn template_with(
     text: &str,
-    known: KnownVariables<'_>,
+    known: &KnownVariables<'_>,
     names: &[String],
 ) -> Result<String, String> {
-    convert(text, known, &|name| is_group(name) || names.iter().any(|known| known == name))
+    convert(text, known, false, &|name| is_group(name) || names.iter().any(|known| known == name))
 }
 
 /// The same for a new path, in which `$uri` may stand: it is decoded in nginx and encoded in Weir,
 /// and both send it encoded.
 pub(crate) fn path_template(
     text: &str,
-    known: KnownVariables<'_>,
+    known: &KnownVariables<'_>,
     groups: bool,
 ) -> Result<String, String> {
-    convert(text, known, &|name| groups && is_group(name) || name == "uri")
+    convert(text, known, true, &|name| groups && is_group(name) || name == "uri")
 }
 
 fn convert(
     text: &str,
-    known: KnownVariables<'_>,
+    known: &KnownVariables<'_>,
+    in_path: bool,
     allowed: &dyn Fn(&str) -> bool,
 ) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
@@ -193,6 +221,14 @@ fn convert(
             return Err("a `$` is not followed by the name of a variable".to_owned());
         }
         rest = after;
+        if let Some(set) = known.set.get(name) {
+            let text = set.text.as_ref().map_err(Clone::clone)?;
+            if in_path && text.contains(['%', '#', '?']) {
+                return Err(format!("`${name}` has characters that have a meaning in a path"));
+            }
+            out.push_str(text);
+            continue;
+        }
         match name {
             "proxy_host" if known.proxy_host.is_some() => {
                 out.push_str(known.proxy_host.unwrap_or_default());
@@ -267,7 +303,7 @@ mod tests {
 
     #[test]
     fn variables_are_translated_or_named() {
-        let known = KnownVariables { proxy_host: Some("app"), server_name: None, defined: None };
+        let known = &KnownVariables { proxy_host: Some("app"), ..KnownVariables::default() };
         let check = |text: &str| template(text, known, false);
         assert_eq!(check("$scheme://${host}x").unwrap(), "${scheme}://${host}x");
         assert_eq!(check("$proxy_host $query_string").unwrap(), "app ${args}");

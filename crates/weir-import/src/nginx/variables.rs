@@ -136,12 +136,14 @@ impl<'t> Converter<'_, 't> {
     ) -> Result<String, String> {
         let name = bare(address).ok_or(GENERAL)?;
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
-        let native = self
-            .statements
-            .defined()
-            .and_then(|names| names.native(name))
-            .ok_or(GENERAL)?
-            .to_owned();
+        let native = match self.set.get(name) {
+            Some(set) => {
+                let text = set.text.as_ref().map_err(Clone::clone)?;
+                text.strip_prefix("${").and_then(|text| text.strip_suffix('}'))
+            }
+            None => self.statements.defined().and_then(|names| names.native(name)),
+        };
+        let native = native.ok_or(GENERAL)?.to_owned();
         let settings = self.pass_settings(scheme, scope, self.statements.span(pass));
         let key = (native, settings);
         if let Some(known) = self.pools.by_variable.get(&key) {
@@ -160,7 +162,13 @@ impl<'t> Converter<'_, 't> {
         pass: StatementId,
         scope: &super::scope::InheritanceScope<'_, 't>,
     ) -> Result<String, String> {
-        let values = self.values_of(name).ok_or(GENERAL)?;
+        let values = match self.set.get(name) {
+            Some(set) => {
+                let cases = set.cases.as_ref().ok_or(GENERAL)?;
+                cases.iter().map(|case| case.value.clone()).collect()
+            }
+            None => self.values_of(name).ok_or(GENERAL)?,
+        };
         let span = self.statements.span(pass);
         let mut lines = Vec::new();
         for value in &values {
@@ -250,7 +258,7 @@ fn definition(
 ) -> Result<Directive, String> {
     let directive = statements.get(id).directive;
     let block = directive.block.as_ref().ok_or("it has no block")?;
-    let known = KnownVariables { defined: Some(names), ..KnownVariables::default() };
+    let known = &KnownVariables { defined: Some(names), ..KnownVariables::default() };
     let span = directive.span();
     let name = bare(variable_word(statements, id)).and_then(|name| names.native(name));
     let name = format!("${}", name.ok_or("it has no `$variable`")?);
@@ -276,7 +284,7 @@ fn entry(key: &str, value: &str, span: SourceSpan) -> Directive {
 fn map(
     heading: NativeLine,
     lines: &[Directive],
-    known: KnownVariables<'_>,
+    known: &KnownVariables<'_>,
 ) -> Result<Directive, String> {
     let mut hosts = false;
     let mut entries = Vec::new();
@@ -296,7 +304,7 @@ fn map(
                     None => ("~", &key[1..]),
                 };
                 let native = regex::native(pattern)?;
-                let groups = group_names(pattern);
+                let groups = regex::group_names(pattern);
                 let value = template_with(&value.text, known, &groups)?;
                 entries.push(entry(&format!("{mark}{native}"), &value, span));
             }
@@ -313,17 +321,6 @@ fn map(
     let heading = heading.keyword("ignore_case");
     let heading = if hosts { heading.keyword("hosts") } else { heading };
     Ok(heading.block(entries))
-}
-
-/// Returns the names of a regex's groups.
-fn group_names(pattern: &str) -> Vec<String> {
-    let starts = pattern.split("(?").skip(1);
-    let names = starts.filter_map(|rest| {
-        let rest = rest.strip_prefix('P').unwrap_or(rest).strip_prefix('<')?;
-        rest.split_once('>').map(|(name, _)| name)
-    });
-    let names = names.filter(|name| !name.is_empty() && !name.starts_with(['=', '!']));
-    names.map(str::to_owned).collect()
 }
 
 /// A text without variables, in the native form.

@@ -1,4 +1,4 @@
-//! Random sets of locations and random paths: both programs must pick the same location. A seed
+//! Random sets of locations, some of them nested, and random paths: both programs must pick the same location. A seed
 //! gives one server; `WEIR_SEEDS` is the number of seeds.
 
 use std::fmt::Write as _;
@@ -55,28 +55,55 @@ const REGEXES: [&str; 12] = [
     "^/[ab]+$",
 ];
 
-/// Returns the locations of one server; each answers with its number.
-fn random_locations(random: &mut Random) -> String {
-    let mut text = String::new();
-    let mut exact = Vec::new();
-    let mut prefixes = Vec::new();
-    for number in 0..=random.below(9) {
-        let modifier = random.pick(&["", "", "=", "^~", "~", "~*"]);
-        let pattern = match modifier {
-            "~" | "~*" => random.pick(&REGEXES).to_owned(),
-            _ => {
+/// The locations of one server while they are written; each answers with its number.
+struct LocationWriter<'r> {
+    random: &'r mut Random,
+    text: String,
+    number: usize,
+}
+
+impl LocationWriter<'_> {
+    /// Writes up to `most` locations inside one whose text is `around`, and returns the prefixes
+    /// among them.
+    fn level(&mut self, around: &str, in_regex: bool, most: usize, depth: usize) -> Vec<String> {
+        let mut exact = Vec::new();
+        let mut prefixes = Vec::new();
+        for _ in 0..=self.random.below(most) {
+            let modifiers: &[&str] =
+                if in_regex { &["~", "~*"] } else { &["", "", "", "=", "^~", "~", "~*"] };
+            let modifier = self.random.pick(modifiers);
+            let is_regex = modifier.starts_with('~');
+            let pattern = if is_regex {
+                self.random.pick(&REGEXES).to_owned()
+            } else {
                 // nginx matches normal paths, in which slashes are merged.
-                let path = random_path(random).replace("//", "/").replace("//", "/");
+                let end = random_path(self.random);
+                let end = if around.is_empty() { &end } else { &end[1..] };
+                let path = format!("{around}{end}").replace("//", "/").replace("//", "/");
                 let names = if modifier == "=" { &mut exact } else { &mut prefixes };
                 if names.contains(&path) {
                     continue;
                 }
                 names.push(path.clone());
                 path
+            };
+            let _ = write!(self.text, "location {modifier} {pattern} {{ ");
+            if depth < 3 && modifier != "=" && self.random.below(3) == 0 {
+                let around = if is_regex { "" } else { pattern.as_str() };
+                self.level(around, is_regex, 3, depth + 1);
             }
-        };
-        let _ = writeln!(text, "location {modifier} {pattern} {{ return 200 \"{number}\"; }}");
+            self.number += 1;
+            let _ = writeln!(self.text, "return 200 \"{}\"; }}", self.number);
+        }
+        prefixes
     }
+}
+
+/// Returns the locations of one server; each answers with its number.
+fn random_locations(random: &mut Random) -> String {
+    let mut writer = LocationWriter { random, text: String::new(), number: 0 };
+    let prefixes = writer.level("", false, 9, 0);
+    let mut text = writer.text;
     if !prefixes.iter().any(|path| path == "/") {
         text += "location / { return 200 \"rest\"; }\n";
     }

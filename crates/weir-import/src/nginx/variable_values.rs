@@ -1,0 +1,200 @@
+//! The variables of `set` and of groups, whose values are known while a block is converted: a text,
+//! or one that a condition decides, which becomes a map.
+
+use std::rc::Rc;
+
+use weir_config::syntax::lexer::Word;
+
+use super::conditions::{IfCondition, MapEntry, without_variables};
+use super::rewriting::RewrittenBlock;
+use super::route_parts::RoutePlace;
+use super::state::Converter;
+use super::statements::StatementId;
+use super::values::{KnownVariables, SetCase, SetValue, template, template_with};
+use crate::native::NativeLine;
+use crate::pcre;
+
+/// The most values that a variable may have by conditions.
+const MOST_CASES: usize = 16;
+
+impl<'s> Converter<'s, '_> {
+    /// Converts `set`, which may stand in an `if` with this condition.
+    pub(crate) fn set_variable(
+        &mut self,
+        id: StatementId,
+        condition: Option<&IfCondition>,
+        kind: RewrittenBlock,
+        place: RoutePlace<'_>,
+    ) -> Result<(), String> {
+        let [name, value] = self.statements.words(id) else {
+            return Err("write `set $NAME VALUE`".to_owned());
+        };
+        let name = name.text.strip_prefix('$').filter(|name| !name.is_empty());
+        let name = name.ok_or("a variable begins with `$`")?;
+        if KnownVariables::is_built_in(name) {
+            return Err(format!("a change of `${name}` has no conversion"));
+        }
+        let known = &self.known_at(place);
+        let condition = condition.filter(|condition| !condition.certainty.is_always());
+        let entry = condition.and_then(|condition| condition.entry.as_ref());
+        let of_entry = entry.is_some_and(|entry| entry.groups > 0);
+        let text = match entry {
+            Some(_) if of_entry => template_with(&value.text, known, &[])?,
+            _ => template(&value.text, known, kind.has_groups())?,
+        };
+        let has_groups = (1..10).any(|group| text.contains(&format!("${{{group}}}")));
+        let mut new = SetValue {
+            cases: without_variables(&text)
+                .map(|value| vec![SetCase { condition: Vec::new(), value }]),
+            text: Ok(text),
+            has_groups,
+        };
+        if let Some(condition) = condition {
+            let old = self.set.get(name).cloned().unwrap_or_else(SetValue::nothing);
+            new = self.conditional_value(id, name, condition, old, new)?;
+        }
+        self.note_set(id, &value.text);
+        Rc::make_mut(&mut self.set).insert(name.to_owned(), new);
+        Ok(())
+    }
+
+    /// Puts values without variables in the place of their variables; `None` if there is none.
+    pub(crate) fn with_constants(&self, text: &str) -> Option<String> {
+        let mut pieces = text.split('$');
+        let mut out = pieces.next().unwrap_or_default().to_owned();
+        let mut found = false;
+        for piece in pieces {
+            let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+            let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+            let (name, rest) =
+                braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
+            let text = self.set.get(name).and_then(|set| set.text.as_ref().ok());
+            if let Some(value) = text.and_then(|text| without_variables(text)) {
+                found = true;
+                out.push_str(&value);
+                out.push_str(rest);
+            } else {
+                out.push('$');
+                out.push_str(piece);
+            }
+        }
+        found.then_some(out)
+    }
+
+    fn note_set(&mut self, id: StatementId, value: &str) {
+        let varies = ["$uri", "$document_uri", "$args", "$is_args", "$query_string", "$arg_"];
+        if varies.iter().any(|name| value.contains(name)) {
+            self.outcomes.differs(id, "it has the value of the place where it is used");
+        } else {
+            self.outcomes.honour(id);
+        }
+    }
+
+    /// Returns the value of a variable that gets a new one under a condition.
+    fn conditional_value(
+        &mut self,
+        id: StatementId,
+        name: &str,
+        condition: &IfCondition,
+        old: SetValue,
+        new: SetValue,
+    ) -> Result<SetValue, String> {
+        let words = condition.certainty.words();
+        let cases = match (old.cases, new.cases) {
+            (Some(mut cases), Some(new)) if cases.len() < MOST_CASES => {
+                let conditional = |case: SetCase| SetCase { condition: words.to_vec(), ..case };
+                cases.extend(new.into_iter().map(conditional));
+                Some(cases)
+            }
+            _ => None,
+        };
+        let text = match &condition.entry {
+            _ if cases.is_some() && !self.statements.is_used_in_text(name) => {
+                Err(format!("`${name}` has no text here"))
+            }
+            None => Err(format!("`${name}` depends on a file, which only `if` can ask for")),
+            Some(entry) if old.has_groups || new.has_groups && entry.groups == 0 => {
+                Err(format!("`${name}` depends on a group of a regex and on another condition"))
+            }
+            Some(entry) => {
+                let (old, new) = (old.text?, new.text?);
+                Ok(self.map_of(id, name, entry, &old, &new))
+            }
+        };
+        if let (None, Err(reason)) = (&cases, &text) {
+            return Err(reason.clone());
+        }
+        Ok(SetValue { text, cases, has_groups: false })
+    }
+
+    /// Adds a map and returns the text of its variable.
+    fn map_of(
+        &mut self,
+        id: StatementId,
+        name: &str,
+        entry: &MapEntry,
+        old: &str,
+        new: &str,
+    ) -> String {
+        self.set_maps += 1;
+        let variable = format!("set_{name}_{}", self.set_maps);
+        let span = self.statements.span(id);
+        let (matched, other) = if entry.negated { (old, new) } else { (new, old) };
+        let lines = vec![
+            NativeLine::entry(&entry.key, span).value(matched).end(),
+            NativeLine::new("default", span).value(other).end(),
+        ];
+        let map = NativeLine::new("map", span).value(&entry.source).value(&format!("${variable}"));
+        self.logs.directives.push(map.block(lines));
+        format!("${{{variable}}}")
+    }
+
+    /// Gives the groups of a condition's regex that a directive uses a value; returns true if the
+    /// regex has groups.
+    pub(crate) fn set_groups(&mut self, id: StatementId, condition: &IfCondition) -> bool {
+        let Some(entry) = condition.entry.as_ref().filter(|entry| entry.groups > 0) else {
+            return false;
+        };
+        for group in 1..=entry.groups.min(9) {
+            let texts = [format!("${group}"), format!("${{{group}}}")];
+            let uses = |word: &Word| texts.iter().any(|text| word.text.contains(text));
+            if self.statements.words(id).iter().any(uses) {
+                let text = self.map_of(id, "group", entry, "", &texts[1]);
+                let value = SetValue { text: Ok(text), cases: None, has_groups: false };
+                Rc::make_mut(&mut self.set).insert(group.to_string(), value);
+            }
+        }
+        true
+    }
+
+    /// Gives the named groups of a location's regex their values.
+    pub(crate) fn set_named_groups(&mut self, pattern: &str) {
+        for (index, name) in pcre::group_names(pattern).into_iter().enumerate().take(9) {
+            if !name.is_empty() {
+                let text = Ok(format!("${{{}}}", index + 1));
+                let value = SetValue { text, cases: None, has_groups: true };
+                Rc::make_mut(&mut self.set).insert(name, value);
+            }
+        }
+    }
+
+    /// Returns the variables that are known in a server, without those of groups.
+    pub(crate) fn known_without_groups<'p>(&self, place: RoutePlace<'p>) -> KnownVariables<'p>
+    where
+        's: 'p,
+    {
+        let mut known = self.known_at(place);
+        if known.set.values().any(|value| value.has_groups) {
+            Rc::make_mut(&mut known.set).retain(|_, value| !value.has_groups);
+        }
+        known
+    }
+}
+
+impl SetValue {
+    /// A variable that has no value yet.
+    fn nothing() -> Self {
+        let cases = vec![SetCase { condition: Vec::new(), value: String::new() }];
+        Self { text: Ok(String::new()), cases: Some(cases), has_groups: false }
+    }
+}
