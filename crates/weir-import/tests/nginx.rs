@@ -63,7 +63,9 @@ fn defaults_of_nginx_are_set_and_listed() {
     let imported = server("location / { proxy_pass http://127.0.0.1:2; }");
     let listed: Vec<&str> =
         imported.coverage.defaults.iter().map(|default| default.directive).collect();
-    for name in ["proxy_read_timeout", "keepalive_timeout", "client_max_body_size", "location /"] {
+    for name in
+        ["user", "proxy_read_timeout", "keepalive_timeout", "client_max_body_size", "location /"]
+    {
         assert_eq!(listed.contains(&name), name != "location /", "{name}");
     }
     let config = config(imported);
@@ -666,6 +668,159 @@ fn large_and_deep_files_are_bounded() {
     );
     let imported = nginx_text("/n.conf", &text).unwrap();
     assert!(imported.coverage.refused().any(|entry| entry.outcome.reason().contains("routes")));
+}
+
+/// Returns the processor time of importing a text, in nanoseconds.
+fn work(text: &str) -> u64 {
+    let spent = || {
+        let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        times.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = spent();
+    let _ = nginx_text("/nonexistent/nginx.conf", text);
+    spent() - before
+}
+
+/// Fails if a file that is four times as long takes much more than four times the work. Where the
+/// work grows with the square of the length, it takes sixteen times as much.
+fn grows_with_the_file(name: &str, shape: impl Fn(usize) -> String) {
+    let (short, long) = (shape(25_000), shape(100_000));
+    assert!(long.lines().count() > 99_000, "{name}: {}", long.lines().count());
+    let growth = || work(&long) as f64 / work(&short) as f64;
+    let least = (0..4).map(|_| growth()).find(|growth| *growth < 8.0);
+    assert!(least.is_some(), "{name} takes {:.1} times the work", growth());
+}
+
+#[test]
+fn the_work_of_a_long_file_grows_with_its_length() {
+    grows_with_the_file("a chain of maps", |lines| {
+        let last = lines - 1;
+        let map = |number: usize| format!("map $m{} $m{number} {{ default a; }}\n", number + 1);
+        format!("http {{ {} map $none $m{last} {{ default a; }} }}", repeated(last, map))
+    });
+    grows_with_the_file("deleted networks", |lines| {
+        let network = |number: usize| format!("10.{}.{}.0/24", number / 256, number % 256);
+        let networks = repeated(lines / 2, |number| format!("{} a;\n", network(number)));
+        let deletes = repeated(lines / 2, |number| format!("delete {};\n", network(number)));
+        format!("http {{ geo $g {{ {networks} {deletes} }} }}")
+    });
+    grows_with_the_file("pools of one name", |lines| {
+        let path = |number: usize| {
+            let bits = (0..17).map(|bit| if number >> bit & 1 == 1 { '+' } else { '!' });
+            bits.collect::<String>()
+        };
+        let location = |number: usize| {
+            format!("location /{number} {{ proxy_pass http://unix:/{}; }}\n", path(number))
+        };
+        format!("http {{ server {{ {} }} }}", repeated(lines, location))
+    });
+    grows_with_the_file("inherited certificates", |lines| {
+        let lines = lines / 3;
+        let certificate =
+            |number: usize| format!("ssl_certificate {number};\nssl_certificate_key {number};\n");
+        let server = |number: usize| format!("server {{ listen 1 ssl; server_name a{number}; }}\n");
+        format!("http {{ {} {} }}", repeated(lines, certificate), repeated(lines + 2, server))
+    });
+    grows_with_the_file("inherited doubles", |lines| {
+        let location = |number: usize| format!("location /{number} {{ proxy_pass http://a; }}\n");
+        let doubles = "proxy_read_timeout 5s;\n".repeat(lines / 2);
+        format!("http {{ {doubles} server {{ {} }} }}", repeated(lines / 2, location))
+    });
+    grows_with_the_file("lost headers", |lines| {
+        let location = |number: usize| format!("location /{number} {{ add_header A b; }}\n");
+        format!("http {{ server {{ add_header C d; {} }} }}", repeated(lines, location))
+    });
+    grows_with_the_file("rewrites without a flag", |lines| {
+        let rewrite = |number: usize| format!("rewrite ^/{number} /b;\n");
+        format!("http {{ server {{ location / {{ {} }} }} }}", repeated(lines, rewrite))
+    });
+    grows_with_the_file("rules that locations inherit", |lines| {
+        let location = |number: usize| format!("location /{number} {{ return 204; }}\n");
+        let rules = "deny 192.0.2.1;\n".repeat(lines / 2);
+        format!("http {{ {rules} server {{ {} }} }}", repeated(lines / 2, location))
+    });
+}
+
+#[test]
+fn lines_that_routes_inherit_have_a_bound() {
+    let check = |outer: &str, location: &str| {
+        let outer = outer.repeat(2_000);
+        let locations = repeated(2_000, |number| format!("location /{number} {{ {location} }}\n"));
+        let text = format!("http {{ {outer} server {{ {locations} }} }}");
+        let imported = nginx_text("/nonexistent/nginx.conf", &text).unwrap();
+        let mut refused = imported.coverage.refused();
+        assert!(refused.any(|entry| entry.outcome.reason().contains("lines")), "{location}");
+    };
+    check("deny 192.0.2.1;\n", "proxy_pass http://127.0.0.1:2;");
+    check("add_header A b;\n", "return 204;");
+    check("proxy_set_header A b;\n", "proxy_pass http://127.0.0.1:2;");
+    check("proxy_hide_header A;\n", "proxy_pass http://127.0.0.1:2;");
+    check("proxy_cookie_path a b;\n", "proxy_pass http://127.0.0.1:2;");
+    check("proxy_redirect a b;\n", "proxy_pass http://127.0.0.1:2;");
+    check("index a;\n", "root /srv;");
+    // Each wildcard name has a copy of the routes.
+    let names = repeated(1_000, |number| format!("*.n{number}.test "));
+    let headers = "add_header A b;\n".repeat(1_000);
+    let text = format!(
+        "http {{ server {{ listen 1; }} server {{ listen 1; server_name {names}; {headers} return 204; }} }}"
+    );
+    let imported = nginx_text("/nonexistent/nginx.conf", &text).unwrap();
+    assert!(imported.coverage.refused().any(|entry| entry.outcome.reason().contains("lines")));
+}
+
+/// What a file that is too long leaves out opens nothing.
+#[test]
+fn routes_whose_rules_are_too_many_stay_closed() {
+    let rules = "deny 192.0.2.1;\n".repeat(300_002);
+    let text = format!("{rules} location / {{ proxy_pass http://127.0.0.1:2; }}");
+    let native = server(&text).native();
+    assert!(native.contains("deny all"), "{}", native.len());
+}
+
+#[test]
+fn a_map_of_pools_is_made_once_for_locations_with_the_same_settings() {
+    let entries = repeated(70_000, |number| format!("{number} a{};\n", number % 7));
+    let locations =
+        repeated(30_000, |number| format!("location /{number} {{ proxy_pass http://$target; }}\n"));
+    let text = format!(
+        "http {{ map $arg_p $target {{ default a0; {entries} }} server {{ {locations} }} }}"
+    );
+    let imported = nginx_text("/nonexistent/nginx.conf", &text).unwrap();
+    assert_eq!(imported.coverage.refused().count(), 0);
+    assert_eq!(imported.native().matches("map \"${target}\" ").count(), 1);
+}
+
+#[test]
+fn ranges_of_addresses_have_a_bound_and_are_of_ipv4() {
+    let check = |ranges: &str, reason: &str| {
+        let text = format!("http {{ geo $g {{ ranges; {ranges} }} }}");
+        let coverage = nginx_text("/nonexistent/nginx.conf", &text).unwrap().coverage;
+        let (word, found) = outcome(&coverage, "geo");
+        assert_eq!(word == "refused", !reason.is_empty(), "{found}");
+        assert!(found.contains(reason), "{found}");
+    };
+    check("127.0.0.1-127.0.0.9 a;", "");
+    check("::1-::9 a;", "IPv4");
+    let range = |number: usize| format!("{}.0.0.1-{}.255.255.254 a;\n", number + 1, number + 1);
+    check(&repeated(200, range), "");
+    let range = |number: usize| {
+        format!(
+            "1.{}.{}.1-1.{}.{}.254 a;\n",
+            number / 256,
+            number % 256,
+            number / 256,
+            number % 256
+        )
+    };
+    check(&repeated(65_536, range), "networks");
+}
+
+#[test]
+fn words_have_the_bound_of_nginx() {
+    let text = |bytes: usize| format!("http {{ server {{ server_name {}; }} }}", "a".repeat(bytes));
+    assert!(nginx_text("/n.conf", &text(4096)).is_ok());
+    let errors = nginx_text("/n.conf", &text(4097)).unwrap_err();
+    assert!(errors.render(false).contains("longer than 4096"), "{}", errors.render(false));
 }
 
 /// Returns the texts for these numbers, one after the other.

@@ -79,6 +79,9 @@ impl Converter<'_, '_> {
                 _ => {}
             }
         }
+        if self.statements.named(None, "user").is_empty() {
+            self.default("user", "if it is started as root, nginx serves as `nobody`, and Weir as root: write `user nobody`");
+        }
         if !workers {
             lines.push(NativeLine::new("workers", start).value("1").end());
             self.default("worker_processes", "1, as in nginx");

@@ -68,7 +68,7 @@ impl<'t> Converter<'_, 't> {
     /// Returns the names of index files.
     fn index(&mut self, scope: &InheritanceScope<'_, 't>) -> String {
         let mut names = Vec::new();
-        for &id in scope.all("index") {
+        for &id in self.lines_of(scope, "index") {
             let words = self.statements.words(id);
             if words.iter().any(|word| word.text.contains(['/', '$', ','])) {
                 self.outcomes.refuse(id, "write names of files without a path");

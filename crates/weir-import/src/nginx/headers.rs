@@ -33,7 +33,7 @@ impl<'t> Converter<'_, 't> {
         let mut lines = Vec::new();
         let mut host = false;
         let mut upgrade = (false, false);
-        for &id in scope.all("proxy_set_header") {
+        for &id in self.lines_of(scope, "proxy_set_header") {
             let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
             let lower = name.to_ascii_lowercase();
             if self.statements.words(id).len() != 2 {
@@ -117,7 +117,7 @@ impl<'t> Converter<'_, 't> {
     /// Returns the removals of headers that servers send.
     pub(crate) fn hidden_headers(&mut self, scope: &InheritanceScope<'_, 't>) -> Vec<Directive> {
         let mut lines = Vec::new();
-        for &id in scope.all("proxy_hide_header") {
+        for &id in self.lines_of(scope, "proxy_hide_header") {
             let name = self.statements.word(id, 0);
             if name.is_empty() || OWN.contains(&name.to_ascii_lowercase().as_str()) {
                 self.outcomes.refuse(id, "Weir writes this header itself");
@@ -137,7 +137,7 @@ impl<'t> Converter<'_, 't> {
         known: &KnownVariables<'_>,
     ) -> Vec<Directive> {
         let mut lines = Vec::new();
-        for &id in scope.all("add_header") {
+        for &id in self.lines_of(scope, "add_header") {
             let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
             let always = self.statements.word(id, 2);
             let lower = name.to_ascii_lowercase();
@@ -176,14 +176,29 @@ impl<'t> Converter<'_, 't> {
         scope: &InheritanceScope<'_, 't>,
         returns: bool,
     ) -> Vec<Directive> {
-        let mut lines = Vec::new();
         // Either of them replaces the rules of the blocks around.
-        for id in scope.all_of(&["allow", "deny"]) {
+        let lists = scope.both(["allow", "deny"]);
+        if returns {
+            let firsts = lists.map(|list| list.first().copied());
+            if firsts.into_iter().flatten().filter(|first| self.is_first(*first)).count() > 0 {
+                for id in lists.into_iter().flatten() {
+                    let reason = "`return` answers before clients are checked, as in nginx";
+                    self.outcomes.ignore(*id, reason);
+                }
+            }
+            return Vec::new();
+        }
+        if !lists.iter().all(|list| self.room_for_lines(list)) {
+            let rule = lists.into_iter().flatten().next();
+            let line = rule.map(|id| NativeLine::new("deny", self.statements.span(*id)));
+            return line.map(|line| line.keyword("all").end()).into_iter().collect();
+        }
+        let mut rules = lists.concat();
+        rules.sort_unstable();
+        let mut lines = Vec::new();
+        for id in rules {
             let word = self.statements.word(id, 0);
-            if returns {
-                self.outcomes
-                    .ignore(id, "`return` answers before clients are checked, as in nginx");
-            } else if self.statements.words(id).len() != 1 || word.starts_with("unix:") {
+            if self.statements.words(id).len() != 1 || word.starts_with("unix:") {
                 self.outcomes.refuse(id, "write an address, a network or `all`");
             } else {
                 let line = NativeLine::new(self.statements.name(id), self.statements.span(id));

@@ -279,7 +279,9 @@ impl<'t> Converter<'_, 't> {
             if self.server_logs != self.listener_logs {
                 Self::give_logs(&self.server_logs, &mut own);
             }
-            if !self.room_for(*server, own.len().saturating_mul(names.blocks()) + names.exact.len())
+            let blocks = names.blocks();
+            if !self.room_for(*server, own.len().saturating_mul(blocks) + names.exact.len())
+                || !self.room_for_copies(*server, &own, blocks - 1)
             {
                 continue;
             }
@@ -509,11 +511,15 @@ impl<'t> Converter<'_, 't> {
         group: &AddressServers,
     ) -> Vec<Directive> {
         let mut lines: Vec<Directive> = Vec::new();
-        let mut known = HashSet::new();
+        let (mut known, mut lists) = (HashSet::new(), HashSet::new());
         let others = group.servers.iter().map(|(server, _)| *server).filter(|id| *id != default);
         for server in std::iter::once(default).chain(others) {
             let scope = http.inner(server);
             let (chains, keys) = (scope.all("ssl_certificate"), scope.all("ssl_certificate_key"));
+            // Servers that inherit the same ones have nothing new.
+            if !lists.insert((chains.first(), keys.first())) {
+                continue;
+            }
             for (at, chain) in chains.iter().enumerate() {
                 let file = self.statements.word(*chain, 0);
                 let Some(key) = keys.get(at) else {

@@ -48,7 +48,7 @@ pub(crate) fn import(
     file: FileId,
 ) -> Result<(Vec<Directive>, Coverage, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (tree, mut errors) = tree::parse_with_includes(sources, file, Dialect::Nginx);
-    statements::missing_ends(&tree, &mut errors);
+    statements::faults(&tree, &mut errors);
     if !errors.is_empty() {
         return Err(errors);
     }

@@ -28,17 +28,11 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         found.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
     }
 
-    /// Returns the directives of these names that hold here and that nginx inherits as one list, in
-    /// the order of the file.
-    pub(crate) fn all_of(&self, names: &[&'static str]) -> Vec<StatementId> {
-        let of = |block: &StatementId| -> Vec<StatementId> {
-            let lists = names.iter().map(|name| self.statements.named(Some(*block), name));
-            lists.flatten().copied().collect()
-        };
-        let found = self.blocks.iter().rev().map(of);
-        let mut list = found.into_iter().find(|list| !list.is_empty()).unwrap_or_default();
-        list.sort_unstable();
-        list
+    /// Returns the directives of two names that hold here and that nginx inherits as one list.
+    pub(crate) fn both(&self, names: [&'static str; 2]) -> [&'s [StatementId]; 2] {
+        let of = |block: &StatementId| names.map(|name| self.statements.named(Some(*block), name));
+        let mut found = self.blocks.iter().rev().map(of);
+        found.find(|lists| lists.iter().any(|list| !list.is_empty())).unwrap_or_default()
     }
 
     /// Returns the first directive of these names in the innermost block that has one, for

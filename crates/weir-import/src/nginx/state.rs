@@ -18,6 +18,11 @@ use crate::coverage::DefaultDifference;
 /// each of its wildcard names.
 const MOST_ROUTES: usize = 100_000;
 
+/// The most lines that the routes of one file may have together. A line of more bytes than
+/// [`LINE_BYTES`] counts as several.
+const MOST_LINES: usize = 300_000;
+const LINE_BYTES: usize = 256;
+
 /// The state of a conversion.
 pub(crate) struct Converter<'s, 't> {
     pub(crate) statements: &'s Statements<'t>,
@@ -39,8 +44,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) host_names: HashMap<StatementId, Rc<HostNames>>,
     /// The rewrite phase of servers, as far as internal redirects come to it again.
     pub(crate) repeated_rewrites: HashMap<StatementId, RepeatedRewrites>,
-    /// The first ones of directives of which a block has several.
-    doubled: HashSet<StatementId>,
+    /// The first directives of the lists of which an outcome is noted already.
+    noted: HashSet<StatementId>,
     /// The paths that directives redirect to inside, once they are asked for.
     pub(crate) inside_targets: Option<InsideTargets<'t>>,
     /// The number of maps of values to pools.
@@ -49,8 +54,9 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) set: Rc<SetVariables>,
     /// The number of maps of conditional values.
     pub(crate) set_maps: usize,
-    /// The routes and host names so far.
+    /// The routes and host names so far, and the lines in them.
     routes: usize,
+    lines: usize,
 }
 
 /// The upstreams of the file and the pools made so far.
@@ -183,12 +189,13 @@ impl<'s, 't> Converter<'s, 't> {
             body_limits: Vec::new(),
             host_names: HashMap::new(),
             repeated_rewrites: HashMap::new(),
-            doubled: HashSet::new(),
+            noted: HashSet::new(),
             inside_targets: None,
             pool_maps: 0,
             set: Rc::default(),
             set_maps: 0,
             routes: 0,
+            lines: 0,
         }
     }
 
@@ -235,6 +242,56 @@ impl<'s, 't> Converter<'s, 't> {
         self.outcomes.refuse(server, reason);
     }
 
+    /// Returns the directives of that name that hold in a block, each of which becomes a line of its
+    /// routes; none if the file would become too long.
+    pub(crate) fn lines_of<'a>(
+        &mut self,
+        scope: &InheritanceScope<'a, 't>,
+        name: &'static str,
+    ) -> &'a [StatementId] {
+        let all = scope.all(name);
+        if self.room_for_lines(all) { all } else { &[] }
+    }
+
+    /// Counts directives that become lines of a route, or refuses them if there are too many.
+    pub(crate) fn room_for_lines(&mut self, ids: &[StatementId]) -> bool {
+        for id in ids {
+            if self.lines > MOST_LINES {
+                self.too_many_lines(*id);
+                return false;
+            }
+            let words = self.statements.words(*id).iter();
+            let bytes = words.map(|word| word.text.len()).sum::<usize>();
+            self.lines += 1 + bytes / LINE_BYTES;
+        }
+        true
+    }
+
+    /// Counts the lines of further copies of a block, or refuses what it comes from.
+    pub(crate) fn room_for_copies(
+        &mut self,
+        id: StatementId,
+        block: &[Directive],
+        copies: usize,
+    ) -> bool {
+        self.lines = self.lines.saturating_add(lines_in(block).saturating_mul(copies));
+        let fits = copies == 0 || self.lines <= MOST_LINES;
+        if !fits {
+            self.too_many_lines(id);
+        }
+        fits
+    }
+
+    fn too_many_lines(&mut self, id: StatementId) {
+        let reason = format!("the routes of the file would have more than {MOST_LINES} lines");
+        self.outcomes.refuse(id, reason);
+    }
+
+    /// Returns true when it is asked for the list that begins with this directive for the first time.
+    pub(crate) fn is_first(&mut self, first: StatementId) -> bool {
+        self.noted.insert(first)
+    }
+
     /// Notes a default of nginx once.
     pub(crate) fn default(&mut self, directive: &'static str, how: &str) {
         if !self.defaults.iter().any(|known| known.directive == directive) {
@@ -251,7 +308,7 @@ impl<'s, 't> Converter<'s, 't> {
         let all = scope.all(name);
         let first = all.first().copied();
         // Once for the block, however many blocks inherit from it.
-        if all.len() > 1 && first.is_some_and(|first| self.doubled.insert(first)) {
+        if all.len() > 1 && first.is_some_and(|first| self.is_first(first)) {
             for id in &all[1..] {
                 self.outcomes.refuse(*id, "nginx refuses a second one in the same block");
             }
@@ -336,4 +393,14 @@ impl<'s, 't> Converter<'s, 't> {
             usual
         }
     }
+}
+
+/// Returns the number of lines in a block, those of blocks inside it included.
+fn lines_in(block: &[Directive]) -> usize {
+    let of = |line: &Directive| {
+        let bytes = line.words.iter().map(|word| word.text.len()).sum::<usize>();
+        let inner = line.block.as_ref().map_or(0, |block| lines_in(&block.directives));
+        1 + bytes / LINE_BYTES + inner
+    };
+    block.iter().map(of).sum()
 }

@@ -13,6 +13,9 @@ use super::directives::{self, Handling};
 use super::values::DefinedNames;
 use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
 
+/// The size of nginx's buffer for a word.
+const MOST_WORD_BYTES: usize = 4096;
+
 /// The number of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StatementId(usize);
@@ -309,14 +312,21 @@ impl LineNumbers {
     }
 }
 
-/// Reports directives without a `;`.
-pub(crate) fn missing_ends(tree: &[Directive], errors: &mut Vec<Diagnostic>) {
+/// Reports directives without a `;`, and words that nginx does not read.
+pub(crate) fn faults(tree: &[Directive], errors: &mut Vec<Diagnostic>) {
     for directive in tree {
         if directive.end == End::Missing {
             errors.push(missing_semicolon(directive.words.last().unwrap_or(&directive.name)));
         }
+        for word in std::iter::once(&directive.name).chain(&directive.words) {
+            if word.text.len() > MOST_WORD_BYTES {
+                let message = format!("this word is longer than {MOST_WORD_BYTES} bytes");
+                let error = Diagnostic::error(word.span, message);
+                errors.push(error.help("nginx does not read it either: shorten it"));
+            }
+        }
         if let Some(block) = &directive.block {
-            missing_ends(&block.directives, errors);
+            faults(&block.directives, errors);
         }
     }
 }

@@ -86,7 +86,7 @@ impl<'t> Converter<'_, 't> {
         default: Option<&(String, String)>,
         span: SourceSpan,
     ) -> Vec<Directive> {
-        let ids = scope.all("proxy_redirect");
+        let ids = self.lines_of(scope, "proxy_redirect");
         let mut lines = Vec::new();
         if ids.is_empty()
             && let Some((from, to)) = default
@@ -131,7 +131,7 @@ impl<'t> Converter<'_, 't> {
         let mut lines = Vec::new();
         for (name, attribute) in [("proxy_cookie_domain", "domain"), ("proxy_cookie_path", "path")]
         {
-            for &id in scope.all(name) {
+            for &id in self.lines_of(scope, name) {
                 let (from, to) = (self.statements.word(id, 0), self.statements.word(id, 1));
                 if from == "off" && self.statements.words(id).len() == 1 {
                     self.outcomes.honour(id);
