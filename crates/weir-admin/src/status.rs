@@ -153,6 +153,8 @@ pub struct ListenerStatus {
     pub name: String,
     /// The addresses it accepts on, as configured.
     pub addresses: Vec<String>,
+    /// The protocol of its connections: `http` or `tcp`.
+    pub protocol: String,
     /// Set if clients use TLS.
     pub tls: bool,
     /// The number of open client connections.

@@ -46,7 +46,8 @@ pub use limit::{
 };
 pub use listener::{
     CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, HeaderNames,
-    Listener, MatchedPath, MessageLimits, NameTreatment, PathRules, RequestIdSettings, Treatment,
+    Listener, MatchedPath, MessageLimits, NameTreatment, PathRules, Protocol, RequestIdSettings,
+    Treatment,
 };
 pub use log::{
     AccessLog, ErrorLog, LogEscape, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
@@ -59,8 +60,8 @@ pub use overrides::{
 };
 pub use policy::{KeyHash, Policy};
 pub use pool::{
-    Endpoint, EndpointPassive, Keepalive, Passive, PassiveCause, Pool, PoolLimits, StallDetection,
-    UpstreamTimeouts,
+    Endpoint, EndpointPassive, Keepalive, Passive, PassiveCause, Pool, PoolLimits, SendProxy,
+    StallDetection, UpstreamTimeouts,
 };
 pub use queue::Queue;
 pub use resolver::Resolver;

@@ -134,7 +134,11 @@ fn every_example_of_the_table_is_right() {
             let map = if spec.name == "$NAME" { "split $host $variant { * app; } " } else { "" };
             let log = if example == "log access;" { "log access { to stdout; } " } else { "" };
             let pool = if example.starts_with("pool app") { "" } else { names };
-            let before = if spec.name == "to" { "log l { " } else { before };
+            let before = match spec.name {
+                "to" => "log l { ",
+                "sni" => "listen tcp :1 { ",
+                _ => before,
+            };
             let text =
                 format!("{rule}{map}{log}{pool}{before}{example}{after} listen :2 -> 10.9.9.9:1;");
             if let Err(error) = parse_str("example", &text) {

@@ -14,6 +14,7 @@ mod control;
 mod foreign;
 mod path;
 mod pieces;
+mod proxy_header;
 mod requests;
 mod responses;
 
@@ -32,6 +33,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "requests", run: requests::target, max_bytes: 4096 },
     FuzzTarget { name: "responses", run: responses::target, max_bytes: 4096 },
     FuzzTarget { name: "chunked", run: chunked::target, max_bytes: 4096 },
+    FuzzTarget { name: "proxy_header", run: proxy_header::target, max_bytes: 512 },
     FuzzTarget { name: "configuration", run: configuration::target, max_bytes: 4096 },
     FuzzTarget { name: "nginx", run: foreign::nginx, max_bytes: 4096 },
     FuzzTarget { name: "haproxy", run: foreign::haproxy, max_bytes: 4096 },

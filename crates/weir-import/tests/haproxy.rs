@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::Action;
+use weir_config::model::{Action, Protocol, Route, Rule, SendProxy};
 use weir_config::source::Mappings;
 use weir_import::{
     Coverage, CoverageTotals, HaproxyVersion, Imported, Language, haproxy_bytes, haproxy_file,
@@ -57,7 +57,7 @@ fn every_line_of_a_file_has_an_outcome_and_a_number() {
     let totals = coverage.totals();
     assert_eq!(
         totals,
-        CoverageTotals { honoured: 44, differently: 7, ignored: 6, refused: 5 },
+        CoverageTotals { honoured: 48, differently: 7, ignored: 6, refused: 1 },
         "{}",
         coverage.text()
     );
@@ -72,8 +72,7 @@ fn every_line_of_a_file_has_an_outcome_and_a_number() {
     check("server a1", "differently", "again and again");
     check("backend old", "ignored", "uses it");
     check("timeout queue", "ignored", "nothing");
-    check("listen database", "refused", "no TCP proxy");
-    check("server d1", "refused", "refused section");
+    check("listen database", "honoured", "");
     let mut refused = coverage.refused();
     let entry = refused.find(|entry| entry.directive.starts_with("http-request set-var"));
     assert_eq!(entry.unwrap().line, 61);
@@ -209,6 +208,33 @@ fn errors_of_syntax_name_their_place() {
 }
 
 #[test]
+fn sections_in_mode_tcp_become_listeners_that_pass_on_bytes() {
+    let imported = text(
+        "defaults\n mode tcp\n timeout connect 1s\n timeout client 2m\n timeout server 5m\n\
+         frontend f\n bind 127.0.0.1:1 accept-proxy\n option tcplog\n \
+         tcp-request inspect-delay 3s\n tcp-request content accept if { req_ssl_hello_type 1 }\n \
+         tcp-request connection reject if { src 10.9.0.0/16 }\n \
+         use_backend b if { req.ssl_sni -i a.test } { src 10.0.0.0/8 }\n default_backend c\n\
+         backend b\n server s 10.0.0.1:1 send-proxy-v2 check\n\
+         backend c\n timeout tunnel 1h\n server s 10.0.0.2:1 maxconn 5\n",
+    );
+    assert_eq!(imported.coverage.totals().refused, 0, "{}", imported.coverage.text());
+    let config = config(imported);
+    let listener = &config.listeners[0];
+    assert_eq!((listener.protocol, listener.proxy_protocol.len()), (Protocol::Tcp, 2));
+    assert_eq!(listener.timeouts.handshake.as_secs(), 3);
+    let [rejected, named, rest] = &listener.default[..] else { panic!("{:?}", listener.default) };
+    assert_eq!((rejected.access.len(), named.access.len()), (1, 0));
+    let tunnel = |route: &Route| route.upstream.timeouts.tunnel.map(|wait| wait.as_secs());
+    assert_eq!([tunnel(named), tunnel(rest)], [Some(120), None]);
+    let Rule::All(tests) = &named.when else { panic!("{:?}", named.when) };
+    assert!(matches!(&tests[..], [Rule::Variable(..), Rule::Client(_)]), "{tests:?}");
+    let pools: Vec<_> = config.pools.iter().map(|pool| (&*pool.name, pool.send_proxy)).collect();
+    assert_eq!(pools, [("b", Some(SendProxy::V2)), ("c", None)]);
+    assert_eq!(config.pools[1].timeouts.tunnel.as_secs(), 3600);
+}
+
+#[test]
 fn what_is_not_converted_is_refused_by_name() {
     let check = |frontend: &str, backend: &str, directive: &str, reason: &str| {
         let imported = proxies(frontend, backend);
@@ -227,7 +253,6 @@ fn what_is_not_converted_is_refused_by_name() {
     check("http-request track-sc0 src", "", "http-request track-sc0", "limit");
     check("http-request auth", "", "http-request auth", "passwords");
     check("http-request set-header X-A %[rand(3)]", "", "http-request set-header", "rand");
-    check("bind 127.0.0.1:3 accept-proxy", "", "bind 127.0.0.1:3", "PROXY protocol");
     check("bind 127.0.0.1:3 ssl", "", "bind 127.0.0.1:3", "certificate");
     check(
         "bind 127.0.0.1:3 ssl crt a.pem verify required",
@@ -235,13 +260,13 @@ fn what_is_not_converted_is_refused_by_name() {
         "bind 127.0.0.1:3",
         "client certificates",
     );
-    check("", "server t 127.0.0.1:3 send-proxy", "server t", "PROXY protocol");
+    check("", "server t 127.0.0.1:3 send-proxy", "server t", "PROXY protocol to all servers");
     check("", "server t 127.0.0.1:3 agent-check", "server t", "agents");
     check("", "server t 127.0.0.1:3 frob 1", "server t", "not known");
     check("", "balance rdp-cookie", "balance", "no conversion");
     check("", "cookie A prefix\n server t 127.0.0.1:3 cookie t", "cookie A", "insert");
     check("", "stick-table type ip size 1m", "stick-table", "cookie");
-    check("", "mode tcp", "mode tcp", "TCP");
+    check("", "mode tcp", "backend b", "requests lead to it");
 }
 
 #[test]

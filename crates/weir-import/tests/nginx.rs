@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, Route, Rule};
+use weir_config::model::{Action, Pool, Protocol, Route, Rule, SendProxy};
 use weir_import::{Coverage, CoverageTotals, Imported, Language, nginx_file, nginx_text};
 
 fn shop() -> Imported {
@@ -263,6 +263,81 @@ fn conditions_that_double_are_bounded() {
     ));
     assert!(imported.native().len() < 1 << 20);
     import_anything(&format!("http {{ server {{ set $a 0; set $b 0; {sets} }} }}"));
+}
+
+/// Imports a file with this `stream`.
+fn stream(contents: &str) -> Imported {
+    let text = format!("events {{}}\nstream {{ {contents} }}");
+    nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+}
+
+#[test]
+fn streams_become_listeners_that_pass_on_bytes() {
+    let imported = stream(
+        "upstream db { least_conn; server 10.0.0.1:5432; server 10.0.0.2:5432 backup; }
+         server { listen 127.0.0.1:5432; proxy_pass db; proxy_connect_timeout 1s; proxy_timeout 3m;
+                  deny 10.9.0.0/16; allow all; }
+         server { listen 127.0.0.1:25 proxy_protocol; proxy_pass 10.0.0.3:25; proxy_protocol on;
+                  proxy_next_upstream off; }",
+    );
+    assert_eq!(imported.coverage.totals().refused, 0, "{}", imported.coverage.text());
+    let config = config(imported);
+    let [db, mail] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
+    assert_eq!([db.protocol, mail.protocol], [Protocol::Tcp; 2]);
+    assert_eq!((db.access.len(), db.proxy_protocol.len()), (2, 0));
+    assert_eq!(mail.proxy_protocol.len(), 2);
+    let [db, mail] = &config.pools[..] else { panic!("{:?}", config.pools) };
+    let seconds =
+        |pool: &Pool| [pool.timeouts.connect, pool.timeouts.tunnel].map(|wait| wait.as_secs());
+    assert_eq!((seconds(db), db.retry.attempts, db.send_proxy), ([1, 180], 1, None));
+    let sends = Some(SendProxy::V1);
+    assert_eq!((seconds(mail), mail.retry.attempts, mail.send_proxy), ([60, 600], 0, sends));
+}
+
+#[test]
+fn a_map_of_server_names_becomes_a_route_for_each_name_in_the_order_of_nginx() {
+    let imported = stream(
+        "map $ssl_preread_server_name $pool {
+             hostnames; ~^api[0-9]+\\.test$ api; *.b.test wide; .a.b.test narrow; b.test one; default rest; }
+         upstream api { server 10.0.0.1:443; } upstream wide { server 10.0.0.2:443; }
+         upstream narrow { server 10.0.0.3:443; } upstream one { server 10.0.0.4:443; }
+         upstream rest { server 10.0.0.5:443; }
+         server { listen 127.0.0.1:443; ssl_preread on; preread_timeout 5s; proxy_pass $pool; }",
+    );
+    assert_eq!(imported.coverage.totals().refused, 0, "{}", imported.coverage.text());
+    let config = config(imported);
+    let listener = &config.listeners[0];
+    assert_eq!(listener.timeouts.handshake.as_secs(), 5);
+    let pool = |route: &Route| match route.action {
+        Action::Pool(index) => config.pools[index].name.clone(),
+        _ => panic!("{route:?}"),
+    };
+    let named =
+        listener.sites.iter().map(|site| (site.hosts[0].to_string(), pool(&site.routes[0])));
+    let named: Vec<String> = named.map(|(host, pool)| format!("{host} {pool}")).collect();
+    let expected = [
+        "a.b.test narrow",
+        "b.test one",
+        "*.a.b.test narrow",
+        "*.b.test wide",
+        "~^api[0-9]+\\.test$ api",
+    ];
+    assert_eq!(named, expected);
+    assert_eq!(pool(&listener.default[0]), "rest");
+}
+
+#[test]
+fn what_a_stream_of_weir_cannot_do_is_refused_by_name() {
+    let check = |contents: &str, directive: &str, reason: &str| {
+        let imported = stream(contents);
+        let (word, found) = outcome(&imported.coverage, directive);
+        assert_eq!(word, "refused", "{contents}");
+        assert!(found.contains(reason), "{contents}: {found}");
+    };
+    check("server { listen 53 udp; proxy_pass 10.0.0.1:53; }", "listen 53", "UDP");
+    check("server { listen 1; return 1; }", "server", "no `proxy_pass`");
+    check("server { listen 1; proxy_pass $x; }", "proxy_pass", "ssl_preread_server_name");
+    check("server { listen 1; proxy_pass 10.0.0.1:1; js_filter a; }", "js_filter", "");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! HTTP/1.0 and HTTP/1.1 on the wire: request and response heads, strict framing, chunked bodies,
+//! HTTP/1.0 and HTTP/1.1 on the wire, and the PROXY protocol: request and response heads, strict framing, chunked bodies,
 //! and the encoding of the heads and chunks that Weir writes. Bytes in, spans and events out.
 //!
 //! The crate does no I/O, reads no clock, has no message buffer of its own, and copies no header
@@ -21,6 +21,7 @@ mod known;
 mod limits;
 mod lines;
 mod method;
+mod proxy_header;
 mod quick;
 mod request;
 mod response;
@@ -39,6 +40,10 @@ pub use known::Known;
 pub use limits::HeadLimits;
 pub use lines::Scan;
 pub use method::{Method, Version};
+pub use proxy_header::{
+    PROXY_HEADER_BYTES, ProxiedAddresses, ProxyFault, ProxyHeader, ProxyProgress, ProxyVersion,
+    parse_proxy_header, write_proxy_header,
+};
 pub use request::RequestHead;
 pub use response::ResponseHead;
 pub use span::Span;

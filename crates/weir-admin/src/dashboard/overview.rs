@@ -302,6 +302,11 @@ fn listeners(html: &mut Html, status: &Status) {
             .text(&listener.name)
             .markup("\"><th scope=\"row\">")
             .text(&listener.name);
+        html.markup(if listener.protocol == "tcp" {
+            " <span class=\"mark\">TCP</span>"
+        } else {
+            ""
+        });
         html.markup(if listener.tls { " <span class=\"mark\">TLS</span>" } else { "" });
         html.markup("</th><td data-label=\"addresses\">")
             .text(listener.addresses.join(" "))

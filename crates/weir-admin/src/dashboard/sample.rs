@@ -142,6 +142,7 @@ fn listener() -> ListenerStatus {
     ListenerStatus {
         name: "front".to_owned(),
         addresses: vec!["0.0.0.0:80".to_owned()],
+        protocol: "http".to_owned(),
         tls: false,
         connections: 12,
         max_connections: None,

@@ -83,6 +83,7 @@ fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> StatRow 
     let mut row = StatRow::new(RowKind::Frontend, number, 0, &listener.name, "FRONTEND");
     let limit = listener.max_connections.unwrap_or(status.info.max_connections);
     let (own, accepted_now) = (&listener.traffic, listener.accepted_per_second as u64);
+    row.set("mode", listener.protocol.as_str());
     row.set("scur", listener.connections as u64);
     row.set("smax", listener.most_connections as u64);
     row.set("slim", limit as u64);

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 use weir_balance::{EndpointState, Health, QueuedExchange};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
-use weir_config::model::{self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe};
+use weir_config::model::{
+    self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Probe, Protocol,
+};
 use weir_control::admin_port::{milliseconds, open_files_limit, restart_us, restarts};
 use weir_control::health::health_log::{EndpointName, HealthEvent, HealthState};
 use weir_proxy::incidents::Incidents;
@@ -144,6 +146,10 @@ impl ReadModel<'_> {
             ListenerStatus {
                 name: listener.name.to_string(),
                 addresses: listener.addresses.iter().map(address_text).collect(),
+                protocol: match listener.protocol {
+                    Protocol::Http => "http".to_owned(),
+                    Protocol::Tcp => "tcp".to_owned(),
+                },
                 tls: listener.tls.is_some(),
                 connections: listener.gate.open.load(Ordering::Relaxed),
                 max_connections: own.and_then(|own| own.max_connections),

@@ -12,8 +12,8 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    HeaderNames, ListenAddress, Listener, MessageLimits, PathRules, RequestIdSettings, Rule, Site,
-    TcpKeepalive, TlsProtocol, TlsServer, values,
+    HeaderNames, ListenAddress, Listener, MessageLimits, PathRules, Protocol, RequestIdSettings,
+    Rule, Site, TcpKeepalive, TlsProtocol, TlsServer, values,
 };
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
@@ -38,6 +38,9 @@ impl<'a> Checker<'a> {
         listener.response_headers = edits.response_headers;
         listener.upgrade = edits.upgrade.unwrap_or(listener.upgrade);
         self.routes(arguments, &lines, &mut listener);
+        if listener.protocol == Protocol::Tcp {
+            self.tcp_listener(arguments, &listener);
+        }
         listener
     }
 
@@ -54,6 +57,8 @@ impl<'a> Checker<'a> {
             name: name.unwrap_or_else(|| first.to_owned()),
             addresses,
             reuseport: arguments.flag("reuseport"),
+            proxy_protocol: Vec::new(),
+            protocol: if arguments.flag("tcp") { Protocol::Tcp } else { Protocol::Http },
             tls: None,
             max_connections: arguments
                 .option("max_connections")
@@ -86,9 +91,7 @@ impl<'a> Checker<'a> {
     fn addresses(&mut self, arguments: &Arguments<'a>, mode: Option<u32>) -> Vec<ListenAddress> {
         let mut list = Vec::new();
         for value in &arguments.words {
-            if matches!(value.text(), "tcp" | "udp" | "ssl" | "http2" | "quic")
-                && value.word.is_bare()
-            {
+            if matches!(value.text(), "udp" | "ssl" | "http2" | "quic") && value.word.is_bare() {
                 self.protocol_word(*value);
                 continue;
             }
@@ -190,6 +193,12 @@ impl<'a> Checker<'a> {
             }
             "tcp_keepalive" => self.tcp_keepalive(line, &mut listener.tcp_keepalive),
             "limits" => self.limits(line, &mut listener.limits),
+            "proxy_protocol" => {
+                listener.proxy_protocol = match line.words.as_slice() {
+                    [only] if only.text() == "all" => values::all_networks(),
+                    words => self.networks(words),
+                };
+            }
             "trusted_proxies" => self.trusted_proxies(line, &mut listener.forwarded),
             "forwarded" => {
                 self.set(line, "x_forwarded", &mut listener.forwarded.x_forwarded, values::on_off);
@@ -383,6 +392,14 @@ impl<'a> Checker<'a> {
                     catch_all = catch_all.or(any.then(|| line.span()));
                     listener.sites.push(site);
                 }
+                "sni" => {
+                    self.unreachable(line.directive.name.span, "line", catch_all);
+                    let part = format!("{listener_part}.sites[{}]", listener.sites.len());
+                    self.begin_part(part, line.span());
+                    let site = self.sni(line, &listener.name, &mut hosts);
+                    self.part.clone_from(&listener_part);
+                    listener.sites.push(site);
+                }
                 "route" => {
                     self.unreachable(line.directive.name.span, "route", catch_all);
                     self.route(line, &mut list);
@@ -390,6 +407,7 @@ impl<'a> Checker<'a> {
                 _ => {}
             }
         }
+        self.names_fit(lines, listener.protocol);
         // The target for all other requests comes last, wherever it is written.
         let last =
             |line: &&Arguments<'_>| matches!(line.name(), "default" | "redirect" | "respond");
@@ -399,7 +417,10 @@ impl<'a> Checker<'a> {
         if listener.sites.is_empty() && listener.default.is_empty() && !self.is_wrong() {
             let error = Diagnostic::error(
                 arguments.span(),
-                "this listener has no routes: every request would get 404",
+                match listener.protocol {
+                    Protocol::Http => "this listener has no routes: every request would get 404",
+                    Protocol::Tcp => "this listener has no routes: every connection would end",
+                },
             );
             self.report(error.help("add `-> TARGET`, or a block with `route -> TARGET;`"));
         }
@@ -457,20 +478,7 @@ impl<'a> Checker<'a> {
         listener: &str,
         earlier: &mut Vec<(HostPattern, SourceSpan)>,
     ) -> Site {
-        let mut hosts: Vec<HostPattern> = Vec::new();
-        for value in &line.words {
-            let Some(host) = self.value(*value, str::parse::<HostPattern>) else { continue };
-            let same = |other: &HostPattern| other.as_str().eq_ignore_ascii_case(host.as_str());
-            if let Some((_, first)) = earlier.iter().find(|(other, _)| same(other)) {
-                let error = Diagnostic::error(
-                    value.span(),
-                    format!("there is a host block for `{}` already", host.as_str()),
-                );
-                self.report(error.related(*first, "first here"));
-            }
-            earlier.push((host.clone(), value.span()));
-            hosts.push(host);
-        }
+        let hosts = self.host_patterns(line, "a host block", earlier);
         let first = hosts.first().map_or("", HostPattern::as_str);
         let part = format!("{}.routes", self.part);
         let mut list = BlockRoutes::new(listener, first, part);
@@ -485,6 +493,32 @@ impl<'a> Checker<'a> {
             self.report(error.help("add `route -> TARGET;`"));
         }
         Site { hosts, routes: list.routes }
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Parses the names of a host block or an `sni` line; `what` is the one of both.
+    pub(super) fn host_patterns(
+        &mut self,
+        line: &Arguments<'a>,
+        what: &str,
+        earlier: &mut Vec<(HostPattern, SourceSpan)>,
+    ) -> Vec<HostPattern> {
+        let mut hosts: Vec<HostPattern> = Vec::new();
+        for value in &line.words {
+            let Some(host) = self.value(*value, str::parse::<HostPattern>) else { continue };
+            let same = |other: &HostPattern| other.as_str().eq_ignore_ascii_case(host.as_str());
+            if let Some((_, first)) = earlier.iter().find(|(other, _)| same(other)) {
+                let error = Diagnostic::error(
+                    value.span(),
+                    format!("there is {what} for `{}` already", host.as_str()),
+                );
+                self.report(error.related(*first, "first here"));
+            }
+            earlier.push((host.clone(), value.span()));
+            hosts.push(host);
+        }
+        hosts
     }
 }
 

@@ -24,6 +24,7 @@ mod route;
 mod route_upstream;
 mod sticky;
 mod target;
+mod tcp;
 mod variable;
 mod warnings;
 

@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, PassiveCause,
-    Pool, StallDetection, TlsClient, TlsProtocol, values,
+    Pool, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
 };
 use crate::source::SourceSpan;
 use crate::units::{percent, size};
@@ -76,6 +76,13 @@ impl<'a> Checker<'a> {
                 pool.limits.max_in_flight =
                     self.setting(line, "max_in_flight", super::limit::bound);
                 pool.limits.max_retries = self.setting(line, "max_retries", super::limit::bound);
+            }
+            ("send_proxy", Some(value)) => {
+                pool.send_proxy = self.value(value, |text| match text {
+                    "v1" => Ok(SendProxy::V1),
+                    "v2" => Ok(SendProxy::V2),
+                    _ => Err(format!("`{text}` is not a version of the PROXY protocol: v1 or v2")),
+                });
             }
             ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),

@@ -7,7 +7,7 @@ use super::spec::{
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
-    directive("listen", TOP, "ADDRESS…", "A listener: the addresses on which connections are accepted, and the hosts and routes served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` is IPv4 only; `[::1]:80` and `unix:/path` are allowed too.")
+    directive("listen", TOP, "ADDRESS…", "A listener: the addresses on which connections are accepted, and the hosts and routes served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` is IPv4 only; `[::1]:80` and `unix:/path` are allowed too. With `tcp` it passes bytes on instead of requests (`listen tcp :5432 -> db;`).")
         .words(1, MANY)
         .options(LISTEN_OPTIONS)
         .block(BlockRule::Optional(Context::Listen))
@@ -53,6 +53,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
             option("recursive", "on | off", "on", "Follows the list from its end past the addresses of trusted proxies. With `off` the last address is the client, whatever it is."),
         ])
         .example("trusted_proxies 10.0.0.0/8 2001:db8::/32;"),
+    directive("proxy_protocol", LISTEN, "NETWORK… | all", "The peers whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS and everything else: load balancers in front that pass bytes on. The client's address is then the one that the header tells: for access rules, limits, logs and headers. A connection of such a peer with a malformed header or none is closed; so is one whose header does not come within `timeout handshake=`. Connections of other peers have no header. With `all` every peer sends one, and can claim any address: then only the proxies may be able to reach the listener. HAProxy calls this `accept-proxy`, nginx `proxy_protocol`.")
+        .words(1, MANY)
+        .example("proxy_protocol 10.0.0.0/8;"),
     directive("forwarded", LISTEN, "", "The headers that forward the client's address to servers.")
         .words(0, 0)
         .options(&[
@@ -116,6 +119,10 @@ const LISTEN_OPTIONS: &[OptionSpec] = &[
         "Opens a listening socket for each worker at each TCP address (`SO_REUSEPORT`). The kernel spreads new connections over them by a hash, and each worker keeps what it accepts; otherwise one worker accepts and the one with the fewest connections gets each. It saves work where very many connections are short; connections are spread less evenly, and those in the backlog of a socket that is closed are reset.",
     ),
     flag("tls", "Connections use TLS; a `certificate` is required."),
+    flag(
+        "tcp",
+        "Connections are not HTTP: the bytes of each are passed on unchanged, both ways, to a server of a pool. What concerns requests is not available then; a route has conditions on the client alone, and leads to a pool.",
+    ),
     option(
         "name",
         "NAME",

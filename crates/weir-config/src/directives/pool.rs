@@ -52,6 +52,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TLS)
         .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
+    directive("send_proxy", POOL, "v1 | v2", "Begins each connection to a server with a header of the PROXY protocol, which tells the client's address and the one that it connected to; probes tell that the connection is Weir's own. Each connection then serves one client: none is kept for others (`keepalive` has no effect). HAProxy calls this `send-proxy`, nginx `proxy_protocol on`.")
+        .example("send_proxy v2;"),
     directive("sticky", POOL, "cookie NAME insert", "Session affinity by a cookie that Weir sets: a client returns to the server that served it first. The value is opaque to clients, the same in every instance with this configuration, and stays valid over restarts. Servers never see the cookie, and a `Set-Cookie` of a server with the same name is dropped. The cookie is set if a request has none or was served by another server; that response gets `Cache-Control: private` unless it has it already. A server that is `down`, unhealthy or ejected is replaced by another, and the cookie with it; a draining server keeps its clients. If the server is full, its clients wait in the pool's queue in order of arrival, or go to another server if the pool has no queue.")
         .words(3, MANY)
         .options(STICKY)

@@ -18,6 +18,11 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Host))
         .many()
         .example("host shop.example.com *.shop.example.com { route -> app; }"),
+    directive("sni", LISTEN, "NAME…", "In a `tcp` listener: the pool of TLS connections whose client asks for one of these server names, written as in `host`. Without `tls` in `listen` the connection is passed on as it is: Weir reads the beginning of the client's handshake (its `ClientHello`) and ends no TLS. A connection that begins with something else, asks for no name or for another, or whose `ClientHello` does not come within `timeout handshake=`, takes the routes outside `sni`; without any it is closed.")
+        .words(1, MANY)
+        .arrow(Arrow::Required)
+        .many()
+        .example("sni db.example.com *.db.example.com -> app;"),
     directive("route", ROUTES, "[EXPRESSION]", "Sends matching requests to a target. Routes are tried from top to bottom and the first match wins; if none matches, the response is 404. Routes directly in `listen` are for requests that match no host block. The expression combines the conditions below with `and` (which may be left out), `or`, `not` and parentheses, which need spaces around them.")
         .words(0, MANY)
         .block(BlockRule::Optional(Context::Route))

@@ -291,6 +291,7 @@ impl Pool {
             timeouts: UpstreamTimeouts::default(),
             tcp_keepalive: TcpKeepalive::default(),
             tls: None,
+            send_proxy: None,
             sticky: None,
             buffer_request: None,
             limits: PoolLimits::default(),

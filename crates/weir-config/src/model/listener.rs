@@ -25,6 +25,13 @@ pub struct Listener {
     /// Set if each worker has a listening socket of its own for each address (`SO_REUSEPORT`).
     #[serde(default)]
     pub reuseport: bool,
+    /// The protocol of its connections.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The peers whose connections begin with a header of the PROXY protocol, which tells the
+    /// client's address; connections of all other peers have none.
+    #[serde(default)]
+    pub proxy_protocol: Vec<IpNet>,
     /// TLS; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<TlsServer>,
@@ -107,6 +114,17 @@ impl Listener {
     pub fn all_routes(&self) -> impl Iterator<Item = &Route> {
         self.default.iter().chain(self.sites.iter().flat_map(|site| &site.routes))
     }
+}
+
+/// The protocol of a listener's connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP: each request has a route.
+    #[default]
+    Http,
+    /// TCP: each connection has a route, and its bytes are passed on unchanged.
+    Tcp,
 }
 
 /// The timeouts of the client side.

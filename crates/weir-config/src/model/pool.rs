@@ -52,6 +52,9 @@ pub struct Pool {
     /// TLS to the endpoints; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<TlsClient>,
+    /// The version of the PROXY protocol whose header begins each connection; `None` for no header.
+    #[serde(default)]
+    pub send_proxy: Option<SendProxy>,
     /// The cookie that keeps a client at its endpoint; `None` for none.
     #[serde(default)]
     pub sticky: Option<Sticky>,
@@ -66,6 +69,16 @@ pub struct Pool {
     #[doc(hidden)]
     #[serde(skip)]
     pub fault: Fault,
+}
+
+/// A version of the PROXY protocol, for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SendProxy {
+    /// The line of text.
+    V1,
+    /// The binary form.
+    V2,
 }
 
 impl Pool {

@@ -14,7 +14,7 @@ use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::duration;
 use crate::words;
 
-/// A host block.
+/// A host block; of a `tcp` listener, the routes of connections for these server names (SNI).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {

@@ -5,6 +5,7 @@
 mod objection;
 pub(crate) mod probe;
 pub(crate) mod sticky;
+pub(crate) mod tcp;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -484,6 +485,9 @@ impl<'a> Validator<'a> {
             self.routes(&format!("{path}.sites[{index}].routes"), &site.routes);
         }
         self.routes(&format!("{path}.default"), &listener.default);
+        for Problem { path: field, message } in tcp::problems(listener, &self.config.pools) {
+            self.problem(format!("{path}.{field}"), message);
+        }
     }
 
     fn client_side(&mut self, path: &str, listener: &Listener) {

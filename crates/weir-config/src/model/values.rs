@@ -1,7 +1,7 @@
 //! Checks of single values. Each function takes the text and returns the typed value or one
 //! sentence. Both syntaxes use them: the native one in `check`, the JSON form in `validate`.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -186,6 +186,14 @@ pub(crate) fn tls_version(text: &str) -> Result<TlsVersion, String> {
         "1.3" => Ok(TlsVersion::Tls13),
         _ => Err(format!("`{text}` is not a supported TLS version: `1.2` or `1.3`")),
     }
+}
+
+/// Returns the networks that together have every address.
+pub(crate) fn all_networks() -> Vec<IpNet> {
+    [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
+        .into_iter()
+        .filter_map(|address| IpNet::new(address, 0).ok())
+        .collect()
 }
 
 /// Parses a network or a single address.

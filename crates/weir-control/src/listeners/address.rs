@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use weir_config::model::{Listener, Protocol};
 use weir_proxy::bind::BoundAddress;
 
 /// The purpose of an address.
@@ -10,6 +11,8 @@ use weir_proxy::bind::BoundAddress;
 pub enum Purpose {
     /// Clients and their requests.
     Traffic,
+    /// Clients whose bytes are passed on.
+    Tcp,
     /// Status of the process and changes of it.
     Admin,
     /// The load of this instance, for balancers in front.
@@ -25,6 +28,16 @@ pub struct Listening {
     pub address: BoundAddress,
     /// Set if clients use TLS there.
     pub tls: bool,
+}
+
+impl Purpose {
+    /// The purpose of a listener's addresses.
+    pub(crate) fn of(listener: &Listener) -> Self {
+        match listener.protocol {
+            Protocol::Http => Self::Traffic,
+            Protocol::Tcp => Self::Tcp,
+        }
+    }
 }
 
 impl Listening {
@@ -52,6 +65,8 @@ impl fmt::Display for Listening {
             Purpose::Admin if self.tls => " (admin, https)",
             Purpose::Admin => " (admin)",
             Purpose::Agent => " (agent)",
+            Purpose::Tcp if self.tls => " (tcp, tls)",
+            Purpose::Tcp => " (tcp)",
             Purpose::Traffic if self.tls => " (https)",
             Purpose::Traffic => " (http)",
         })

@@ -160,7 +160,7 @@ impl Listeners {
         let mut lines = Vec::new();
         made.stay();
         for (model, listener) in config.listeners.iter().zip(&snapshot.listeners) {
-            let tls = model.tls.is_some();
+            let (purpose, tls) = (Purpose::of(model), model.tls.is_some());
             let probes = &model.tcp_keepalive;
             let workers = plane.process().loads.len();
             let copies =
@@ -174,6 +174,7 @@ impl Listeners {
                     }
                     lines.extend(change_mode(&open.asked, address));
                     (open.asked, open.listening.tls) = (address.clone(), tls);
+                    open.listening.purpose = purpose;
                     self.0.push(open);
                     continue;
                 }
@@ -183,7 +184,7 @@ impl Listeners {
                 };
                 let at = socket.address.clone();
                 set_tcp_keepalive(&at, &socket.socket, probes);
-                let listening = Listening { purpose: Purpose::Traffic, address: at, tls };
+                let listening = Listening { purpose, address: at, tls };
                 let kept = Arc::downgrade(&socket.socket);
                 let listening_socket = plane.open(socket, &listener.name, &listener.gate);
                 if self.0.iter().all(|open| open.listening != listening) {

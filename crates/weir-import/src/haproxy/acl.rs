@@ -179,6 +179,10 @@ impl HaproxyConverter<'_> {
             at += 1;
         }
         criterion.patterns.extend(rest[at.min(rest.len())..].iter().map(|word| word.text.clone()));
+        let (name, _) = MatchKind::of_name(&criterion.expression.fetch.name);
+        if matches!(name, "req.ssl_sni" | "req_ssl_sni") && !self.passes_bytes {
+            return Err("it finds a name in `mode tcp` only; write `ssl_fc_sni`".to_owned());
+        }
         criterion.test()
     }
 
@@ -235,7 +239,9 @@ impl Criterion {
             "cook" | "req.cook" if one => ("cookie", argument.to_owned()),
             "query" => ("variable", "$args".to_owned()),
             "url" => ("variable", "$request_uri".to_owned()),
-            "ssl_fc_sni" => ("variable", "$ssl_server_name".to_owned()),
+            "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => {
+                ("variable", "$ssl_server_name".to_owned())
+            }
             "url_param" | "urlp" if one => ("query", argument.to_owned()),
             _ => return Err(without_condition(&fetch.name)),
         };

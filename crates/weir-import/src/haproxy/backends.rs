@@ -47,20 +47,22 @@ impl HaproxyConverter<'_> {
     /// Returns the mode of a section by its last `mode`.
     pub(super) fn mode(&mut self, id: SectionId) -> ProxyMode {
         let Some(line) = self.sections.last(id, "mode") else { return ProxyMode::Tcp };
-        let word = self.sections.word(line, 0);
-        if word == "http" {
-            self.outcomes.honour(line);
-            return ProxyMode::Http;
+        match self.sections.word(line, 0) {
+            "http" => {
+                self.outcomes.honour(line);
+                ProxyMode::Http
+            }
+            "tcp" => {
+                self.outcomes.honour(line);
+                ProxyMode::Tcp
+            }
+            _ => {
+                if self.sections.own(id, "mode").contains(&line) {
+                    self.outcomes.refuse(line, "Weir has the modes `http` and `tcp`");
+                }
+                ProxyMode::Tcp
+            }
         }
-        let own = self.sections.own(id, "mode").contains(&line);
-        if own {
-            let reason = match word {
-                "tcp" => "Weir has no TCP proxy",
-                _ => "Weir has the mode `http` only",
-            };
-            self.outcomes.refuse(line, reason);
-        }
-        ProxyMode::Tcp
     }
 
     /// Returns the name of the pool of a backend.
@@ -85,10 +87,14 @@ impl HaproxyConverter<'_> {
                 self.leave_out(id, "it is `disabled`");
                 return Err(format!("the backend `{}` is disabled", section.name));
             }
-            if self.mode(id) == ProxyMode::Tcp {
-                let reason = "it is in `mode tcp`, and Weir has no TCP proxy";
-                self.refuse_section(id, reason);
+            let mode = self.mode(id);
+            if mode == ProxyMode::Tcp && !self.passes_bytes {
+                self.refuse_section(id, "it is in `mode tcp`, and requests lead to it");
                 return Err(format!("the backend `{}` is in `mode tcp`", section.name));
+            }
+            if mode == ProxyMode::Http && self.passes_bytes {
+                self.refuse_section(id, "it is in `mode http`, and connections lead to it");
+                return Err(format!("the backend `{}` is in `mode http`", section.name));
             }
             self.outcomes.honour(head);
         }
@@ -114,8 +120,14 @@ impl HaproxyConverter<'_> {
             lines.push(self.queue(id, servers.queue, span));
         }
         lines.extend(servers.tls);
-        lines.extend(self.cookie(id, servers.cookies));
-        lines.extend(self.buffered(id));
+        lines.extend(servers.send_proxy);
+        for line in self.sections.own(id, "tcp-request inspect-delay") {
+            self.outcomes.ignore(*line, "the frontend waits as its own line says");
+        }
+        if !self.passes_bytes {
+            lines.extend(self.cookie(id, servers.cookies));
+            lines.extend(self.buffered(id));
+        }
         lines.push(self.tcp_keepalive(id, "srv", span));
         let name = self.pool_name(&section.name);
         self.pool_directives.push(NativeLine::new("pool", span).value(&name).block(lines));

@@ -196,6 +196,21 @@ impl AclTest {
         }
     }
 
+    /// Returns true if the condition looks at no request, but at the client and the name of a TLS
+    /// client at most.
+    pub(super) fn is_of_bytes(&self) -> bool {
+        match self {
+            Self::Native(test) => {
+                let is_name = |value: &String| value.starts_with("$ssl_server_name");
+                test.keyword == "client"
+                    || test.keyword == "variable" && test.values.iter().all(is_name)
+            }
+            Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_of_bytes),
+            Self::Not(test) => test.is_of_bytes(),
+            _ => true,
+        }
+    }
+
     /// Returns true if the condition reads something that was changed.
     pub(super) fn reads(&self, changed: &ChangedRequest) -> bool {
         match self {

@@ -53,6 +53,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) acls: HashMap<SectionId, Rc<AclTable>>,
     /// The `acl` lines that a rule uses.
     pub(super) used_acls: HashSet<LineId>,
+    /// Set while the rules of a section in mode `tcp` are read.
+    pub(super) passes_bytes: bool,
     /// The folder of the file, against which HAProxy resolves paths by default.
     pub(super) folder: PathBuf,
     lines: usize,
@@ -112,6 +114,7 @@ impl<'s> HaproxyConverter<'s> {
             pages: HashMap::new(),
             acls: HashMap::new(),
             used_acls: HashSet::new(),
+            passes_bytes: false,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             lines: 0,
             conditions: 0,

@@ -93,6 +93,8 @@ struct BindOptions {
     versions: TlsVersions,
     max_connections: Option<u64>,
     mode: Option<String>,
+    /// Set if clients send a PROXY header.
+    proxy_header: bool,
 }
 
 impl HaproxyConverter<'_> {
@@ -105,23 +107,14 @@ impl HaproxyConverter<'_> {
             self.leave_out(id, "it is `disabled`");
             return Vec::new();
         }
-        if self.mode(id) == ProxyMode::Tcp && !self.becomes_http(id) {
-            self.refuse_section(id, "it is in `mode tcp`, and Weir has no TCP proxy: write `mode http` if its clients speak HTTP");
-            return Vec::new();
-        }
+        let is_tcp = self.mode(id) == ProxyMode::Tcp && !self.becomes_http(id);
         self.outcomes.honour(section.head);
-        if self.is_statistics(id) {
+        if !is_tcp && self.is_statistics(id) {
             return self.statistics(id);
         }
         let groups = self.bind_groups(id);
         if groups.is_empty() {
-            if section.kind == "listen" && !sections.own(id, "bind").is_empty()
-                || section.kind == "frontend"
-            {
-                self.outcomes.refuse(section.head, "it has no address that Weir can use");
-            } else {
-                self.leave_out(id, "it has no address; a `use_backend` may name it");
-            }
+            self.without_address(id);
             return Vec::new();
         }
         let rules = ["http-request", "http-response", "redirect", "acl", "use_backend"];
@@ -130,13 +123,17 @@ impl HaproxyConverter<'_> {
             self.outcomes.refuse(section.head, TOO_LARGE);
             return Vec::new();
         }
-        let settings = self.listener_settings(id, span);
+        let settings = if is_tcp {
+            self.connection_settings(id, span)
+        } else {
+            self.listener_settings(id, span)
+        };
         // Every further listener has them too.
         if !self.room_for(settings.len().saturating_mul(groups.len() - 1)) {
             self.outcomes.refuse(section.head, TOO_LARGE);
             return Vec::new();
         }
-        let rules = self.rules(id);
+        let rules = if is_tcp { self.routes_of_connections(id) } else { self.rules(id) };
         let several = groups.len() > 1;
         let mut listeners = Vec::new();
         for (index, group) in groups.into_iter().enumerate() {
@@ -144,7 +141,14 @@ impl HaproxyConverter<'_> {
             let mut lines = settings.clone();
             lines.extend(self.tls_lines(&group));
             lines.extend(rules.at(place));
+            if group.options.proxy_header {
+                let line = NativeLine::new("proxy_protocol", group.span);
+                lines.push(line.keyword("all").end());
+            }
             let mut native = NativeLine::new("listen", group.span);
+            if is_tcp {
+                native = native.keyword("tcp");
+            }
             for address in &group.addresses {
                 native = native.value(&address.text);
             }
@@ -164,6 +168,17 @@ impl HaproxyConverter<'_> {
             listeners.push(native.block(lines));
         }
         listeners
+    }
+
+    /// Notes why a section without addresses becomes no listener.
+    fn without_address(&mut self, id: SectionId) {
+        let section = self.sections.get(id);
+        let is_frontend = section.kind == "frontend";
+        if is_frontend || section.kind == "listen" && !self.sections.own(id, "bind").is_empty() {
+            self.outcomes.refuse(section.head, "it has no address that Weir can use");
+        } else {
+            self.leave_out(id, "it has no address; a `use_backend` may name it");
+        }
     }
 
     /// Returns true if HAProxy makes HTTP of the connections of a frontend in mode `tcp`: it does
@@ -231,6 +246,7 @@ impl HaproxyConverter<'_> {
             let mut taken = 2;
             match word.text.as_str() {
                 "ssl" => (options.tls, taken) = (true, 1),
+                "accept-proxy" => (options.proxy_header, taken) = (true, 1),
                 "v4v6" => (dual, taken) = (true, 1),
                 "v6only" => (dual, taken) = (false, 1),
                 "crt" | "default-crt" if !value.is_empty() => {
@@ -257,8 +273,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option without a field; returns the number of its words.
     fn other_bind_option(&mut self, line: LineId, word: &str, value: &str) -> usize {
-        const LONE: [&str; 18] = [
-            "accept-proxy",
+        const LONE: [&str; 17] = [
             "allow-0rtt",
             "defer-accept",
             "force-sslv3",
@@ -367,6 +382,9 @@ impl HaproxyConverter<'_> {
             lines.push(NativeLine::new("log", span).value(&log).end());
         }
         self.other_lines(id);
+        for line in self.sections.every(id, "tcp-request inspect-delay") {
+            self.outcomes.ignore(line, "Weir reads the head of a request before it applies rules");
+        }
         lines
     }
 
@@ -504,7 +522,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Takes lines without a line of their own in the result.
-    fn other_lines(&mut self, id: SectionId) {
+    pub(super) fn other_lines(&mut self, id: SectionId) {
         for name in [
             "option dontlognull",
             "option redispatch",

@@ -23,6 +23,7 @@ mod sample;
 mod sections;
 mod servers;
 mod statistics;
+mod tcp;
 mod values;
 mod version;
 

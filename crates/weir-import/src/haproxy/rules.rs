@@ -345,6 +345,11 @@ struct BackendUse {
 }
 
 impl FrontendRules {
+    /// The routes of connections, which have no responses.
+    pub(super) fn of_connections(drafts: Vec<RouteDraft>) -> Self {
+        Self { drafts, after: Vec::new() }
+    }
+
     /// Writes the routes for a listener.
     pub(super) fn at(&self, place: ListenPlace) -> Vec<Directive> {
         let mut routes = Vec::new();

@@ -35,6 +35,7 @@ pub(super) struct ConvertedServers {
     pub(super) tls: Option<Directive>,
     /// Set if a server has a `cookie`.
     pub(super) cookies: bool,
+    pub(super) send_proxy: Option<Directive>,
 }
 
 /// The times of checks and the number of probes that change the state.
@@ -75,6 +76,8 @@ struct ServerOptions {
     error_limit: u64,
     ejects: bool,
     role: ServerRole,
+    /// The version of the PROXY protocol that it gets.
+    send_proxy: Option<&'static str>,
 }
 
 /// Whether a server gets requests.
@@ -128,6 +131,7 @@ impl ServerOptions {
             error_limit: 10,
             ejects: false,
             role: ServerRole::default(),
+            send_proxy: None,
         }
     }
 
@@ -190,10 +194,11 @@ impl ServerOptions {
             "check-ssl" => self.check.tls = true,
             "no-check-ssl" => self.check.tls = false,
             "no-ssl" => self.tls.on = false,
+            "send-proxy" => self.send_proxy = Some("v1"),
+            "send-proxy-v2" => self.send_proxy = Some("v2"),
+            "no-send-proxy" | "no-send-proxy-v2" => self.send_proxy = None,
             "no-verifyhost"
             | "no-agent-check"
-            | "no-send-proxy"
-            | "no-send-proxy-v2"
             | "no-send-proxy-v2-ssl"
             | "no-send-proxy-v2-ssl-cn"
             | "no-tfo"
@@ -309,7 +314,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option that no field of a server holds; returns the number of its words.
     fn other_option(&mut self, line: LineId, word: &str) -> usize {
-        const LONE: [&str; 22] = [
+        const LONE: [&str; 20] = [
             "agent-check",
             "allow-0rtt",
             "tfo",
@@ -317,8 +322,6 @@ impl HaproxyConverter<'_> {
             "ssl-reuse",
             "no-tls-tickets",
             "tls-tickets",
-            "send-proxy",
-            "send-proxy-v2",
             "send-proxy-v2-ssl",
             "send-proxy-v2-ssl-cn",
             "check-send-proxy",
@@ -478,11 +481,17 @@ impl HaproxyConverter<'_> {
                 && (!own.on
                     || ServerTlsOptions { name: None, ..own.clone() }
                         == ServerTlsOptions { name: None, ..others.clone() });
+            if options.send_proxy != first.send_proxy {
+                self.outcomes.refuse(*line, "Weir sends the PROXY protocol to all servers of a backend or to none: write a backend for each");
+            }
             if !same {
                 self.outcomes.refuse(*line, "Weir has one setting of TLS for all servers of a backend: write a backend for each");
             }
         }
         servers.reuse = first.reuse;
+        servers.send_proxy = first
+            .send_proxy
+            .map(|version| NativeLine::new("send_proxy", span).keyword(version).end());
         let checked: Vec<&(ServerOptions, LineId)> =
             all.iter().filter(|(options, _)| options.checked).collect();
         if let Some((sample, _)) = checked.first() {

@@ -33,7 +33,13 @@ impl Converter<'_, '_> {
         for other in https.iter().skip(1) {
             self.outcomes.refuse(*other, "there is a second `http`");
         }
-        let listeners = https.first().map_or_else(Vec::new, |http| self.http(*http));
+        let mut listeners = https.first().map_or_else(Vec::new, |http| self.http(*http));
+        let streams = self.statements.named(None, "stream");
+        for other in streams.iter().skip(1) {
+            self.outcomes.refuse(*other, "there is a second `stream`");
+        }
+        listeners.extend(streams.first().into_iter().flat_map(|stream| self.stream(*stream)));
+        self.unused_upstreams();
         top.append(&mut self.logs.directives);
         top.append(&mut self.pools.directives);
         top.extend(listeners);
@@ -126,7 +132,6 @@ impl Converter<'_, '_> {
         }
         self.limit_zones(&scope);
         let listeners = self.listeners(&scope, scope.own("server"));
-        self.unused_upstreams();
         self.unused_zones();
         listeners
     }

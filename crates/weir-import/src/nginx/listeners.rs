@@ -52,7 +52,7 @@ const HIDDEN: [&str; 7] = [
 
 /// An address, in nginx's meaning: `*:80` is IPv4 only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ListenKey {
+pub(crate) enum ListenKey {
     Socket(SocketAddr),
     Unix(String),
 }
@@ -551,7 +551,7 @@ impl<'t> Converter<'_, 't> {
         lines
     }
 
-    fn protocols(
+    pub(crate) fn protocols(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
         span: SourceSpan,
@@ -600,7 +600,7 @@ impl<'t> Converter<'_, 't> {
 }
 
 /// Reads the address of a `listen`.
-fn listen_key(text: &str) -> Option<ListenKey> {
+pub(crate) fn listen_key(text: &str) -> Option<ListenKey> {
     if let Some(path) = text.strip_prefix("unix:") {
         return path.starts_with('/').then(|| ListenKey::Unix(path.to_owned()));
     }

@@ -23,6 +23,7 @@ mod route_parts;
 mod scope;
 mod state;
 mod statements;
+mod stream;
 mod targets;
 mod upstream_tls;
 mod values;

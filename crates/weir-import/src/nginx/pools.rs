@@ -32,7 +32,7 @@ impl ServerFailures {
 }
 
 /// The failures after which nginx leaves a server out, whatever `proxy_next_upstream` says.
-const FAILURES: &str = "connect,reset,timeout,invalid";
+pub(crate) const FAILURES: &str = "connect,reset,timeout,invalid";
 
 /// The statuses that count as failures if `proxy_next_upstream` has them.
 const FAILED_STATUSES: [&str; 5] = ["http_500", "http_502", "http_503", "http_504", "http_429"];
@@ -309,7 +309,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the servers of a pool, with the policy and what concerns their connections.
-    fn servers_of(
+    pub(crate) fn servers_of(
         &self,
         host: &str,
         address: &str,
@@ -469,7 +469,7 @@ impl ConvertedPools<'_> {
     }
 
     /// Returns a name that no pool has, made of this text.
-    fn free_name(&mut self, text: &str) -> String {
+    pub(crate) fn free_name(&mut self, text: &str) -> String {
         let usable =
             |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
         let base = text.replace(|character| !usable(character), "-");
@@ -490,7 +490,7 @@ impl ConvertedPools<'_> {
 }
 
 /// Returns the address of a server with nginx's default port.
-fn with_port(address: &str, usual: u16) -> String {
+pub(crate) fn with_port(address: &str, usual: u16) -> String {
     if let Some(path) = address.strip_prefix("unix:") {
         return format!("unix:{}", path.trim_end_matches(':'));
     }

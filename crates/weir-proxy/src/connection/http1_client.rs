@@ -249,10 +249,7 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
     }
 
     fn server_name(&self) -> Option<&str> {
-        match &self.connection.client {
-            Transport::Server(stream) => stream.get_ref().1.server_name(),
-            Transport::Plain(_) | Transport::Client(_) => None,
-        }
+        self.connection.client.server_name()
     }
 
     fn local_address(&self, net: &N) -> Option<SocketAddr> {

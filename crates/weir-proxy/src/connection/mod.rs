@@ -7,14 +7,15 @@
 //!                └────────────────────────┘
 //! ```
 //! A cold connection holds a task, a socket and no buffer; the hot part has an allocation of its
-//! own.
+//! own. A connection of a `tcp` listener is one exchange (`exchange/tcp.rs`) after the handshake.
 
 mod client_connection;
 mod http1_client;
 mod migration;
+mod tcp_client;
 
 use std::cell::Cell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,13 +23,17 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
+use tokio_rustls::server::TlsStream;
+use weir_config::model::Protocol;
 use weir_stats::Micros;
-use weir_stats::metrics::{GivenUpIdle, Handshake, Yield};
+use weir_stats::metrics::{GivenUpIdle, Handshake, ProxyHeaderRefusal, Yield};
 
 use crate::connection::client_connection::Connection;
 use crate::connection::http1_client::Http1Client;
+use crate::connection::tcp_client::TcpClient;
 use crate::exchange;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::exchange::outcome::Next;
@@ -39,8 +44,9 @@ use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
 use crate::net::buffers::poll_read_into;
 use crate::net::input::Input;
 use crate::net::transport::Transport;
-use crate::net::{Net, PeerAddress, tls};
+use crate::net::{Net, PeerAddress, Socket, proxy_header, tls};
 use crate::snapshot::CompiledListener;
+use crate::snapshot::generation::Seat;
 use crate::time::deadline_timer::{DeadlineTimer, before};
 use crate::time::instant::Instant;
 use crate::time::turns::{ByteTurn, end_turn};
@@ -137,9 +143,16 @@ async fn begin<N: Net>(
     let Handoff { accepted, peer, place, moved } = handoff;
     let place = Kept::new(place);
     let stream = worker.net.adopt(accepted).ok()?;
-    let (mut connection, begun) = match moved {
-        Some(moved) => Connection::of_moved(stream, *moved, resident),
-        None => (open(worker, &place.gate, stream, peer, resident).await?, None),
+    let (mut connection, begun) = if let Some(moved) = moved {
+        Connection::of_moved(stream, *moved, resident)
+    } else {
+        let opened = open(worker, &place, stream, peer, resident).await?;
+        let (mut connection, protocol) = opened;
+        if protocol == Protocol::Tcp {
+            Box::pin(connection.serve_tcp(worker, &place.gate)).await;
+            return Some((connection, place, Hot::Ended));
+        }
+        (connection, None)
     };
     let hot = match begun {
         Some(begun) => Box::pin(connection.go_on(worker, &place.gate, *begun)).await,
@@ -148,26 +161,37 @@ async fn begin<N: Net>(
     Some((connection, place, hot))
 }
 
-/// Completes the TLS handshake if the listener uses TLS.
+/// Reads the PROXY header if the peer sends one, and completes the TLS handshake if the listener
+/// uses TLS. Returns the protocol of the listener too.
 async fn open<N: Net>(
     worker: &Rc<Worker<N>>,
-    gate: &Arc<Gate>,
-    stream: N::Stream,
+    place: &Kept,
+    mut stream: N::Stream,
     peer: PeerAddress,
     resident: ResidentKey,
-) -> Option<Connection<N>> {
+) -> Option<(Connection<N>, Protocol)> {
     let began = Instant::now();
     let between = |since| worker.residents.set_between(resident, since);
-    let peer = match peer {
-        PeerAddress::Socket(address) => Some(address),
-        PeerAddress::Unix(_) => None,
-    };
-    let mut timer = DeadlineTimer::default();
+    let (mut peer, mut timer) = (peer.socket(), DeadlineTimer::default());
     let (listener, counts) = {
-        let seat = worker.seat(gate)?;
+        let seat = worker.seat(&place.gate)?;
         (Arc::clone(&seat.listener), Arc::clone(&seat.counts()?.listener))
     };
     counts.accepted(worker.number);
+    let deadline = began + listener.timeouts.handshake;
+    if listener.gets_proxy_header(peer.map(|peer| peer.ip())) {
+        between(Some(began));
+        let read = Box::pin(read_proxy_header(&mut stream, &mut timer, deadline));
+        match read.await {
+            Ok(told) => peer = told.or(peer),
+            Err(why) => {
+                counts.proxy_header_refused(worker.number, why);
+                return None;
+            }
+        }
+        between(None);
+        admit_proxied(worker, &listener, place, peer.map(|peer| peer.ip()))?;
+    }
     let client = match &listener.tls {
         None => Transport::Plain(stream),
         Some(config) => {
@@ -175,31 +199,25 @@ async fn open<N: Net>(
                 return None;
             }
             between(Some(began));
-            let handshake = Box::pin(tls::accept(config, stream));
-            let handshake =
-                worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
-            let done = before(&mut timer, began + listener.timeouts.handshake, handshake).await;
-            let Ok(Ok(mut stream)) = done else {
+            let Some(stream) = shake_hands(worker, config, stream, &mut timer, deadline).await
+            else {
                 counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
                 return None;
             };
             between(None);
-            stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
             Transport::Server(Box::new(stream))
         }
     };
     let since = Instant::now();
-    let handshake = if listener.tls.is_some() { Micros::from(since - began) } else { Micros::ZERO };
     let agreed = match &client {
         Transport::Server(stream) => {
-            Some(worker.shared_facts(tls::facts(stream.get_ref().1).without_name()))
+            let facts = tls::facts(stream.get_ref().1).without_name();
+            let kind = if facts.resumed { Handshake::Resumed } else { Handshake::Full };
+            counts.handshake(worker.number, kind, Micros::from(since - began));
+            Some(worker.shared_facts(facts))
         }
         Transport::Plain(_) | Transport::Client(_) => None,
     };
-    if let Some(agreed) = &agreed {
-        let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
-        counts.handshake(worker.number, kind, handshake);
-    }
     let facts = ConnectionFacts {
         peer,
         since,
@@ -210,7 +228,54 @@ async fn open<N: Net>(
         may_part: agreed.is_none(),
         tls: agreed,
     };
-    Some(Connection { client, timer, facts, waiting: None })
+    Some((Connection { client, timer, facts, waiting: None }, listener.protocol))
+}
+
+/// Completes a TLS handshake; `None` if it fails or takes too long.
+async fn shake_hands<N: Net>(
+    worker: &Worker<N>,
+    config: &Arc<ServerConfig>,
+    stream: N::Stream,
+    timer: &mut DeadlineTimer,
+    deadline: Instant,
+) -> Option<TlsStream<N::Stream>> {
+    let handshake = Box::pin(tls::accept(config, stream));
+    let handshake = worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
+    let mut stream = before(timer, deadline, handshake).await.ok()?.ok()?;
+    stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
+    Some(stream)
+}
+
+/// Reads the PROXY header; returns the address of the client that it tells.
+async fn read_proxy_header<S: Socket>(
+    stream: &mut S,
+    timer: &mut DeadlineTimer,
+    deadline: Instant,
+) -> Result<Option<SocketAddr>, ProxyHeaderRefusal> {
+    let read = before(timer, deadline, proxy_header::read(stream)).await;
+    let told = read.unwrap_or(Err(ProxyHeaderRefusal::Timeout))?;
+    // Rules and logs know IPv4 addresses in one form.
+    Ok(told.map(|told| SocketAddr::new(told.source.ip().to_canonical(), told.source.port())))
+}
+
+/// Counts a connection for the client that its PROXY header tells; `None` if one of the client's
+/// limits is reached.
+fn admit_proxied<N: Net>(
+    worker: &Worker<N>,
+    listener: &CompiledListener,
+    place: &Kept,
+    client: Option<IpAddr>,
+) -> Option<()> {
+    let Some(client) = client.filter(|client| !listener.trusts(*client)) else { return Some(()) };
+    let now_ns = worker.process.limit_clock(Instant::now());
+    let mut places = Vec::new();
+    for limit in &listener.client_limits {
+        limit.open_connection(client, now_ns, &mut places).ok()?;
+    }
+    if !places.is_empty() {
+        place.add_of_client(places);
+    }
+    Some(())
 }
 
 /// Counts a TLS handshake of this peer; returns true if the client's limits permit it. A trusted
@@ -225,6 +290,12 @@ fn may_shake_hands<N: Net>(
     let now_ns = worker.process.limit_clock(now);
     let Some(peer) = peer.filter(|peer| !listener.trusts(*peer)) else { return true };
     limits.all(|limit| limit.begin_handshake(peer, now_ns).is_ok())
+}
+
+/// The seat for the next request of a connection; `None` if the listener was removed, or a reload
+/// has made it one without requests.
+fn http_seat<N: Net>(worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Seat> {
+    worker.seat(gate).filter(|seat| seat.listener.protocol == Protocol::Http)
 }
 
 /// Counts an exchange as running; the count is also corrected when the exchange ends by a panic or
@@ -357,6 +428,26 @@ impl<N: Net> Connection<N> {
         self.serve_hot(worker, gate, bytes, first_byte).await
     }
 
+    /// Serves the connection of a `tcp` listener until it ends.
+    async fn serve_tcp(&mut self, worker: &Rc<Worker<N>>, gate: &Arc<Gate>) {
+        let is_tcp = |seat: &Seat| seat.listener.protocol == Protocol::Tcp;
+        let Some(seat) = worker.seat(gate).filter(is_tcp) else { return };
+        let deadline = Cell::new(None);
+        self.facts.served = 1;
+        self.facts.may_part = false;
+        let Some(parts) = ScopeParts::new(worker, &seat, &deadline, &self.facts) else { return };
+        let scope = Scope(&parts);
+        let busy = Busy::new(&worker.load);
+        worker.process.memory.look();
+        let next = exchange::tcp::run(scope, TcpClient::new(self)).await;
+        drop(busy);
+        if next == Next::Linger {
+            let mut work = worker.workspace();
+            self.linger(scope, &mut work).await;
+            worker.give_back_workspace(work);
+        }
+    }
+
     /// Serves requests until none comes for a while.
     async fn serve_hot(
         &mut self,
@@ -384,7 +475,7 @@ impl<N: Net> Connection<N> {
         own: &mut Option<Box<Workspace>>,
         mut first_byte: Instant,
     ) -> Option<Hot> {
-        let mut seat = worker.seat(gate)?;
+        let mut seat = http_seat(worker, gate)?;
         let deadline = Cell::new(None);
         let mut share = Share::Left;
         loop {
@@ -395,7 +486,7 @@ impl<N: Net> Connection<N> {
             }
             // The configuration is looked at only between exchanges.
             if seat.as_of != worker.generation() {
-                seat = worker.seat(gate)?;
+                seat = http_seat(worker, gate)?;
             }
             let parts = ScopeParts::new(worker, &seat, &deadline, &self.facts)?;
             let scope = Scope(&parts);

@@ -34,6 +34,10 @@ pub(crate) trait BodyStream: BodySource + BodySink {
 
     /// Does the same as [`Socket::is_reset`].
     fn is_reset(&self) -> bool;
+
+    /// Does the same as [`Socket::reset_on_close`]; a stream that is not a connection of its own
+    /// has no such close.
+    fn reset_on_close(&self) {}
 }
 
 impl<S: Socket> BodySource for Transport<S> {}
@@ -47,6 +51,10 @@ impl<S: Socket> BodyStream for Transport<S> {
 
     fn is_reset(&self) -> bool {
         self.socket().is_reset()
+    }
+
+    fn reset_on_close(&self) {
+        self.socket().reset_on_close();
     }
 }
 

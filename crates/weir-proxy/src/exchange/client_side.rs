@@ -35,6 +35,9 @@ pub(crate) trait ClientSide: Sized {
     /// The stream of both bodies.
     type Stream: BodyStream;
 
+    /// Set if its exchanges may use a connection to an endpoint that served others before.
+    const SHARES_CONNECTIONS: bool = true;
+
     /// The data of the client's connection.
     fn facts(&self) -> &ConnectionFacts;
 

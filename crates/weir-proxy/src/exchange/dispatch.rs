@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Ticket, Tried};
 use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
-use weir_wire::Framing;
+use weir_wire::{Framing, ProxiedAddresses};
 
 use crate::exchange::client_side::{ClientSide, ReadBody, poll_sender_gone, wait_with};
 use crate::exchange::facts::Wait;
@@ -135,7 +135,8 @@ impl<'a> Dispatch<'a> {
             let index = exchange.placement.slot.as_ref().map_or(0, Slot::index);
             exchange.set_endpoint(index);
             exchange.placement.attempts += 1;
-            if !self.fresh
+            if C::SHARES_CONNECTIONS
+                && !self.fresh
                 && let Some(idle) = self.idle_connection(scope, index).await
             {
                 exchange.outcome.times.connect = self.connect_time(self.now);
@@ -330,7 +331,9 @@ impl<'a> Dispatch<'a> {
         let patience = attempt.unwrap_or(Duration::MAX).min(self.rules.timeouts.connect);
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
-        let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
+        let proxied = self.pool.send_proxy.and_then(|_| proxied_addresses(exchange));
+        let connect = self.pool.connect(&scope.worker.net, index, tls, proxied);
+        let mut attempt = std::pin::pin!(connect);
         let buffers = &scope.worker.buffers;
         let opened = wait_with(&mut exchange.client, deadline, |client, context| {
             if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
@@ -569,6 +572,13 @@ fn seniority<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<weir_balance::
     let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
     let number = waiting.number.unwrap_or_else(elsewhere);
     Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })
+}
+
+/// The addresses of the client's connection, for an endpoint.
+fn proxied_addresses<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<ProxiedAddresses> {
+    let Exchange { scope, client, .. } = exchange;
+    let destination = client.local_address(&scope.worker.net)?;
+    Some(ProxiedAddresses { source: client.facts().peer?, destination })
 }
 
 /// The event that ended a wait in the queue.

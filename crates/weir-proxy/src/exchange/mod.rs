@@ -26,6 +26,7 @@ pub(crate) mod response;
 pub(crate) mod rewrite;
 pub(crate) mod scope;
 pub(crate) mod state;
+pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttle;

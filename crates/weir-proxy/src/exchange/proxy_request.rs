@@ -189,7 +189,7 @@ fn check_switch<C: ClientSide>(
 }
 
 /// Assigns the exchange to a pool, if the pool's limits have room for it.
-fn enter_pool<'a, C: ClientSide>(
+pub(crate) fn enter_pool<'a, C: ClientSide>(
     exchange: &mut Exchange<'a, C>,
     pool: &'a Arc<UpstreamPool>,
     number: usize,

@@ -196,16 +196,17 @@ async fn switch<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     pool: &UpstreamPool,
     attempt: Attempt<'_, StreamOf<C>>,
-    download: Pump,
+    mut download: Pump,
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
     let Attempt { upstream, upload, heard, .. } = attempt;
     exchange.outcome.times.data = Instant::now().span_since(heard);
     note_relayed(exchange, upload, &download, relayed)?;
-    let throttle = upload.take_throttle();
     let patience = exchange.rules(pool).timeouts.tunnel;
-    let switched = Switched { patience, upstream, download, throttle };
-    Ok(tunnel::run(exchange, switched).await)
+    let (up, down) = (upload.take_throttle(), download.take_throttle());
+    let surplus = download.surplus().to_vec();
+    tunnel::run(exchange, Switched { patience, upstream, surplus, up, down }).await;
+    Ok(Next::Close)
 }
 
 /// Notes the response head and writes it for the client.

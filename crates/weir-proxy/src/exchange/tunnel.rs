@@ -1,22 +1,23 @@
-//! The tunnel after `101 Switching Protocols`: transfers bytes both ways, unchanged, until both
-//! sides have ended or no byte moves for too long. It does not interpret the bytes.
+//! The tunnel after `101 Switching Protocols`, and that of a TCP connection: transfers bytes both
+//! ways, unchanged, until both sides have ended, one was reset or no byte moves for too long. A
+//! reset is passed on. It does not interpret the bytes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::AsyncWrite;
 use weir_stats::Cause;
 use weir_wire::Framing;
 
-use crate::exchange::body_stream::BodyStream;
+use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::exchange::client_side::ClientSide;
-use crate::exchange::outcome::Next;
-use crate::exchange::pump::{Bounds, Encoder, Pump, Waiting};
-use crate::exchange::state::Exchange;
+use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
+use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
-use crate::net::Net;
+use crate::net::buffers::Buffers;
+use crate::net::transport::Transport;
+use crate::net::{Net, Socket};
 use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
 use crate::upstream::idle::UpstreamConnection;
@@ -39,6 +40,39 @@ enum Source {
 }
 
 impl Direction {
+    /// Transfers the bytes that can be transferred now; after the end of the source, ends the sink.
+    fn advance<R: BodySource, W: BodySink>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+        buffers: &Buffers,
+    ) -> Result<(), PumpFailure> {
+        if self.ended {
+            return Ok(());
+        }
+        match self.pump.poll(context, source, sink, buffers) {
+            Poll::Ready(Ok(())) => {
+                self.ended = Pin::new(sink).poll_shutdown(context).is_ready();
+                Ok(())
+            }
+            Poll::Ready(Err(failure)) => Err(failure),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// The end of the tunnel after a failure of this direction; `source` is its source's end, and
+    /// `sink` its sink's.
+    fn broken(failure: PumpFailure, source: Cause, sink: Cause) -> Cause {
+        match failure {
+            PumpFailure::Write => sink,
+            PumpFailure::Truncated
+            | PumpFailure::Read
+            | PumpFailure::Malformed
+            | PumpFailure::TooLarge => source,
+        }
+    }
+
     /// Creates a direction that begins with these bytes.
     fn new(bytes: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
         let bounds = Bounds { throttle, ..Bounds::default() };
@@ -61,77 +95,95 @@ impl Direction {
     }
 }
 
-/// The endpoint's side of an exchange that switched protocols.
+/// The endpoint's side of an exchange that switched protocols, or of a TCP connection.
 pub(crate) struct Switched<N: Net> {
     /// The longest time without a byte in either direction.
     pub(crate) patience: Duration,
     pub(crate) upstream: Box<UpstreamConnection<N::Stream>>,
-    /// The pump that sent the head of the 101.
-    pub(crate) download: Pump,
+    /// The first bytes for the client: those received after the head of the 101.
+    pub(crate) surplus: Vec<u8>,
     /// The throttle of the client's bytes.
-    pub(crate) throttle: Option<Box<Throttle>>,
+    pub(crate) up: Option<Box<Throttle>>,
+    /// The throttle of the endpoint's bytes.
+    pub(crate) down: Option<Box<Throttle>>,
 }
 
-/// Transfers bytes both ways; the exchange ends with the tunnel.
+/// Transfers bytes both ways; the exchange ends with the tunnel. Returns the time at which the first
+/// byte of the endpoint came.
 pub(crate) async fn run<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     switched: Switched<C::Net>,
-) -> Next {
+) -> Option<Instant> {
     let session = exchange.session;
     let Exchange { scope, client, heads, arrival, outcome, .. } = exchange;
-    let Switched { patience, mut upstream, mut download, throttle } = switched;
+    let Switched { patience, mut upstream, surplus, up, down } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
-    let mut up = Direction::new(client.take_early_bytes(), throttle);
-    let mut down = Direction::new(download.surplus().to_vec(), download.take_throttle());
+    let mut up = Direction::new(client.take_early_bytes(), up);
+    let mut down = Direction::new(surplus, down);
     // The total time limit of an exchange does not apply to a tunnel.
     scope.set_deadline(None);
     let began = Instant::now();
     let mut progress = (0, began);
+    let mut heard = None;
+    let before = (arrival.bytes_received, outcome.bytes_sent);
     let held = heads.held();
     let buffers = &scope.worker.buffers;
-    outcome.cause = std::future::poll_fn(|context| {
-        macro_rules! advance {
-            ($direction:ident, $source:expr, $sink:expr) => {
-                if !$direction.ended {
-                    match $direction.pump.poll(context, $source, $sink, buffers) {
-                        Poll::Ready(Ok(())) => {
-                            if Pin::new($sink).poll_shutdown(context).is_ready() {
-                                $direction.ended = true;
-                            }
-                        }
-                        Poll::Ready(Err(_)) => return Poll::Ready(Cause::TunnelClosed),
-                        Poll::Pending => {}
-                    }
-                }
-            };
-        }
-        advance!(up, client.stream(), &mut upstream.transport);
-        advance!(down, &mut upstream.transport, client.stream());
-        if up.ended && down.ended {
-            return Poll::Ready(Cause::TunnelClosed);
-        }
-        let looks = [
-            up.poll_source(context, client.stream()),
-            down.poll_source(context, &mut upstream.transport),
-        ];
-        if looks.contains(&Source::Reset) {
-            return Poll::Ready(Cause::TunnelClosed);
-        }
+    let cause = std::future::poll_fn(|context| {
+        let transferred =
+            transfer([&mut up, &mut down], client, &mut upstream.transport, context, buffers);
+        // Kept up to date, because the tunnel may be ended from outside.
+        arrival.bytes_received = before.0 + up.pump.body_bytes;
+        outcome.bytes_sent = before.1 + down.pump.written;
+        outcome.body_bytes_sent = down.pump.body_bytes;
+        let looks = match transferred {
+            Ok(looks) => looks,
+            Err(cause) => return Poll::Ready(cause),
+        };
         let others = client.held() + upstream.transport.held();
         scope.holds(session, held + others + up.pump.held() + down.pump.held());
         let moved = up.pump.progress() + down.pump.progress();
         if progress.0 != moved {
             progress = (moved, Instant::now());
+            if heard.is_none() && down.pump.body_bytes > 0 {
+                heard = Some(progress.1);
+            }
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
         let deadline = progress.1 + patience;
-        poll_either(client.timer(), context, deadline, look).map(|()| Cause::TunnelClosed)
+        poll_either(client.timer(), context, deadline, look).map(|()| Cause::TunnelTimeout)
     })
     .await;
-    arrival.bytes_received += up.pump.body_bytes;
-    outcome.bytes_sent += down.pump.written;
-    outcome.body_bytes_sent = down.pump.body_bytes;
+    match cause {
+        Cause::TunnelClientReset => upstream.transport.socket().reset_on_close(),
+        Cause::TunnelUpstreamReset => client.stream().reset_on_close(),
+        _ => {}
+    }
+    outcome.cause = cause;
     outcome.times.data = Instant::now().span_since(began);
-    Next::Close
+    heard
+}
+
+/// Transfers the bytes that can be transferred now, and checks both sources; an error is the end of
+/// the tunnel.
+fn transfer<C: ClientSide>(
+    [up, down]: [&mut Direction; 2],
+    client: &mut C,
+    upstream: &mut Transport<StreamOf<C>>,
+    context: &mut Context<'_>,
+    buffers: &Buffers,
+) -> Result<[Source; 2], Cause> {
+    let (client_end, upstream_end) = (Cause::TunnelClientReset, Cause::TunnelUpstreamReset);
+    let sent = up.advance(context, client.stream(), upstream, buffers);
+    sent.map_err(|failure| Direction::broken(failure, client_end, upstream_end))?;
+    let sent = down.advance(context, upstream, client.stream(), buffers);
+    sent.map_err(|failure| Direction::broken(failure, upstream_end, client_end))?;
+    if up.ended && down.ended {
+        return Err(Cause::TunnelClosed);
+    }
+    match [up.poll_source(context, client.stream()), down.poll_source(context, upstream)] {
+        [Source::Reset, _] => Err(client_end),
+        [_, Source::Reset] => Err(upstream_end),
+        looks => Ok(looks),
+    }
 }

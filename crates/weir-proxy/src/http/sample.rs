@@ -136,6 +136,8 @@ pub(crate) fn listener() -> Listener {
         name: "listener".into(),
         addresses: Vec::new(),
         reuseport: false,
+        protocol: weir_config::model::Protocol::Http,
+        proxy_protocol: Vec::new(),
         tls: None,
         max_connections: None,
         timeouts: ClientTimeouts::default(),

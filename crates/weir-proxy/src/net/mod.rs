@@ -9,6 +9,7 @@ pub mod inherited;
 pub(crate) mod input;
 pub mod os_net;
 pub(crate) mod page_cache;
+pub mod proxy_header;
 pub mod tcp_keepalive;
 pub mod tls;
 pub(crate) mod transport;
@@ -45,6 +46,16 @@ pub enum PeerAddress {
     Socket(SocketAddr),
     /// A Unix stream socket; the path is empty for a client that bound none.
     Unix(PathBuf),
+}
+
+impl PeerAddress {
+    /// The address, if it is one of TCP.
+    pub(crate) fn socket(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Socket(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
 }
 
 /// A network: TCP and Unix sockets in production, a seeded simulation in tests.

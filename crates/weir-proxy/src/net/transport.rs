@@ -34,6 +34,14 @@ impl<S> Transport<S> {
         }
     }
 
+    /// The name that a client asked for in its TLS handshake.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::Server(stream) => stream.get_ref().1.server_name(),
+            Self::Plain(_) | Self::Client(_) => None,
+        }
+    }
+
     /// The bytes of memory that TLS holds for the connection at most: its state, and the bytes that
     /// the peer has not taken yet.
     pub(crate) fn held(&self) -> usize {

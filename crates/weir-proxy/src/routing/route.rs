@@ -10,7 +10,7 @@ use weir_config::model::{
     AccessRule, Action, ErrorTarget, Files, Listener, Pool, Redirect, RequestTimeout, Respond,
     Rewrite, Route,
 };
-use weir_stats::{Entry, Escape, Template};
+use weir_stats::{Entry, Escape, Template, Variable};
 
 pub use crate::http::captures::Captures;
 use crate::http::edits::{EditedMessage, Edits, uses_captures, uses_local_address};
@@ -330,6 +330,12 @@ impl Router {
         list.find(RoutedRequest { view, path, texts: &texts })
     }
 
+    /// Returns true if the name that a TLS client asks for decides about the route of a connection.
+    pub(crate) fn needs_server_name(&self) -> bool {
+        !self.sites.is_empty()
+            || self.routes().any(|route| route.condition.has_text(&uses_server_name))
+    }
+
     /// Finds the route of a request like [`Router::route`], and reports what was tried before it.
     pub fn trace<'a>(&'a self, view: &RequestView<'_>, fill: FillText<'_>) -> RouteTrace<'a> {
         let site = self.hosts.find(view.head.host.of(view.bytes));
@@ -525,6 +531,10 @@ fn compile_route(
         condition,
         path_form: PathForm::of(&listener.path),
     })
+}
+
+fn uses_server_name(template: &Template) -> bool {
+    template.variables().any(Variable::is_server_name)
 }
 
 fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {

@@ -18,6 +18,7 @@ use crate::limiting::room::RoomPlace;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};
 use crate::net::{Net, PeerAddress};
+use crate::snapshot::CompiledListener;
 use crate::time::instant::Instant;
 use crate::worker::handoff::Handoff;
 use crate::worker::load::{Place, WorkerLoad};
@@ -67,7 +68,11 @@ fn client_of(process: &Process, gate: &Arc<Gate>, peer: &PeerAddress) -> Result<
     let snapshot = process.snapshot();
     let listener = snapshot.position_of(gate).and_then(|number| snapshot.listeners.get(number));
     let PeerAddress::Socket(peer) = peer else { return Ok(Client::default()) };
-    let Some(listener) = listener.filter(|listener| !listener.trusts(peer.ip())) else {
+    // The client of a connection with a PROXY header is known later.
+    let is_client = |listener: &&Arc<CompiledListener>| {
+        !listener.trusts(peer.ip()) && !listener.gets_proxy_header(Some(peer.ip()))
+    };
+    let Some(listener) = listener.filter(is_client) else {
         return Ok(Client::default());
     };
     let mut places = Vec::new();

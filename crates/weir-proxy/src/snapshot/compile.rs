@@ -205,8 +205,7 @@ impl Compiler<'_> {
         let gate = previous.and_then(|previous| gate_before(listener, config, previous));
         let tls = listener.tls.as_ref().map(|tls| self.server_tls(tls, &listener.name));
         let tls = tls.transpose()?;
-        let read = |path: &Path| self.reader.read(path);
-        let mut router = Router::compile(listener, &read)
+        let mut router = Router::compile(listener, &|path: &Path| self.reader.read(path))
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
         router.limit(listener, &self.limiter);
         router.set_rules(listener, &config.pools);
@@ -219,6 +218,8 @@ impl Compiler<'_> {
         Ok(Arc::new(CompiledListener {
             name: listener.name.as_str().into(),
             addresses: listener.addresses.clone(),
+            protocol: listener.protocol,
+            proxy_protocol: listener.proxy_protocol.clone(),
             tls,
             keeps_response_head: logs
                 .want(shows_response_headers, Template::needs_response_headers)

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
+use ipnet::IpNet;
 use rustls::ServerConfig;
 use weir_config::{Config, model};
 use weir_files::Root;
@@ -157,6 +158,10 @@ pub struct CompiledListener {
     pub name: Arc<str>,
     /// The addresses it accepts on, as configured.
     pub addresses: Vec<model::ListenAddress>,
+    /// The protocol of its connections.
+    pub protocol: model::Protocol,
+    /// The peers whose connections begin with a PROXY header.
+    pub proxy_protocol: Vec<IpNet>,
     /// The TLS configuration; `None` for plain connections.
     pub tls: Option<Arc<ServerConfig>>,
     /// The routes of its requests.
@@ -217,6 +222,17 @@ impl CompiledListener {
     /// The logs of the exchanges of a route, or of those that found none.
     pub(crate) fn logs_of<'a>(&'a self, route: Option<&'a CompiledRoute>) -> &'a [usize] {
         route.and_then(|route| route.logs.as_deref()).unwrap_or(&self.logs)
+    }
+
+    /// Returns true if connections of this peer begin with a PROXY header; `None` is the peer of a
+    /// Unix socket.
+    pub(crate) fn gets_proxy_header(&self, peer: Option<IpAddr>) -> bool {
+        let peers = &self.proxy_protocol;
+        match peer {
+            _ if peers.is_empty() => false,
+            Some(peer) => model::contains(peers, peer.to_canonical()),
+            None => peers.iter().any(|network| network.prefix_len() == 0),
+        }
     }
 
     /// Returns true if its compilation depends on the contents of files.

@@ -25,13 +25,14 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use weir_balance::{Availability, Balancer, EndpointState};
 use weir_config::model;
+use weir_wire::ProxiedAddresses;
 
 use crate::http::local_reply::Page;
 use crate::http::pool_key::PoolKey;
 use crate::limiting::pool::PoolLimiter;
 use crate::net::tls::ClientTls;
 use crate::net::transport::Transport;
-use crate::net::{Net, PeerAddress};
+use crate::net::{Net, PeerAddress, proxy_header};
 use crate::time::instant::Instant;
 use crate::upstream::affinity::Affinity;
 use crate::upstream::connect_trouble::{ConnectFailure, ConnectTrouble};
@@ -63,6 +64,8 @@ pub struct UpstreamPool {
     pub retry_budget: Arc<PoolRetryBudget>,
     /// TLS towards endpoints; each worker derives a configuration from it.
     pub tls: Option<ClientTls>,
+    /// The version of the PROXY header that begins each connection.
+    pub send_proxy: Option<model::SendProxy>,
     /// The cookie that keeps clients at their endpoints, if the pool has one.
     pub affinity: Option<Affinity>,
     /// The settings of requests whose route has none of its own.
@@ -169,20 +172,25 @@ impl UpstreamPool {
     }
 
     /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this
-    /// pool.
+    /// pool. A PROXY header, if the pool sends one, tells the addresses `proxied`.
     pub(crate) async fn connect<N: Net>(
         &self,
         net: &N,
         index: usize,
         tls: Option<&Arc<ClientConfig>>,
+        proxied: Option<ProxiedAddresses>,
     ) -> Result<Opened<N::Stream>, ConnectFailure> {
         let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
         let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
         let address = endpoint.address.load_full().ok_or_else(unknown)?;
         let failed = |error| ConnectFailure::socket(error, &address);
-        let stream = net.connect(&address).await.map_err(failed)?;
+        let mut stream = net.connect(&address).await.map_err(failed)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         net.keep_alive(&stream, &self.tcp_keepalive);
+        if let Some(version) = self.send_proxy {
+            let sent = Box::pin(proxy_header::write(version, proxied, &mut stream)).await;
+            sent.map_err(|error| ConnectFailure::socket(error, &address))?;
+        }
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
             return Ok((Transport::Plain(stream), None));
         };

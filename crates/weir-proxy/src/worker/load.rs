@@ -178,6 +178,15 @@ impl Kept {
         Self { load, key, gate }
     }
 
+    /// Adds places under the limits of a client that became known later.
+    pub(crate) fn add_of_client(&self, of_client: Vec<OpenPlace>) {
+        let mut places = self.load.places();
+        let own = self.key.and_then(|key| places.places.get_mut(key as usize)?.as_mut());
+        if let Some(own) = own {
+            own.add_of_client(of_client);
+        }
+    }
+
     /// Takes the place out, for a connection that leaves its worker.
     pub(crate) fn take(mut self) -> Option<Place> {
         let key = self.key.take()?;

@@ -283,7 +283,8 @@ fn a_reset_of_one_side_ends_a_tunnel_even_if_nothing_is_read() {
             drop(leaver);
             sleep(Duration::from_millis(10)).await;
             assert_eq!(world.in_flight(), 0);
-            world.expect_logged("tunnel_closed", Some(101)).await;
+            let side = if client_leaves { "client" } else { "upstream" };
+            world.expect_logged(&format!("tunnel_{side}_reset"), Some(101)).await;
         });
     }
 }

@@ -39,6 +39,7 @@ mod smuggling;
 mod stall;
 mod stopping;
 mod streaming;
+mod tcp;
 mod time_split;
 mod timeouts;
 mod tls;

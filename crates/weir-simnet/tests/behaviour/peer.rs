@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
+use weir_proxy::net::Socket;
 use weir_simnet::SimStream;
 
 /// Longer than any timeout that a scenario configures or that it uses by default.
@@ -137,6 +138,11 @@ impl Peer {
             }
         });
         timeout(PATIENCE, flooded).await.expect("all of it is answered");
+    }
+
+    /// Closes the connection with a reset.
+    pub(crate) fn reset(self) {
+        self.stream.reset_on_close();
     }
 
     /// Shuts down the sending direction.

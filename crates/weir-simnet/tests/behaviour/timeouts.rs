@@ -295,7 +295,7 @@ fn a_tunnel_in_which_nothing_moves_is_closed() {
         client.expect_end().await;
         assert_eq!(start.elapsed(), seconds(30));
         upstream.expect_end().await;
-        world.expect_logged("tunnel_closed", Some(101)).await;
+        world.expect_logged("tunnel_timeout", Some(101)).await;
     });
 }
 

@@ -389,6 +389,8 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         name: "sim".into(),
         addresses: vec![ListenAddress::Socket(site.address)],
         reuseport: false,
+        protocol: weir_config::model::Protocol::Http,
+        proxy_protocol: Vec::new(),
         tls: None,
         max_connections: [None, Some(2), Some(5)][random.usize(0..3)],
         timeouts: ClientTimeouts {

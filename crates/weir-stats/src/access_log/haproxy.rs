@@ -3,9 +3,12 @@
 //! and ` %hr %hs %{+Q}r`.
 //!
 //! Nothing is captured, so `%CC %CS` are `- -` and `%hr %hs` print nothing, as in HAProxy 2.6.
+//!
+//! A TCP connection gets the line of `option tcplog`:
+//! `%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq`.
 
 use crate::access_log::{format, value};
-use crate::{Cause, Clock, Entry, Micros};
+use crate::{Cause, Clock, Entry, Micros, TCP, Times};
 
 pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     append_client(entry, out);
@@ -13,6 +16,11 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     clock.append_haproxy(entry.started, out);
     out.extend_from_slice(b"] ");
     append_names(entry, out);
+    if entry.protocol == TCP {
+        append_connection(entry, out);
+        append_counts(entry, out);
+        return;
+    }
     append_times(entry, out);
     out.push(b' ');
     append_status(entry, out);
@@ -21,6 +29,29 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.extend_from_slice(b" - - ");
     out.extend_from_slice(&entry.cause.termination(&entry.times, entry.attempts));
     out.extend_from_slice(&entry.affinity.termination(&entry.times));
+    append_counts(entry, out);
+    out.extend_from_slice(b" \"");
+    append_request(entry, out);
+    out.push(b'"');
+}
+
+/// Appends `%Tw/%Tc/%Tt %B %ts`. In the data phase HAProxy does not tell whether the server has sent
+/// anything.
+fn append_connection(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let times = entry.times;
+    append_spans(&[times.queue, times.connect], out);
+    format::append(times.total.reached().unwrap_or_else(|| times.elapsed()) / 1000, out);
+    out.push(b' ');
+    format::append(entry.bytes_sent, out);
+    out.push(b' ');
+    let connected = times.connect != Micros::NEVER;
+    let response = if connected { Micros::ZERO } else { Micros::NEVER };
+    let times = Times { response, ..times };
+    out.extend_from_slice(&entry.cause.termination(&times, entry.attempts));
+}
+
+/// Appends ` %ac/%fc/%bc/%sc/%rc %sq/%bq`.
+fn append_counts(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
     let counts = entry.concurrency;
     let retries = entry.attempts.saturating_sub(1);
@@ -36,9 +67,17 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.extend_from_slice(b" 0/");
     // HAProxy counts the exchanges ahead; `queue_position` counts from one.
     format::append(entry.queue_position.saturating_sub(1), out);
-    out.extend_from_slice(b" \"");
-    append_request(entry, out);
-    out.push(b'"');
+}
+
+/// Appends spans in milliseconds with a slash after each, -1 for phases not reached.
+fn append_spans(spans: &[Micros], out: &mut Vec<u8>) {
+    for span in spans {
+        match span.reached() {
+            Some(microseconds) => format::append(microseconds / 1000, out),
+            None => out.extend_from_slice(b"-1"),
+        }
+        out.push(b'/');
+    }
 }
 
 /// Appends `address:port`; for a Unix socket HAProxy's `unix:` and a number.
@@ -68,14 +107,8 @@ fn append_names(entry: &Entry<'_>, out: &mut Vec<u8>) {
 /// `Ta` is known.
 fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let times = &entry.times;
-    let refused = is_refused(entry);
-    for span in [times.request, times.queue, times.connect, times.response] {
-        match span.reached() {
-            Some(microseconds) if !refused => format::append(microseconds / 1000, out),
-            _ => out.extend_from_slice(b"-1"),
-        }
-        out.push(b'/');
-    }
+    let spans = [times.request, times.queue, times.connect, times.response];
+    append_spans(&if is_refused(entry) { [Micros::NEVER; 4] } else { spans }, out);
     format::append(times.elapsed() / 1000, out);
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::access_log::variable::{Definition, Plain, VariableKind};
 use crate::access_log::{escape, format, why};
-use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Setback, Variable};
+use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Setback, TCP, Variable};
 
 /// A value before it is formatted.
 pub(crate) enum VariableValue<'a> {
@@ -207,7 +207,11 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
 }
 
 fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> VariableValue<'a> {
-    let Some(tls) = entry.tls else { return VariableValue::Absent };
+    let Some(tls) = entry.tls else {
+        // The name of a client whose TLS is passed on.
+        let is_name = plain == Plain::SslServerName && entry.protocol == TCP;
+        return if is_name { filled(entry.host) } else { VariableValue::Absent };
+    };
     match plain {
         Plain::SslProtocol => text(tls.protocol),
         Plain::SslCipher => text(tls.cipher),

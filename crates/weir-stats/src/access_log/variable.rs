@@ -374,6 +374,11 @@ impl Variable {
         })
     }
 
+    /// Returns true if the variable is the name that a TLS client asks for.
+    pub fn is_server_name(&self) -> bool {
+        self.is_or_uses(|kind| matches!(kind, VariableKind::Plain(Plain::SslServerName)))
+    }
+
     /// Returns true if the variable reads a group of the route's path regex.
     pub fn is_capture(&self) -> bool {
         self.is_or_uses(|kind| matches!(kind, VariableKind::Capture(_)))

@@ -72,8 +72,14 @@ pub enum Cause {
     UpstreamAborted,
     /// The endpoint's body stalled beyond the read timeout.
     UpstreamReadTimeout,
-    /// The tunnel ended.
+    /// Both sides of the tunnel, or of a TCP connection, ended it.
     TunnelClosed,
+    /// No byte moved through the tunnel for too long.
+    TunnelTimeout,
+    /// The client reset the tunnel.
+    TunnelClientReset,
+    /// The endpoint reset the tunnel.
+    TunnelUpstreamReset,
     /// The whole exchange took longer than `timeout request=` (504, or the connection ends).
     TotalTimeout,
     /// One attempt took longer than the pool's `timeout try=` (504).
@@ -129,6 +135,9 @@ impl Cause {
         Self::UpstreamAborted,
         Self::UpstreamReadTimeout,
         Self::TunnelClosed,
+        Self::TunnelTimeout,
+        Self::TunnelClientReset,
+        Self::TunnelUpstreamReset,
         Self::TotalTimeout,
         Self::TryTimeout,
         Self::BodyTooSlow,
@@ -180,6 +189,9 @@ impl Cause {
             Self::UpstreamAborted => "upstream_aborted",
             Self::UpstreamReadTimeout => "upstream_read_timeout",
             Self::TunnelClosed => "tunnel_closed",
+            Self::TunnelTimeout => "tunnel_timeout",
+            Self::TunnelClientReset => "tunnel_client_reset",
+            Self::TunnelUpstreamReset => "tunnel_upstream_reset",
             Self::TotalTimeout => "total_timeout",
             Self::TryTimeout => "try_timeout",
             Self::BodyTooSlow => "body_too_slow",
@@ -191,6 +203,18 @@ impl Cause {
             Self::ConnectionCap => "connection_cap",
             Self::Internal => "internal",
         }
+    }
+
+    /// Returns true for the end of a tunnel or of a TCP connection that had reached its endpoint: its
+    /// duration is no latency.
+    pub fn is_of_tunnel(self) -> bool {
+        matches!(
+            self,
+            Self::TunnelClosed
+                | Self::TunnelTimeout
+                | Self::TunnelClientReset
+                | Self::TunnelUpstreamReset
+        )
     }
 
     /// The status that Weir itself answers with, or logs if no client is left to answer (499);
@@ -231,7 +255,10 @@ impl Cause {
             | Self::ClientTooSlow
             | Self::UpstreamTooSlow
             | Self::WorkerLost
-            | Self::TunnelClosed => return None,
+            | Self::TunnelClosed
+            | Self::TunnelTimeout
+            | Self::TunnelClientReset
+            | Self::TunnelUpstreamReset => return None,
         })
     }
 
@@ -247,6 +274,7 @@ impl Cause {
         };
         match self {
             Self::Complete | Self::TunnelClosed => *b"--",
+            Self::TunnelClientReset => *b"CD",
             Self::Local => *b"LR",
             Self::BadRequest
             | Self::BadRequestBody
@@ -258,7 +286,9 @@ impl Cause {
             | Self::LoopDetected
             | Self::TlsHandshake => *b"PR",
             Self::RequestTimeout => *b"cR",
-            Self::BodyTimeout
+            // HAProxy has a timeout for each side of a tunnel, and looks at the client's first.
+            Self::TunnelTimeout
+            | Self::BodyTimeout
             | Self::BodyTooSlow
             | Self::ClientSendTimeout
             | Self::ClientTooSlow => *b"cD",
@@ -273,7 +303,7 @@ impl Cause {
             Self::UpstreamSendTimeout | Self::ResponseTimeout | Self::TryTimeout => *b"sH",
             Self::TotalTimeout => [b's', phase()],
             Self::BadResponse => *b"PH",
-            Self::UpstreamAborted => *b"SD",
+            Self::TunnelUpstreamReset | Self::UpstreamAborted => *b"SD",
             Self::UpstreamReadTimeout | Self::UpstreamTooSlow => *b"sD",
             Self::Shutdown => [b'K', phase()],
             // HAProxy's letter for an exhausted resource of its own.

@@ -8,6 +8,9 @@ use crate::exchange::cause::Cause;
 use crate::exchange::reasons::Reasons;
 use crate::exchange::times::Times;
 
+/// The protocol of a connection whose bytes are passed on, in [`Entry::protocol`].
+pub const TCP: &str = "TCP";
+
 /// Header lines by name, case-insensitively.
 pub trait Headers {
     /// The value of the first line of that name, without surrounding white space.

@@ -9,7 +9,7 @@ use super::writer::Exposition;
 use crate::ExchangeRecord;
 use crate::metrics::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, ListenerFigures, Phase,
-    PhaseDistributions, QUANTILES, RouteFigures, Yield,
+    PhaseDistributions, ProxyHeaderRefusal, QUANTILES, RouteFigures, Yield,
 };
 
 /// The upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 10 s, then 30 s
@@ -404,6 +404,15 @@ fn write_connections(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
         text.sample(&labels, MetricValue::Count(listener.aged));
+    });
+    let help = "Connections closed because of their PROXY header, by reason.";
+    text.family(Family { name: "weir_proxy_headers_refused", kind: MetricKind::Counter, help });
+    each_listener(parts, |part, listener| {
+        let counts = ProxyHeaderRefusal::ALL.into_iter().zip(listener.proxy_headers_refused);
+        for ((_, reason), count) in counts {
+            let labels = [("listener", &*listener.listener), ("reason", reason)];
+            text.sample(&part.labels(&labels), MetricValue::Count(count));
+        }
     });
     let help = "TLS handshakes with clients: full, resumed, failed.";
     text.family(Family { name: "weir_tls_handshakes", kind: MetricKind::Counter, help });

@@ -32,8 +32,8 @@ pub use phase::{Phase, PhaseDistributions};
 pub use recent::{Asked, RecentExchange, id_number};
 pub use registry::{Done, Keep, MetricsRegistry};
 pub use series::{
-    EndpointSeries, GivenUpIdle, Handshake, ListenerFigures, ListenerSeries, Onward, RouteSeries,
-    WorkerFigures, Yield,
+    EndpointSeries, GivenUpIdle, Handshake, ListenerFigures, ListenerSeries, Onward,
+    ProxyHeaderRefusal, RouteSeries, WorkerFigures, Yield,
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
 pub use tally::{GivenUp, Outcome, TallyFigures};

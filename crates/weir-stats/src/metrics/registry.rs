@@ -15,7 +15,7 @@ use super::series::{
     Yield, touch,
 };
 use super::tally::Outcome;
-use crate::{Cause, ExchangeRecord, Micros, Times};
+use crate::{ExchangeRecord, Micros, Times};
 
 /// The memory budget of all histograms, bytes. A phase whose times lie within a factor of ten takes
 /// about 16 KiB per worker.
@@ -178,7 +178,7 @@ impl MetricsRegistry {
         let times = done.times;
         let elapsed_us = times.elapsed();
         let mut phases = times.phases(elapsed_us);
-        let is_tunnel = done.outcome.cause == Cause::TunnelClosed;
+        let is_tunnel = done.outcome.cause.is_of_tunnel();
         if is_tunnel {
             // The duration of a tunnel is no latency.
             for phase in [Phase::Data, Phase::Total, Phase::Own] {

@@ -284,6 +284,35 @@ impl GivenUpIdle {
     ];
 }
 
+/// The reason why a connection was closed that had to begin with a header of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeaderRefusal {
+    /// The connection began with something else.
+    Missing,
+    /// The header breaks the rules of its version.
+    Malformed,
+    /// It is too long.
+    TooLong,
+    /// Its checksum does not fit.
+    Checksum,
+    /// It was not complete in time.
+    Timeout,
+    /// The connection ended before it was complete.
+    Closed,
+}
+
+impl ProxyHeaderRefusal {
+    /// Every reason and its word, in order of declaration.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Missing, "missing"),
+        (Self::Malformed, "malformed"),
+        (Self::TooLong, "too_long"),
+        (Self::Checksum, "checksum"),
+        (Self::Timeout, "timeout"),
+        (Self::Closed, "closed"),
+    ];
+}
+
 /// The counts of a listener's connections.
 #[derive(Debug)]
 pub struct ListenerSeries {
@@ -303,6 +332,8 @@ struct ListenerShard {
     handshake: Histogram,
     /// Connections by reason, in the order of [`GivenUpIdle::ALL`].
     given_up_idle: [Counter; 3],
+    /// Connections by reason, in the order of [`ProxyHeaderRefusal::ALL`].
+    proxy_headers_refused: [Counter; 6],
 }
 
 /// The counts of a listener, as plain values.
@@ -323,6 +354,9 @@ pub struct ListenerFigures {
     /// Idle connections that were closed in favour of others, by reason, in the order of
     /// [`GivenUpIdle::ALL`].
     pub given_up_idle: [u64; 3],
+    /// Connections that were closed for the PROXY header, by reason, in the order of
+    /// [`ProxyHeaderRefusal::ALL`].
+    pub proxy_headers_refused: [u64; 6],
     /// The durations of the successful handshakes.
     pub handshake: Distribution,
 }
@@ -343,6 +377,10 @@ impl ListenerFigures {
                 let of = |one: &Self| one.given_up_idle.get(reason).copied().unwrap_or(0);
                 less(of(self), of(earlier))
             }),
+            proxy_headers_refused: std::array::from_fn(|reason| {
+                let of = |one: &Self| one.proxy_headers_refused.get(reason).copied().unwrap_or(0);
+                less(of(self), of(earlier))
+            }),
             handshake: self.handshake.since(&earlier.handshake),
         }
     }
@@ -359,6 +397,8 @@ impl ListenerFigures {
         for (own, other) in self.given_up_idle.iter_mut().zip(other.given_up_idle) {
             *own += other;
         }
+        let refused = self.proxy_headers_refused.iter_mut().zip(other.proxy_headers_refused);
+        refused.for_each(|(own, other)| *own += other);
         self.handshake.add(&other.handshake);
     }
 }
@@ -412,6 +452,14 @@ impl ListenerSeries {
         }
     }
 
+    /// Counts a connection that was closed for its PROXY header.
+    pub fn proxy_header_refused(&self, worker: usize, why: ProxyHeaderRefusal) {
+        let Some(shard) = shard(&self.shards, worker) else { return };
+        if let Some(counter) = shard.proxy_headers_refused.get(why as usize) {
+            counter.add(1);
+        }
+    }
+
     pub(crate) fn read(&self, workers: WorkerShards) -> ListenerFigures {
         let mut sum =
             ListenerFigures { listener: self.name.to_string(), ..ListenerFigures::default() };
@@ -425,6 +473,8 @@ impl ListenerSeries {
             for (sum, counter) in sum.given_up_idle.iter_mut().zip(&shard.given_up_idle) {
                 *sum += counter.read();
             }
+            let refused = sum.proxy_headers_refused.iter_mut().zip(&shard.proxy_headers_refused);
+            refused.for_each(|(sum, counter)| *sum += counter.read());
             shard.handshake.read_into(&mut sum.handshake);
         }
         sum

@@ -30,6 +30,7 @@ mod sim;
 mod smuggling;
 mod streams;
 mod support;
+mod tcp;
 mod test_origin;
 mod tls;
 mod upgrade;

@@ -104,6 +104,10 @@ patterns! {
         endless_response_headers endless_interim_responses endless_body_read endless_body_unread
         one_byte_response_chunks impossible_statuses unasked_switch
     }
+    tcp {
+        tcp_squatting tcp_never_reading tcp_reset_flood sni_slow_hello sni_garbage
+        proxy_header_slow proxy_header_garbage
+    }
     tls {
         tls_handshake_flood tls_half_handshakes tls_slow_handshakes tls_garbage
         tls_fragmented_hello tls_renegotiation tls_key_updates tls_tiny_records

@@ -40,6 +40,8 @@ pub(crate) struct Proxy {
     pub(crate) kind: Kind,
     pub(crate) plain: SocketAddr,
     pub(crate) tls: SocketAddr,
+    /// Weir's listeners that pass on bytes, look for a name in them, and expect a PROXY header.
+    pub(crate) of_bytes: Option<[SocketAddr; 3]>,
     /// Weir's admin address over TCP that allows changes, with [`TOKEN`].
     pub(crate) admin: Option<SocketAddr>,
     /// Weir's admin address without a token, for reading only.
@@ -126,13 +128,14 @@ impl Proxy {
         // process.
         weir.env("WEIR_SUPERVISOR", "off");
         weir.stdin(Stdio::null()).args(["run", "-c"]).arg(path);
-        let Weir { process, addresses } = Weir::run(&mut weir, 4);
+        let Weir { process, addresses } = Weir::run(&mut weir, 7);
         Self {
             kind: Kind::Weir,
             plain: addresses[0],
             tls: addresses[1],
-            admin: Some(addresses[2]),
-            read_only: Some(addresses[3]),
+            of_bytes: Some([addresses[2], addresses[3], addresses[4]]),
+            admin: Some(addresses[5]),
+            read_only: Some(addresses[6]),
             process,
             directory,
         }
@@ -201,7 +204,8 @@ impl Proxy {
             .stdin(Stdio::from(OwnedFd::from(plain_socket)))
             .stdout(Stdio::from(OwnedFd::from(tls_socket)));
         let process = Process::start(&mut program);
-        Self { kind, plain, tls, admin: None, read_only: None, process, directory }
+        let (of_bytes, admin, read_only) = (None, None, None);
+        Self { kind, plain, tls, of_bytes, admin, read_only, process, directory }
     }
 
     /// Returns the processes of the proxy.

@@ -9,8 +9,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
+use weir_config::model::SendProxy;
 use weir_proxy::connect_trouble::is_own_shortage;
-use weir_proxy::net::PeerAddress;
+use weir_proxy::net::{PeerAddress, proxy_header};
 
 use super::reply::{Blame, Heard, ProbeFailure, ReplyPhase};
 
@@ -31,17 +32,23 @@ pub(super) struct ProbeTls {
     pub(super) name: ServerName<'static>,
 }
 
-/// Connects, and does the TLS handshake if `tls` is given.
+/// Connects, sends a PROXY header if the pool does, and does the TLS handshake if `tls` is given.
 pub(super) async fn connect(
     address: &PeerAddress,
+    send_proxy: Option<SendProxy>,
     tls: Option<&ProbeTls>,
     heard: &mut Heard,
 ) -> Result<ProbeStream, ProbeFailure> {
-    let stream = open(address).await.map_err(|error| {
+    let mut stream = open(address).await.map_err(|error| {
         let failure = heard.broken(&error);
         let blame = if is_own_shortage(&error, address) { Blame::Shortage } else { failure.blame };
         ProbeFailure { blame, ..failure }
     })?;
+    if let Some(version) = send_proxy {
+        heard.phase = ReplyPhase::Sending;
+        let sent = proxy_header::write(version, None, &mut stream).await;
+        sent.map_err(|error| heard.broken(&error))?;
+    }
     let Some(ProbeTls { config, name }) = tls else { return Ok(stream) };
     heard.phase = ReplyPhase::Handshake;
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);

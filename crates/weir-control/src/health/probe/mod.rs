@@ -18,7 +18,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use weir_balance::{
     EndpointState, Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeTurn, ProbeVerdict,
 };
-use weir_config::model::{Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe};
+use weir_config::model::{
+    Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe, SendProxy,
+};
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
 use weir_proxy::process::Process;
@@ -50,6 +52,7 @@ struct Asks {
     /// The endpoint's server name and the address of the pool whose TLS settings the probe uses: a
     /// new pool may have been made from other files.
     tls: Option<(String, usize)>,
+    send_proxy: Option<SendProxy>,
 }
 
 impl Drop for Probing {
@@ -86,6 +89,7 @@ impl Probes {
                     tls: tls
                         .as_ref()
                         .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
+                    send_proxy: settings.send_proxy,
                 });
                 let target = settings.check.as_ref();
                 let target = target.and_then(|check| ProbeTarget::new(check, settings, own, tls));
@@ -128,6 +132,9 @@ struct ProbeTarget {
     question: ProbeQuestion,
     /// The TLS parameters, if there is a handshake before the question.
     tls: Option<ProbeTls>,
+    /// The version of the PROXY header that the probe begins with. The port of a check alone need
+    /// not understand one.
+    send_proxy: Option<SendProxy>,
     timeout: Duration,
     settings: ProbeSettings,
 }
@@ -179,12 +186,14 @@ impl ProbeTarget {
             Probe::Tls => ProbeQuestion::Tls,
         };
         let micros = |duration: Duration| duration.as_micros() as u64;
+        let send_proxy = settings.send_proxy.filter(|_| matches!(place, ProbePlace::Own(None)));
         let (pool, endpoint) = (settings.name.as_str().into(), own.name.as_str().into());
         Some(Self {
             of: EndpointName { pool, endpoint },
             place,
             question,
             tls: tls.filter(|_| encrypted),
+            send_proxy,
             timeout: check.timeout,
             settings: ProbeSettings {
                 rise: check.rise,
@@ -227,7 +236,8 @@ impl ProbeTarget {
     async fn ask(&self, address: &PeerAddress) -> Result<(), ProbeFailure> {
         let mut heard = Heard::default();
         let asked = timeout(self.timeout, async {
-            let mut stream = connect(address, self.tls.as_ref(), &mut heard).await?;
+            let mut stream =
+                connect(address, self.send_proxy, self.tls.as_ref(), &mut heard).await?;
             match &self.question {
                 ProbeQuestion::Http(question) => question.ask(&mut stream, &mut heard).await,
                 ProbeQuestion::Tcp(probe) => tcp::ask(probe, &mut stream, &mut heard).await,

@@ -9,12 +9,12 @@ mod tests;
 use std::net::{IpAddr, SocketAddr};
 
 use weir_config::Config;
-use weir_config::model::{AccessRule, ListenAddress, Verdict};
+use weir_config::model::{AccessRule, ListenAddress, Protocol, Verdict};
 use weir_files::Answer;
 use weir_stats::{
-    AffinityOutcome, Cause, Concurrency, Entry, Escape, Template, Times, TlsParameters,
+    AffinityOutcome, Cause, Concurrency, Entry, Escape, TCP, Template, Times, TlsParameters,
 };
-use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Version};
+use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
 use crate::exchange::files::{FileTarget, question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
@@ -42,8 +42,10 @@ pub use pool::{PickTrace, PoolTrace};
 pub struct TracedRequest<'a> {
     /// The number of the listener that it reaches.
     pub listener: usize,
-    /// Its head, as the client sends it.
+    /// Its head, as the client sends it; empty for a connection of a `tcp` listener.
     pub head: &'a [u8],
+    /// The name that a client of a `tcp` listener asks for in its TLS handshake; may be empty.
+    pub server_name: &'a str,
     /// The peer of the connection; `None` on a Unix socket.
     pub peer: Option<IpAddr>,
     /// Set if the connection has TLS.
@@ -182,7 +184,12 @@ pub fn trace(
     let missing = || "there is no such listener".to_owned();
     let listener = snapshot.listeners.get(request.listener).ok_or_else(missing)?;
     let model = config.listeners.get(request.listener).ok_or_else(missing)?;
-    let mut bytes = request.head.to_vec();
+    let is_tcp = listener.protocol == Protocol::Tcp;
+    if is_tcp && !request.head.is_empty() {
+        return Err(NO_REQUESTS.to_owned());
+    }
+    // The server name takes the place of the host.
+    let mut bytes = if is_tcp { request.server_name.into() } else { request.head.to_vec() };
     let mut head = RequestHead::default();
     let limits = HeadLimits {
         head_bytes: listener.limits.head_bytes,
@@ -190,12 +197,16 @@ pub fn trace(
         headers: listener.limits.headers,
     };
     let mut trace = RequestTrace::default();
-    match head.parse(&bytes, &mut Scan::default(), &limits) {
-        Ok(Some(_)) => {}
-        Ok(None) => return Err("the head of the request is not complete".to_owned()),
-        Err(located) => {
-            trace.refuse(located.fault.status(), located.fault.reason());
-            return Ok(trace);
+    if is_tcp {
+        head.host = Span { start: 0, end: bytes.len() as u32 };
+    } else {
+        match head.parse(&bytes, &mut Scan::default(), &limits) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err("the head of the request is not complete".to_owned()),
+            Err(located) => {
+                trace.refuse(located.fault.status(), located.fault.reason());
+                return Ok(trace);
+            }
         }
     }
     let rules = listener.header_names;
@@ -205,7 +216,9 @@ pub fn trace(
     }
     trace.path.received = text_of(head.path_text(&bytes));
     let line = head.request_line.of(&bytes).to_vec();
-    if let Err(fault) = path::normalise(&mut head, &mut bytes, &listener.path, &mut Vec::new()) {
+    if !is_tcp
+        && let Err(fault) = path::normalise(&mut head, &mut bytes, &listener.path, &mut Vec::new())
+    {
         trace.refuse(400, fault.reason());
         return Ok(trace);
     }
@@ -226,6 +239,10 @@ pub fn trace(
     tracer.run();
     Ok(tracer.trace)
 }
+
+/// The error for a request to a listener that has none.
+const NO_REQUESTS: &str =
+    "this listener passes on bytes and reads no request: ask with tcp://HOST:PORT";
 
 /// A request on its way.
 struct Tracer<'a> {
@@ -274,9 +291,11 @@ impl<'a> Tracer<'a> {
         self.trace.peer_is_trusted = self.trust == PeerTrust::Trusted;
         let header = listener.request_id.header.as_deref();
         self.id = RequestIdSource::new(self.input.seed).id_of(self.trust, header, &self.view());
-        let mut sent = Vec::new();
-        crate::http::head_writer::write_target(self.head, self.bytes, &mut sent);
-        self.trace.path.sent = text_of(&sent);
+        if listener.protocol == Protocol::Http {
+            let mut sent = Vec::new();
+            crate::http::head_writer::write_target(self.head, self.bytes, &mut sent);
+            self.trace.path.sent = text_of(&sent);
+        }
         if listener.limits.hops.is_some_and(|most| self.head.hops > most) {
             return self.trace.refuse(508, "it has passed through too many Weirs (`limits hops=`)");
         }
@@ -297,7 +316,9 @@ impl<'a> Tracer<'a> {
             Some(site) => format!("{part}.sites[{site}].routes"),
             None => format!("{part}.default"),
         };
-        self.trace.path.matched = text_of(&found.path);
+        if listener.protocol == Protocol::Http {
+            self.trace.path.matched = text_of(&found.path);
+        }
         self.tried(&list, &found);
         let Some((route, position)) = found.route.zip(found.position) else {
             self.trace.end = TraceEnd::NoRoute;
@@ -573,7 +594,11 @@ impl<'a> Tracer<'a> {
             internal_target: self.internal.whole_target(),
             path: self.internal.target().map_or(head.path.of(bytes), |(path, _)| path),
             upstream_target: if led.endpoint.is_some() { led.target } else { b"" },
-            protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            protocol: match (self.listener.protocol, head.version) {
+                (Protocol::Tcp, _) => TCP,
+                (Protocol::Http, Version::Http10) => "HTTP/1.0",
+                (Protocol::Http, Version::Http11) => "HTTP/1.1",
+            },
             host,
             request_headers: &view,
             response_headers: &(),

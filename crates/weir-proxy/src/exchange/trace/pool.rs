@@ -2,6 +2,7 @@
 //! and none is busy, and the head that the endpoint would get.
 
 use weir_balance::{Arrival, Availability, ChosenBy, Rejection, Request, Tried, hash_key};
+use weir_config::model::Protocol;
 use weir_stats::{Entry, Escape};
 use weir_wire::Framing;
 
@@ -33,7 +34,7 @@ pub struct PoolTrace {
     pub pick: Result<PickTrace, &'static str>,
     /// The target that the endpoint gets.
     pub target: String,
-    /// The head that the endpoint gets.
+    /// The head that the endpoint gets; empty for a connection of a `tcp` listener.
     pub head: String,
 }
 
@@ -67,8 +68,9 @@ impl<'a> Tracer<'a> {
                 return refused(414, "the path or query is too long once it is rewritten");
             }
         };
+        let is_tcp = self.listener.protocol == Protocol::Tcp;
         let mut target = rewritten.clone();
-        if target.is_empty() {
+        if target.is_empty() && !is_tcp {
             head_writer::write_target(self.head, self.bytes, &mut target);
         }
         let claim = |affinity: &Affinity| affinity.claim(self.head, self.bytes);
@@ -95,10 +97,12 @@ impl<'a> Tracer<'a> {
             key_is_random: key.as_ref().is_some_and(Vec::is_empty),
             key: key.as_deref().map(text_of),
             sticky: said(claim),
-            head: self.head_for(
-                Led { route: Some(route), pool: Some(pool), endpoint, target: &target },
-                &rewritten,
-            ),
+            head: if is_tcp {
+                String::new()
+            } else {
+                let led = Led { route: Some(route), pool: Some(pool), endpoint, target: &target };
+                self.head_for(led, &rewritten)
+            },
             target: text_of(&target),
             pick,
         }))

@@ -35,7 +35,11 @@ fn traced(head: &[u8], peer: &str) -> Result<RequestTrace, String> {
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
     let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
     let peer = peer.parse().ok();
-    trace(&snapshot, &config, &TracedRequest { listener: 0, head, peer, tls: false, seed: 1 })
+    trace(
+        &snapshot,
+        &config,
+        &TracedRequest { listener: 0, head, server_name: "", peer, tls: false, seed: 1 },
+    )
 }
 
 fn end(request: &str, lines: &str) -> String {

@@ -18,6 +18,9 @@ const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 /// The maximum payload of a record (RFC 8446 section 5.1).
 const RECORD_BYTES: usize = 1 << 14;
+/// The extension with the server name, and the type of a name in it.
+const SERVER_NAME: u16 = 0;
+const HOST_NAME: u8 = 0;
 /// The size of an alert's record, which is also enough for rustls to recognise another protocol.
 const ALERT_RECORD: usize = 7;
 /// The record that a client may send before its second `ClientHello` (RFC 8446 appendix D.4).
@@ -139,6 +142,27 @@ impl ClientHello {
     /// The message, in one record. It must be complete.
     pub(super) fn record(&self) -> &[u8] {
         self.bytes.get(..self.joined).unwrap_or_default()
+    }
+
+    /// The name that the client asks for (RFC 6066 section 3), if the message is complete and has
+    /// one.
+    pub(super) fn server_name(&self) -> Option<&str> {
+        let body = self.record().get(RECORD_HEADER + MESSAGE_HEADER..)?;
+        let mut body = Reader(body);
+        let (_version_and_random, _session) = (body.take(2 + 32)?, body.short_block()?);
+        let (_suites, _compression) = (body.block()?, body.short_block()?);
+        let mut extensions = body.block()?;
+        loop {
+            let (kind, mut content) = (extensions.number()?, extensions.block()?);
+            if kind != SERVER_NAME {
+                continue;
+            }
+            let mut names = content.block()?;
+            let (kind, name) = (names.take(1)?, names.block()?);
+            let name = std::str::from_utf8(name.0).ok().filter(|_| kind == [HOST_NAME])?;
+            return (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()))
+                .then_some(name);
+        }
     }
 
     /// The bytes received after it.

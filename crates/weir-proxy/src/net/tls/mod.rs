@@ -14,6 +14,7 @@ mod error;
 mod facts;
 mod hkdf;
 mod material;
+pub(crate) mod passthrough;
 mod server;
 mod server_handshake;
 mod suites;

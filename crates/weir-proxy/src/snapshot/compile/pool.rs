@@ -97,7 +97,8 @@ impl Compiler<'_> {
             balancer,
             key: pool.policy.hash().map(PoolKey::of_policy),
             endpoints,
-            keepalive: pool.keepalive.clone(),
+            keepalive: keepalive(pool),
+            send_proxy: pool.send_proxy,
             tcp_keepalive: pool.tcp_keepalive.clone(),
             passive_on: pool.passive.on.as_slice().into(),
             queue,
@@ -227,6 +228,15 @@ impl Compiler<'_> {
         self.warnings.extend(built.warnings.iter().cloned());
         Ok(built)
     }
+}
+
+/// The limits on idle connections. A connection that was announced for one client serves no other.
+fn keepalive(pool: &model::Pool) -> model::Keepalive {
+    let mut keepalive = pool.keepalive.clone();
+    if pool.send_proxy.is_some() {
+        keepalive.idle = 0;
+    }
+    keepalive
 }
 
 /// The balancer of a pool without a predecessor.

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::exchange::sample::{self, List};
-use crate::{AffinityOutcome, Cause, Concurrency, FailedAttempt, Micros, Setback, Times};
+use crate::{AffinityOutcome, Cause, Concurrency, FailedAttempt, Micros, Setback, TCP, Times};
 
 fn line(format: &Line, entry: &Entry<'_>) -> String {
     let mut out = Vec::new();
@@ -195,6 +195,38 @@ fn haproxy_lines_of_finished_exchanges() {
         },
         r#"fe deny/<NOSRV> 0/-1/-1/-1/0 403 192 - - PR-- 1/1/0/0/0 0/0 "GET /deny HTTP/1.1""#,
     );
+}
+
+/// Each expected line is HAProxy's line of `option tcplog` without its start.
+#[test]
+fn haproxy_lines_of_tcp_connections() {
+    let none = List(&[]);
+    let check = |times: Times, attempts: u32, cause: Cause, expected: &str| {
+        let entry = Entry {
+            listener: "db",
+            pool: "pg",
+            endpoint: if attempts > 0 { "pg1" } else { "" },
+            protocol: TCP,
+            times,
+            cause,
+            attempts,
+            bytes_sent: 1_234,
+            ..bare(b"", &none)
+        };
+        let start = "127.0.0.1:36376 [20/Nov/2026:19:52:55.007] db ";
+        assert_eq!(line(&Line::haproxy(), &entry), format!("{start}{expected}\n"));
+    };
+    let total = |times: Times, ms: i64| Times { total: Micros(ms * 1000), ..times };
+    let ended = total(times(0, 7, 2, 1, 0), 5_010);
+    check(ended, 1, Cause::TunnelClosed, "pg/pg1 7/2/5010 1234 -- 4/3/2/1/0 0/0");
+    check(ended, 1, Cause::TunnelTimeout, "pg/pg1 7/2/5010 1234 cD 4/3/2/1/0 0/0");
+    let silent = total(times(0, 7, 2, -1, 0), 5_010);
+    check(silent, 1, Cause::TunnelClientReset, "pg/pg1 7/2/5010 1234 CD 4/3/2/1/0 0/0");
+    check(silent, 1, Cause::Shutdown, "pg/pg1 7/2/5010 1234 KD 4/3/2/1/0 0/0");
+    let refused = total(times(0, 0, -1, -1, 0), 3);
+    check(refused, 2, Cause::ConnectFailed, "pg/pg1 0/-1/3 1234 SC 4/3/2/1/1 0/0");
+    let waited = total(times(0, 50, -1, -1, 0), 50);
+    check(waited, 0, Cause::ClientGone, "pg/<NOSRV> 50/-1/50 1234 CQ 4/3/2/1/0 0/0");
 }
 
 #[test]

@@ -4,14 +4,45 @@
 use std::net::{IpAddr, SocketAddr};
 
 use weir_config::Config;
-use weir_config::model::{ListenAddress, Listener};
+use weir_config::model::{ListenAddress, Listener, Protocol};
 
-/// A request from the command line.
+/// The scheme of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+    /// A connection whose bytes are passed on.
+    Tcp,
+}
+
+impl Scheme {
+    const ALL: [Self; 3] = [Self::Http, Self::Https, Self::Tcp];
+
+    /// The scheme of requests or connections that a listener takes; TLS makes no difference for
+    /// connections.
+    fn of(listener: &Listener) -> Self {
+        match (listener.protocol, listener.tls.is_some()) {
+            (Protocol::Tcp, _) => Self::Tcp,
+            (Protocol::Http, true) => Self::Https,
+            (Protocol::Http, false) => Self::Http,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// A request, or a connection, from the command line.
 #[derive(Debug)]
 pub(super) struct Ask {
     method: String,
-    /// Set for `https`, unset for `http`; `None` for a target without a scheme.
-    tls: Option<bool>,
+    /// `None` for a target without a scheme.
+    scheme: Option<Scheme>,
     /// Host and port as written; empty for a target without them.
     authority: String,
     /// Path and query.
@@ -35,14 +66,18 @@ impl Ask {
             _ => return Err("write the request as 'METHOD URL'".to_owned()),
         };
         let url = url.split('#').next().unwrap_or_default();
-        let (tls, rest) = match url.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Some(true), rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Some(false), rest),
-            Some((scheme, _)) => return Err(format!("`{scheme}` is neither http nor https")),
+        let named = |name: &str| {
+            Scheme::ALL.into_iter().find(|scheme| scheme.name().eq_ignore_ascii_case(name))
+        };
+        let (scheme, rest) = match url.split_once("://") {
+            Some((name, rest)) => match named(name) {
+                Some(scheme) => (Some(scheme), rest),
+                None => return Err(format!("`{name}` is neither http nor https nor tcp")),
+            },
             None if url.starts_with('/') || url == "*" => (None, url),
             None => return Err(format!("`{url}` is no URL: write http://… or https://…")),
         };
-        let split = if tls.is_some() { rest.find(['/', '?']).unwrap_or(rest.len()) } else { 0 };
+        let split = if scheme.is_some() { rest.find(['/', '?']).unwrap_or(rest.len()) } else { 0 };
         let (authority, target) = rest.split_at(split);
         let target = match target.chars().next() {
             None => "/".to_owned(),
@@ -52,7 +87,7 @@ impl Ask {
         let headers = headers.iter().map(|line| header(line)).collect::<Result<_, _>>()?;
         Ok(Self {
             method: method.to_owned(),
-            tls,
+            scheme,
             authority: authority.to_owned(),
             target,
             headers,
@@ -62,16 +97,19 @@ impl Ask {
 
     /// Returns the request as one line.
     pub(super) fn line(&self) -> String {
-        let scheme = match self.tls {
-            Some(true) => "https://",
-            Some(false) => "http://",
-            None => "",
-        };
-        format!("{} {scheme}{}{}", self.method, self.authority, self.target)
+        let Self { method, authority, target, .. } = self;
+        match self.scheme {
+            Some(Scheme::Tcp) => format!("tcp://{authority}"),
+            Some(scheme) => format!("{method} {}://{authority}{target}", scheme.name()),
+            None => format!("{method} {authority}{target}"),
+        }
     }
 
-    /// Returns the head as a client sends it.
+    /// Returns the head as a client sends it; a connection has none.
     pub(super) fn head(&self) -> Vec<u8> {
+        if self.scheme == Some(Scheme::Tcp) {
+            return Vec::new();
+        }
         let named = |name: &str| self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         let mut line = |name: &str, value: &str| {
@@ -96,6 +134,15 @@ impl Ask {
         head.into_bytes()
     }
 
+    /// Returns the name that a TLS client asks for: that of the URL, unless it is an address.
+    pub(super) fn server_name(&self) -> &str {
+        let host = match self.authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => host,
+            _ => &self.authority,
+        };
+        if host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() { "" } else { host }
+    }
+
     /// Returns the number of the listener that the request reaches, and a remark if others would
     /// do too.
     pub(super) fn listener(
@@ -112,27 +159,27 @@ impl Ask {
             let missing = || format!("there is no listener `{name}`: {}", list(config));
             return found.map(|(number, _)| (number, None)).ok_or_else(missing);
         }
-        let Some(tls) = self.tls else {
+        let Some(scheme) = self.scheme else {
             return match listeners().collect::<Vec<_>>().as_slice() {
                 [(number, _)] => Ok((*number, None)),
                 _ => Err(format!("write a whole URL, or --listener NAME: {}", list(config))),
             };
         };
-        let (host, port) = self.host_and_port(tls)?;
+        let (host, port) = self.host_and_port(scheme)?;
         let fit = |address: &ListenAddress| match address {
             ListenAddress::Socket(socket) if socket.port() == port => reach(*socket, host),
             _ => 0,
         };
         let fits = |one: &Listener| one.addresses.iter().map(fit).max().unwrap_or(0);
-        let speaks = |one: &Listener| one.tls.is_some() == tls;
+        let speaks = |one: &Listener| Scheme::of(one) == scheme;
         let speaking = || listeners().filter(|(_, one)| speaks(one));
         let best = speaking().map(|(_, one)| fits(one)).max().unwrap_or(0);
         let all: Vec<(usize, &Listener)> =
             speaking().filter(|(_, one)| best > 0 && fits(one) == best).collect();
         let Some((number, _)) = all.first() else {
-            let (asked, spoken) = if tls { ("https", "http") } else { ("http", "https") };
             return Err(match listeners().find(|(_, one)| fits(one) > 0) {
                 Some((_, other)) => {
+                    let (asked, spoken) = (scheme.name(), Scheme::of(other).name());
                     format!("the listener {} speaks {spoken}, and the URL has {asked}", other.name)
                 }
                 None => format!("no listener accepts port {port}: {}", list(config)),
@@ -145,14 +192,17 @@ impl Ask {
         Ok((*number, note))
     }
 
-    fn host_and_port(&self, tls: bool) -> Result<(Option<IpAddr>, u16), String> {
+    fn host_and_port(&self, scheme: Scheme) -> Result<(Option<IpAddr>, u16), String> {
         let (host, port) = match self.authority.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, Some(port)),
             _ => (self.authority.as_str(), None),
         };
         let port = match port {
-            None if tls => 443,
-            None => 80,
+            None => match scheme {
+                Scheme::Http => 80,
+                Scheme::Https => 443,
+                Scheme::Tcp => return Err("a tcp URL needs a port".to_owned()),
+            },
             Some(port) => port.parse().map_err(|_| format!("`{port}` is not a port"))?,
         };
         Ok((host.trim_matches(['[', ']']).parse().ok(), port))
@@ -181,10 +231,7 @@ fn header(line: &str) -> Result<(String, String), String> {
 }
 
 fn list(config: &Config) -> String {
-    let one = |listener: &Listener| {
-        let scheme = if listener.tls.is_some() { "https" } else { "http" };
-        format!("{} ({scheme})", listener.name)
-    };
+    let one = |listener: &Listener| format!("{} ({})", listener.name, Scheme::of(listener).name());
     let names: Vec<String> = config.listeners.iter().map(one).collect();
     format!("the listeners are {}", names.join(", "))
 }
@@ -238,7 +285,8 @@ mod tests {
             listen :80 -> respond 204;
             listen 10.0.0.1:8080 name=one -> respond 204;
             listen 10.0.0.2:8080 name=two -> respond 204;
-            listen unix:/run/x.sock name=local -> respond 204;";
+            listen unix:/run/x.sock name=local -> respond 204;
+            listen tcp :5432 name=db -> 10.0.0.9:5432;";
         let config = weir_config::parse_str("t", text).unwrap().config;
         let found = |request: &str, named: Option<&str>| {
             let found = ask(request, &[]).unwrap().listener(&config, named);
@@ -248,6 +296,7 @@ mod tests {
         assert_eq!(found("http://10.0.0.2:8080/", None), Ok((2, false)));
         assert_eq!(found("http://shop.test:8080/", None), Ok((1, true)));
         assert_eq!(found("/", Some("local")), Ok((3, false)));
+        assert_eq!(found("tcp://db.test:5432", None), Ok((4, false)));
         assert_eq!(found("/", Some("10.0.0.1:8080")), Ok((1, false)));
         for (request, named, part) in [
             ("https://shop.test:80/", None, "speaks http"),
@@ -256,6 +305,9 @@ mod tests {
             ("/", None, "--listener"),
             ("/", Some("x"), "there is no listener `x`"),
             ("http://a:x/", None, "not a port"),
+            ("http://db.test:5432/", None, "the listener db speaks tcp, and the URL has http"),
+            ("tcp://shop.test:80", None, "the listener :80 speaks http, and the URL has tcp"),
+            ("tcp://db.test", None, "needs a port"),
         ] {
             let error = found(request, named).unwrap_err();
             assert!(error.contains(part), "{request}: {error}");

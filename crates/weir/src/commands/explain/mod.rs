@@ -30,7 +30,7 @@ use writer::AccountWriter;
     after_help = "Example: weir explain -c weir.conf 'POST https://shop.example.com/cart' -H 'Cookie: beta=1'"
 )]
 pub(crate) struct ExplainArguments {
-    /// Method and URL, such as 'GET https://shop.example.com/cart'; the method may be left out
+    /// Method and URL, such as 'GET https://shop.example.com/cart'; the method may be left out. Or tcp://HOST:PORT, for a connection to a `tcp` listener
     #[arg(value_name = "REQUEST", required = true, num_args = 1..=2)]
     request: Vec<String>,
     /// Configuration file
@@ -74,7 +74,14 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), CommandFailure> {
         .map_err(CommandFailure::RunTime)?;
     let head = ask.head();
     let tls = checked.config.listeners.get(listener).is_some_and(|one| one.tls.is_some());
-    let request = TracedRequest { listener, head: &head, peer: Some(arguments.from), tls, seed: 0 };
+    let request = TracedRequest {
+        listener,
+        head: &head,
+        server_name: ask.server_name(),
+        peer: Some(arguments.from),
+        tls,
+        seed: 0,
+    };
     let trace = explain(&checked.config, &request).map_err(CommandFailure::RunTime)?;
     let account = AccountWriter::new(&checked, &request, &trace).account(note);
     terminal::print(&if arguments.json { account.json() } else { account.text(&ask.line()) })

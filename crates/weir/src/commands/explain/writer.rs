@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 use weir_config::model::{
-    Action, EndpointAddress, Files, HeaderEdit, Listener, Pool, Route, RouteTimeouts, Secret,
+    Action, EndpointAddress, Files, HeaderEdit, Listener, Pool, Protocol, Route, RouteTimeouts,
+    Secret,
 };
 use weir_config::source::FileId;
 use weir_config::{Checked, Config};
@@ -221,8 +222,12 @@ impl<'a> AccountWriter<'a> {
             // The trace goes on after it.
             TraceEnd::Internal | TraceEnd::NoRoute => {
                 let part = format!("listeners[{}]", self.request.listener);
-                let text = "404: no route matches".to_owned();
-                Outcome { place: self.place(&part), ..end("no_route", Some(404), text) }
+                let text = match self.model().map(|one| one.protocol) {
+                    Some(Protocol::Tcp) => "no route matches: the connection ends",
+                    _ => "404: no route matches",
+                };
+                let end = end("no_route", Some(404), text.to_owned());
+                Outcome { place: self.place(&part), ..end }
             }
             TraceEnd::Pool(pool) => self.pool(pool),
             TraceEnd::Respond { status, content_type, body } => {
@@ -297,7 +302,7 @@ impl<'a> AccountWriter<'a> {
             details,
             server: chosen,
             runner_up,
-            head: trace.pick.is_ok().then(|| trace.head.clone()),
+            head: (trace.pick.is_ok() && !trace.head.is_empty()).then(|| trace.head.clone()),
         }
     }
 
@@ -313,7 +318,9 @@ impl<'a> AccountWriter<'a> {
         };
         add("client_limit", "limit client", value(&self.config().client_limit));
         add(&format!("{part}.client_limit"), "limit client", value(&listener.client_limit));
-        add(&format!("{part}.limits"), "limits", value(&listener.limits));
+        if listener.protocol == Protocol::Http {
+            add(&format!("{part}.limits"), "limits", value(&listener.limits));
+        }
         let Some((own, route)) = self.route() else { return lines };
         for key in &self.trace.limit_keys {
             let of_route = key.part.starts_with(own);
@@ -339,7 +346,8 @@ impl<'a> AccountWriter<'a> {
                 add(&format!("{part}.bandwidth"), "limit bandwidth", value(&listener.bandwidth));
             }
         }
-        add(&format!("{part}.timeouts"), "client timeouts", value(&listener.timeouts));
+        let waits = waits_for_client(listener);
+        add(&format!("{part}.timeouts"), "client timeouts", waits);
         let TraceEnd::Pool(trace) = &self.trace.end else { return lines };
         let Some(pool) = self.config().pools.get(trace.number) else { return lines };
         let part = format!("pools[{}]", trace.number);
@@ -356,7 +364,11 @@ impl<'a> AccountWriter<'a> {
         };
         let upstream = &route.upstream;
         let place = own_or(upstream.timeouts != RouteTimeouts::default(), "timeouts");
-        add(&place, "server timeouts", value(&upstream.timeouts(pool)));
+        let mut waits = value(&upstream.timeouts(pool));
+        if let (Protocol::Tcp, Value::Object(waits)) = (listener.protocol, &mut waits) {
+            waits.retain(|name, _| matches!(name.as_str(), "connect" | "tunnel"));
+        }
+        add(&place, "server timeouts", waits);
         let place = own_or(upstream.retry.is_some(), "retry");
         add(&place, "retry", value(upstream.retry(pool)));
         lines
@@ -460,5 +472,17 @@ fn plain(value: &Value) -> String {
             fields.iter().map(one).collect::<Vec<_>>().join(",")
         }
         other => other.to_string(),
+    }
+}
+
+/// The waits for a client of this listener: of those for requests a TCP listener has none.
+fn waits_for_client(listener: &Listener) -> Value {
+    let waits = value(&listener.timeouts);
+    match listener.protocol {
+        Protocol::Http => waits,
+        Protocol::Tcp if listener.tls.is_some() => {
+            serde_json::json!({ "handshake": &waits["handshake"] })
+        }
+        Protocol::Tcp => Value::Null,
     }
 }

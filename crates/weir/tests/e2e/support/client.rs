@@ -2,7 +2,9 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use super::PATIENCE;
@@ -76,6 +78,11 @@ impl Client {
     /// Sends a GET for this path.
     pub(crate) fn get(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    }
+
+    /// Closes the connection with a reset.
+    pub(crate) fn reset(self) {
+        set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
     /// Shuts down the sending direction.

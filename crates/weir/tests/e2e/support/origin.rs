@@ -1,9 +1,12 @@
 //! An origin that runs a script of its test, byte by byte, with a thread for each connection.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
 
 use super::{PATIENCE, eventually};
 
@@ -143,6 +146,25 @@ impl Accepted {
     /// Sends bytes as they are. A closed connection is no failure here.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    /// Ends its side of the connection.
+    pub(crate) fn finish_sending(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Makes the end of the script close the connection with a reset.
+    pub(crate) fn reset_at_end(&self) {
+        set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Returns all bytes up to the end of the client's side.
+    pub(crate) fn all(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.buffer);
+        while self.more().is_some() {
+            bytes.append(&mut self.buffer);
+        }
+        bytes
     }
 
     /// Waits for more bytes and returns all that are available; `None` at the end.

@@ -7,6 +7,7 @@ pub(crate) mod framing;
 pub(crate) mod policy;
 pub(crate) mod probes;
 pub(crate) mod slow;
+pub(crate) mod tcp;
 pub(crate) mod tls;
 
 use crate::arena::Arena;

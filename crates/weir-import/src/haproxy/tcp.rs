@@ -1,0 +1,173 @@
+//! A frontend in mode `tcp` becomes a listener that passes on bytes: its addresses are those of
+//! `frontends`, its rules about the client and the name of a TLS client become routes.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::backends::LONG;
+use super::conditions::AclTest;
+use super::convert::HaproxyConverter;
+use super::rules::{FrontendRules, RouteDraft, RuleEdit};
+use super::sections::{LineId, SectionId};
+use super::values;
+use crate::native::NativeLine;
+
+/// The reason for a condition that only a request can meet.
+const REQUESTS: &str = "its condition looks at requests, and the section is in `mode tcp`";
+/// The test of HAProxy that its manual combines with `req.ssl_sni`.
+const HELLO: &str = "ssl_hello_type";
+
+impl HaproxyConverter<'_> {
+    /// Returns the lines that every address of a section in mode `tcp` has.
+    pub(super) fn connection_settings(
+        &mut self,
+        id: SectionId,
+        span: SourceSpan,
+    ) -> Vec<Directive> {
+        let client = self.time(id, "timeout client");
+        let handshake = self.time(id, "timeout client-hs");
+        let mut inspect = None;
+        for line in self.sections.every(id, "tcp-request inspect-delay") {
+            inspect = values::microseconds(self.sections.word(line, 0));
+            self.outcomes.honour(line);
+        }
+        let wait = inspect.or(handshake).or(client);
+        let wait = wait.filter(|wait| *wait > 0).map_or_else(|| LONG.to_owned(), values::time);
+        let mut lines = vec![NativeLine::new("timeout", span).option("handshake", &wait).end()];
+        lines.push(self.tcp_keepalive(id, "cli", span));
+        if let Some(log) = self.access_log(id) {
+            lines.push(NativeLine::new("log", span).value(&log).end());
+        }
+        self.other_lines(id);
+        lines
+    }
+
+    /// Reads the rules of a section in mode `tcp`.
+    pub(super) fn routes_of_connections(&mut self, id: SectionId) -> FrontendRules {
+        self.passes_bytes = true;
+        let mut targets = Vec::new();
+        self.backends_of_connections(id, &mut targets);
+        let mut drafts = self.rejections(id, &targets);
+        drafts.append(&mut targets);
+        self.unused_acls(id);
+        self.passes_bytes = false;
+        FrontendRules::of_connections(drafts)
+    }
+
+    /// Converts `use_backend` and `default_backend`, and the servers of a `listen`.
+    fn backends_of_connections(&mut self, id: SectionId, drafts: &mut Vec<RouteDraft>) {
+        let sections = self.sections;
+        for line in sections.every(id, "use_backend") {
+            let words = sections.words(line);
+            match self.condition(line, words) {
+                Err(reason) => self.outcomes.refuse(line, reason),
+                Ok((test, _)) if !test.is_of_bytes() => self.outcomes.refuse(line, REQUESTS),
+                Ok((test, 1)) if !words[0].text.contains("%[") => {
+                    self.outcomes.honour(line);
+                    self.pool_of_connections(id, &words[0].text, line, test, drafts);
+                }
+                Ok(_) => self.outcomes.refuse(line, "write `use_backend NAME if CONDITION`"),
+            }
+        }
+        if let Some(line) = sections.last(id, "default_backend") {
+            self.outcomes.honour(line);
+            let name = sections.word(line, 0);
+            self.pool_of_connections(id, name, line, AclTest::Always(true), drafts);
+        } else if sections.get(id).kind == "listen" {
+            let (head, name) = (sections.get(id).head, sections.get(id).name.as_str());
+            self.pool_of_connections(id, name, head, AclTest::Always(true), drafts);
+        }
+    }
+
+    /// Adds the route to a backend.
+    fn pool_of_connections(
+        &mut self,
+        id: SectionId,
+        name: &str,
+        line: LineId,
+        when: AclTest,
+        drafts: &mut Vec<RouteDraft>,
+    ) {
+        let Some(&backend) = self.backends.get(name) else {
+            self.outcomes.refuse(line, format!("there is no backend `{name}`"));
+            return;
+        };
+        let span = self.sections.span(line);
+        match self.pool(backend) {
+            Err(reason) => self.outcomes.refuse(line, reason),
+            Ok(pool) => {
+                let target = NativeLine::new("", span).value(&pool).into_words();
+                let block = self.silence(id, backend, span).into_iter().collect();
+                drafts.push(RouteDraft { when, target, block, span });
+            }
+        }
+    }
+
+    /// Returns the bound on silence, if that of the client's side is the shorter one.
+    fn silence(&mut self, id: SectionId, backend: SectionId, span: SourceSpan) -> Option<RuleEdit> {
+        if self.sections.last(backend, "timeout tunnel").is_some() {
+            return None;
+        }
+        let client = self.time(id, "timeout client")?;
+        let server = self.time(backend, "timeout server");
+        if server.is_some_and(|server| server <= client) {
+            return None;
+        }
+        let line = NativeLine::new("timeout", span).option("tunnel", &values::time(client));
+        Some(RuleEdit { when: AclTest::Always(true), line: line.end() })
+    }
+
+    /// Converts `tcp-request` rules: a rejection is a route that denies the client.
+    fn rejections(&mut self, id: SectionId, targets: &[RouteDraft]) -> Vec<RouteDraft> {
+        let sections = self.sections;
+        let mut drafts = Vec::new();
+        for keyword in ["tcp-request connection", "tcp-request session", "tcp-request content"] {
+            let mut accepted: Vec<AclTest> = Vec::new();
+            for line in sections.every(id, keyword) {
+                let words = sections.words(line);
+                let action = words.first().map_or("", |word| word.text.as_str());
+                let is_hello = words.iter().any(|word| word.text.contains(HELLO));
+                if action == "accept" && is_hello {
+                    // Routes by name read the whole `ClientHello`.
+                    self.outcomes.honour(line);
+                    continue;
+                }
+                match self.condition(line, words.get(1..).unwrap_or_default()) {
+                    Err(reason) => self.outcomes.refuse(line, reason),
+                    Ok((test, _)) if !test.is_of_bytes() => self.outcomes.refuse(line, REQUESTS),
+                    Ok((test, _)) if action == "accept" => {
+                        self.outcomes.honour(line);
+                        accepted.push(test.not());
+                    }
+                    Ok((test, _)) if action == "reject" => {
+                        let when = AclTest::all(accepted.iter().cloned().chain([test]).collect());
+                        drafts.extend(self.rejection(line, when, targets));
+                    }
+                    Ok(_) => {
+                        let reason = format!("`{action}` has no conversion");
+                        self.outcomes.refuse(line, reason);
+                    }
+                }
+            }
+        }
+        drafts
+    }
+
+    /// Returns the route that denies the clients of a rejection.
+    fn rejection(
+        &mut self,
+        line: LineId,
+        when: AclTest,
+        targets: &[RouteDraft],
+    ) -> Option<RouteDraft> {
+        let Some(target) = targets.first() else {
+            self.outcomes.ignore(line, "the section passes no connection on");
+            return None;
+        };
+        self.outcomes.honour(line);
+        let span = self.sections.span(line);
+        let deny = NativeLine::new("deny", span).keyword("all").end();
+        let block = vec![RuleEdit { when: AclTest::Always(true), line: deny }];
+        Some(RouteDraft { when, target: target.target.clone(), block, span })
+    }
+}

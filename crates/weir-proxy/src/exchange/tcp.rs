@@ -1,0 +1,133 @@
+//! The exchange of a TCP connection: finds its route, gets an endpoint of the pool as a request
+//! does, and joins both connections into a tunnel. It looks at no byte but the beginning of a TLS
+//! handshake, if routes depend on it.
+
+use std::pin::pin;
+use std::task::Poll;
+
+use weir_config::model::PassiveCause;
+use weir_stats::{Cause, Micros};
+use weir_wire::Framing;
+
+use crate::exchange::client_side::ClientSide;
+use crate::exchange::dispatch::Dispatch;
+use crate::exchange::outcome::{Ended, Next, Refusal};
+use crate::exchange::proxy_request::enter_pool;
+use crate::exchange::pump::{Bounds, Encoder, Pump};
+use crate::exchange::request_limits;
+use crate::exchange::scope::Scope;
+use crate::exchange::state::Exchange;
+use crate::exchange::throttle::throttle;
+use crate::exchange::tunnel::{self, Switched};
+use crate::exchange::{find_route, list_as_running, pool_of, record, request_key};
+use crate::limiting::bandwidth::Toward;
+use crate::time::instant::Instant;
+use crate::time::work_time::WorkTime;
+use crate::worker::workspace::Heads;
+
+/// The status under which a connection that reached an endpoint is counted and logged, as in
+/// nginx's `stream`.
+const CONNECTED: u16 = 200;
+
+/// Serves a connection until it ends. One that reached no endpoint lingers: a close with unread bytes
+/// would be a reset.
+pub(crate) async fn run<C: ClientSide>(scope: Scope<'_, C::Net>, client: C) -> Next {
+    let (now, mut heads) = (Instant::now(), Heads::default());
+    let session = list_as_running(scope, client.facts(), now);
+    let mut exchange = Exchange::new(scope, session.key, client, &mut heads, now);
+    let Exchange { client, arrival, outcome, .. } = &mut exchange;
+    // What follows reads a head that is empty, but for the host.
+    arrival.has_head = true;
+    outcome.times.handshake = client.facts().handshake();
+    outcome.times.idle = now.span_since(client.facts().since);
+    outcome.times.request = Micros::ZERO;
+    let mut own = WorkTime::begun(scope.worker.turn.work_begins(now));
+    let end = {
+        let mut serving = pin!(serve(&mut exchange));
+        std::future::poll_fn(|context| {
+            if let Some(cause) = scope.ends_now(session.key) {
+                return Poll::Ready(Err(cause.into()));
+            }
+            own.poll(&scope.worker.turn, serving.as_mut(), context)
+        })
+        .await
+    };
+    let next = match end {
+        Ok(()) => Next::Close,
+        Err(end) => refuse(&mut exchange, end),
+    };
+    drop(session);
+    let now = Instant::now();
+    exchange.outcome.times.own = own.until(now);
+    record::write(&mut exchange, now);
+    exchange.client.end(now);
+    next
+}
+
+/// Notes why the connection reached no endpoint, or was ended from outside.
+fn refuse<C: ClientSide>(exchange: &mut Exchange<'_, C>, end: Ended) -> Next {
+    let Refusal { cause, status } = match end {
+        Ended::Refused(refusal) => refusal,
+        Ended::Broken(cause) => cause.into(),
+        Ended::Silent | Ended::Parted | Ended::Redirected => Cause::Internal.into(),
+    };
+    exchange.outcome.cause = cause;
+    if exchange.outcome.status != 0 {
+        return Next::Close;
+    }
+    exchange.set_status(status);
+    match cause {
+        Cause::ClientGone
+        | Cause::Shutdown
+        | Cause::Memory
+        | Cause::ConnectionCap
+        | Cause::RateLimited
+        | Cause::InFlightLimited => Next::Close,
+        _ => Next::Linger,
+    }
+}
+
+async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended> {
+    let scope = exchange.scope;
+    C::read_head(exchange).await?;
+    exchange.outcome.times.request =
+        exchange.arrival.head_end.span_since(exchange.arrival.first_byte);
+    let found = find_route(exchange)?;
+    exchange.route = Some(found);
+    let number = pool_of(exchange, found)?.ok_or(Cause::NoRoute)? as usize;
+    if request_limits::is_limited(exchange, found) {
+        Box::pin(request_limits::admit(exchange, found)).await?;
+    }
+    let sessions = &scope.worker.sessions;
+    sessions.asks(exchange.session, exchange.arrival.head_end, exchange.client.head());
+    sessions.takes(exchange.session, found.number, exchange.arrival.client);
+    let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
+    enter_pool(exchange, pool, number)?;
+    exchange.placement.key = request_key::of(exchange, pool);
+    let (up, down) = (throttle(exchange, Toward::Endpoint), throttle(exchange, Toward::Client));
+    // While the connection waits for an endpoint, the client's bytes stay in its socket.
+    let (framing, encoder) = (Framing::None, Encoder::Plain);
+    let mut nothing = Pump::new(Vec::new(), framing, encoder, Vec::new(), 0, Bounds::default());
+    let mut dispatch = Dispatch::new(exchange, pool, number, &nothing);
+    let upstream = dispatch.connection(exchange, &mut nothing).await?;
+    let at = dispatch.at(exchange.placement.endpoint.unwrap_or_default());
+    // Who speaks first is not known: the connection is all that the endpoint was waited for.
+    scope.slot_answered(exchange.placement.slot.as_mut(), at, dispatch.now);
+    exchange.set_status(CONNECTED);
+    let (began, patience) = (Instant::now(), at.rules.timeouts.tunnel);
+    let switched = Switched { patience, upstream, surplus: Vec::new(), up, down };
+    let heard = tunnel::run(exchange, switched).await;
+    match heard {
+        Some(heard) => {
+            let times = &mut exchange.outcome.times;
+            times.response = heard.span_since(began);
+            times.data = Instant::now().span_since(heard);
+            scope.endpoint_answered(at, CONNECTED);
+        }
+        None if exchange.outcome.cause == Cause::TunnelUpstreamReset => {
+            scope.endpoint_failed(at, PassiveCause::Reset);
+        }
+        None => {}
+    }
+    Ok(())
+}
