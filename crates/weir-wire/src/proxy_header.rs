@@ -100,20 +100,22 @@ fn begins(bytes: &[u8], start: &[u8]) -> bool {
 /// Parses version 1: `PROXY TCP4 192.0.2.1 192.0.2.9 56324 443` and a line end.
 fn parse_line(bytes: &[u8]) -> Result<ProxyProgress, ProxyFault> {
     let window = bytes.get(..LINE_BYTES).unwrap_or(bytes);
+    let sound = |text: &[u8]| text.iter().all(|byte| (b' '..=b'~').contains(byte));
     let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
         if bytes.len() >= LINE_BYTES {
             return Err(ProxyFault::TooLong);
         }
-        let sound = |byte: &u8| (b' '..=b'~').contains(byte);
         let text = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        return if text.iter().all(sound) {
+        return if sound(text) {
             Ok(ProxyProgress::Partial(missing_of_line(bytes)))
         } else {
             Err(ProxyFault::Malformed)
         };
     };
-    let text = std::str::from_utf8(bytes.get(..end).unwrap_or_default());
-    let text = text.map_err(|_| ProxyFault::Malformed)?;
+    let text = bytes.get(..end).unwrap_or_default();
+    // The rest of an `UNKNOWN` line is free, but it is text as well.
+    let text = std::str::from_utf8(text).ok().filter(|text| sound(text.as_bytes()));
+    let text = text.ok_or(ProxyFault::Malformed)?;
     let addresses = addresses_of_line(text)?;
     Ok(ProxyProgress::Whole(ProxyHeader { length: end + 2, addresses }))
 }
@@ -417,6 +419,8 @@ mod tests {
         ] {
             check(line, ProxyFault::Malformed);
         }
+        check("PROXY UNKNOWN a\u{1}b\r\n", ProxyFault::Malformed);
+        check("PROXY UNKNOWN a\rb\r\n", ProxyFault::Malformed);
         check(&format!("PROXY UNKNOWN {}", "x".repeat(100)), ProxyFault::TooLong);
         for line in ["GET / HTTP/1.1\r\n", "proxy TCP4", "P ", "\r\n\r\n\0\r\nQUIX", "\x16\x03\x01"]
         {
