@@ -23,7 +23,8 @@ pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use directives::reference;
 pub use lints::lint;
 pub use load::{
-    Checked, check_directives, formatted, from_json, load, load_mapped, parse_str, to_json,
+    Checked, ForeignWords, check_directives, formatted, from_json, load, load_mapped, parse_str,
+    to_json,
 };
 pub use model::Config;
 pub use model::values::endpoint_address;

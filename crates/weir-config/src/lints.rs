@@ -15,7 +15,7 @@ mod table;
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Diagnostics, is_silenced};
-use crate::load::Checked;
+use crate::load::{Checked, ForeignWords};
 use crate::model::Config;
 use crate::source::{ModelPlaces, SourceSpan};
 
@@ -29,9 +29,21 @@ pub fn lint(checked: &Checked) -> Diagnostics {
     linter.pools();
     linter.routes();
     let mut found = linter.found;
+    for lint in &mut found {
+        translate(lint, checked.foreign_words);
+    }
     found.extend(checked.foreign_lints.iter().cloned());
     found.retain(|lint| !is_silenced(&checked.sources, lint));
     Diagnostics::new(found, Arc::clone(&checked.sources))
+}
+
+/// Puts the words of another program into a report.
+fn translate(lint: &mut Diagnostic, table: &[ForeignWords]) {
+    let Some(row) = table.iter().find(|row| lint.code == Some(row.code)) else { return };
+    for (own, foreign) in row.words {
+        lint.message = lint.message.replace(own, foreign);
+    }
+    lint.help = vec![row.help.to_owned()];
 }
 
 /// A configuration that is being looked through.

@@ -16,7 +16,7 @@ use crate::syntax::lexer::{Dialect, Environment};
 use crate::syntax::tree::{self, Directive};
 use checked::verdict;
 
-pub use checked::Checked;
+pub use checked::{Checked, ForeignWords};
 pub use formatted::formatted;
 pub use json::{from_json, to_json};
 

@@ -78,4 +78,6 @@ pub use secret::Secret;
 pub use sticky::{SameSite, Secure, Sticky};
 pub use tcp_keepalive::TcpKeepalive;
 pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersion};
-pub use variable::{MapDefinition, SplitDefinition, ValueShare, VariableDefinition};
+pub use variable::{
+    ConvertDefinition, MapDefinition, SplitDefinition, ValueShare, VariableDefinition,
+};

@@ -20,7 +20,7 @@ use weir_config::lints::Lint;
 use weir_config::source::{FileId, Mappings, Sources};
 use weir_config::syntax::lexer::Environment;
 use weir_config::syntax::tree::{self, Directive};
-use weir_config::{Checked, Diagnostic, Diagnostics};
+use weir_config::{Checked, Diagnostic, Diagnostics, ForeignWords};
 
 pub use coverage::{Coverage, CoverageEntry, CoverageOutcome, CoverageTotals, DefaultDifference};
 pub use haproxy::{HaproxyVersion, reference as haproxy_reference};
@@ -55,6 +55,8 @@ pub struct Imported {
     directives: Vec<Directive>,
     /// Findings of the lints about the other program's directives.
     lints: Vec<Diagnostic>,
+    /// What the other lints say about it in the other program's words.
+    words: &'static [ForeignWords],
     sources: Sources,
 }
 
@@ -67,7 +69,7 @@ impl Imported {
     /// Checks the result as a native file is checked. Messages name places of the imported file.
     pub fn check(self) -> Result<Checked, Diagnostics> {
         let checked = weir_config::check_directives(self.sources, &self.directives)?;
-        Ok(Checked { foreign_lints: self.lints, ..checked })
+        Ok(Checked { foreign_lints: self.lints, foreign_words: self.words, ..checked })
     }
 
     /// Returns the result as text in Weir's syntax.
@@ -89,9 +91,23 @@ pub fn nginx_lints() -> &'static [Lint] {
     nginx::LINTS
 }
 
+/// Returns the lints about HAProxy's lines.
+pub fn haproxy_lints() -> &'static [Lint] {
+    haproxy::LINTS
+}
+
+/// Returns what lints about every syntax say about files of another program.
+pub fn foreign_words(language: Language) -> &'static [ForeignWords] {
+    match language {
+        Language::Native => &[],
+        Language::Nginx => nginx::WORDS,
+        Language::Haproxy => haproxy::WORDS,
+    }
+}
+
 /// Returns the page `docs/lints.md`.
 pub fn lints_page() -> String {
-    weir_config::lints::lints_page(nginx::LINTS)
+    weir_config::lints::lints_page(&[nginx::LINTS, haproxy::LINTS].concat())
 }
 
 /// Reads an nginx file with the files that it includes. The errors are those of its syntax.
@@ -120,7 +136,9 @@ pub fn nginx_text(name: &str, text: &str) -> Result<Imported, Diagnostics> {
 
 fn nginx(mut sources: Sources, file: FileId) -> Result<Imported, Diagnostics> {
     match nginx::import(&mut sources, file) {
-        Ok((directives, coverage, lints)) => Ok(Imported { coverage, directives, lints, sources }),
+        Ok((directives, coverage, lints)) => {
+            Ok(Imported { coverage, directives, lints, words: nginx::WORDS, sources })
+        }
         Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
     }
 }
@@ -161,8 +179,8 @@ fn haproxy(
     version: HaproxyVersion,
 ) -> Result<Imported, Diagnostics> {
     match haproxy::import(&sources, file, environment, version) {
-        Ok((directives, coverage)) => {
-            Ok(Imported { coverage, directives, sources, lints: Vec::new() })
+        Ok((directives, coverage, lints)) => {
+            Ok(Imported { coverage, directives, lints, words: haproxy::WORDS, sources })
         }
         Err(errors) => Err(Diagnostics::new(errors, Arc::new(sources))),
     }

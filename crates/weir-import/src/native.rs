@@ -86,6 +86,13 @@ impl NativeLine {
     }
 }
 
+/// Adds an option to a line that is complete.
+pub(crate) fn with_option(mut line: Directive, key: &str, value: &str) -> Directive {
+    let word = bare(&format!("{key}={value}"), line.name.span);
+    line.words.push(Word { bare: key.len() + 1, ..word });
+    line
+}
+
 fn bare(text: &str, span: SourceSpan) -> Word {
     Word {
         text: text.to_owned(),

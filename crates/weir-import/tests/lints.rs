@@ -3,17 +3,33 @@
 use std::path::Path;
 
 use weir_config::lint;
-use weir_import::{lints_page, nginx_lints, nginx_text};
+use weir_import::{
+    HaproxyVersion, Imported, Language, foreign_words, haproxy_bytes, haproxy_lints, lints_page,
+    nginx_lints, nginx_text,
+};
 
 /// Returns the code, the line and the message of each lint.
 fn found(text: &str) -> Vec<(&'static str, usize, String)> {
-    let imported =
-        nginx_text("/etc/nginx/nginx.conf", text).unwrap_or_else(|error| panic!("{error}"));
+    found_in(nginx_text("/etc/nginx/nginx.conf", text).unwrap_or_else(|error| panic!("{error}")))
+        .into_iter()
+        .map(|(code, line, message, _)| (code, line, message))
+        .collect()
+}
+
+fn haproxy(text: &str) -> Vec<(&'static str, usize, String, String)> {
+    let name = "/etc/haproxy/haproxy.cfg";
+    let imported = haproxy_bytes(name, text.as_bytes(), HaproxyVersion::LATEST);
+    found_in(imported.unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Returns the code, the line, the message and the proposal of each lint.
+fn found_in(imported: Imported) -> Vec<(&'static str, usize, String, String)> {
+    let text = imported.native();
     let checked = imported.check().unwrap_or_else(|error| panic!("{error}\n{text}"));
     let found = lint(&checked);
     let line = |lint: &weir_config::Diagnostic| {
         let line = found.sources().position(lint.span.unwrap()).line;
-        lint.code.map(|code| (code, line, lint.message.clone()))
+        lint.code.map(|code| (code, line, lint.message.clone(), lint.help.join(" ")))
     };
     found.iter().filter_map(line).collect()
 }
@@ -98,4 +114,82 @@ fn the_page_of_lints_is_current() {
         std::fs::write(&path, &page).unwrap();
     }
     assert_eq!(std::fs::read_to_string(path).unwrap(), page, "WEIR_BLESS=1 writes it anew");
+}
+
+#[test]
+fn each_lint_of_haproxy_finds_its_example_and_not_the_better_one() {
+    for lint in haproxy_lints() {
+        let codes = |text: &str| -> Vec<&str> {
+            haproxy(text).into_iter().map(|(code, ..)| code).collect()
+        };
+        assert!(
+            codes(lint.example).contains(&lint.code),
+            "{}: {:?}",
+            lint.code,
+            codes(lint.example)
+        );
+        assert!(
+            !codes(lint.better).contains(&lint.code),
+            "{}: {:?}",
+            lint.code,
+            codes(lint.better)
+        );
+    }
+}
+
+#[test]
+fn proposals_name_the_options_of_the_program_that_the_file_is_for() {
+    let text = "listen web\n mode http\n bind 127.0.0.1:80\n option httpclose\n retry-on response-timeout 503\n\
+         timeout connect 5s\n server a 127.0.0.1:1\n server b 127.0.0.1:2\n";
+    let lints = haproxy(text);
+    let help = |code: &str| {
+        let lint = lints.iter().find(|(found, ..)| *found == code);
+        lint.map_or_else(|| panic!("{code}: {lints:?}"), |(.., help)| help.as_str())
+    };
+    assert!(help("retry-without-budget").contains("retry-on"));
+    assert!(help("retry-repeats-effects").contains("disable-l7-retry"));
+    assert!(help("no-health-check").contains("`check` behind each `server`"));
+    assert!(help("no-keepalive").contains("option httpclose"));
+    assert!(help("missing-timeout").contains("`timeout server`"));
+    for (code, _, message, help) in &lints {
+        for native in ["budget=", "passive", "keepalive", "response=", "non_idempotent", "limits"] {
+            assert!(
+                !message.contains(native) && !help.contains(native),
+                "{code}: {message}: {help}"
+            );
+        }
+    }
+    let text = "events {}\nhttp {\nserver { listen 127.0.0.1:80; keepalive_requests 5; location / { proxy_pass http://127.0.0.1:1; proxy_read_timeout 2h; } }\n}\n";
+    let lints = found_in(nginx_text("/etc/nginx/nginx.conf", text).unwrap());
+    let few = lints.iter().find(|(code, ..)| *code == "few-requests-per-connection").unwrap();
+    assert_eq!(few.3, "raise `keepalive_requests`");
+    let slow = lints.iter().find(|(code, ..)| *code == "missing-timeout").unwrap();
+    assert!(slow.2.contains("`proxy_read_timeout`"), "{slow:?}");
+}
+
+#[test]
+fn each_lint_has_words_for_other_programs_unless_their_files_cannot_lead_to_it() {
+    /// Lints about what no file of another program becomes.
+    const NATIVE_ONLY: [&str; 3] = ["unused-definition", "unreachable-host", "forwarded-by-hand"];
+    const NOT_OF_HAPROXY: [&str; 4] =
+        ["trusts-everyone", "allow-without-deny", "unreachable-access-rule", "forgeable-key"];
+    for (language, without) in [(Language::Nginx, &[][..]), (Language::Haproxy, &NOT_OF_HAPROXY)] {
+        let words = foreign_words(language);
+        for lint in weir_config::lints::LINTS {
+            let has = words.iter().any(|row| row.code == lint.code);
+            let native = NATIVE_ONLY.contains(&lint.code) || without.contains(&lint.code);
+            assert_eq!(has, !native, "{language:?}: {}", lint.code);
+        }
+    }
+}
+
+#[test]
+fn broken_tls_in_a_file_of_haproxy_is_found() {
+    let text = "global\n ssl-default-bind-options ssl-min-ver TLSv1.0\n ssl-default-bind-ciphers ECDHE-RSA-AES128-GCM-SHA256:RC4-SHA:!MD5\nlisten web\n mode http\n bind 127.0.0.1:80\n server a 127.0.0.1:1\n";
+    let lines: Vec<usize> = haproxy(text)
+        .into_iter()
+        .filter(|(code, ..)| *code == "weak-tls")
+        .map(|(_, line, ..)| line)
+        .collect();
+    assert_eq!(lines, [2, 3]);
 }

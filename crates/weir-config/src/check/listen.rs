@@ -2,6 +2,7 @@
 //! socket.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
@@ -52,9 +53,11 @@ impl<'a> Checker<'a> {
             self.report(Diagnostic::error(value.word.span, "`mode=` applies to Unix sockets only"));
         }
         let name = self.setting(arguments, "name", values::name);
+        let log_name = self.setting(arguments, "log_name", values::name);
         let first = arguments.word(0).map_or("", |value| value.text());
         Listener {
             name: name.unwrap_or_else(|| first.to_owned()),
+            log_name,
             addresses,
             reuseport: arguments.flag("reuseport"),
             proxy_protocol: Vec::new(),
@@ -352,6 +355,16 @@ impl<'a> Checker<'a> {
     }
 
     fn error_page(&mut self, line: &Arguments<'a>) -> Option<ErrorPage> {
+        let content_type =
+            self.setting(line, "type", |text| values::line_text(text).map(|()| text.to_owned()));
+        let content_type = content_type.unwrap_or_else(|| crate::defaults::RESPOND_TYPE.to_owned());
+        if let Some(text) = line.option("text") {
+            let statuses = line.words.iter();
+            let statuses =
+                statuses.filter_map(|value| self.value(*value, values::error_status)).collect();
+            let text = Some(self.template(text)?);
+            return Some(ErrorPage { statuses, page: PathBuf::new(), text, content_type });
+        }
         let (file, statuses) = line.words.split_last()?;
         if file.text().parse::<u16>().is_ok() || statuses.is_empty() {
             let error =
@@ -366,7 +379,7 @@ impl<'a> Checker<'a> {
         }
         let statuses =
             statuses.iter().filter_map(|value| self.value(*value, values::error_status)).collect();
-        Some(ErrorPage { statuses, page: self.path(*file) })
+        Some(ErrorPage::of_file(statuses, self.path(*file)))
     }
 
     fn routes(

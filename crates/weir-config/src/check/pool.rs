@@ -69,6 +69,9 @@ impl<'a> Checker<'a> {
             ("stall", off) => self.stall(line, off, &mut pool.stall),
             ("queue", off) => pool.queue = self.queue(line, off),
             ("retry", count) => self.retry(line, count, &mut pool.retry),
+            ("connect_status", Some(value)) => {
+                pool.connect_status = self.value(value, values::error_status);
+            }
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
             }

@@ -180,6 +180,18 @@ impl<'a> Checker<'a> {
     }
 
     fn edit(&mut self, line: &Arguments<'a>) -> Option<HeaderEdit> {
+        let condition = match line.option("if") {
+            Some(text) => Some(self.template(text)?),
+            None => None,
+        };
+        let edit = self.plain_edit(line)?;
+        Some(match condition {
+            Some(text) => HeaderEdit::When(text, Box::new(edit)),
+            None => edit,
+        })
+    }
+
+    fn plain_edit(&mut self, line: &Arguments<'a>) -> Option<HeaderEdit> {
         let (verb, name) = (line.word(0)?, line.word(1)?);
         let header = self.value(name, values::header_name);
         if line.name() == "header"

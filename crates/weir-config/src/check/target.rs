@@ -229,7 +229,8 @@ impl<'a> Checker<'a> {
             ));
         }
         let content_type = content_type.unwrap_or_else(|| defaults::RESPOND_TYPE.to_owned());
-        Some(Respond { status, body, content_type })
+        let denied = target.flag("denied");
+        Some(Respond { status, body, content_type, denied })
     }
 
     fn redirect(&mut self, target: &Arguments<'a>) -> Option<Redirect> {

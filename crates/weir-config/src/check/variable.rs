@@ -1,4 +1,4 @@
-//! Checks `map` and `split`, which define variables. Their meaning is compiled by
+//! Checks `map`, `split` and `convert`, which define variables. Their meaning is compiled by
 //! `model/variable.rs`.
 
 use weir_stats::DefinitionPart;
@@ -7,7 +7,9 @@ use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::variable::{self, DefinitionProblem};
-use crate::model::{MapDefinition, SplitDefinition, ValueShare, VariableDefinition};
+use crate::model::{
+    ConvertDefinition, MapDefinition, SplitDefinition, ValueShare, VariableDefinition,
+};
 use crate::source::SourceSpan;
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Directive, End, missing_semicolon};
@@ -32,6 +34,7 @@ impl<'a> Checker<'a> {
             let read = match arguments.name() {
                 "map" => self.map(arguments),
                 "split" => self.split(arguments),
+                "convert" => self.conversion(arguments),
                 _ => continue,
             };
             if let Some((definition, place)) = read {
@@ -123,6 +126,39 @@ impl<'a> Checker<'a> {
         }
         let split = SplitDefinition { name, source, shares };
         Some((VariableDefinition::Split(split), places))
+    }
+
+    fn conversion(
+        &mut self,
+        arguments: &Arguments<'a>,
+    ) -> Option<(VariableDefinition, DefinitionPlaces)> {
+        let (source, name, mut places) = self.heading(arguments)?;
+        if arguments.directive.block.is_none() {
+            let error = Diagnostic::error(arguments.span(), "`convert` needs a block");
+            self.report(error.help(arguments.spec.example));
+            return None;
+        }
+        let mut steps = Vec::new();
+        for line in arguments.block() {
+            if let Some(block) = &line.block {
+                self.report(Diagnostic::error(block.open, "a converter has no block"));
+                continue;
+            }
+            if line.end == End::Missing {
+                self.report(missing_semicolon(line.words.last().unwrap_or(&line.name)));
+            }
+            if !weir_stats::is_converter(&line.name.text) {
+                let name = &line.name.text;
+                let error = format!("there is no converter `{name}`");
+                let error = Diagnostic::error(line.name.span, error);
+                self.report(error.suggest(name, weir_stats::converters()));
+                continue;
+            }
+            let words = std::iter::once(&line.name).chain(&line.words);
+            steps.push(words.map(|word| word.text.clone()).collect());
+            places.entries.push((line.name.span, line.name.span));
+        }
+        Some((VariableDefinition::Convert(ConvertDefinition { name, source, steps }), places))
     }
 
     /// Reads the source and the name.

@@ -98,10 +98,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(HEADER_EDIT)
         .many()
         .example("response_header replace Location ~^http://app/(.*)$ https://$host/$1;"),
-    directive("error_page", LISTEN, "STATUS… FILE | STATUS… -> TARGET", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded. Of a file that begins with a status line (`HTTP/1.`), as HAProxy's `errorfile` does, the body and the `Content-Type` are used. With a target, `internal` or `redirect`, it is what `error_page` of a route is, for the routes that have none.")
+    directive("error_page", LISTEN, "STATUS… FILE | STATUS… text=TEXT | STATUS… -> TARGET", "A custom page for error responses that Weir itself generates. It is read when the configuration is loaded. Of a file that begins with a status line (`HTTP/1.`), as HAProxy's `errorfile` does, the body and the `Content-Type` are used. With a target, `internal` or `redirect`, it is what `error_page` of a route is, for the routes that have none.")
         .words(1, MANY)
         .arrow(Arrow::Optional)
-        .options(ERROR_TARGET)
+        .options(ERROR_PAGE)
         .many()
         .example("error_page 502 503 504 /etc/weir/sorry.html;"),
     directive("redirect", LISTEN, "https [STATUS] | STATUS URL", "Redirects all requests that match no host block; short for `default -> redirect …`.")
@@ -128,6 +128,12 @@ const LISTEN_OPTIONS: &[OptionSpec] = &[
         "NAME",
         "",
         "The name of the listener in logs; by default the first address as written.",
+    ),
+    option(
+        "log_name",
+        "NAME",
+        "",
+        "Another name for lines of logs and for `$listener`, which several listeners may have.",
     ),
     option(
         "max_connections",
@@ -265,7 +271,22 @@ pub(super) const PROTOCOL: &[OptionSpec] = &[
     ),
 ];
 
-const HEADER_EDIT: &[OptionSpec] = &[flag(
-    "secret",
-    "Hides the value in `/v1/config`, in `weir check --json` without `--show-secrets` and in the changes of a reload. Values of `Authorization`, `Cookie`, `Set-Cookie` and of headers whose names end in `-Key` or `-Auth` or contain `token`, `secret`, `passw`, `credential` or `session` are always hidden.",
-)];
+const ERROR_PAGE: &[OptionSpec] = &[
+    option("text", "TEXT", "", "The page itself, in place of a file; it may contain `$variables`."),
+    option("type", "TYPE", "text/plain; charset=utf-8", "The `Content-Type` of the text."),
+    ERROR_TARGET[0],
+    ERROR_TARGET[1],
+];
+
+const HEADER_EDIT: &[OptionSpec] = &[
+    flag(
+        "secret",
+        "Hides the value in `/v1/config`, in `weir check --json` without `--show-secrets` and in the changes of a reload. Values of `Authorization`, `Cookie`, `Set-Cookie` and of headers whose names end in `-Key` or `-Auth` or contain `token`, `secret`, `passw`, `credential` or `session` are always hidden.",
+    ),
+    option(
+        "if",
+        "TEXT",
+        "",
+        "The change is made only if the text with `$variables` is neither empty nor `0`, for a response with the values that it has, such as `$status`. A route has at most 8 different conditions.",
+    ),
+];

@@ -58,6 +58,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(3, MANY)
         .options(STICKY)
         .example("sticky cookie SRV insert httponly secure samesite=lax secret_file=/etc/weir/sticky.secret;"),
+    directive("connect_status", POOL, "STATUS", "The status of the response if no connection to a server comes about, after all attempts: by default 502, or 504 if the time for it ran out. HAProxy answers 503.")
+        .example("connect_status 503;"),
     directive("buffer_request", POOL_AND_ROUTE, "SIZE | off", "Reads the whole body of a request, up to this size, before a server is picked, so that slow clients do not occupy servers. Larger bodies get 413. In a route it replaces the pool's.")
         .default("off")
         .example("buffer_request 1m;"),

@@ -78,6 +78,7 @@ fn directive(page: &mut String, spec: &Spec) {
     page.push_str(match spec.block {
         BlockRule::None | BlockRule::Expression => "",
         BlockRule::Entries => " { KEY VALUE; … }",
+        BlockRule::Steps => " { CONVERTER…; … }",
         BlockRule::Optional(_) => " [{ … }]",
         BlockRule::Required(_) => " { … }",
     });

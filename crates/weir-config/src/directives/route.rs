@@ -124,12 +124,10 @@ const ROUTE_TIMEOUT: &[OptionSpec] = &[
     option("tunnel", "TIME", "", "Without a byte in either direction of a tunnel."),
 ];
 
-pub(super) const RESPOND: &[OptionSpec] = &[option(
-    "type",
-    "TYPE | none",
-    "text/plain; charset=utf-8",
-    "The `Content-Type` of the text.",
-)];
+pub(super) const RESPOND: &[OptionSpec] = &[
+    option("type", "TYPE | none", "text/plain; charset=utf-8", "The `Content-Type` of the text."),
+    flag("denied", "The response refuses the request: its cause in logs and metrics is `denied`."),
+];
 
 const FILES: &[OptionSpec] = &[
     option(

@@ -83,6 +83,8 @@ pub enum BlockRule {
     Expression,
     /// Optional braces with entries of a key and a value.
     Entries,
+    /// Required braces with converters.
+    Steps,
 }
 
 /// The number of times that a directive may stand in one block.

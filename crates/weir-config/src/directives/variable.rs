@@ -15,7 +15,14 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Entries)
         .many()
         .example("split $remote_addr $variant { 10% canary; * stable; }"),
+    directive("convert", TOP, "TEXT $NAME", CONVERT)
+        .words(2, 2)
+        .block(BlockRule::Steps)
+        .many()
+        .example("convert $http_host $tenant { host_only; lower; field 1 .; }"),
 ];
+
+const CONVERT: &str = "Defines a variable whose value is another text after converters, in order. Their names and results are those of HAProxy where it has them: `lower`, `upper`, `length`, `bytes OFFSET [LENGTH]`, `field N DELIMITERS [COUNT]`, `word N DELIMITERS [COUNT]` (never empty ones; a negative N counts from the end), `ltrim CHARACTERS`, `rtrim CHARACTERS`, `regsub REGEX TEXT [gi]` (`\\1` is a group), `url_dec [1]`, `url_enc`, `hex`, `base64`, `b64dec`, `ub64enc`, `ub64dec`, `json [utf8 | utf8s]`, `host_only`, `port_only`, `ipmask BITS [BITS]`, `crc32 [1]`, `djb2 [1]`, `sdbm [1]`, `wt6 [1]`, `xxh32 [SEED]`, `add N`, `sub N`, `mul N`, `div N`, `mod N`, `and N`, `or N`, `xor N`, `neg`, `cpl`, `even`, `odd`, `bool`, `not`, `iif YES NO`. Of a comma-separated list `list_item N` takes one item and `list_count` counts them; `param NAME` is a parameter of a query, `cookie NAME` one of a `Cookie`. Tests give 1 or 0: `range FIRST..LAST…`, `matches REGEX`, `network NETWORK…`; after `any_item` they hold if one item of a list passes. Without a value, such as that of a header that was not sent, there is no result, unless `default TEXT` gives one.";
 
 const MAP: &[OptionSpec] = &[
     flag("ignore_case", "Exact keys are compared without regard to case."),

@@ -94,6 +94,7 @@ impl Linter<'_> {
     fn edits(&mut self, part: &str, request: &[HeaderEdit], response: &[HeaderEdit]) {
         for (field, edits) in [("request_headers", request), ("response_headers", response)] {
             for (number, edit) in edits.iter().enumerate() {
+                let edit = edit.plain();
                 let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _)) = edit else { continue };
                 if HOP_BY_HOP.iter().any(|own| name.eq_ignore_ascii_case(own)) {
                     self.report(

@@ -19,6 +19,20 @@ pub struct Checked {
     pub places: ModelPlaces,
     /// Findings of an importer in the text of another program's file.
     pub foreign_lints: Vec<Diagnostic>,
+    /// What lints say about a file of another program instead of their own words.
+    pub foreign_words: &'static [ForeignWords],
+}
+
+/// What one lint says about files of another program: a proposal has to name that program's own
+/// options.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignWords {
+    /// The code of the lint.
+    pub code: &'static str,
+    /// Parts of its message, and what stands in their place.
+    pub words: &'static [(&'static str, &'static str)],
+    /// Its proposal.
+    pub help: &'static str,
 }
 
 /// Returns the configuration with its warnings, or all diagnostics if one of them is an error.
@@ -38,7 +52,13 @@ pub(crate) fn verdict(
     if broken {
         Err(diagnostics)
     } else {
-        let foreign_lints = Vec::new();
-        Ok(Checked { config, warnings: diagnostics, sources, places, foreign_lints })
+        Ok(Checked {
+            config,
+            warnings: diagnostics,
+            sources,
+            places,
+            foreign_lints: Vec::new(),
+            foreign_words: &[],
+        })
     }
 }

@@ -294,6 +294,7 @@ impl Pool {
             send_proxy: None,
             sticky: None,
             buffer_request: None,
+            connect_status: None,
             limits: PoolLimits::default(),
             fault: weir_balance::Fault::None,
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use weir_stats::Template;
 
 use super::{
     AccessRule, Bandwidth, ClientLimit, ErrorTarget, HeaderEdit, InFlightLimit, ListenAddress,
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::defaults;
 use crate::units::{duration, size};
+use crate::words;
 
 /// One or several addresses that serve the same hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +22,9 @@ use crate::units::{duration, size};
 pub struct Listener {
     /// The name in logs (`fe` in HAProxy's format); by default the first address as written.
     pub name: String,
+    /// The name in lines of logs and in `$listener`, if it is another one.
+    #[serde(default)]
+    pub log_name: Option<String>,
     /// The addresses.
     pub addresses: Vec<ListenAddress>,
     /// Set if each worker has a listening socket of its own for each address (`SO_REUSEPORT`).
@@ -323,6 +328,20 @@ pub struct ExplainWhen {
 pub struct ErrorPage {
     /// The statuses.
     pub statuses: Vec<u16>,
-    /// The file with the body, read when the configuration is loaded.
+    /// The file with the body, read when the configuration is loaded; empty if there is a text.
+    #[serde(default)]
     pub page: PathBuf,
+    /// The body, in place of a file.
+    #[serde(default, with = "words::template::option")]
+    pub text: Option<Template>,
+    /// The `Content-Type` of the text.
+    #[serde(default = "defaults::respond_type")]
+    pub content_type: String,
+}
+
+impl ErrorPage {
+    /// Returns the page of a file.
+    pub fn of_file(statuses: Vec<u16>, page: PathBuf) -> Self {
+        Self { statuses, page, text: None, content_type: defaults::respond_type() }
+    }
 }

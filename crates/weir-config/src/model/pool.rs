@@ -62,6 +62,10 @@ pub struct Pool {
     /// ones get 413. `None` if bodies are not read first.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
+    /// The status of the response if no connection to an endpoint came about; `None` for that of the
+    /// cause.
+    #[serde(default)]
+    pub connect_status: Option<u16>,
     /// The bounds on the pool as a whole.
     #[serde(default)]
     pub limits: PoolLimits,

@@ -57,7 +57,8 @@ impl Config {
 /// Returns true if a text contains a header, cookie or query parameter whose values are hidden.
 fn reads_secret(text: &str, hidden: &[String]) -> bool {
     names_in(text).any(|name| {
-        let name = ["http_", "cookie_", "arg_"].iter().find_map(|one| name.strip_prefix(one));
+        let name =
+            ["http_", "headers_", "cookie_", "arg_"].iter().find_map(|one| name.strip_prefix(one));
         name.is_some_and(|name| {
             is_secret(&name.replace('_', "-"), hidden) || is_secret(name, hidden)
         })
@@ -66,6 +67,10 @@ fn reads_secret(text: &str, hidden: &[String]) -> bool {
 
 fn hide_edits(edits: &mut [HeaderEdit], hidden: &[String]) {
     for edit in edits {
+        let mut edit = edit;
+        while let HeaderEdit::When(_, inner) = edit {
+            edit = inner;
+        }
         if let HeaderEdit::Set(name, value)
         | HeaderEdit::Add(name, value)
         | HeaderEdit::Replace(name, _, value) = edit

@@ -242,6 +242,9 @@ pub struct Respond {
     /// The `Content-Type`; empty for none.
     #[serde(default = "defaults::respond_type")]
     pub content_type: String,
+    /// Set if the response refuses the request, for logs and counters.
+    #[serde(default)]
+    pub denied: bool,
 }
 
 /// A redirect.
@@ -342,6 +345,8 @@ pub enum HeaderEdit {
     /// Replaces the value of each received line of that name that the pattern matches; `$1`…`$9`
     /// are the groups of a regex. Several for one name apply in order.
     Replace(String, TextPattern, #[serde(with = "words::template")] Template),
+    /// Holds for messages for which the text is neither empty nor `0`.
+    When(#[serde(with = "words::template")] Template, Box<HeaderEdit>),
 }
 
 impl HeaderEdit {
@@ -352,6 +357,23 @@ impl HeaderEdit {
             | Self::Add(name, _)
             | Self::Remove(name)
             | Self::Replace(name, ..) => name,
+            Self::When(_, edit) => edit.name(),
+        }
+    }
+
+    /// Returns the change without its condition.
+    pub fn plain(&self) -> &Self {
+        match self {
+            Self::When(_, edit) => edit.plain(),
+            edit => edit,
+        }
+    }
+
+    /// Returns the text of its condition, if it has one.
+    pub fn condition(&self) -> Option<&Template> {
+        match self {
+            Self::When(text, _) => Some(text),
+            _ => None,
         }
     }
 
@@ -360,6 +382,7 @@ impl HeaderEdit {
         match self {
             Self::Set(_, value) | Self::Add(_, value) | Self::Replace(_, _, value) => Some(value),
             Self::Remove(_) => None,
+            Self::When(_, edit) => edit.value(),
         }
     }
 }

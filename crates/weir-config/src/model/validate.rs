@@ -290,6 +290,9 @@ impl<'a> Validator<'a> {
         for (index, endpoint) in pool.endpoints.iter().enumerate() {
             self.endpoint(&format!("{endpoints}[{index}]"), endpoint);
         }
+        if let Some(status) = pool.connect_status {
+            self.range(format!("{path}.connect_status"), u64::from(status), 400, 599);
+        }
         let keepalive = &pool.keepalive;
         self.waits(
             &format!("{path}.keepalive"),
@@ -450,6 +453,9 @@ impl<'a> Validator<'a> {
             self.problem(format!("{path}.addresses"), "a listener needs an address");
         }
         self.held(format!("{path}.name"), values::name(&listener.name));
+        if let Some(name) = &listener.log_name {
+            self.held(format!("{path}.log_name"), values::name(name));
+        }
         if let Some(tls) = &listener.tls {
             if tls.certificates.is_empty() {
                 self.problem(format!("{path}.tls"), "a `tls` listener needs a certificate");
@@ -756,6 +762,11 @@ impl<'a> Validator<'a> {
         for (index, edit) in edits.iter().enumerate() {
             let path = format!("{path}[{index}]");
             self.held(path.clone(), values::header_name(edit.name()));
+            if let HeaderEdit::When(_, inner) = edit
+                && matches!(**inner, HeaderEdit::When(..))
+            {
+                self.problem(path.clone(), "a change has one condition");
+            }
             if let Some(value) = edit.value() {
                 self.held(path.clone(), values::line_text(value.as_str()));
                 if value.as_str() == HIDDEN {

@@ -1,5 +1,5 @@
-//! Variables that the configuration defines: maps and splits as written, and their compilation in
-//! the order in which they refer to each other.
+//! Variables that the configuration defines: maps, splits and conversions as written, and their
+//! compilation in the order in which they refer to each other.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weir_stats::{
-    DefinedVariables, DefinitionError, DefinitionPart, MapKeys, MapLines, SplitShares,
+    ConvertLines, DefinedVariables, DefinitionError, DefinitionPart, MapKeys, MapLines, SplitShares,
 };
 
 use crate::words;
@@ -26,6 +26,8 @@ pub enum VariableDefinition {
     Map(MapDefinition),
     /// The value is one of several by shares.
     Split(SplitDefinition),
+    /// The value is another text, converted.
+    Convert(ConvertDefinition),
 }
 
 /// A map.
@@ -68,6 +70,18 @@ pub struct SplitDefinition {
     pub shares: Vec<ValueShare>,
 }
 
+/// A conversion of a text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvertDefinition {
+    /// The name of the variable, without its dollar.
+    pub name: String,
+    /// The text with `$variables` that is converted.
+    pub source: String,
+    /// The converters with their arguments, in order.
+    pub steps: Vec<Vec<String>>,
+}
+
 /// A value with its share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +111,7 @@ impl VariableDefinition {
         match self {
             Self::Map(map) => &map.name,
             Self::Split(split) => &split.name,
+            Self::Convert(conversion) => &conversion.name,
         }
     }
 
@@ -105,13 +120,14 @@ impl VariableDefinition {
         let (source, default) = match self {
             Self::Map(map) => (&map.source, map.default.as_str()),
             Self::Split(split) => (&split.source, ""),
+            Self::Convert(conversion) => (&conversion.source, ""),
         };
         let entries = match self {
             Self::Map(map) => map.entries.as_slice(),
-            Self::Split(_) => &[],
+            Self::Split(_) | Self::Convert(_) => &[],
         };
         let shares = match self {
-            Self::Map(_) => &[],
+            Self::Map(_) | Self::Convert(_) => &[],
             Self::Split(split) => split.shares.as_slice(),
         };
         let values = entries.iter().map(|(_, value)| value.as_str());
@@ -135,6 +151,7 @@ impl DefinitionProblem {
         let number = self.number;
         let (kind, list) = match definitions.get(number) {
             Some(VariableDefinition::Split(_)) => ("split", "shares"),
+            Some(VariableDefinition::Convert(_)) => ("convert", "steps"),
             _ => ("map", "entries"),
         };
         let start = format!("variables[{number}].{kind}");
@@ -145,6 +162,9 @@ impl DefinitionProblem {
             (Some(DefinitionPart::Default), _) => format!("{start}.default"),
             (Some(DefinitionPart::Key(entry)), "map") => format!("{start}.{list}[{entry}][0]"),
             (Some(DefinitionPart::Value(entry)), "map") => format!("{start}.{list}[{entry}][1]"),
+            (Some(DefinitionPart::Key(entry) | DefinitionPart::Value(entry)), "convert") => {
+                format!("{start}.{list}[{entry}]")
+            }
             (Some(DefinitionPart::Key(entry)), _) => format!("{start}.{list}[{entry}].share"),
             (Some(DefinitionPart::Value(entry)), _) => format!("{start}.{list}[{entry}].value"),
         }
@@ -173,7 +193,7 @@ pub(crate) fn compile(
 }
 
 /// The longest row of definitions that refer to each other; `weir-stats` has a lower bound.
-const MOST_DEPTH: usize = 32;
+const MOST_DEPTH: usize = 128;
 
 struct VariableCompiler<'a> {
     definitions: &'a [VariableDefinition],
@@ -253,6 +273,7 @@ impl VariableCompiler<'_> {
         let (file, own) = match &self.definitions[number] {
             VariableDefinition::Map(map) => (map.file.as_deref(), map.entries.len()),
             VariableDefinition::Split(split) => (None, split.shares.len()),
+            VariableDefinition::Convert(conversion) => (None, conversion.steps.len()),
         };
         self.entries += own;
         let lines = file.map(FileLines::read).transpose()?.unwrap_or_default();
@@ -287,6 +308,10 @@ impl VariableCompiler<'_> {
                     split.shares.iter().map(|one| (one.share, one.value.as_str())).collect();
                 let split_shares = SplitShares { source: &split.source, shares: &shares };
                 self.defined.add_split(&split.name, &split_shares)
+            }
+            VariableDefinition::Convert(conversion) => {
+                let lines = ConvertLines { source: &conversion.source, steps: &conversion.steps };
+                self.defined.add_conversion(&conversion.name, &lines)
             }
         }
     }

@@ -3,23 +3,16 @@
 
 use std::rc::Rc;
 
-use super::conditions::{AclLine, AclTable, AclTest, MOST_TESTS, NativeTest};
-use super::convert::HaproxyConverter;
+use weir_config::source::SourceSpan;
+
+use super::conditions::{AclTable, AclTest, Criterion, MOST_TESTS, NativeTest};
+use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
-use super::named_text;
 use super::patterns::{self, MatchKind, ValueShape};
-use super::rules::TOO_LARGE;
 use super::sample::SampleExpression;
+use super::scope::{CHANGED, FormatPlace, READS_CHANGED, RuleScope};
 use super::sections::{LineId, SectionId};
-
-/// A criterion after its flags were read.
-struct Criterion {
-    expression: SampleExpression,
-    kind: Option<MatchKind>,
-    ignore_case: bool,
-    patterns: Vec<String>,
-}
 
 impl HaproxyConverter<'_> {
     /// Returns the named conditions of the section of a line, which are read once.
@@ -37,13 +30,11 @@ impl HaproxyConverter<'_> {
         let mut table = AclTable::new();
         for &line in self.sections.own(id, "acl") {
             let words = self.sections.words(line);
-            let Some((name, rest)) = words.split_first() else {
+            let Some(name) = words.first() else {
                 self.outcomes.refuse(line, "write a name and a criterion");
                 continue;
             };
-            let test = self.criterion(rest);
-            let tests = test.as_ref().map_or(0, AclTest::tests);
-            table.entry(name.text.clone()).or_default().push(AclLine { line, test, tests });
+            table.entry(name.text.clone()).or_default().push(line);
         }
         table
     }
@@ -63,18 +54,24 @@ impl HaproxyConverter<'_> {
         &mut self,
         line: LineId,
         words: &[LineWord],
+        scope: &RuleScope,
     ) -> Result<(AclTest, usize), String> {
         let at = words.iter().position(|word| matches!(word.text.as_str(), "if" | "unless"));
         let Some(at) = at else { return Ok((AclTest::Always(true), words.len())) };
         let acls = self.acls_beside(line);
-        let test = self.alternatives(&acls, &words[at + 1..])?;
+        let test = self.alternatives(&acls, &words[at + 1..], scope)?;
         if test.tests() > MOST_TESTS {
             return Err(format!("the condition has more than {MOST_TESTS} tests"));
         }
         Ok((if words[at].text == "unless" { test.not() } else { test }, at))
     }
 
-    fn alternatives(&mut self, acls: &AclTable, words: &[LineWord]) -> Result<AclTest, String> {
+    fn alternatives(
+        &mut self,
+        acls: &AclTable,
+        words: &[LineWord],
+        scope: &RuleScope,
+    ) -> Result<AclTest, String> {
         let mut any = Vec::new();
         let mut all = Vec::new();
         let mut negated = false;
@@ -101,11 +98,11 @@ impl HaproxyConverter<'_> {
             let test = if text == "{" {
                 let length = words[at..].iter().position(|word| word.text == "}");
                 let length = length.ok_or("a `{` is never closed: write blanks around `}`")?;
-                let test = self.criterion(&words[at..at + length])?;
+                let test = self.criterion(&words[at..at + length], scope)?;
                 at += length + 1;
                 test
             } else {
-                self.named(acls, text)?
+                self.named(acls, text, scope)?
             };
             all.push(if negated { test.not() } else { test });
             negated = false;
@@ -118,33 +115,45 @@ impl HaproxyConverter<'_> {
         Ok(AclTest::any(any))
     }
 
-    fn named(&mut self, acls: &AclTable, name: &str) -> Result<AclTest, String> {
-        if let Some(lines) = acls.get(name) {
-            let mut tests = Vec::new();
-            for AclLine { line, test, tests: count } in lines {
-                self.used_acls.insert(*line);
-                if !self.room_for_tests(*count) {
+    fn named(&mut self, acls: &AclTable, name: &str, scope: &RuleScope) -> Result<AclTest, String> {
+        let Some(lines) = acls.get(name) else {
+            return match predefined(name) {
+                Some(Predefined::Always(value)) => Ok(AclTest::Always(value)),
+                Some(Predefined::Criterion(text)) => {
+                    let criterion = Criterion::predefined(text)?;
+                    self.tested(&criterion, scope, self.sections.span_of_file())
+                }
+                None => Err(format!("there is no ACL `{name}`")),
+            };
+        };
+        // The criteria are read again for each rule, because variables have other values there.
+        if !self.room_for(lines.len()) {
+            return Err(TOO_LARGE.to_owned());
+        }
+        let mut tests = Vec::new();
+        for &line in lines {
+            self.used_acls.insert(line);
+            let words = self.sections.words(line);
+            match self.criterion(words.get(1..).unwrap_or_default(), scope) {
+                Ok(test) if !self.room_for_tests(test.tests()) => {
                     return Err(TOO_LARGE.to_owned());
                 }
-                match test {
-                    Ok(test) => {
-                        self.outcomes.honour(*line);
-                        tests.push(test.clone());
-                    }
-                    Err(reason) => {
-                        self.outcomes.refuse(*line, reason.clone());
-                        let number = self.sections.number(*line);
-                        return Err(format!("its condition `{name}` of line {number} is refused"));
-                    }
+                Ok(test) => {
+                    self.outcomes.honour(line);
+                    tests.push(test);
+                }
+                Err(reason) => {
+                    self.outcomes.refuse(line, reason);
+                    let number = self.sections.number(line);
+                    return Err(format!("its condition `{name}` of line {number} is refused"));
                 }
             }
-            return Ok(AclTest::any(tests));
         }
-        predefined(name).ok_or_else(|| format!("there is no ACL `{name}`"))
+        Ok(AclTest::any(tests))
     }
 
     /// Reads the criterion of an ACL: an expression, flags and patterns.
-    fn criterion(&mut self, words: &[LineWord]) -> Result<AclTest, String> {
+    fn criterion(&mut self, words: &[LineWord], scope: &RuleScope) -> Result<AclTest, String> {
         let Some((first, rest)) = words.split_first() else {
             return Err("a criterion is missing".to_owned());
         };
@@ -163,7 +172,11 @@ impl HaproxyConverter<'_> {
                     at += 1;
                 }
                 "-f" => {
-                    criterion.patterns.extend(self.pattern_file(value)?);
+                    let lines = self.pattern_file(value)?;
+                    if !self.room_for_tests(1 + lines.len()) {
+                        return Err(TOO_LARGE.to_owned());
+                    }
+                    criterion.patterns.extend(lines.iter().cloned());
                     at += 1;
                 }
                 "-M" => return Err("a map has no conversion in a condition".to_owned()),
@@ -183,25 +196,51 @@ impl HaproxyConverter<'_> {
         if matches!(name, "req.ssl_sni" | "req_ssl_sni") && !self.passes_bytes {
             return Err("it finds a name in `mode tcp` only; write `ssl_fc_sni`".to_owned());
         }
-        criterion.test()
+        self.tested(&criterion, scope, first.span)
     }
 
-    /// Reads the patterns of a file, one in each line.
-    fn pattern_file(&mut self, name: &str) -> Result<Vec<String>, String> {
-        if !self.room_for_tests(1) {
-            return Err(TOO_LARGE.to_owned());
+    /// Returns the test of a criterion: a condition of Weir's, or one of a variable.
+    fn tested(
+        &mut self,
+        criterion: &Criterion,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<AclTest, String> {
+        // Responses have no conditions of requests.
+        let native = match scope.place {
+            FormatPlace::Request => criterion.clone().test(),
+            _ => criterion.clone().connection_test(),
+        };
+        match native {
+            // What a rule has changed is read as a variable.
+            Ok(test) if test.reads(&scope.changed) => {
+                self.variable_test(criterion, scope, span).map_err(|reason| {
+                    if reason == READS_CHANGED { CHANGED.to_owned() } else { reason }
+                })
+            }
+            Ok(test) => Ok(test.with_origin(criterion)),
+            Err(_) => self.variable_test(criterion, scope, span),
         }
-        let path = self.mapped(&self.path(name, None));
-        let text = named_text(&path)?;
-        let lines = text.lines().map(str::trim);
-        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let patterns: Vec<String> = lines.map(str::to_owned).collect();
-        let room = self.room_for_tests(patterns.len());
-        if room { Ok(patterns) } else { Err(TOO_LARGE.to_owned()) }
     }
 }
 
 impl Criterion {
+    /// Returns the criterion of an ACL that HAProxy defines itself.
+    fn predefined(text: &str) -> Result<Self, String> {
+        let mut words = text.split(' ');
+        let expression = SampleExpression::parse(words.next().unwrap_or_default())?;
+        let patterns = words.map(str::to_owned).collect();
+        Ok(Self { expression, kind: None, ignore_case: false, patterns })
+    }
+
+    /// Returns the test of a criterion that looks at the connection only.
+    fn connection_test(self) -> Result<AclTest, String> {
+        match self.expression.fetch.name.as_str() {
+            "always_true" | "always_false" | "ssl_fc" | "dst_port" | "src" => self.test(),
+            _ => Err("it is no criterion of the connection".to_owned()),
+        }
+    }
+
     fn test(mut self) -> Result<AclTest, String> {
         let fetch = self.expression.fetch.clone();
         let (name, suffix) = MatchKind::of_name(&fetch.name);
@@ -236,13 +275,11 @@ impl Criterion {
             }
             "hdr" | "req.hdr" | "req.fhdr" if one => ("header", argument.to_owned()),
             "hdr_cnt" | "req.hdr_cnt" | "req.fhdr_cnt" if one => return self.counted(argument),
-            "cook" | "req.cook" if one => ("cookie", argument.to_owned()),
             "query" => ("variable", "$args".to_owned()),
             "url" => ("variable", "$request_uri".to_owned()),
             "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => {
                 ("variable", "$ssl_server_name".to_owned())
             }
-            "url_param" | "urlp" if one => ("query", argument.to_owned()),
             _ => return Err(without_condition(&fetch.name)),
         };
         if self.kind == Some(MatchKind::Found) && keyword != "path" {
@@ -316,7 +353,7 @@ impl Criterion {
     }
 
     /// Reads patterns for integers, with the operators `eq`, `ge`, `gt`, `le` and `lt`.
-    fn integers(&self) -> Result<Vec<(i64, i64)>, String> {
+    pub(super) fn integers(&self) -> Result<Vec<(i64, i64)>, String> {
         let mut operator = "eq";
         let mut ranges = Vec::new();
         for text in &self.patterns {
@@ -385,21 +422,35 @@ fn without_condition(name: &str) -> String {
 }
 
 fn native(keyword: &'static str, values: Vec<String>) -> AclTest {
-    AclTest::Native(NativeTest { keyword, values: values.into() })
+    AclTest::Native(NativeTest { keyword, values: values.into(), origin: None })
+}
+
+/// An ACL that HAProxy defines itself.
+enum Predefined {
+    Always(bool),
+    Criterion(&'static str),
 }
 
 /// Returns the meaning of an ACL that HAProxy defines itself.
-fn predefined(name: &str) -> Option<AclTest> {
-    let method =
-        |names: &[&str]| native("method", names.iter().map(|name| (*name).to_owned()).collect());
+fn predefined(name: &str) -> Option<Predefined> {
     Some(match name {
-        "TRUE" | "HTTP" | "WAIT_END" | "HTTP_1.1" if name != "HTTP_1.1" => AclTest::Always(true),
-        "FALSE" | "HTTP_2.0" => AclTest::Always(false),
-        "LOCALHOST" => native("client", vec!["127.0.0.0/8".to_owned(), "::1".to_owned()]),
-        "METH_GET" => method(&["GET", "HEAD"]),
-        "METH_CONNECT" | "METH_DELETE" | "METH_HEAD" | "METH_OPTIONS" | "METH_POST"
-        | "METH_PUT" | "METH_TRACE" => method(&[name.trim_start_matches("METH_")]),
-        "HTTP_URL_SLASH" => native("path", vec!["/*".to_owned()]),
+        "TRUE" | "HTTP" | "WAIT_END" => Predefined::Always(true),
+        "FALSE" | "HTTP_2.0" => Predefined::Always(false),
+        "LOCALHOST" => Predefined::Criterion("src 127.0.0.0/8 ::1"),
+        "METH_GET" => Predefined::Criterion("method GET HEAD"),
+        "METH_CONNECT" => Predefined::Criterion("method CONNECT"),
+        "METH_DELETE" => Predefined::Criterion("method DELETE"),
+        "METH_HEAD" => Predefined::Criterion("method HEAD"),
+        "METH_OPTIONS" => Predefined::Criterion("method OPTIONS"),
+        "METH_POST" => Predefined::Criterion("method POST"),
+        "METH_PUT" => Predefined::Criterion("method PUT"),
+        "METH_TRACE" => Predefined::Criterion("method TRACE"),
+        "HTTP_1.0" => Predefined::Criterion("req.ver 1.0"),
+        "HTTP_1.1" => Predefined::Criterion("req.ver 1.1"),
+        "HTTP_CONTENT" => Predefined::Criterion("req.hdr_val(content-length) gt 0"),
+        "HTTP_URL_ABS" => Predefined::Criterion("url_reg ^[^/:]*://"),
+        "HTTP_URL_SLASH" => Predefined::Criterion("url_beg /"),
+        "HTTP_URL_STAR" => Predefined::Criterion("url *"),
         _ => return None,
     })
 }

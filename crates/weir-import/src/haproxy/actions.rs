@@ -4,15 +4,17 @@
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
-use super::conditions::{AclTest, ChangedPart, ChangedRequest};
-use super::convert::HaproxyConverter;
-use super::format::{self, FormatPlace};
+use super::condition_texts::ConditionText;
+use super::conditions::AclTest;
+use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::named_text;
-use super::rules::{CHANGED, RouteDraft, RuleEdit, RulePosition, TOO_LARGE};
+use super::rewrites::groups;
+use super::rules::{RouteDraft, RuleEdit, RulePosition};
+use super::scope::{CHANGED, ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
 use super::sections::{LineId, SectionId};
-use crate::native::NativeLine;
+use crate::native::{NativeLine, with_option};
 
 /// Headers that Weir writes itself.
 const OWN_HEADERS: [&str; 9] = [
@@ -26,22 +28,6 @@ const OWN_HEADERS: [&str; 9] = [
     "trailer",
     "expect",
 ];
-/// Headers that are lists.
-const LISTS: [&str; 10] = [
-    "x-forwarded-for",
-    "forwarded",
-    "via",
-    "accept",
-    "accept-charset",
-    "accept-encoding",
-    "accept-language",
-    "cache-control",
-    "vary",
-    "allow",
-];
-/// The reason for a text that a rule before it would change.
-const READS_CHANGED: &str =
-    "its text reads what a rule before it changes; Weir takes what was received";
 
 /// The form of a redirect's place: only `http-request redirect` has fields in it.
 #[derive(Clone, Copy, PartialEq)]
@@ -54,14 +40,35 @@ enum RedirectText {
 pub(super) enum RuleEffect {
     /// The request ends with this target, and these lines in its block.
     Ends(Vec<Word>, Vec<Directive>),
-    /// A header or the path changes.
-    Edits(Directive, ChangedPart),
+    /// A header or the path changes, perhaps to a text that is known.
+    Edits(Directive, ChangedPart, Option<String>),
+    /// A variable gets this text, or none.
+    Sets(String, Option<String>),
+    /// The text is captured.
+    Captures(String),
+    /// A time of the request to the server is another one.
+    Bounds(Directive),
     /// The rules after it are skipped.
     Allows,
     /// The request is not sent again once a server was connected.
     NoRetry,
     /// Nothing happens.
     Nothing,
+}
+
+impl RuleEffect {
+    /// Marks a response as a refusal.
+    fn denied(self) -> Self {
+        match self {
+            Self::Ends(mut target, block) => {
+                let place = target.first().map(|word| word.span);
+                let flag = place.map(|span| NativeLine::new("", span).keyword("denied"));
+                target.extend(flag.into_iter().flat_map(NativeLine::into_words));
+                Self::Ends(target, block)
+            }
+            other => other,
+        }
+    }
 }
 
 impl HaproxyConverter<'_> {
@@ -77,8 +84,9 @@ impl HaproxyConverter<'_> {
         };
         let span = sections.span(line);
         let test = AclTest::native("path", path);
+        let scope = self.global_scope.clone();
         for fail in sections.every(id, "monitor fail") {
-            match self.condition(fail, sections.words(fail)) {
+            match self.condition(fail, sections.words(fail), &scope) {
                 Ok((condition, 0)) if !self.room_for_condition(condition.size()) => {
                     self.outcomes.refuse(fail, TOO_LARGE);
                 }
@@ -112,17 +120,26 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts `tcp-request` rules that accept or reject clients.
-    pub(super) fn connection_rules(&mut self, id: SectionId, drafts: &mut Vec<RouteDraft>) {
+    pub(super) fn connection_rules(
+        &mut self,
+        id: SectionId,
+        state: &mut RulePosition,
+        drafts: &mut Vec<RouteDraft>,
+    ) {
         let sections = self.sections;
         let keywords = ["tcp-request connection", "tcp-request session", "tcp-request content"];
         for keyword in keywords {
-            let mut accepted = RulePosition::default();
+            let mut accepted = RulePosition::new(self.global_scope.clone());
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);
                 let action = words.first().map_or("", |word| word.text.as_str());
                 let found = match action {
                     "accept" | "reject" | "silent-drop" => {
-                        self.condition(line, words.get(1..).unwrap_or_default())
+                        self.condition(line, words.get(1..).unwrap_or_default(), &state.scope)
+                    }
+                    _ if action.starts_with("set-var") || action.starts_with("unset-var") => {
+                        self.request_rule(line, state, drafts);
+                        continue;
                     }
                     _ => Err(format!("`{action}` has no conversion")),
                 };
@@ -153,7 +170,7 @@ impl HaproxyConverter<'_> {
 
     fn denied(&self, when: AclTest, line: LineId) -> RouteDraft {
         let span = self.sections.span(line);
-        let target = NativeLine::new("", span).keyword("respond").value("403");
+        let target = NativeLine::new("", span).keyword("respond").value("403").keyword("denied");
         RouteDraft { when, target: target.into_words(), block: Vec::new(), span }
     }
 
@@ -180,14 +197,14 @@ impl HaproxyConverter<'_> {
         state.allowed.clear();
         for line in self.sections.every(id, "redirect") {
             let words = self.sections.words(line).to_vec();
-            let (test, count) = match self.condition(line, &words) {
+            let (test, count) = match self.condition(line, &words, &state.scope) {
                 Ok(found) => found,
                 Err(reason) => {
                     self.outcomes.refuse(line, reason);
                     continue;
                 }
             };
-            if test.reads(&state.changed) {
+            if test.reads(&state.scope.changed) {
                 self.outcomes.refuse(line, CHANGED);
                 continue;
             }
@@ -195,8 +212,8 @@ impl HaproxyConverter<'_> {
                 self.outcomes.refuse(line, TOO_LARGE);
                 continue;
             }
-            let words = &words[..count];
-            match self.redirect(line, words, RedirectText::Literal, &state.changed) {
+            let text = RedirectText::Literal;
+            match self.redirect(line, &words[..count], text, &state.scope) {
                 Ok(RuleEffect::Ends(target, block)) => {
                     self.outcomes.honour(line);
                     drafts.push(self.draft(line, state.when(test), target, block));
@@ -228,9 +245,9 @@ impl HaproxyConverter<'_> {
         let words = self.sections.words(line).to_vec();
         let action = words.first().map_or("", |word| word.text.as_str());
         let guards = matches!(action, "deny" | "reject" | "silent-drop" | "tarpit" | "auth");
-        let found = self.condition(line, &words);
+        let found = self.condition(line, &words, &state.scope);
         let (test, count) = match found {
-            Ok((test, _)) if test.reads(&state.changed) => {
+            Ok((test, _)) if test.reads(&state.scope.changed) => {
                 self.refuse_rule(line, CHANGED.to_owned(), guards, drafts, state);
                 return;
             }
@@ -244,21 +261,17 @@ impl HaproxyConverter<'_> {
                 return;
             }
         };
-        let effect = self.request_action(
-            line,
-            action,
-            words.get(..count).unwrap_or_default(),
-            &state.changed,
-        );
+        let effect =
+            self.request_action(line, action, words.get(..count).unwrap_or_default(), &state.scope);
         match effect {
             Ok(RuleEffect::Ends(target, block)) => {
                 self.outcomes.honour(line);
                 drafts.push(self.draft(line, state.when(test), target, block));
             }
-            Ok(RuleEffect::Edits(native, part)) => {
+            Ok(RuleEffect::Edits(native, part, text)) => {
                 let when = state.allowed.and(test);
                 self.outcomes.honour(line);
-                state.changed.add(&part);
+                self.change(line, &mut state.scope, &part, text, &when);
                 state.request.push(RuleEdit { when, line: native });
             }
             Ok(RuleEffect::Allows) => {
@@ -269,9 +282,134 @@ impl HaproxyConverter<'_> {
                 self.outcomes.honour(line);
                 state.unrepeated.push(state.allowed.and(test));
             }
+            Ok(RuleEffect::Sets(name, text)) => {
+                let when = state.allowed.and(test);
+                self.set_variable(line, &mut state.scope, (&name, text), &when);
+            }
+            Ok(RuleEffect::Captures(text)) => {
+                self.outcomes.honour(line);
+                state.scope.capture(0, text);
+            }
+            Ok(RuleEffect::Bounds(native)) => self.bound(line, test, native, state),
             Ok(RuleEffect::Nothing) => self.outcomes.honour(line),
             Err(reason) => self.refuse_rule(line, reason, guards, drafts, state),
         }
+    }
+
+    /// Adds a time of the requests that reach a line.
+    fn bound(&mut self, line: LineId, test: AclTest, native: Directive, state: &mut RulePosition) {
+        let when = state.allowed.and(test);
+        if when != AclTest::Always(true) && !when.is_static() {
+            let reason = "its condition has no conversion: write a backend with this timeout";
+            self.outcomes.refuse(line, reason);
+            return;
+        }
+        self.outcomes.honour(line);
+        // A route has one `timeout`: the last one counts.
+        let same = |edit: &RuleEdit| {
+            edit.when == when
+                && edit.line.name.text == "timeout"
+                && edit.line.words.len() == native.words.len()
+        };
+        state.request.retain(|edit| !same(edit));
+        state.request.push(RuleEdit { when, line: native });
+    }
+
+    /// Notes what a rule changes of the request, for those after it.
+    fn change(
+        &mut self,
+        line: LineId,
+        scope: &mut RuleScope,
+        part: &ChangedPart,
+        text: Option<String>,
+        when: &AclTest,
+    ) {
+        let known = match part {
+            _ if scope.value_of(part).is_some() => scope.value_of(part).map(str::to_owned),
+            ChangedPart::Header(name) if !scope.changed.has_header(name) => {
+                Some(format!("${{headers_{}}}", name.to_ascii_lowercase().replace('-', "_")))
+            }
+            ChangedPart::Path if !scope.changed.path => Some("${uri}".to_owned()),
+            _ => None,
+        };
+        scope.change(part);
+        let (Some(name), Some(new), Some(before)) = (part.value_name(), text, known) else {
+            return;
+        };
+        let span = self.sections.span(line);
+        match self.condition_text(when, span) {
+            Ok(ConditionText::Always(true)) => scope.set(&name, new),
+            Ok(ConditionText::Always(false)) => scope.set(&name, before),
+            Ok(ConditionText::Text(condition)) => {
+                let text = self.looked_up(&condition, &[("1", &new)], &before, &name, span);
+                scope.set(&name, text);
+            }
+            // It cannot be read any more.
+            Err(_) => {}
+        }
+    }
+
+    /// Sets a variable for the rules after a line, under a condition.
+    fn set_variable(
+        &mut self,
+        line: LineId,
+        scope: &mut RuleScope,
+        (name, text): (&str, Option<String>),
+        test: &AclTest,
+    ) {
+        let span = self.sections.span(line);
+        let condition = match self.condition_text(test, span) {
+            Ok(condition) => condition,
+            Err(reason) => {
+                self.outcomes.refuse(line, reason);
+                return;
+            }
+        };
+        self.outcomes.honour(line);
+        let text = match condition {
+            ConditionText::Always(false) => return,
+            ConditionText::Always(true) => text,
+            ConditionText::Text(condition) => {
+                if name.starts_with("sess.") {
+                    self.outcomes.differs(
+                        line,
+                        "the variable holds for the request, not for later ones of the connection",
+                    );
+                }
+                let before = scope.variable(name).unwrap_or_default().to_owned();
+                let new = text.unwrap_or_default();
+                let described = name.replace('.', " ");
+                Some(self.looked_up(&condition, &[("1", &new)], &before, &described, span))
+            }
+        };
+        match text {
+            Some(text) => scope.set(name, text),
+            None => scope.unset(name),
+        }
+    }
+
+    /// Converts `set-var(NAME) EXPRESSION`, `set-var-fmt(NAME) TEXT` and `unset-var(NAME)`.
+    fn variable_action(
+        &mut self,
+        line: LineId,
+        action: &str,
+        arguments: &[LineWord],
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let (verb, rest) = action.split_once('(').unwrap_or((action, ""));
+        let name = rest.strip_suffix(')').ok_or_else(|| format!("write `{verb}(NAME)`"))?;
+        if name.contains(',') {
+            return Err(format!("`{verb}` takes no condition of its own: write `if`"));
+        }
+        let name = variable_name(name)?.to_owned();
+        let span = self.sections.span(line);
+        let text = match (verb, arguments) {
+            ("unset-var", []) => None,
+            ("set-var", [expression]) => Some(self.expression(&expression.text, scope, span)?),
+            ("set-var-fmt", [text]) => Some(self.template(&text.text, scope, span)?),
+            _ => return Err(format!("`{verb}` needs other words")),
+        };
+        Ok(RuleEffect::Sets(name, text))
     }
 
     fn refuse_rule(
@@ -296,37 +434,34 @@ impl HaproxyConverter<'_> {
         line: LineId,
         action: &str,
         words: &[LineWord],
-        changed: &ChangedRequest,
+        scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
         let arguments = words.get(1..).unwrap_or_default();
         match action {
             "allow" => Ok(RuleEffect::Allows),
-            "deny" => self.answer(line, arguments, "403", changed),
-            "return" => self.answer(line, arguments, "200", changed),
+            "deny" => self.answer(line, arguments, "403", scope).map(RuleEffect::denied),
+            "return" => self.answer(line, arguments, "200", scope),
             "tarpit" => {
                 self.outcomes
                     .differs(line, "the response comes at once, not after `timeout tarpit`");
-                self.answer(line, arguments, "500", changed)
+                self.answer(line, arguments, "500", scope).map(RuleEffect::denied)
             }
             "reject" | "silent-drop" => {
                 self.outcomes.differs(line, "the client gets 403; HAProxy closes its connection");
-                self.answer(line, &[], "403", changed)
+                self.answer(line, &[], "403", scope).map(RuleEffect::denied)
             }
             "disable-l7-retry" => Ok(RuleEffect::NoRetry),
-            "redirect" => self.redirect(line, arguments, RedirectText::Format, changed),
+            "redirect" => self.redirect(line, arguments, RedirectText::Format, scope),
             "set-header" | "add-header" | "del-header" => {
-                self.header_edit(line, action, arguments, FormatPlace::Request, changed)
+                self.header_edit(line, action, arguments, scope)
             }
+            "replace-header" => self.header_replacement(line, arguments, scope),
             "set-path" | "replace-path" | "set-query" => {
-                self.rewrite(line, action, arguments, changed)
+                self.rewrite(line, action, arguments, scope)
             }
-            "capture" => {
-                self.outcomes.differs(
-                    line,
-                    "captured values are in logs only; a `log` with `$http_NAME` has them",
-                );
-                Ok(RuleEffect::Nothing)
-            }
+            "capture" => self.captured(line, arguments, scope),
+            "set-timeout" => self.timeout_action(line, arguments),
+            _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
             _ => self.other_action(line, action, "http-request"),
         }
     }
@@ -355,38 +490,13 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    /// Turns a text of a rule into one with Weir's variables.
-    fn text(&mut self, line: LineId, text: &str, place: FormatPlace) -> Result<String, String> {
-        if let Some(name) = format::partial_header(text) {
-            if LISTS.iter().any(|list| list.eq_ignore_ascii_case(&name)) {
-                return Err(format!(
-                    "`hdr({name})` is what follows the last comma, for which Weir has no variable: write `req.fhdr({name})` for the whole line"
-                ));
-            }
-            self.outcomes.differs(line, format!("`hdr({name})` is what follows the last comma of the header; Weir takes the whole line: write `req.fhdr({name})`"));
-        }
-        format::template(text, place)
-    }
-
-    /// Turns a text into one with Weir's variables, which have what the client sent.
-    pub(super) fn request_text(
-        &mut self,
-        line: LineId,
-        text: &str,
-        changed: &ChangedRequest,
-    ) -> Result<String, String> {
-        let text = self.text(line, text, FormatPlace::Request)?;
-        if changed.is_in(&text) { Err(READS_CHANGED.to_owned()) } else { Ok(text) }
-    }
-
     /// Converts a change of a header.
     fn header_edit(
         &mut self,
         line: LineId,
         action: &str,
         arguments: &[LineWord],
-        place: FormatPlace,
-        changed: &ChangedRequest,
+        scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
         let name = arguments.first().map_or("", |word| word.text.as_str());
         let expected = if action == "del-header" { 1 } else { 2 };
@@ -402,7 +512,7 @@ impl HaproxyConverter<'_> {
             self.outcomes.differs(line, format!("`{name}` is written by the proxy itself; HAProxy too writes its own `Connection`, whatever the rule says"));
             return Ok(RuleEffect::Nothing);
         }
-        let native = if place == FormatPlace::Request { "header" } else { "response_header" };
+        let native = edited(scope.place);
         let span = self.sections.span(line);
         let verb = match action {
             "set-header" => "set",
@@ -413,14 +523,81 @@ impl HaproxyConverter<'_> {
             return Err("a request has exactly one `Host`: write `set-header`".to_owned());
         }
         let mut edit = NativeLine::new(native, span).keyword(verb).value(name);
+        let mut new = (verb == "remove").then(String::new);
         if let Some(value) = arguments.get(1) {
-            let text = match place {
-                FormatPlace::Request => self.request_text(line, &value.text, changed)?,
-                _ => self.text(line, &value.text, place)?,
-            };
+            let text = self.template(&value.text, scope, value.span)?;
             edit = edit.value_at(&text, value.span);
+            new = (verb == "set").then_some(text);
         }
-        Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned())))
+        Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned()), new))
+    }
+
+    /// Converts `replace-header NAME REGEX TEXT`.
+    fn header_replacement(
+        &mut self,
+        line: LineId,
+        arguments: &[LineWord],
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let [name, regex, text] = arguments else {
+            return Err("`replace-header` needs a name, a regex and a text".to_owned());
+        };
+        if scope.changed.has_header(&name.text) {
+            return Err(READS_CHANGED.to_owned());
+        }
+        let native = edited(scope.place);
+        if native == "header" && name.text.eq_ignore_ascii_case("host") {
+            return Err("a request has exactly one `Host`: write `set-header`".to_owned());
+        }
+        let span = self.sections.span(line);
+        let regex = format!("~{}", crate::pcre::native(&regex.text)?);
+        let value = groups(&self.template(&text.text, scope, text.span)?, 0);
+        let edit = NativeLine::new(native, span).keyword("replace").value(&name.text);
+        let edit = edit.value(&regex).value_at(&value, text.span);
+        Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.text.clone()), None))
+    }
+
+    /// Converts `set-timeout server|tunnel TIME`.
+    fn timeout_action(&self, line: LineId, arguments: &[LineWord]) -> Result<RuleEffect, String> {
+        let [kind, time] = arguments else {
+            return Err("write `set-timeout server` or `set-timeout tunnel` and a time".to_owned());
+        };
+        let time = super::values::microseconds(&time.text).filter(|time| *time > 0);
+        let time = time.map(super::values::time);
+        let time =
+            time.ok_or("the time is not one of HAProxy's: an expression has no conversion")?;
+        let native = NativeLine::new("timeout", self.sections.span(line));
+        let native = match kind.text.as_str() {
+            "server" => {
+                native.option("send", &time).option("response", &time).option("read", &time)
+            }
+            "tunnel" => native.option("tunnel", &time),
+            other => return Err(format!("`{other}` is neither `server` nor `tunnel`")),
+        };
+        Ok(RuleEffect::Bounds(native.end()))
+    }
+
+    /// Converts `capture EXPRESSION len N`.
+    fn captured(
+        &mut self,
+        line: LineId,
+        arguments: &[LineWord],
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let [expression, word, length] = arguments else {
+            return Err("write `capture EXPRESSION len NUMBER`".to_owned());
+        };
+        if word.text != "len" || length.text.parse::<u32>().is_err() {
+            return Err("write `capture EXPRESSION len NUMBER`".to_owned());
+        }
+        let span = self.sections.span(line);
+        let text = self.expression(&expression.text, scope, span)?;
+        let steps = [
+            vec!["bytes".to_owned(), "0".to_owned(), length.text.clone()],
+            vec!["default".to_owned(), String::new()],
+        ];
+        let described = format!("capture {}", expression.text);
+        Ok(RuleEffect::Captures(self.converted(&text, &steps, &described, span)))
     }
 
     /// Converts a response of HAProxy's own: `deny`, `return` and the like.
@@ -429,7 +606,7 @@ impl HaproxyConverter<'_> {
         line: LineId,
         arguments: &[LineWord],
         usual: &str,
-        changed: &ChangedRequest,
+        scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
         let span = self.sections.span(line);
         let (mut status, mut kind, mut body) = (usual.to_owned(), None, None);
@@ -441,7 +618,11 @@ impl HaproxyConverter<'_> {
                 "status" | "deny_status" => value.clone_into(&mut status),
                 "content-type" => kind = Some(value.to_owned()),
                 "string" => body = Some(value.replace('$', "$$")),
-                "lf-string" => body = Some(self.request_text(line, value, changed)?),
+                "lf-string" => body = Some(self.template(value, scope, span)?),
+                "lf-file" => {
+                    let text = self.text_of(value)?;
+                    body = Some(self.template(&text, scope, span)?);
+                }
                 "file" => body = Some(self.text_of(value)?.replace('$', "$$")),
                 "default-errorfiles" => {
                     at += 1;
@@ -449,7 +630,7 @@ impl HaproxyConverter<'_> {
                 }
                 "hdr" => {
                     let text = arguments.get(at + 2).map_or("", |word| word.text.as_str());
-                    let text = self.request_text(line, text, changed)?;
+                    let text = self.template(text, scope, span)?;
                     let edit = NativeLine::new("response_header", span).keyword("add");
                     block.push(edit.value(value).value(&text).end());
                     at += 1;
@@ -473,7 +654,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Reads a file whose contents a rule sends.
-    fn text_of(&self, name: &str) -> Result<String, String> {
+    pub(super) fn text_of(&self, name: &str) -> Result<String, String> {
         let path = self.mapped(&self.path(name, None));
         named_text(&path)
     }
@@ -484,7 +665,7 @@ impl HaproxyConverter<'_> {
         line: LineId,
         words: &[LineWord],
         form: RedirectText,
-        changed: &ChangedRequest,
+        scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
         let span = self.sections.span(line);
         let (mut code, mut kind, mut to) = ("302", "", "");
@@ -526,7 +707,7 @@ impl HaproxyConverter<'_> {
         }
         let text = match form {
             RedirectText::Literal => to.replace('$', "$$"),
-            RedirectText::Format => self.request_text(line, to, changed)?,
+            RedirectText::Format => self.template(to, scope, span)?,
         };
         let rest = if drop_query { "${uri}" } else { "${request_uri}" };
         let url = match kind {
@@ -535,7 +716,7 @@ impl HaproxyConverter<'_> {
             "prefix" => format!("{text}{rest}"),
             _ => format!("{text}://${{http_host}}{rest}"),
         };
-        if changed.is_in(&url) {
+        if scope.changed.is_in(&url) {
             return Err(READS_CHANGED.to_owned());
         }
         if !(url.starts_with(['$', '/']) || url.contains("://")) {
@@ -545,60 +726,82 @@ impl HaproxyConverter<'_> {
         Ok(RuleEffect::Ends(target.into_words(), block))
     }
 
-    /// Converts `http-response` rules.
-    pub(super) fn response_rules(&mut self, id: SectionId) -> Vec<RuleEdit> {
-        self.response_edits(id, "http-response")
-    }
-
-    /// Converts `http-after-response` rules.
-    pub(super) fn after_rules(&mut self, id: SectionId) -> Vec<RuleEdit> {
-        self.response_edits(id, "http-after-response")
-    }
-
-    fn response_edits(&mut self, id: SectionId, keyword: &str) -> Vec<RuleEdit> {
+    /// Converts `http-response` or `http-after-response` rules. What they set is in scope of those
+    /// after them, and of logs.
+    pub(super) fn response_rules(
+        &mut self,
+        id: SectionId,
+        keyword: &str,
+        scope: &mut RuleScope,
+    ) -> Vec<RuleEdit> {
         let mut edits = Vec::new();
         for line in self.sections.every(id, keyword) {
             let words = self.sections.words(line).to_vec();
-            let action = words.first().map_or("", |word| word.text.as_str());
-            let (test, count) = match self.condition(line, &words) {
-                Ok(found) => found,
-                Err(reason) => {
-                    self.outcomes.refuse(line, reason);
-                    continue;
+            let found = self.condition(line, &words, scope);
+            let done = found.and_then(|(test, count)| {
+                let rule = words.get(..count).unwrap_or_default();
+                match self.response_action(line, rule, scope)? {
+                    RuleEffect::Edits(native, ..) => {
+                        edits.extend(self.response_edit(line, native, test)?);
+                    }
+                    RuleEffect::Sets(name, text) => {
+                        self.set_variable(line, scope, (&name, text), &test);
+                    }
+                    RuleEffect::Captures(text) => scope.capture(1, text),
+                    _ => {}
                 }
-            };
-            let arguments = words.get(1..count).unwrap_or_default();
-            let effect = match action {
-                "set-header" | "add-header" | "del-header" => self.header_edit(
-                    line,
-                    action,
-                    arguments,
-                    FormatPlace::Response,
-                    &ChangedRequest::default(),
-                ),
-                "capture" => {
-                    self.outcomes.differs(
-                        line,
-                        "captured values are in logs only; a `log` with `$sent_http_NAME` has them",
-                    );
-                    Ok(RuleEffect::Nothing)
-                }
-                _ => self.other_action(line, action, "http-response"),
-            };
-            match effect {
-                Ok(RuleEffect::Edits(native, _)) if test.is_of_connection() => {
-                    self.outcomes.honour(line);
-                    edits.push(RuleEdit { when: test, line: native });
-                }
-                Ok(RuleEffect::Edits(..)) => self.outcomes.refuse(line, CONDITIONAL),
-                Ok(_) => self.outcomes.honour(line),
+                Ok(())
+            });
+            match done {
+                Ok(()) => self.outcomes.honour(line),
                 Err(reason) => self.outcomes.refuse(line, reason),
             }
         }
         edits
     }
+
+    fn response_action(
+        &mut self,
+        line: LineId,
+        words: &[LineWord],
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let action = words.first().map_or("", |word| word.text.as_str());
+        let arguments = words.get(1..).unwrap_or_default();
+        match action {
+            "set-header" | "add-header" | "del-header" => {
+                self.header_edit(line, action, arguments, scope)
+            }
+            "replace-header" => self.header_replacement(line, arguments, scope),
+            "capture" => self.captured(line, arguments, scope),
+            _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
+            _ => self.other_action(line, action, "http-response"),
+        }
+    }
+
+    /// Returns a change of responses under a condition. Those of the connection choose the listener
+    /// or the route, others are tried for each response.
+    fn response_edit(
+        &mut self,
+        line: LineId,
+        native: Directive,
+        test: AclTest,
+    ) -> Result<Option<RuleEdit>, String> {
+        if test.is_of_connection() {
+            return Ok(Some(RuleEdit { when: test, line: native }));
+        }
+        let always = AclTest::Always(true);
+        Ok(match self.condition_text(&test, self.sections.span(line))? {
+            ConditionText::Always(false) => None,
+            ConditionText::Always(true) => Some(RuleEdit { when: always, line: native }),
+            ConditionText::Text(text) => {
+                Some(RuleEdit { when: always, line: with_option(native, "if", &text) })
+            }
+        })
+    }
 }
 
-/// The reason for a change of a response under a condition.
-const CONDITIONAL: &str =
-    "a change of a response has no conditions but those of the connection, such as `src`";
+/// Returns the native directive for headers of a message.
+fn edited(place: FormatPlace) -> &'static str {
+    if place == FormatPlace::Request { "header" } else { "response_header" }
+}

@@ -4,8 +4,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
-use super::format::FormatPlace;
-use super::sample;
+use super::scope::{FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::values;
 use crate::native::NativeLine;
@@ -116,6 +115,8 @@ impl HaproxyConverter<'_> {
         lines.push(self.kept_connections(id, servers.reuse, span));
         lines.push(self.retries(id, span));
         lines.push(self.server_timeouts(id, span));
+        // HAProxy answers so where Weir answers 502 or 504.
+        lines.push(NativeLine::new("connect_status", span).value("503").end());
         if limited {
             lines.push(self.queue(id, servers.queue, span));
         }
@@ -193,6 +194,7 @@ impl HaproxyConverter<'_> {
             None => (algorithm, ""),
         };
         let second = words.get(1).map_or("", |word| word.text.as_str());
+        let (scope, span) = (RuleScope::new(FormatPlace::Request), self.sections.span(line));
         let plain = |word: &str| Ok((vec![word.to_owned()], None));
         let key = match name {
             "roundrobin" | "static-rr" => return plain("round_robin"),
@@ -215,12 +217,12 @@ impl HaproxyConverter<'_> {
                 );
             }
             "url_param" if !second.is_empty() && words.len() == 2 => {
-                sample::variable(&format!("url_param({second})"), FormatPlace::Request)?
+                self.expression(&format!("url_param({second})"), &scope, span)?
             }
             "hdr" if words.len() == 1 => {
-                sample::variable(&format!("hdr({argument})"), FormatPlace::Request)?
+                self.expression(&format!("hdr({argument})"), &scope, span)?
             }
-            "hash" => sample::variable(second, FormatPlace::Request)?,
+            "hash" => self.expression(second, &scope, span)?,
             _ => return Err(format!("`{algorithm}` has no conversion")),
         };
         let (kind, factor) = self.hash_type(id);

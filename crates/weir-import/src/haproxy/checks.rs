@@ -1,5 +1,6 @@
 //! Health checks of a backend, and its affinity by a cookie.
 
+use weir_config::pattern::TextPattern;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
@@ -412,24 +413,20 @@ impl HaproxyConverter<'_> {
 
 /// Returns the statuses that a regex such as `^2[0-9][0-9]` or `2..` means.
 fn statuses(regex: &str) -> Option<String> {
-    let plain = regex.trim_start_matches('^').trim_end_matches('$');
-    let inner = plain.trim_start_matches('(').trim_end_matches(')');
-    let mut parts = Vec::new();
-    for part in inner.split('|') {
-        let digit = part.chars().next().filter(char::is_ascii_digit)?;
-        match part.get(1..)? {
-            ".." | "[0-9][0-9]" | "\\d\\d" | "[0-9]{2}" | "\\d{2}" | "xx" => {
-                parts.push(format!("{digit}00-{digit}99"));
+    let pattern = format!("~{}", crate::pcre::native(regex).ok()?).parse::<TextPattern>().ok()?;
+    let mut parts: Vec<String> = Vec::new();
+    let mut first = None;
+    for status in 100..=600_u16 {
+        let matches = status < 600 && pattern.matches(&status.to_string());
+        match (matches, first) {
+            (true, None) => first = Some(status),
+            (false, Some(from)) => {
+                let last = status - 1;
+                parts.push(if from == last { from.to_string() } else { format!("{from}-{last}") });
+                first = None;
             }
-            rest if rest.len() == 2 && rest.bytes().all(|byte| byte.is_ascii_digit()) => {
-                parts.push(part.to_owned());
-            }
-            _ => return None,
+            _ => {}
         }
     }
-    if let Some(class) = plain.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        let _ = class;
-        return None;
-    }
-    Some(parts.join(","))
+    (!parts.is_empty()).then(|| parts.join(","))
 }

@@ -1,11 +1,14 @@
 //! The meaning of a condition: tests of a request joined by operators. Tests of the address that a
 //! request arrived at are resolved for each listener; the others become conditions of routes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use weir_config::syntax::lexer::Word;
 
+use super::patterns::MatchKind;
+use super::sample::SampleExpression;
+use super::scope::ChangedRequest;
 use super::sections::LineId;
 use crate::native::NativeLine;
 
@@ -21,15 +24,7 @@ pub(super) struct ListenPlace {
 
 /// The named conditions of one section: each is its lines, joined by `or`. Those of `defaults` hold
 /// for the rules there only.
-pub(super) type AclTable = HashMap<String, Vec<AclLine>>;
-
-/// One line of a named condition.
-pub(super) struct AclLine {
-    pub(super) line: LineId,
-    pub(super) test: Result<AclTest, String>,
-    /// The number of tests in it.
-    pub(super) tests: usize,
-}
+pub(super) type AclTable = HashMap<String, Vec<LineId>>;
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,10 +41,27 @@ pub(super) enum AclTest {
 }
 
 /// A condition of Weir's syntax.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct NativeTest {
     pub(super) keyword: &'static str,
     pub(super) values: Rc<[String]>,
+    /// What it was made of, from which it can be made again as a variable.
+    pub(super) origin: Option<Rc<Criterion>>,
+}
+
+/// A criterion after its flags were read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Criterion {
+    pub(super) expression: SampleExpression,
+    pub(super) kind: Option<MatchKind>,
+    pub(super) ignore_case: bool,
+    pub(super) patterns: Vec<String>,
+}
+
+impl PartialEq for NativeTest {
+    fn eq(&self, other: &Self) -> bool {
+        self.keyword == other.keyword && self.values == other.values
+    }
 }
 
 impl NativeTest {
@@ -72,58 +84,37 @@ impl NativeTest {
     }
 }
 
-/// The parts of a request that earlier rules changed: later conditions read them changed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ChangedRequest {
-    /// Their names in small letters.
-    headers: Rc<HashSet<String>>,
-    path: bool,
-    query: bool,
-}
-
-/// The part of a request that a rule changes.
-#[derive(Clone, Debug)]
-pub(super) enum ChangedPart {
-    Header(String),
-    Path,
-    Query,
-}
-
-impl ChangedRequest {
-    pub(super) fn add(&mut self, part: &ChangedPart) {
-        match part {
-            ChangedPart::Header(name) => {
-                Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
-            }
-            ChangedPart::Path => self.path = true,
-            ChangedPart::Query => self.query = true,
-        }
-    }
-
-    /// Returns true if the lines of a header were changed.
-    pub(super) fn has_header(&self, name: &str) -> bool {
-        self.headers.contains(&name.to_ascii_lowercase())
-    }
-
-    /// Returns true if a text has a variable of something that was changed.
-    pub(super) fn is_in(&self, text: &str) -> bool {
-        let path = self.path && (text.contains("${uri}") || text.contains("${request_uri}"));
-        let query = text.contains("${args}") || text.contains("${request_uri}");
-        if path || self.query && (query || text.contains("${arg_")) {
-            return true;
-        }
-        if text.contains("${cookie_") && self.has_header("cookie") {
-            return true;
-        }
-        let variables = text.split("${http_").skip(1).filter_map(|rest| rest.split_once('}'));
-        variables.into_iter().any(|(name, _)| self.has_header(&name.replace('_', "-")))
-    }
-}
-
 impl AclTest {
     /// Returns a condition of Weir's with one value.
     pub(super) fn native(keyword: &'static str, value: String) -> Self {
-        Self::Native(NativeTest { keyword, values: Rc::new([value]) })
+        Self::Native(NativeTest { keyword, values: Rc::new([value]), origin: None })
+    }
+
+    /// Returns the test with the criterion that it was made of. Of several patterns each test has its
+    /// own.
+    pub(super) fn with_origin(self, origin: &Criterion) -> Self {
+        let with = |test: Self, criterion: Criterion| match test {
+            Self::Native(test) => {
+                Self::Native(NativeTest { origin: Some(Rc::new(criterion)), ..test })
+            }
+            other => other,
+        };
+        match self {
+            Self::Any(tests) if tests.len() == origin.patterns.len() => {
+                let single = |pattern: &String| Criterion {
+                    patterns: vec![pattern.clone()],
+                    ..origin.clone()
+                };
+                let tests = tests.into_iter().zip(&origin.patterns);
+                Self::Any(tests.map(|(test, pattern)| with(test, single(pattern))).collect())
+            }
+            // The number of a header's values is 0.
+            Self::Not(test) => {
+                let patterns = ["gt", "0"].map(str::to_owned).into();
+                Self::Not(Box::new(with(*test, Criterion { patterns, ..origin.clone() })))
+            }
+            test => with(test, origin.clone()),
+        }
     }
 
     pub(super) fn not(self) -> Self {
@@ -252,7 +243,7 @@ impl AclTest {
 
     fn write(&self, line: NativeLine, inner: bool) -> NativeLine {
         match self {
-            Self::Native(NativeTest { keyword, values }) => {
+            Self::Native(NativeTest { keyword, values, .. }) => {
                 values.iter().fold(line.keyword(keyword), |line, value| line.value(value))
             }
             Self::Not(test) => test.write(line.keyword("not"), true),

@@ -9,8 +9,10 @@ use weir_config::source::{FileId, Mappings, SourceSpan, Sources};
 use weir_config::syntax::tree::Directive;
 
 use super::conditions::AclTable;
+use super::definitions::Definitions;
 use super::logs::{ConvertedFileLogs, LogTargetLine};
 use super::process::ProcessSettings;
+use super::scope::{FormatPlace, RuleScope};
 use super::sections::{LineId, LineOutcomes, SectionId, Sections};
 use super::values::{self, PageStatus};
 use super::version::HaproxyVersion;
@@ -26,6 +28,8 @@ const MOST_LINES: usize = 200_000;
 const MOST_CONDITIONS: usize = 2_000_000;
 /// The most lines of `defaults` that all sections inherit together.
 const MOST_INHERITED: usize = 2_000_000;
+/// The reason for what exceeds the bound on the result.
+pub(super) const TOO_LARGE: &str = "the file would become too large";
 
 /// The state of a conversion.
 pub(super) struct HaproxyConverter<'s> {
@@ -42,6 +46,11 @@ pub(super) struct HaproxyConverter<'s> {
     /// The name of the pool of each backend that a frontend uses, or the reason why it has none.
     pub(super) pools: HashMap<SectionId, Result<String, String>>,
     pub(super) pool_directives: Vec<Directive>,
+    pub(super) definitions: Definitions,
+    /// The lines of files of patterns and maps.
+    pub(super) files: HashMap<String, Rc<Vec<String>>>,
+    /// The variables of the process, which `global` sets.
+    pub(super) global_scope: RuleScope,
     pool_names: HashSet<String>,
     /// The next number for each name of a pool that is taken.
     pool_numbers: HashMap<String, usize>,
@@ -108,6 +117,9 @@ impl<'s> HaproxyConverter<'s> {
             backends: by_name(&["backend", "listen"]),
             pools: HashMap::new(),
             pool_directives: Vec::new(),
+            definitions: Definitions::default(),
+            files: HashMap::new(),
+            global_scope: RuleScope::new(FormatPlace::Request),
             pool_names: HashSet::new(),
             pool_numbers: HashMap::new(),
             page_groups: by_name(&["http-errors"]),
@@ -138,6 +150,7 @@ impl<'s> HaproxyConverter<'s> {
                 self.leave_out(id, "no frontend that is converted uses it");
             }
         }
+        top.append(&mut self.definitions.directives);
         top.append(&mut self.logs.directives);
         top.append(&mut self.pool_directives);
         top.extend(listeners);

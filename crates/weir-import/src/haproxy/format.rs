@@ -1,18 +1,10 @@
 //! Texts with HAProxy's log-format fields, as headers, redirects and logs have them. They are
 //! turned into texts with Weir's variables.
 
-use super::sample;
+use weir_config::source::SourceSpan;
 
-/// The use of a text, which decides the fields that it may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FormatPlace {
-    /// A header of a request, or a text that is made before the response.
-    Request,
-    /// A header of a response.
-    Response,
-    /// A line of a log.
-    Log,
-}
+use super::convert::HaproxyConverter;
+use super::scope::{FormatPlace, READS_CHANGED, RuleScope};
 
 /// The short fields that have a variable with the same value.
 const FIELDS: [(&str, &str); 18] = [
@@ -36,6 +28,12 @@ const FIELDS: [(&str, &str); 18] = [
     ("B", "bytes_sent"),
 ];
 
+/// The fields that only logs have, in HAProxy's form.
+const LOG_FIELDS: [&str; 25] = [
+    "Th", "Ti", "TR", "Tw", "Tc", "Tr", "Td", "Ta", "Tt", "Tq", "ts", "tsc", "ac", "fc", "bc",
+    "sc", "rc", "sq", "bq", "tr", "ST", "r", "ft", "b", "s",
+];
+
 /// Fields of which two stand for more than a variable.
 const MORE: [(&str, &str); 4] = [
     ("HQ", "${is_args}${args}"),
@@ -44,88 +42,115 @@ const MORE: [(&str, &str); 4] = [
     ("U", "${request_length}"),
 ];
 
-/// Turns a text with HAProxy's fields into one with Weir's variables, or names the field that Weir
-/// does not have.
-pub(super) fn template(text: &str, place: FormatPlace) -> Result<String, String> {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(['%', '$']) {
-        out.push_str(&rest[..at]);
-        let special = rest.as_bytes()[at];
-        rest = &rest[at + 1..];
-        if special == b'$' {
-            out.push_str("$$");
-            continue;
-        }
-        if let Some(after) = rest.strip_prefix('%') {
-            out.push('%');
-            rest = after;
-            continue;
-        }
-        rest = field(rest, place, &mut out)?;
-    }
-    out.push_str(rest);
-    Ok(out)
-}
-
-/// Returns a header of which the text has only what follows the last comma.
-pub(super) fn partial_header(text: &str) -> Option<String> {
-    let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('%') {
-            rest = after;
-        } else if let Some(inner) = rest.strip_prefix('[') {
-            let end = closing(inner)?;
-            if let Some(name) = sample::partial_header(inner[..end].trim()) {
-                return Some(name);
+impl HaproxyConverter<'_> {
+    /// Turns a text with HAProxy's fields into one with Weir's variables, or names the field that
+    /// Weir does not have.
+    pub(super) fn template(
+        &mut self,
+        text: &str,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<String, String> {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find(['%', '$']) {
+            out.push_str(&rest[..at]);
+            let special = rest.as_bytes()[at];
+            rest = &rest[at + 1..];
+            if special == b'$' {
+                out.push_str("$$");
+                continue;
             }
-            rest = &inner[end..];
+            if let Some(after) = rest.strip_prefix('%') {
+                out.push('%');
+                rest = after;
+                continue;
+            }
+            let start = out.len();
+            rest = self.field(rest, scope, span, &mut out)?;
+            let blank = out.len() == start && out.ends_with(' ');
+            if blank && scope.place == FormatPlace::Log {
+                // HAProxy writes one blank where a field is empty.
+                rest = rest.strip_prefix(' ').unwrap_or(rest);
+            }
         }
+        out.push_str(rest);
+        Ok(out)
     }
-    None
+
+    /// Writes the field that a text begins with, and returns what follows it.
+    fn field<'t>(
+        &mut self,
+        text: &'t str,
+        scope: &RuleScope,
+        span: SourceSpan,
+        out: &mut String,
+    ) -> Result<&'t str, String> {
+        let mut rest = text;
+        let mut quoted = false;
+        if let Some(inner) = rest.strip_prefix('{') {
+            let (flags, after) = inner.split_once('}').ok_or("a `%{` is never closed")?;
+            match flags {
+                "+Q" => quoted = true,
+                "" | "-Q" | "-X" | "-E" => {}
+                _ => return Err(format!("`%{{{flags}}}` has no conversion")),
+            }
+            rest = after;
+        }
+        let written;
+        if let Some(inner) = rest.strip_prefix('[') {
+            let end = closing(inner).ok_or("a `%[` is never closed")?;
+            written = self.expression(inner[..end].trim(), scope, span)?;
+            rest = &inner[end + 1..];
+        } else {
+            let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let names = (1..=end).rev().filter_map(|end| rest.get(..end));
+            let found = names.into_iter().find_map(|name| Some((name, known(name, scope)?)));
+            let Some((name, text)) = found else {
+                let shown = if end == 0 { "%" } else { &rest[..end] };
+                return Err(format!("Weir has no field `%{}`", shown.trim_start_matches('%')));
+            };
+            if scope.changed.is_in(&text) {
+                return Err(READS_CHANGED.to_owned());
+            }
+            written = if name == "HQ" && scope.place == FormatPlace::Log {
+                // HAProxy writes nothing for a query that is not there.
+                let steps = [vec!["default".to_owned(), String::new()]];
+                let query = self.converted("${args}", &steps, "query", span);
+                format!("${{is_args}}{query}")
+            } else {
+                text
+            };
+            rest = &rest[name.len()..];
+        }
+        if quoted {
+            out.push('"');
+            out.push_str(&written);
+            out.push('"');
+        } else {
+            out.push_str(&written);
+        }
+        Ok(rest)
+    }
 }
 
-/// Writes the field that a text begins with, and returns what follows it.
-fn field<'t>(text: &'t str, place: FormatPlace, out: &mut String) -> Result<&'t str, String> {
-    let mut rest = text;
-    let mut quoted = false;
-    if let Some(inner) = rest.strip_prefix('{') {
-        let (flags, after) = inner.split_once('}').ok_or("a `%{` is never closed")?;
-        match flags {
-            "+Q" => quoted = true,
-            "" | "-Q" | "-X" | "-E" => {}
-            _ => return Err(format!("`%{{{flags}}}` has no conversion")),
+/// Returns the text of a field; those of the whole exchange are for logs only.
+fn known(name: &str, scope: &RuleScope) -> Option<String> {
+    if scope.place == FormatPlace::Log {
+        if matches!(name, "hr" | "hs") {
+            let texts = scope.captures(usize::from(name == "hs"));
+            let text = texts.join("|");
+            return Some(if texts.is_empty() { text } else { format!("{{{text}}}") });
         }
-        rest = after;
+        if LOG_FIELDS.contains(&name) {
+            return Some(format!("${{haproxy_{name}}}"));
+        }
+        if matches!(name, "CC" | "CS") {
+            let side = usize::from(name == "CS");
+            let text = scope.cookies.as_ref().map_or("-", |cookies| &cookies[side]);
+            return Some(text.to_owned());
+        }
     }
-    let mut written = String::new();
-    if let Some(inner) = rest.strip_prefix('[') {
-        let end = closing(inner).ok_or("a `%[` is never closed")?;
-        written.push_str(&sample::variable(inner[..end].trim(), place)?);
-        rest = &inner[end + 1..];
-    } else {
-        let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-        let name =
-            (1..=end).rev().filter_map(|end| rest.get(..end)).find(|name| known(name).is_some());
-        let Some(name) = name else {
-            let shown = if end == 0 { "%" } else { &rest[..end] };
-            return Err(format!("Weir has no field `%{}`", shown.trim_start_matches('%')));
-        };
-        written.push_str(&known(name).unwrap_or_default());
-        rest = &rest[name.len()..];
-    }
-    if quoted {
-        out.push('"');
-        out.push_str(&written);
-        out.push('"');
-    } else {
-        out.push_str(&written);
-    }
-    Ok(rest)
-}
-
-fn known(name: &str) -> Option<String> {
     let one = FIELDS.iter().find(|(field, _)| *field == name);
     let more = MORE.iter().find(|(field, _)| *field == name);
     one.map(|(_, variable)| format!("${{{variable}}}")).or(more.map(|(_, text)| (*text).to_owned()))
@@ -146,45 +171,4 @@ fn closing(text: &str) -> Option<usize> {
         }
     }
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_become_variables() {
-        let check = |text: &str, expected: &str| {
-            assert_eq!(template(text, FormatPlace::Request).unwrap(), expected, "{text}");
-        };
-        check("plain $1 100%%", "plain $$1 100%");
-        check("%ci:%cp", "${remote_addr}:${remote_port}");
-        check("%[src]-%[req.hdr(X-A)]", "${remote_addr}-${http_x_a}");
-        check("%{+Q}r", "\"${request}\"");
-        check("https://%[hdr(host)]%[capture.req.uri]", "https://${http_host}${request_uri}");
-    }
-
-    #[test]
-    fn a_header_of_which_only_the_end_is_taken_is_found() {
-        let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(partial_header(text).as_deref(), expected, "{text}");
-        };
-        check("100%% %[src] %[hdr(X-A)]", Some("X-A"));
-        check("%[req.fhdr(X-A)] %[hdr(host)] %[cook(a)] %ci", None);
-        check("%[res.hdr(X-B)", None);
-        check("%[res.hdr(X-B)]", Some("X-B"));
-    }
-
-    #[test]
-    fn fields_without_a_variable_are_named() {
-        let check = |text: &str, expected: &str| {
-            let reason = template(text, FormatPlace::Request).unwrap_err();
-            assert!(reason.contains(expected), "{text}: {reason}");
-        };
-        check("%Tw", "`%T");
-        check("%[rand(5)]", "rand");
-        check("%[src", "never closed");
-        check("%{+X}ci", "no conversion");
-        check("%", "`%");
-    }
 }

@@ -7,12 +7,13 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::backends::{ConnectionMode, LONG, ProxyMode};
-use super::conditions::{AclTest, ChangedRequest, ListenPlace};
-use super::convert::HaproxyConverter;
+use super::conditions::{AclTest, ListenPlace};
+use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::keywords::{self, KeywordHandling};
 use super::patterns;
 use super::process::TlsVersions;
-use super::rules::{CHANGED, RuleEdit, TOO_LARGE};
+use super::rules::RuleEdit;
+use super::scope::{CHANGED, ChangedRequest, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::values::{self, BindAddress};
 use crate::native::NativeLine;
@@ -120,20 +121,18 @@ impl HaproxyConverter<'_> {
         let rules = ["http-request", "http-response", "redirect", "acl", "use_backend"];
         self.copies = groups.len();
         if !self.room_for_routes(sections.count_of(id, &rules)) || !self.room_for_inherited(id) {
-            self.outcomes.refuse(section.head, TOO_LARGE);
-            return Vec::new();
+            return self.too_large(id);
         }
+        let rules = if is_tcp { self.routes_of_connections(id) } else { self.rules(id) };
         let settings = if is_tcp {
             self.connection_settings(id, span)
         } else {
-            self.listener_settings(id, span)
+            self.listener_settings(id, span, &rules.scope)
         };
         // Every further listener has them too.
         if !self.room_for(settings.len().saturating_mul(groups.len() - 1)) {
-            self.outcomes.refuse(section.head, TOO_LARGE);
-            return Vec::new();
+            return self.too_large(id);
         }
-        let rules = if is_tcp { self.routes_of_connections(id) } else { self.rules(id) };
         let several = groups.len() > 1;
         let mut listeners = Vec::new();
         for (index, group) in groups.into_iter().enumerate() {
@@ -155,12 +154,7 @@ impl HaproxyConverter<'_> {
             if group.options.tls {
                 native = native.keyword("tls");
             }
-            let name = if index == 0 {
-                section.name.clone()
-            } else {
-                format!("{}-{}", section.name, index + 1)
-            };
-            native = native.option("name", &name.replace(weir_unfit, "-"));
+            native = named(native, &section.name, index);
             native = self.connection_limit(id, native, &group.options, several);
             if let Some(mode) = &group.options.mode {
                 native = native.option("mode", mode);
@@ -179,6 +173,13 @@ impl HaproxyConverter<'_> {
         } else {
             self.leave_out(id, "it has no address; a `use_backend` may name it");
         }
+    }
+
+    /// Refuses a section for its size.
+    fn too_large(&mut self, id: SectionId) -> Vec<Directive> {
+        let head = self.sections.get(id).head;
+        self.outcomes.refuse(head, TOO_LARGE);
+        Vec::new()
     }
 
     /// Returns true if HAProxy makes HTTP of the connections of a frontend in mode `tcp`: it does
@@ -357,7 +358,12 @@ impl HaproxyConverter<'_> {
     }
 
     /// Returns the lines that every address of a section has.
-    fn listener_settings(&mut self, id: SectionId, span: SourceSpan) -> Vec<Directive> {
+    fn listener_settings(
+        &mut self,
+        id: SectionId,
+        span: SourceSpan,
+        scope: &RuleScope,
+    ) -> Vec<Directive> {
         let sections = self.sections;
         let mut lines = vec![self.client_timeouts(id, span), self.client_limits(id, span)];
         let path = NativeLine::new("path", span).option("normalize", "off");
@@ -378,7 +384,7 @@ impl HaproxyConverter<'_> {
         let always = headers.iter().filter(|header| header.tests.is_empty());
         lines.extend(always.map(|header| header.replaced(sections.span(header.line))));
         lines.extend(self.error_pages(id));
-        if let Some(log) = self.access_log(id) {
+        if let Some(log) = self.access_log(id, scope) {
             lines.push(NativeLine::new("log", span).value(&log).end());
         }
         self.other_lines(id);
@@ -541,6 +547,15 @@ impl HaproxyConverter<'_> {
             self.option(id, keyword);
         }
     }
+}
+
+/// Adds the names of a listener, which are one in logs.
+fn named(native: NativeLine, section: &str, index: usize) -> NativeLine {
+    let name = section.replace(weir_unfit, "-");
+    if index == 0 {
+        return native.option("name", &name);
+    }
+    native.option("name", &format!("{name}-{}", index + 1)).option("log_name", &name)
 }
 
 /// Returns the port that all addresses have.

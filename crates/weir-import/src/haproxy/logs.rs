@@ -6,7 +6,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
-use super::format::{self, FormatPlace};
+use super::scope::RuleScope;
 use super::sections::{LineId, SectionId};
 use crate::native::{NativeLine, print};
 
@@ -127,7 +127,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Returns the name of the native log of a frontend; `None` if it has none.
-    pub(super) fn access_log(&mut self, id: SectionId) -> Option<String> {
+    pub(super) fn access_log(&mut self, id: SectionId, scope: &RuleScope) -> Option<String> {
         let sections = self.sections;
         let mut targets: Vec<LogTargetLine> = Vec::new();
         for line in sections.every(id, "log") {
@@ -142,7 +142,7 @@ impl HaproxyConverter<'_> {
             }
         }
         targets.retain(|target| target.requests);
-        let format = self.log_format(id);
+        let format = self.log_format(id, scope);
         let first = targets.first()?.span;
         let mut lines: Vec<Directive> = targets
             .iter()
@@ -167,7 +167,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Returns the line of the format, if the file names one.
-    fn log_format(&mut self, id: SectionId) -> NamedFormat {
+    fn log_format(&mut self, id: SectionId, scope: &RuleScope) -> NamedFormat {
         let keywords = ["log-format", "option httplog", "option httpslog", "option tcplog"];
         let sections = self.sections;
         let lines = sections.every_of(id, &keywords);
@@ -193,7 +193,8 @@ impl HaproxyConverter<'_> {
                 );
                 NamedFormat::Line(native.keyword("combined").end())
             }
-            "log-format" => match format::template(sections.word(line, 0), FormatPlace::Log) {
+            "log-format" => match self.template(sections.word(line, 0), scope, sections.span(line))
+            {
                 Ok(text) => {
                     self.outcomes.honour(line);
                     NamedFormat::Line(native.value(&text).end())
@@ -215,11 +216,20 @@ impl HaproxyConverter<'_> {
             }
             _ => {
                 self.outcomes.honour(line);
-                NamedFormat::Line(native.keyword("haproxy").end())
+                let captures =
+                    scope.cookies.is_some() || (0..2).any(|side| !scope.captures(side).is_empty());
+                match self.template(HTTP_LOG, scope, sections.span(line)) {
+                    Ok(text) if captures => NamedFormat::Line(native.value(&text).end()),
+                    _ => NamedFormat::Line(native.keyword("haproxy").end()),
+                }
             }
         }
     }
 }
+
+/// The fields of `option httplog` with captured headers.
+const HTTP_LOG: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc \
+     %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r";
 
 fn is_facility(text: &str) -> bool {
     const FACILITIES: [&str; 24] = [

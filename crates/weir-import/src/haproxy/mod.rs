@@ -6,13 +6,18 @@ mod acl;
 mod actions;
 mod backends;
 mod checks;
+mod condition_texts;
 mod conditions;
 mod convert;
+mod definitions;
+mod expressions;
 mod format;
 mod frontends;
 mod keywords;
 mod lexer;
+mod lints;
 mod logs;
+mod maps;
 mod pages;
 mod patterns;
 mod preprocess;
@@ -20,11 +25,13 @@ mod process;
 mod rewrites;
 mod rules;
 mod sample;
+mod scope;
 mod sections;
 mod servers;
 mod statistics;
 mod tcp;
 mod values;
+mod variable_tests;
 mod version;
 
 use std::path::Path;
@@ -37,6 +44,7 @@ use weir_config::syntax::tree::Directive;
 use crate::Coverage;
 
 pub use keywords::reference;
+pub(crate) use lints::{LINTS, WORDS};
 pub use version::HaproxyVersion;
 
 /// The most bytes of a file that a line names.
@@ -74,11 +82,12 @@ pub(crate) fn import(
     file: FileId,
     environment: Environment<'_>,
     version: HaproxyVersion,
-) -> Result<(Vec<Directive>, Coverage), Vec<Diagnostic>> {
+) -> Result<(Vec<Directive>, Coverage, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (lines, mut errors) = preprocess::lines(sources, file, environment, version);
     match sections::Sections::of(lines) {
         Ok(sections) if errors.is_empty() => {
-            Ok(convert::convert(sources, file, &sections, version))
+            let (directives, coverage) = convert::convert(sources, file, &sections, version);
+            Ok((directives, coverage, lints::find(&sections)))
         }
         Ok(_) => Err(errors),
         Err(more) => {

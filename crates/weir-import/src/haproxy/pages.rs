@@ -1,4 +1,4 @@
-//! `errorfile` and `errorfiles`: pages for Weir's own responses.
+//! `errorfile`, `errorfiles` and `http-error`: pages for Weir's own responses.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,8 +16,14 @@ impl HaproxyConverter<'_> {
     /// Converts the pages of a frontend.
     pub(super) fn error_pages(&mut self, id: SectionId) -> Vec<Directive> {
         let sections = self.sections;
-        let mut pages: BTreeMap<u16, (String, SourceSpan)> = BTreeMap::new();
-        for line in sections.every_of(id, &["errorfile", "errorfiles"]) {
+        let mut pages = PagesByStatus::new();
+        for line in sections.every_of(id, &["errorfile", "errorfiles", "http-error"]) {
+            if sections.keyword(line) == "http-error" {
+                if let Err(reason) = self.written_page(line, &mut pages) {
+                    self.outcomes.refuse(line, reason);
+                }
+                continue;
+            }
             if sections.keyword(line) == "errorfile" {
                 self.error_page(line, &mut pages);
                 continue;
@@ -36,20 +42,19 @@ impl HaproxyConverter<'_> {
                 }
             }
         }
-        let page = |statuses: &[u16], file: &(String, SourceSpan)| {
-            let line = NativeLine::new("error_page", file.1);
-            let line = statuses.iter().fold(line, |line, status| line.value(&status.to_string()));
-            line.value(&file.0).end()
-        };
-        let unavailable = pages.get(&503).filter(|_| !pages.contains_key(&502));
-        // HAProxy answers 503 where Weir answers 502, if a server cannot be reached.
-        let mut lines: Vec<Directive> =
-            unavailable.map(|file| page(&[502], file)).into_iter().collect();
-        lines.extend(pages.iter().map(|(status, file)| page(&[*status], file)));
-        lines
+        let lines = pages.iter().map(|(status, (page, span))| {
+            let line = NativeLine::new("error_page", *span).value(&status.to_string());
+            match page {
+                PageSource::File(path) => line.value(path).end(),
+                PageSource::Text(text, kind) => {
+                    line.option("text", text).option("type", kind).end()
+                }
+            }
+        });
+        lines.collect()
     }
 
-    fn error_page(&mut self, line: LineId, pages: &mut BTreeMap<u16, (String, SourceSpan)>) {
+    fn error_page(&mut self, line: LineId, pages: &mut PagesByStatus) {
         let sections = self.sections;
         let (status, file) = (sections.word(line, 0), sections.word(line, 1));
         let Ok(status @ 200..=599) = status.parse::<u16>() else {
@@ -84,7 +89,68 @@ impl HaproxyConverter<'_> {
             "http-errors",
             "the body and the type of a page are used, not its other headers",
         );
-        pages.insert(status, (path, sections.span(line)));
+        pages.insert(status, (PageSource::File(path), sections.span(line)));
+    }
+
+    /// Converts `http-error status CODE content-type TYPE string TEXT` and the like.
+    fn written_page(&mut self, line: LineId, pages: &mut PagesByStatus) -> Result<(), String> {
+        let words = self.sections.words(line).to_vec();
+        let span = self.sections.span(line);
+        let scope = self.global_scope.clone();
+        let (mut status, mut kind, mut page) = (None, None, None);
+        let mut at = 0;
+        while let Some(word) = words.get(at) {
+            let value = words.get(at + 1).map_or("", |word| word.text.as_str());
+            match word.text.as_str() {
+                "status" => status = value.parse::<u16>().ok().filter(|code| *code >= 200),
+                "content-type" => kind = Some(value.to_owned()),
+                "string" => page = Some(value.replace('$', "$$")),
+                "lf-string" => page = Some(self.template(value, &scope, span)?),
+                "file" => page = Some(self.text_of(value)?.replace('$', "$$")),
+                "lf-file" => {
+                    let text = self.text_of(value)?;
+                    page = Some(self.template(&text, &scope, span)?);
+                }
+                "errorfile" => {
+                    let code = status.ok_or("write `status` first")?;
+                    return self.named_page(line, code, value, pages);
+                }
+                "default-errorfiles" => {
+                    self.outcomes.honour(line);
+                    return Ok(());
+                }
+                other => return Err(format!("`{other}` has no conversion")),
+            }
+            at += 2;
+        }
+        let status = status.ok_or("write `status` and a number")?;
+        if status < 400 {
+            self.outcomes.ignore(line, "only errors have pages");
+            return Ok(());
+        }
+        let kind = kind.ok_or("a text needs its `content-type`")?;
+        let text = page.ok_or("write `string`, `file`, `lf-string` or `lf-file`")?;
+        self.outcomes.honour(line);
+        pages.insert(status, (PageSource::Text(text, kind), span));
+        Ok(())
+    }
+
+    fn named_page(
+        &mut self,
+        line: LineId,
+        status: u16,
+        file: &str,
+        pages: &mut PagesByStatus,
+    ) -> Result<(), String> {
+        let path = self.path(file, None);
+        match self.page_status(&path) {
+            Some(PageStatus::Own(found)) if found == Some(status) => {}
+            None => {}
+            Some(_) => return Err("the file is not a response with this status".to_owned()),
+        }
+        self.outcomes.honour(line);
+        pages.insert(status, (PageSource::File(path), self.sections.span(line)));
+        Ok(())
     }
 
     /// Returns what a page begins with; `None` if it cannot be read, which the check tells.
@@ -96,6 +162,16 @@ impl HaproxyConverter<'_> {
         self.pages.insert(path.to_owned(), status);
         status
     }
+}
+
+/// The pages with the places that they come from.
+type PagesByStatus = BTreeMap<u16, (PageSource, SourceSpan)>;
+
+/// Where a page comes from.
+enum PageSource {
+    File(String),
+    /// A text with variables, and its type.
+    Text(String, String),
 }
 
 /// Reads the beginning of a page.

@@ -17,6 +17,12 @@ pub(super) enum MatchKind {
     /// Whole parts between dots, slashes and colons.
     Domain,
     Found,
+    /// The number of bytes is compared.
+    Length,
+    Number,
+    Boolean,
+    /// An address is in a network.
+    Network,
 }
 
 impl MatchKind {
@@ -31,8 +37,17 @@ impl MatchKind {
             "dir" => Self::Directory,
             "dom" => Self::Domain,
             "found" => Self::Found,
+            "len" => Self::Length,
+            "int" => Self::Number,
+            "bool" => Self::Boolean,
+            "ip" => Self::Network,
             _ => return None,
         })
+    }
+
+    /// Returns true if patterns are compared with a text.
+    fn is_of_text(self) -> bool {
+        !matches!(self, Self::Found | Self::Length | Self::Number | Self::Boolean | Self::Network)
     }
 
     /// Splits the kind from the name of a fetch such as `path_beg`.
@@ -51,7 +66,7 @@ impl MatchKind {
             "ssl_fc_sni",
         ] {
             if let Some(suffix) = name.strip_prefix(base).and_then(|rest| rest.strip_prefix('_'))
-                && let Some(kind) = Self::parse(suffix).filter(|kind| *kind != Self::Found)
+                && let Some(kind) = Self::parse(suffix).filter(|kind| kind.is_of_text())
             {
                 return (base, Some(kind));
             }
@@ -120,7 +135,7 @@ pub(super) fn text(
 }
 
 /// Returns a pattern with a regex.
-fn regex(
+pub(super) fn regex(
     kind: MatchKind,
     text: &str,
     ignore_case: bool,
@@ -161,7 +176,11 @@ fn regex(
             }
             pcre::native(text)?
         }
-        MatchKind::Found => return Err("`-m found` takes no pattern".to_owned()),
+        MatchKind::Found
+        | MatchKind::Length
+        | MatchKind::Number
+        | MatchKind::Boolean
+        | MatchKind::Network => return Err("it is no pattern for a text".to_owned()),
     };
     Ok(format!("{}{regex}", if ignore_case { "~*" } else { "~" }))
 }
@@ -210,7 +229,7 @@ fn stays_between_commas(regex: &str) -> bool {
 }
 
 /// Returns a regex that matches this text only.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     let mut regex = String::with_capacity(text.len());
     for character in text.chars() {
         if "\\.+*?()|[]{}^$#&-~".contains(character) {

@@ -108,6 +108,30 @@ impl HaproxyConverter<'_> {
         lines
     }
 
+    /// Converts `set-var proc.NAME EXPRESSION`, which holds for all requests.
+    fn process_variable(&mut self, line: LineId) {
+        let sections = self.sections;
+        let (name, span) = (sections.word(line, 0), sections.span(line));
+        if !name.starts_with("proc.") || sections.words(line).len() != 2 {
+            self.outcomes.refuse(line, "write `set-var proc.NAME EXPRESSION`");
+            return;
+        }
+        let text = sections.word(line, 1).to_owned();
+        let scope = self.global_scope.clone();
+        let text = if sections.keyword(line) == "set-var" {
+            self.expression(&text, &scope, span)
+        } else {
+            self.template(&text, &scope, span)
+        };
+        match text {
+            Ok(text) => {
+                self.outcomes.honour(line);
+                self.global_scope.set(name, text);
+            }
+            Err(reason) => self.outcomes.refuse(line, reason),
+        }
+    }
+
     fn process_line(&mut self, section: SectionId, line: LineId) -> Option<Directive> {
         let sections = self.sections;
         let span = sections.span(line);
@@ -117,6 +141,7 @@ impl HaproxyConverter<'_> {
             "log" => return self.global_log(line),
             "stats socket" => return self.stats_socket(line),
             "ssl-default-bind-options" | "ssl-default-server-options" => self.tls_options(line),
+            "set-var" | "set-var-fmt" => self.process_variable(line),
             "nbthread" | "nbproc" if replaced => {
                 self.outcomes.ignore(line, "a later line replaces it");
             }

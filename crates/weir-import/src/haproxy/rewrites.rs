@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
+use weir_config::source::SourceSpan;
+
 use super::actions::RuleEffect;
-use super::conditions::{ChangedPart, ChangedRequest};
 use super::convert::HaproxyConverter;
 use super::lexer::LineWord;
 use super::sample::SampleExpression;
+use super::scope::{ChangedPart, RuleScope};
 use super::sections::LineId;
 use crate::native::NativeLine;
 use crate::pcre;
@@ -21,48 +23,68 @@ impl HaproxyConverter<'_> {
         line: LineId,
         action: &str,
         arguments: &[LineWord],
-        changed: &ChangedRequest,
+        scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
         let words: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
-        let native = NativeLine::new("rewrite", self.sections.span(line));
+        let span = self.sections.span(line);
+        let native = NativeLine::new("rewrite", span);
+        let mut new = None;
         let (native, part) = match (action, words.as_slice()) {
             ("set-query", [text]) => {
-                let text = self.request_text(line, text, changed)?;
+                let text = self.template(text, scope, span)?;
                 (native.keyword("query").value(&text), ChangedPart::Query)
             }
             ("set-path", [text]) => {
-                if let Some((regex, text)) = substitution(text)? {
+                if let Some((regex, to)) = substitution(text)? {
+                    let inner = text.trim_start_matches("%[").trim_end_matches(']');
+                    new = Some(self.expression(inner, scope, span)?);
+                    let text = to;
                     self.outcomes.differs(line, CHECKED);
                     (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
                 } else {
-                    let text = self.request_text(line, text, changed)?;
+                    let text = self.path_text(text, scope, span)?;
                     self.outcomes.differs(line, CHECKED);
-                    (native.keyword("path").value(path_text(&text)?), ChangedPart::Path)
+                    new = Some(text.clone());
+                    (native.keyword("path").value(&text), ChangedPart::Path)
                 }
             }
             ("replace-path", [regex, text]) => {
                 self.outcomes.differs(line, CHECKED);
+                let path = scope.value_of(&ChangedPart::Path).unwrap_or("${uri}").to_owned();
+                if !text.contains('%') && (path != "${uri}" || !scope.changed.path) {
+                    // The whole path becomes the text.
+                    let whole = format!("(?s)^.*?(?:{}).*$", pcre::native(regex)?);
+                    let steps = [vec!["regsub".to_owned(), whole, (*text).to_owned()]];
+                    new = Some(self.converted(&path, &steps, "replaced path", span));
+                }
                 let regex = format!("~{}", pcre::native(regex)?);
-                let text = self.request_text(line, text, changed)?;
-                let text = groups(path_text(&text)?, 0);
+                let text = groups(&self.path_text(text, scope, span)?, 0);
                 (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
             }
             _ => return Err(format!("`{action}` needs other words")),
         };
-        Ok(RuleEffect::Edits(native.end(), part))
+        Ok(RuleEffect::Edits(native.end(), part, new))
     }
-}
 
-/// Returns a text with Weir's variables if it is a path.
-fn path_text(text: &str) -> Result<&str, String> {
-    if text.contains('?') {
-        return Err("a `?` in a path has no conversion: write `set-query` for the query".to_owned());
+    /// Returns a text for a path with Weir's variables.
+    fn path_text(
+        &mut self,
+        text: &str,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<String, String> {
+        let text = self.template(text, scope, span)?;
+        if text.contains('?') {
+            return Err(
+                "a `?` in a path has no conversion: write `set-query` for the query".to_owned()
+            );
+        }
+        Ok(text)
     }
-    Ok(text)
 }
 
 /// Returns a text with `\1` as `${1}`, the numbers higher by `shift`.
-fn groups(text: &str, shift: u32) -> String {
+pub(super) fn groups(text: &str, shift: u32) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(character) = rest.next() {

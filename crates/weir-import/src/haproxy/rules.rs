@@ -2,14 +2,18 @@
 //! `http-request` rules in order, then redirects, then picks a backend, whose rules follow. A route
 //! is the first rule that ends a request; changes of headers before it go with the routes to pools.
 
+use std::rc::Rc;
+
 use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::backends::ConnectionMode;
-use super::conditions::{AclTest, ChangedRequest, ListenPlace};
-use super::convert::HaproxyConverter;
+use super::conditions::{AclTest, ListenPlace};
+use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::frontends::ForwardedHeader;
+use super::patterns;
+use super::scope::{CHANGED, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
 
@@ -31,7 +35,7 @@ pub(super) struct RouteDraft {
 }
 
 /// The state while the rules of a frontend, or then of a backend, are read.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct RulePosition {
     /// The condition under which the rules are reached, besides that no route before was taken.
     reached: JoinedTests,
@@ -47,7 +51,7 @@ pub(super) struct RulePosition {
     pub(super) unrepeated: Vec<AclTest>,
     /// Changes of the response, those of the backend first.
     pub(super) response: Vec<RuleEdit>,
-    pub(super) changed: ChangedRequest,
+    pub(super) scope: RuleScope,
 }
 
 /// Tests that hold together, with their size.
@@ -78,6 +82,19 @@ impl JoinedTests {
 }
 
 impl RulePosition {
+    pub(super) fn new(scope: RuleScope) -> Self {
+        Self {
+            reached: JoinedTests::default(),
+            allowed: JoinedTests::default(),
+            request: Vec::new(),
+            forwarded: Vec::new(),
+            closing: None,
+            unrepeated: Vec::new(),
+            response: Vec::new(),
+            scope,
+        }
+    }
+
     /// Returns the condition of a route at this place.
     pub(super) fn when(&self, test: AclTest) -> AclTest {
         let tests = self.reached.tests.iter().chain(&self.allowed.tests).cloned();
@@ -110,6 +127,8 @@ pub(super) struct FrontendRules {
     pub(super) drafts: Vec<RouteDraft>,
     /// Changes of all responses, Weir's own included.
     after: Vec<RuleEdit>,
+    /// What logs can read.
+    pub(super) scope: RuleScope,
 }
 
 impl HaproxyConverter<'_> {
@@ -117,19 +136,76 @@ impl HaproxyConverter<'_> {
     pub(super) fn rules(&mut self, id: SectionId) -> FrontendRules {
         let span = self.sections.span(self.sections.get(id).head);
         let mut drafts = Vec::new();
-        let mut state = RulePosition::default();
-        self.connection_rules(id, &mut drafts);
+        let mut state = RulePosition::new(self.global_scope.clone());
+        self.captured_headers(id, &mut state.scope);
+        self.captured_cookie(id, &mut state.scope);
+        self.connection_rules(id, &mut state, &mut drafts);
         self.monitor(id, &mut drafts);
         self.request_rules(id, &mut state, &mut drafts);
         let (mode, line) = self.connection_mode(id);
         state.closing = line.filter(|_| mode != ConnectionMode::KeepAlive);
         state.forwarded = self.forwarded_headers(id);
-        state.response = self.response_rules(id);
-        let after = self.after_rules(id);
+        let mut scope = state.scope.at(FormatPlace::Response);
+        state.response = self.response_rules(id, "http-response", &mut scope);
+        let after = self.response_rules(id, "http-after-response", &mut scope);
         self.backend_choice(id, &state, &mut drafts, span);
         self.unused_acls(id);
         let after = self.of_all_routes(id, after, &drafts);
-        FrontendRules { drafts, after }
+        FrontendRules { drafts, after, scope: scope.at(FormatPlace::Log) }
+    }
+
+    /// Reads the headers that a frontend captures.
+    fn captured_headers(&mut self, id: SectionId, scope: &mut RuleScope) {
+        for (side, keyword, prefix) in [
+            (0, "capture request header", "headers"),
+            (1, "capture response header", "sent_headers"),
+        ] {
+            for line in self.sections.every(id, keyword) {
+                let words = self.sections.words(line);
+                let length = words.get(2).filter(|_| self.sections.word(line, 1) == "len");
+                let length = length.and_then(|word| word.text.parse::<u32>().ok());
+                let name = self.sections.word(line, 0).to_ascii_lowercase();
+                let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+                let Some(length) = length.filter(|_| plain && !name.is_empty()) else {
+                    self.outcomes.refuse(line, "write a name, `len` and a number");
+                    continue;
+                };
+                self.outcomes.honour(line);
+                let text = format!("${{{prefix}_{}}}", name.replace('-', "_"));
+                let steps = [
+                    vec!["bytes".to_owned(), "0".to_owned(), length.to_string()],
+                    vec!["default".to_owned(), String::new()],
+                ];
+                let span = self.sections.span(line);
+                let described = format!("capture {name}");
+                let text = self.converted(&text, &steps, &described, span);
+                scope.capture(side, text);
+            }
+        }
+    }
+
+    /// Reads the cookie that a frontend captures: the one whose name begins so.
+    fn captured_cookie(&mut self, id: SectionId, scope: &mut RuleScope) {
+        let Some(line) = self.sections.last(id, "capture cookie") else { return };
+        let words = self.sections.words(line);
+        let length = words.get(2).filter(|_| self.sections.word(line, 1) == "len");
+        let length = length.and_then(|word| word.text.parse::<u32>().ok());
+        let name = self.sections.word(line, 0).to_owned();
+        let (Some(length), false) = (length, name.is_empty()) else {
+            self.outcomes.refuse(line, "write a name, `len` and a number");
+            return;
+        };
+        self.outcomes.honour(line);
+        let span = self.sections.span(line);
+        let key = format!("~(?:^|[;,])[ ]*(?<cookie>{}[^;,]*)", patterns::literal(&name));
+        let steps = [vec!["bytes".to_owned(), "0".to_owned(), length.to_string()]];
+        scope.cookies =
+            Some(Rc::new(["headers_cookie", "sent_headers_set_cookie"].map(|source| {
+                let source = format!("${{{source}}}");
+                let described = format!("cookie {name}");
+                let found = self.looked_up(&source, &[(&key, "${cookie}")], "-", &described, span);
+                self.converted(&found, &steps, &described, span)
+            })));
     }
 
     /// Returns the changes that every route gets, if there is room for them.
@@ -184,7 +260,7 @@ impl HaproxyConverter<'_> {
         let sections = self.sections;
         for line in sections.every(id, "use_backend") {
             let words = sections.words(line);
-            let (test, count) = match self.condition(line, words) {
+            let (test, count) = match self.condition(line, words, &state.scope) {
                 Ok(found) => found,
                 Err(reason) => {
                     self.outcomes.refuse(line, reason);
@@ -193,24 +269,18 @@ impl HaproxyConverter<'_> {
             };
             if count != 1 {
                 self.outcomes.refuse(line, "write `use_backend NAME if CONDITION`");
-            } else if test.reads(&state.changed) {
+            } else if test.reads(&state.scope.changed) {
                 self.outcomes.refuse(line, CHANGED);
             } else if words[0].text.contains("%[") {
-                self.outcomes.refuse(line, "a name with a sample expression has no conversion: write a `use_backend` for each backend");
+                self.named_backends(line, &test, state, drafts);
+                // Without a backend of that name, HAProxy takes the default one.
+                self.default_choice(id, &test, state, drafts);
             } else {
                 self.outcomes.honour(line);
                 self.add_backend(&words[0].text, line, test, state, drafts);
             }
         }
-        let default = sections.last(id, "default_backend");
-        if let Some(line) = default {
-            self.outcomes.honour(line);
-            self.add_backend(sections.word(line, 0), line, AclTest::Always(true), state, drafts);
-        } else if sections.get(id).kind == "listen" && self.has_servers(id) {
-            let head = sections.get(id).head;
-            let of = BackendUse { backend: id, line: head, test: AclTest::Always(true) };
-            self.add_pool(of, state, drafts);
-        }
+        self.default_choice(id, &AclTest::Always(true), state, drafts);
         let target = NativeLine::new("", span).keyword("respond").value("503").into_words();
         drafts.push(RouteDraft {
             when: state.when(AclTest::Always(true)),
@@ -218,6 +288,88 @@ impl HaproxyConverter<'_> {
             block: Vec::new(),
             span,
         });
+    }
+
+    /// Adds the routes to the default backend.
+    fn default_choice(
+        &mut self,
+        id: SectionId,
+        test: &AclTest,
+        state: &RulePosition,
+        drafts: &mut Vec<RouteDraft>,
+    ) {
+        let sections = self.sections;
+        if let Some(line) = sections.last(id, "default_backend") {
+            self.outcomes.honour(line);
+            self.add_backend(sections.word(line, 0), line, test.clone(), state, drafts);
+        } else if sections.get(id).kind == "listen" && self.has_servers(id) {
+            let head = sections.get(id).head;
+            let of = BackendUse { backend: id, line: head, test: test.clone() };
+            self.add_pool(of, state, drafts);
+        } else if *test != AclTest::Always(true) {
+            let span = sections.span(sections.get(id).head);
+            let target = NativeLine::new("", span).keyword("respond").value("503").into_words();
+            drafts.push(RouteDraft {
+                when: state.when(test.clone()),
+                target,
+                block: Vec::new(),
+                span,
+            });
+        }
+    }
+
+    /// Converts `use_backend` with a name that a request decides: a route to each backend that it
+    /// can name.
+    fn named_backends(
+        &mut self,
+        line: LineId,
+        test: &AclTest,
+        state: &RulePosition,
+        drafts: &mut Vec<RouteDraft>,
+    ) {
+        let word = self.sections.words(line)[0].clone();
+        let text = match self.template(&word.text, &state.scope, word.span) {
+            Ok(text) => text,
+            Err(reason) => {
+                self.outcomes.refuse(line, reason);
+                return;
+            }
+        };
+        if !self.room_for(self.backends.len()) {
+            self.outcomes.refuse(line, TOO_LARGE);
+            return;
+        }
+        let start = &text[..text.find('$').unwrap_or(text.len())];
+        let end = text.rfind('}').map_or("", |at| &text[at + 1..]);
+        let mut names: Vec<String> = self
+            .backends
+            .keys()
+            .filter(|name| name.starts_with(start) && name.ends_with(end))
+            .filter(|name| name.len() >= start.len() + end.len())
+            .map(|name| (*name).to_owned())
+            .collect();
+        names.sort();
+        if names.is_empty() {
+            self.outcomes.refuse(line, "no backend has a name that it can make");
+            return;
+        }
+        self.outcomes.honour(line);
+        for name in names {
+            let named = match patterns::text(
+                patterns::MatchKind::Exact,
+                &name,
+                false,
+                patterns::ValueShape::default(),
+            ) {
+                Ok(pattern) => AclTest::native("variable", format!("{text}={pattern}")),
+                Err(reason) => {
+                    self.outcomes.refuse(line, reason);
+                    return;
+                }
+            };
+            let test = AclTest::all(vec![test.clone(), named]);
+            self.add_backend(&name, line, test, state, drafts);
+        }
     }
 
     fn has_servers(&self, id: SectionId) -> bool {
@@ -285,7 +437,7 @@ impl HaproxyConverter<'_> {
             self.backend_rules(backend, &mut state, drafts);
             forwarded = self.forwarded_headers(backend);
         }
-        let forwards = self.forward_edits(&state.forwarded, &forwarded, &state.changed);
+        let forwards = self.forward_edits(&state.forwarded, &forwarded, &state.scope.changed);
         let span = self.sections.span(line);
         let when = state.when(AclTest::Always(true));
         let (target, block) = match pool {
@@ -328,10 +480,11 @@ impl HaproxyConverter<'_> {
         drafts: &mut Vec<RouteDraft>,
     ) {
         self.request_rules(backend, state, drafts);
-        let mut response = self.response_rules(backend);
+        let mut scope = state.scope.at(FormatPlace::Response);
+        let mut response = self.response_rules(backend, "http-response", &mut scope);
         response.append(&mut state.response);
         state.response = response;
-        let after = self.after_rules(backend);
+        let after = self.response_rules(backend, "http-after-response", &mut scope);
         state.response.extend(after);
         self.unused_acls(backend);
     }
@@ -347,7 +500,7 @@ struct BackendUse {
 impl FrontendRules {
     /// The routes of connections, which have no responses.
     pub(super) fn of_connections(drafts: Vec<RouteDraft>) -> Self {
-        Self { drafts, after: Vec::new() }
+        Self { drafts, after: Vec::new(), scope: RuleScope::new(FormatPlace::Log) }
     }
 
     /// Writes the routes for a listener.
@@ -425,9 +578,3 @@ const MOST_ROUTE_TESTS: usize = 9_000;
 
 /// The most conditions of changes on the way to one pool: each set of them is a route.
 const MOST_CONDITIONS: usize = 6;
-
-/// The reason for what exceeds the bound on the result.
-pub(super) const TOO_LARGE: &str = "the file would become too large";
-/// The reason for a condition that reads what a rule before it changes.
-pub(super) const CHANGED: &str =
-    "its condition reads what a rule before it changes; Weir matches the request as received";

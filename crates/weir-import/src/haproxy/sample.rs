@@ -1,8 +1,5 @@
 //! Sample expressions: a fetch with arguments, such as `req.hdr(host)`, and converters after
-//! commas. What a text can hold of them is turned into Weir's variables.
-
-use super::format::FormatPlace;
-use super::patterns::is_single;
+//! commas. Their meaning is in `expressions`.
 
 /// The most converters of an expression.
 const MOST_CONVERTERS: usize = 16;
@@ -83,66 +80,6 @@ fn call(text: &str) -> Result<(SampleCall, &str), String> {
 fn push(arguments: &mut [String], character: char) {
     if let Some(last) = arguments.last_mut() {
         last.push(character);
-    }
-}
-
-/// Returns the header of which an expression takes only what follows the last comma.
-pub(super) fn partial_header(text: &str) -> Option<String> {
-    let fetch = SampleExpression::parse(text).ok()?.fetch;
-    let name = fetch.arguments.into_iter().next()?;
-    let takes_one = matches!(fetch.name.as_str(), "hdr" | "req.hdr" | "res.hdr");
-    (takes_one && !is_single(&name)).then_some(name)
-}
-
-/// Returns an expression as a text with Weir's variables.
-pub(super) fn variable(text: &str, place: FormatPlace) -> Result<String, String> {
-    let expression = SampleExpression::parse(text)?;
-    if let Some(converter) = expression.converters.first() {
-        return Err(format!("the converter `{}` has no conversion in a text", converter.name));
-    }
-    let SampleCall { name, arguments } = &expression.fetch;
-    let argument = arguments.first().map_or("", String::as_str);
-    let one = |name: &str| Ok(format!("${{{name}}}"));
-    let named = |prefix: &str| {
-        let plain =
-            argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        if argument.is_empty() || !plain || arguments.len() > 1 {
-            return Err(format!("`{text}` has no variable in Weir"));
-        }
-        Ok(format!("${{{prefix}{}}}", argument.to_ascii_lowercase().replace('-', "_")))
-    };
-    match name.as_str() {
-        "src" => one("remote_addr"),
-        "src_port" => one("remote_port"),
-        "dst" => one("server_addr"),
-        "dst_port" => one("server_port"),
-        "method" | "capture.req.method" => one("request_method"),
-        "path" => one("uri"),
-        "query" => one("args"),
-        "url" | "capture.req.uri" | "pathq" => one("request_uri"),
-        "unique-id" => one("request_id"),
-        "hostname" => one("hostname"),
-        "ssl_fc_sni" => one("ssl_server_name"),
-        "ssl_fc_protocol" => one("ssl_protocol"),
-        "ssl_fc_cipher" => one("ssl_cipher"),
-        "fe_name" | "fe_defbe" if name == "fe_name" => one("listener"),
-        "be_name" => one("pool"),
-        "srv_name" if place != FormatPlace::Request => one("endpoint"),
-        "status" if place != FormatPlace::Request => one("status"),
-        "hdr" | "req.hdr" | "req.fhdr" if place != FormatPlace::Response || name != "hdr" => {
-            named("http_")
-        }
-        "hdr" | "res.hdr" | "res.fhdr" if place != FormatPlace::Request => named("sent_http_"),
-        "url_param" | "urlp" => named("arg_"),
-        "cook" | "req.cook"
-            if argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-                && !argument.is_empty() =>
-        {
-            Ok(format!("${{cookie_{argument}}}"))
-        }
-        "str" => Ok(argument.replace('$', "$$")),
-        "int" if argument.parse::<i64>().is_ok() => Ok(argument.to_owned()),
-        _ => Err(format!("Weir has no variable for `{text}`")),
     }
 }
 

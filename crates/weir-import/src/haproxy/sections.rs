@@ -144,6 +144,11 @@ impl Sections {
         self.lines[id.0].span()
     }
 
+    /// Returns the place of the first line, for what belongs to none.
+    pub(super) fn span_of_file(&self) -> SourceSpan {
+        self.lines[0].span()
+    }
+
     pub(super) fn number(&self, id: LineId) -> usize {
         self.lines[id.0].number
     }
@@ -230,6 +235,10 @@ impl SectionReader {
             let longer = format!("{keyword} {}", second.text);
             if keyword != "compression" || keywords::is_known(&longer) {
                 keyword = longer;
+            }
+            let third = words.get(2).map_or("", |word| word.text.as_str());
+            if keyword.starts_with("capture re") && third == "header" {
+                keyword.push_str(" header");
             }
         }
         if sections.list.is_empty() {

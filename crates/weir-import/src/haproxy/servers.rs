@@ -385,7 +385,7 @@ impl HaproxyConverter<'_> {
         }
         let mut native = NativeLine::new("server", sections.span(line)).value(&found.text);
         if template {
-            self.template(line, &found);
+            self.server_template(line, &found);
         } else {
             native = native.option("name", name);
             if found.named {
@@ -423,7 +423,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Notes the outcome of a `server-template`.
-    fn template(&mut self, line: LineId, address: &values::ServerAddress) {
+    fn server_template(&mut self, line: LineId, address: &values::ServerAddress) {
         let count = self.sections.word(line, 1);
         let range = count.split_once('-').map_or(("1", count), |range| range);
         let (first, last) = (range.0.parse::<u64>(), range.1.parse::<u64>());

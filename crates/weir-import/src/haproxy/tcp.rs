@@ -8,6 +8,7 @@ use super::backends::LONG;
 use super::conditions::AclTest;
 use super::convert::HaproxyConverter;
 use super::rules::{FrontendRules, RouteDraft, RuleEdit};
+use super::scope::{FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::values;
 use crate::native::NativeLine;
@@ -35,7 +36,7 @@ impl HaproxyConverter<'_> {
         let wait = wait.filter(|wait| *wait > 0).map_or_else(|| LONG.to_owned(), values::time);
         let mut lines = vec![NativeLine::new("timeout", span).option("handshake", &wait).end()];
         lines.push(self.tcp_keepalive(id, "cli", span));
-        if let Some(log) = self.access_log(id) {
+        if let Some(log) = self.access_log(id, &RuleScope::new(FormatPlace::Log)) {
             lines.push(NativeLine::new("log", span).value(&log).end());
         }
         self.other_lines(id);
@@ -59,7 +60,7 @@ impl HaproxyConverter<'_> {
         let sections = self.sections;
         for line in sections.every(id, "use_backend") {
             let words = sections.words(line);
-            match self.condition(line, words) {
+            match self.condition(line, words, &RuleScope::new(FormatPlace::Request)) {
                 Err(reason) => self.outcomes.refuse(line, reason),
                 Ok((test, _)) if !test.is_of_bytes() => self.outcomes.refuse(line, REQUESTS),
                 Ok((test, 1)) if !words[0].text.contains("%[") => {
@@ -132,7 +133,11 @@ impl HaproxyConverter<'_> {
                     self.outcomes.honour(line);
                     continue;
                 }
-                match self.condition(line, words.get(1..).unwrap_or_default()) {
+                match self.condition(
+                    line,
+                    words.get(1..).unwrap_or_default(),
+                    &RuleScope::new(FormatPlace::Request),
+                ) {
                     Err(reason) => self.outcomes.refuse(line, reason),
                     Ok((test, _)) if !test.is_of_bytes() => self.outcomes.refuse(line, REQUESTS),
                     Ok((test, _)) if action == "accept" => {

@@ -1,9 +1,9 @@
 //! Lints about nginx's directives: what an nginx file may say and its author most likely did not
 //! mean. They look at the file as written; lints about the conversion are those of `weir-config`.
 
-use weir_config::Diagnostic;
 use weir_config::lints::Lint;
 use weir_config::syntax::tree::Directive;
+use weir_config::{Diagnostic, ForeignWords};
 
 /// Protocols and ciphers that are broken.
 const BROKEN_PROTOCOLS: [&str; 4] = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"];
@@ -49,6 +49,113 @@ pub(crate) const LINTS: &[Lint] = &[
               own. One more header in a location takes away all those of the server, such as those for security.",
         example: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        add_header X-Frame-Options DENY;\n        location / {\n            add_header X-App shop;\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
         better: "events {}\nhttp {\n    server {\n        listen 127.0.0.1:80;\n        location / {\n            add_header X-Frame-Options DENY;\n            add_header X-App shop;\n            proxy_pass http://127.0.0.1:3000;\n        }\n    }\n}\n",
+    },
+];
+
+/// What the lints about the conversion say about files of nginx.
+pub(crate) const WORDS: &[ForeignWords] = &[
+    ForeignWords {
+        code: "missing-timeout",
+        words: &[
+            ("`connect=`", "`proxy_connect_timeout`"),
+            ("`response=`", "`proxy_read_timeout`"),
+            (
+                "`send=` is so long that a silent server",
+                "`proxy_send_timeout` is so long that a silent server",
+            ),
+            ("`handshake=`", "`client_header_timeout`"),
+            ("`head=`", "`client_header_timeout`"),
+            ("`body=`", "`client_body_timeout`"),
+            ("`send=`", "`send_timeout`"),
+        ],
+        help: "the defaults are 60s for each of nginx's timeouts",
+    },
+    ForeignWords {
+        code: "max-conn-without-queue",
+        words: &[("`max_conn=`", "`max_conns=`")],
+        help: "let them wait: `queue 100 timeout=5s;` in the `upstream`",
+    },
+    ForeignWords {
+        code: "no-health-check",
+        words: &[],
+        help: "leave `max_fails=0` out of the `server` lines, so that failures count",
+    },
+    ForeignWords {
+        code: "same-server-twice",
+        words: &[("the pool", "the upstream")],
+        help: "give the first one a `weight=` instead",
+    },
+    ForeignWords {
+        code: "no-keepalive",
+        words: &[],
+        help: "keep idle connections: `keepalive 32;` in the `upstream`, and `proxy_http_version 1.1;`",
+    },
+    ForeignWords {
+        code: "few-requests-per-connection",
+        words: &[],
+        help: "raise `keepalive_requests`",
+    },
+    ForeignWords {
+        code: "short-keepalive",
+        words: &[],
+        help: "raise `keepalive_timeout`; the default is 75s",
+    },
+    ForeignWords { code: "weak-tls", words: &[], help: "add `TLSv1.3` to `ssl_protocols`" },
+    ForeignWords {
+        code: "unverified-server",
+        words: &[],
+        help: "write `proxy_ssl_verify on;` and `proxy_ssl_trusted_certificate FILE;`",
+    },
+    ForeignWords {
+        code: "retry-repeats-effects",
+        words: &[],
+        help: "leave `non_idempotent` out of `proxy_next_upstream`, unless each server recognises a repeated request",
+    },
+    ForeignWords {
+        code: "retry-without-budget",
+        words: &[],
+        help: "set `proxy_next_upstream_tries 2;`, or leave `timeout` and the statuses out of `proxy_next_upstream`",
+    },
+    ForeignWords {
+        code: "buffer-holds-streams",
+        words: &[],
+        help: "write `proxy_request_buffering off;` in the location of streams",
+    },
+    ForeignWords {
+        code: "unreachable-route",
+        words: &[("this route", "this location or rule")],
+        help: "put the narrower one first, or remove it",
+    },
+    ForeignWords {
+        code: "impossible-condition",
+        words: &[("this route", "this location")],
+        help: "its conditions exclude each other: remove one",
+    },
+    ForeignWords {
+        code: "redirect-loop",
+        words: &[],
+        help: "the redirect belongs in the `server` with `listen 80`",
+    },
+    ForeignWords {
+        code: "hop-by-hop-header",
+        words: &[],
+        help: "remove the line, or use a header of your own",
+    },
+    ForeignWords {
+        code: "trusts-everyone",
+        words: &[],
+        help: "name the networks of your own proxies in `set_real_ip_from`",
+    },
+    ForeignWords { code: "allow-without-deny", words: &[], help: "add `deny all;` after it" },
+    ForeignWords {
+        code: "unreachable-access-rule",
+        words: &[],
+        help: "put the rule for `all` last",
+    },
+    ForeignWords {
+        code: "forgeable-key",
+        words: &[],
+        help: "use `$binary_remote_addr` in `limit_req_zone`, and `set_real_ip_from` behind a proxy",
     },
 ];
 

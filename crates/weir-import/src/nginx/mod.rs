@@ -38,7 +38,7 @@ use weir_config::syntax::tree::{self, Directive};
 use crate::{Coverage, Language};
 
 pub use directives::reference;
-pub(crate) use lints::LINTS;
+pub(crate) use lints::{LINTS, WORDS};
 
 /// The most bytes of a text that are looked at to find its language.
 const RECOGNISED_BYTES: usize = 64 * 1024;

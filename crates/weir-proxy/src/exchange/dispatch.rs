@@ -172,7 +172,7 @@ impl<'a> Dispatch<'a> {
             };
             scope.endpoint_failed(self.at(index), PassiveCause::Connect);
             if !self.may_go_on(exchange, trouble) {
-                return Err(trouble.cause().into());
+                return Err(self.failed(trouble.cause()));
             }
             Box::pin(self.go_on(exchange, upload, trouble)).await?;
         }
@@ -532,9 +532,21 @@ impl<'a> Dispatch<'a> {
         match rejection {
             // If endpoints were tried before, the failure there is more informative than the lack
             // of further ones.
-            Rejection::Unavailable => self.last.map_or(Cause::NoEndpoint, Trouble::cause).into(),
+            Rejection::Unavailable => {
+                self.failed(self.last.map_or(Cause::NoEndpoint, Trouble::cause))
+            }
             Rejection::Full => Cause::PoolFull.into(),
             Rejection::QueueFull => self.refused_by_queue(Cause::QueueFull),
+        }
+    }
+
+    /// Returns the end of an exchange whose last attempt failed for this reason.
+    fn failed(&self, cause: Cause) -> Ended {
+        let unconnected =
+            matches!(cause, Cause::ConnectFailed | Cause::ConnectTimeout | Cause::UpstreamTls);
+        match self.rules.connect_status.filter(|_| unconnected) {
+            Some(status) => Ended::Refused(Refusal { cause, status }),
+            None => cause.into(),
         }
     }
 

@@ -145,6 +145,9 @@ pub(crate) async fn respond<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     respond: &CompiledRespond,
 ) -> Result<Next, Ended> {
+    if respond.denied {
+        exchange.outcome.cause = Cause::Denied;
+    }
     let mut scratch = Vec::new();
     let body = record::with_entry(exchange, |entry| respond.body(entry, &mut scratch));
     let Some(body) = body else {
@@ -223,7 +226,9 @@ fn write_reply<C: ClientSide>(
     record::with_entry(exchange, |entry| {
         let surroundings = ReplySurroundings {
             pages: router.pages(),
-            edits: route.map_or(router.response_edits(), |route| &route.response_edits),
+            edits: route
+                .map_or(router.response_edits(), |route| &route.response_edits)
+                .resolve(Some(entry)),
             entry,
             request_id_header: if respond {
                 scope.listener.request_id.header.as_deref()

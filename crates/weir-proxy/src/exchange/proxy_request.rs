@@ -313,7 +313,7 @@ fn write_head<C: ClientSide>(
             entry,
             forwarded: &scope.listener.forwarded,
             request_id: &scope.listener.request_id,
-            edits: &route.request_edits,
+            edits: route.request_edits.resolve(entry),
             trust: arrival.trust,
             hidden_cookie: affinity.map(Affinity::name),
             framing: match framing {

@@ -30,6 +30,14 @@ impl Headers for ResponseView<'_> {
     fn value(&self, name: &str) -> Option<&[u8]> {
         self.head.header(self.bytes, name)
     }
+
+    fn each(&self, name: &str, then: &mut dyn FnMut(&[u8])) {
+        for header in &self.head.headers {
+            if header.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes()) {
+                then(header.value.of(self.bytes));
+            }
+        }
+    }
 }
 
 /// Builds the entry of the exchange in its current state and passes it to `then`.
@@ -122,7 +130,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         bytes_received: arrival.bytes_received,
         bytes_sent: outcome.bytes_sent,
         body_bytes_sent: outcome.body_bytes_sent,
-        listener: &scope.listener.name,
+        listener: &scope.listener.log_name,
         route: route.map_or("", |route| &route.name),
         pool: pool.map_or("", |pool| &pool.name),
         endpoint: endpoint.map_or("", |endpoint| &endpoint.name),

@@ -309,7 +309,7 @@ fn write_head<C: ClientSide>(
             bytes: raw,
             status: imposed_status(exchange),
             entry,
-            edits: &route.response_edits,
+            edits: route.response_edits.resolve(entry),
             cookie,
             request_id: id_header.map(|header| (header, arrival.request_id.as_bytes())),
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),

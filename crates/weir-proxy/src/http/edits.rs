@@ -4,6 +4,8 @@
 //! Framing and connection headers cannot be edited: they determine how the message is read, and
 //! Weir writes them according to what it sends.
 
+use std::sync::OnceLock;
+
 use smallvec::SmallVec;
 use weir_config::model::{HeaderEdit, forbidden_edit};
 use weir_config::pattern::{PATH_GROUPS, RegexGroups, TextPattern};
@@ -32,6 +34,22 @@ pub struct Edits {
     lines: Box<[EditLine]>,
     host: Option<Template>,
     replacements: Box<[Replacement]>,
+    /// Set if some edits hold for some messages only; [`Edits::resolve`] then has the edits.
+    conditional: Option<Box<ConditionalEdits>>,
+}
+
+/// The most different conditions of a route's edits of requests, or of responses.
+const MOST_CONDITIONS: usize = 8;
+
+/// Edits of which some have conditions.
+#[derive(Clone, Debug)]
+struct ConditionalEdits {
+    direction: EditedMessage,
+    conditions: Box<[Template]>,
+    /// The edits with the numbers of their conditions.
+    edits: Box<[(Option<usize>, HeaderEdit)]>,
+    /// The edits for each set of conditions that hold, compiled when it first occurs.
+    variants: Box<[OnceLock<Edits>]>,
 }
 
 /// Another value for the lines of a name that a pattern matches.
@@ -65,6 +83,18 @@ impl Edits {
         direction: EditedMessage,
         edits: impl IntoIterator<Item = &'a HeaderEdit>,
     ) -> Result<Self, String> {
+        let edits: Vec<&HeaderEdit> = edits.into_iter().collect();
+        if edits.iter().all(|edit| edit.condition().is_none()) {
+            return Self::unconditional(direction, edits);
+        }
+        let conditional = ConditionalEdits::compile(direction, &edits)?;
+        Ok(Self { conditional: Some(Box::new(conditional)), ..Self::default() })
+    }
+
+    fn unconditional<'a>(
+        direction: EditedMessage,
+        edits: impl IntoIterator<Item = &'a HeaderEdit>,
+    ) -> Result<Self, String> {
         let mut dropped: Vec<Box<[u8]>> = Vec::new();
         let mut lines: Vec<EditLine> = Vec::new();
         let mut host = None;
@@ -89,7 +119,8 @@ impl Edits {
                     pattern: pattern.clone(),
                     value: value.clone(),
                 }),
-                HeaderEdit::Remove(_) => {}
+                // The caller has taken the conditions away.
+                HeaderEdit::Remove(_) | HeaderEdit::When(..) => {}
             }
         }
         let lengths = dropped.iter().fold(0, |lengths, name| lengths | length_bit(name));
@@ -99,7 +130,17 @@ impl Edits {
             lines: lines.into(),
             host,
             replacements: replacements.into(),
+            conditional: None,
         })
+    }
+
+    /// Returns the edits that hold for a message. Those with conditions need its entry.
+    #[inline]
+    pub(crate) fn resolve(&self, entry: Option<&Entry<'_>>) -> &Self {
+        match &self.conditional {
+            None => self,
+            Some(conditional) => conditional.for_message(entry),
+        }
     }
 
     /// Returns true if values of received lines may be replaced.
@@ -155,7 +196,11 @@ impl Edits {
     /// The names that no trailer may have, because their received lines are left out or changed.
     pub(crate) fn unfit_for_trailers(&self) -> impl Iterator<Item = &[u8]> {
         let replaced = self.replacements.iter().map(|one| &*one.name);
-        self.dropped.iter().map(|name| &**name).chain(replaced)
+        let conditional = self.conditional.iter().flat_map(|conditional| &conditional.edits);
+        let conditional = conditional
+            .filter(|(_, edit)| !matches!(edit, HeaderEdit::Add(..)))
+            .map(|(_, edit)| edit.name().as_bytes());
+        self.dropped.iter().map(|name| &**name).chain(replaced).chain(conditional)
     }
 
     /// Appends the lines that were set and added.
@@ -174,7 +219,7 @@ impl Edits {
     /// Returns true if a line has variables, so that [`Edits::write`], [`Edits::write_host`] and
     /// [`Edits::replace`] need an entry.
     pub(crate) fn has_variables(&self) -> bool {
-        self.templates().next().is_some()
+        self.conditional.is_some() || self.templates().next().is_some()
     }
 
     /// Appends the edited `Host` line and returns true, unless none was set or its value is empty.
@@ -208,6 +253,11 @@ impl Edits {
 
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let replacements = self.replacements.iter().map(|one| &one.value);
+        let conditional = self.conditional.iter().flat_map(|conditional| &conditional.edits);
+        let conditional = conditional
+            .filter(|(_, edit)| matches!(edit, HeaderEdit::Replace(..)))
+            .filter_map(|(_, edit)| edit.value());
+        let replacements = replacements.chain(conditional);
         self.written().chain(replacements.filter(|value| value.constant().is_none()))
     }
 
@@ -217,7 +267,64 @@ impl Edits {
             EditValue::Varying(template) => Some(template),
             EditValue::Fixed(_) => None,
         });
-        varying.chain(&self.host)
+        let conditional = self.conditional.iter();
+        let conditions = conditional.clone().flat_map(|conditional| &conditional.conditions);
+        let values = conditional
+            .flat_map(|conditional| &conditional.edits)
+            .filter(|(_, edit)| !matches!(edit, HeaderEdit::Replace(..)))
+            .filter_map(|(_, edit)| edit.value())
+            .filter(|value| value.constant().is_none());
+        varying.chain(&self.host).chain(conditions).chain(values)
+    }
+}
+
+impl ConditionalEdits {
+    fn compile(direction: EditedMessage, edits: &[&HeaderEdit]) -> Result<Self, String> {
+        let mut conditions: Vec<Template> = Vec::new();
+        let mut numbered = Vec::with_capacity(edits.len());
+        for edit in edits {
+            let number = edit.condition().map(|text| {
+                let known = conditions.iter().position(|known| known == text);
+                known.unwrap_or_else(|| {
+                    conditions.push(text.clone());
+                    conditions.len() - 1
+                })
+            });
+            numbered.push((number, edit.plain().clone()));
+        }
+        if conditions.len() > MOST_CONDITIONS {
+            let name = edits.last().map_or("", |edit| edit.name());
+            return Err(format!(
+                "header `{name}`: more than {MOST_CONDITIONS} different conditions of headers"
+            ));
+        }
+        // Each edit has to be right by itself.
+        Edits::unconditional(direction, numbered.iter().map(|(_, edit)| edit))?;
+        let variants = std::iter::repeat_with(OnceLock::new).take(1 << conditions.len()).collect();
+        Ok(Self { direction, conditions: conditions.into(), edits: numbered.into(), variants })
+    }
+
+    fn for_message(&self, entry: Option<&Entry<'_>>) -> &Edits {
+        static NONE: OnceLock<Edits> = OnceLock::new();
+        let mut set = 0;
+        let mut text = Vec::new();
+        for (number, condition) in self.conditions.iter().enumerate() {
+            text.clear();
+            match entry {
+                Some(entry) => condition.append(entry, Escape::None, &mut text),
+                None => debug_assert!(false, "conditions without an entry"),
+            }
+            if !text.is_empty() && text != b"0" {
+                set |= 1_usize << number;
+            }
+        }
+        let variant = self.variants.get(set);
+        debug_assert!(variant.is_some(), "there is a variant for each set");
+        variant.unwrap_or(&NONE).get_or_init(|| {
+            let holds = |number: &Option<usize>| number.is_none_or(|at| set >> at & 1 == 1);
+            let edits = self.edits.iter().filter(|(number, _)| holds(number)).map(|(_, edit)| edit);
+            Edits::unconditional(self.direction, edits).unwrap_or_default()
+        })
     }
 }
 
@@ -354,6 +461,39 @@ mod tests {
             &[set("X-Line", "a\r\nb: c"), set("X-Two", "$host\r\nb: c"), set("X-Args", "$args")],
             "X-Line: a  b: c\r\nX-Two: shop  b: c\r\nX-Args: q=%0d%0aX:y\r\n",
         );
+    }
+
+    #[test]
+    fn conditions_are_tried_for_each_message() {
+        let when = |text: &str, edit: HeaderEdit| {
+            HeaderEdit::When(Template::parse(text).unwrap(), Box::new(edit))
+        };
+        let edits = [
+            set("X-A", "always"),
+            when("$http_x_in", set("X-A", "in $http_x_in")),
+            when("$http_x_none", add("X-B", "never")),
+            when("$arg_zero", add("X-B", "zero")),
+            when("$http_x_in", remove("X-Gone")),
+        ];
+        let edits = Edits::compile(EditedMessage::Request, &edits).unwrap();
+        assert!(edits.has_variables());
+        assert!(edits.unfit_for_trailers().any(|name| name == b"X-Gone"));
+        let written = |lines: &str| {
+            let request =
+                SampleRequest::new(&format!("GET /?zero=0 HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+            let (view, mut out) = (request.view(), Vec::new());
+            let entry = request.entry(&view, &());
+            let resolved = edits.resolve(Some(&entry));
+            resolved.write(Some(&entry), &mut out);
+            (String::from_utf8(out).unwrap(), resolved.drops(b"x-gone"))
+        };
+        assert_eq!(written("X-In: 1\r\n"), ("X-A: in 1\r\n".to_owned(), true));
+        assert_eq!(written("X-In: 0\r\n"), ("X-A: always\r\n".to_owned(), false));
+        assert_eq!(written(""), ("X-A: always\r\n".to_owned(), false));
+        let many: Vec<HeaderEdit> =
+            (0..9).map(|n| when(&format!("$arg_{n}"), remove("X-Gone"))).collect();
+        let fault = Edits::compile(EditedMessage::Request, &many).unwrap_err();
+        assert!(fault.contains("more than 8"), "{fault}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use weir_config::model::ErrorPage;
-use weir_stats::Entry;
+use weir_stats::{Entry, Escape, Template};
 use weir_wire::{encode, reason_phrase};
 
 use crate::http::edits::Edits;
@@ -27,6 +27,8 @@ pub struct ErrorPages {
 pub struct Page {
     content_type: Cow<'static, str>,
     body: std::sync::Arc<[u8]>,
+    /// The body, if it has variables.
+    text: Option<Template>,
 }
 
 impl Page {
@@ -44,7 +46,15 @@ impl Page {
             None => Cow::Borrowed(content_type_of(path)),
         };
         let body = whole.map_or(text.as_slice(), |whole| whole.body);
-        Ok(Self { content_type, body: body.into() })
+        Ok(Self { content_type, body: body.into(), text: None })
+    }
+}
+
+impl Page {
+    fn of_text(text: &Template, content_type: &str) -> Self {
+        let content_type = Cow::Owned(content_type.to_owned());
+        let body = text.constant().unwrap_or_default().into();
+        Self { content_type, body, text: text.constant().is_none().then(|| text.clone()) }
     }
 }
 
@@ -87,14 +97,22 @@ impl ErrorPages {
     ) -> Result<Self, String> {
         let mut all: Vec<(u16, Page)> = Vec::new();
         for page in pages {
-            let loaded = Page::load(&page.page, None, read)
-                .map_err(|error| format!("error page {error}"))?;
+            let loaded = match &page.text {
+                Some(text) => Page::of_text(text, &page.content_type),
+                None => Page::load(&page.page, None, read)
+                    .map_err(|error| format!("error page {error}"))?,
+            };
             all.retain(|(status, _)| !page.statuses.contains(status));
             all.extend(page.statuses.iter().map(|status| (*status, loaded.clone())));
         }
         all.sort_by_key(|(status, _)| *status);
         all.dedup_by_key(|(status, _)| *status);
         Ok(Self { pages: all.into() })
+    }
+
+    /// Returns the texts of pages that have variables.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Template> {
+        self.pages.iter().filter_map(|(_, page)| page.text.as_ref())
     }
 
     fn page(&self, status: u16) -> Option<&Page> {
@@ -206,7 +224,8 @@ impl<'a> Reply<'a> {
 
     /// Appends the whole response and returns the number of its body bytes.
     pub fn write(&self, surroundings: &ReplySurroundings<'_>, out: &mut Vec<u8>) -> usize {
-        let body = self.body(surroundings.pages);
+        let mut scratch = Vec::new();
+        let body = self.body(surroundings, &mut scratch);
         let edits = surroundings.edits;
         encode::status_line(out, self.status);
         write_line(edits, b"Server", b"weir", out);
@@ -262,15 +281,23 @@ impl<'a> Reply<'a> {
     }
 
     /// The body; `None` if the status has none (RFC 9110 sections 15.3.5 and 15.4.5).
-    fn body<'b>(&self, pages: &'b ErrorPages) -> Option<Body<'b>>
+    fn body<'b>(
+        &self,
+        surroundings: &ReplySurroundings<'b>,
+        scratch: &'b mut Vec<u8>,
+    ) -> Option<Body<'b>>
     where
         'a: 'b,
     {
         if matches!(self.status, 100..200 | 204 | 304) {
             return None;
         }
-        Some(match (self.body, pages.page(self.status)) {
+        Some(match (self.body, surroundings.pages.page(self.status)) {
             (Some(body), _) => body,
+            (None, Some(Page { content_type, text: Some(text), .. })) => {
+                text.append(surroundings.entry, Escape::None, scratch);
+                Body::Given(content_type, scratch)
+            }
             (None, Some(page)) => Body::Given(&page.content_type, &page.body),
             (None, None) => Body::OwnPage(self.status),
         })
@@ -449,7 +476,7 @@ mod tests {
     #[test]
     fn a_page_that_is_a_whole_response_gives_its_type_and_its_body() {
         let check = |file: &'static str, content_type: &str, body: &str| {
-            let page = ErrorPage { statuses: vec![503], page: "503.http".into() };
+            let page = ErrorPage::of_file(vec![503], "503.http".into());
             let pages = ErrorPages::load(&[page], &|_: &Path| Ok(file.into())).unwrap();
             let (text, _) = write(&Reply::of(503), &pages, &Edits::default());
             assert!(text.contains(&format!("Content-Type: {content_type}\r\n")), "{text}");
@@ -467,11 +494,22 @@ mod tests {
     }
 
     #[test]
-    fn configured_pages_replace_the_built_in_pages_of_their_statuses() {
-        let page = |statuses: &[u16], path: &str| ErrorPage {
-            statuses: statuses.into(),
-            page: path.into(),
+    fn a_page_may_be_a_text_with_variables() {
+        let page = ErrorPage {
+            text: Some(Template::parse("{\"status\":503,\"by\":\"$listener\"}").unwrap()),
+            content_type: "application/json".to_owned(),
+            ..ErrorPage::of_file(vec![503], "".into())
         };
+        let pages = ErrorPages::load(&[page], &|_: &Path| panic!("no file is read")).unwrap();
+        assert_eq!(pages.texts().count(), 1);
+        let (text, _) = write(&Reply::of(503), &pages, &Edits::default());
+        assert!(text.contains("Content-Type: application/json\r\n"), "{text}");
+        assert!(text.contains("\r\n\r\n{\"status\":503,\"by\":\""), "{text}");
+    }
+
+    #[test]
+    fn configured_pages_replace_the_built_in_pages_of_their_statuses() {
+        let page = |statuses: &[u16], path: &str| ErrorPage::of_file(statuses.into(), path.into());
         let read = |path: &Path| Ok(format!("page {}", path.display()).into_bytes());
         let all = [page(&[502, 503], "a.html"), page(&[404, 502], "b.json"), page(&[500], "c.txt")];
         let pages = ErrorPages::load(&all, &read).unwrap();

@@ -62,6 +62,14 @@ impl Headers for RequestView<'_> {
         let lines = self.head.headers.iter().filter(named);
         lines.map(|header| header.value.of(self.bytes)).find_map(pick)
     }
+
+    fn each(&self, name: &str, then: &mut dyn FnMut(&[u8])) {
+        for header in &self.head.headers {
+            if header.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes()) {
+                then(header.value.of(self.bytes));
+            }
+        }
+    }
 }
 
 /// A host without its port and its trailing dot; an IPv6 literal keeps its brackets.

@@ -134,6 +134,7 @@ pub(crate) fn networks(text: &str) -> Vec<IpNet> {
 pub(crate) fn listener() -> Listener {
     Listener {
         name: "listener".into(),
+        log_name: None,
         addresses: Vec::new(),
         reuseport: false,
         protocol: weir_config::model::Protocol::Http,

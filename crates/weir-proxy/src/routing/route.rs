@@ -146,6 +146,8 @@ pub struct CompiledRespond {
     pub status: u16,
     /// Its `Content-Type`.
     pub content_type: Box<str>,
+    /// Set if it refuses the request.
+    pub(crate) denied: bool,
     body: Option<Template>,
 }
 
@@ -430,6 +432,7 @@ impl Router {
     /// Returns true if a text of some route contains the local address of the client connection.
     pub(crate) fn uses_local_address(&self) -> bool {
         self.routes().any(|route| route.uses_local_address)
+            || self.pages.texts().any(uses_local_address)
     }
 
     /// The routes of the first host block that serves `host`, else the default routes.
@@ -542,11 +545,12 @@ fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
         Action::Pool(pool) => CompiledAction::Pool(*pool),
         Action::PoolBy(choice) => CompiledAction::PoolBy(Arc::new(CompiledChoice::new(choice))),
         Action::Split(split) => CompiledAction::Split(Arc::new(CompiledSplit::new(split))),
-        Action::Respond(Respond { status, body, content_type }) => {
+        Action::Respond(Respond { status, body, content_type, denied }) => {
             CompiledAction::Respond(CompiledRespond {
                 status: *status,
                 content_type: content_type.as_str().into(),
                 body: body.clone(),
+                denied: *denied,
             })
         }
         Action::Redirect(redirect) => CompiledAction::Redirect(CompiledRedirect::of(redirect)),
@@ -676,6 +680,7 @@ mod tests {
                 status: 200,
                 body: Some(parse(text)),
                 content_type: "text/plain".into(),
+                denied: false,
             })
         };
         let default = vec![
@@ -748,7 +753,7 @@ mod tests {
         assert!(message.starts_with("route r1: header `Content-Length` determines"), "{message}");
         let message = error(&Listener { response_headers: vec![edit], ..listener() });
         assert!(message.starts_with("header `Content-Length` determines"), "{message}");
-        let page = ErrorPage { statuses: vec![502], page: "/nowhere/sorry.html".into() };
+        let page = ErrorPage::of_file(vec![502], "/nowhere/sorry.html".into());
         let message = error(&Listener { error_pages: vec![page], ..listener() });
         assert!(message.starts_with("error page /nowhere/sorry.html: "), "{message}");
     }

@@ -203,8 +203,8 @@ impl Compiler<'_> {
             return Ok(Arc::clone(same));
         }
         let gate = previous.and_then(|previous| gate_before(listener, config, previous));
-        let tls = listener.tls.as_ref().map(|tls| self.server_tls(tls, &listener.name));
-        let tls = tls.transpose()?;
+        let tls = listener.tls.as_ref();
+        let tls = tls.map(|tls| self.server_tls(tls, &listener.name)).transpose()?;
         let mut router = Router::compile(listener, &|path: &Path| self.reader.read(path))
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
         router.limit(listener, &self.limiter);
@@ -217,6 +217,7 @@ impl Compiler<'_> {
         let uses_local_address = router.uses_local_address();
         Ok(Arc::new(CompiledListener {
             name: listener.name.as_str().into(),
+            log_name: listener.log_name.as_deref().unwrap_or(&listener.name).into(),
             addresses: listener.addresses.clone(),
             protocol: listener.protocol,
             proxy_protocol: listener.proxy_protocol.clone(),
@@ -248,11 +249,7 @@ impl Compiler<'_> {
                 || uses_local_address
                 || logs.want(may_show_local_address, |_| true),
             concurrency: LogCounts::of(logs.want(shows_concurrency, |_| false)),
-            reasons: if logs.want(tells_why, Template::tells_why) {
-                LogReasons::Told
-            } else {
-                LogReasons::Untold
-            },
+            reasons: LogReasons::of(logs.want(tells_why, Template::tells_why)),
             logs_captures: logs.want(shows_captures, uses_captures),
             logs: log_numbers(&listener.logs, config),
             gate: gate.unwrap_or_else(|| Arc::new(Gate::new(listener.max_connections))),
@@ -368,7 +365,11 @@ fn may_show_local_address(format: &model::LogFormat) -> bool {
 }
 
 fn shows_concurrency(format: &model::LogFormat) -> bool {
-    matches!(format, model::LogFormat::Haproxy | model::LogFormat::Json)
+    match format {
+        model::LogFormat::Haproxy | model::LogFormat::Json => true,
+        model::LogFormat::Text(text) => text.variables().any(Variable::is_haproxy_field),
+        model::LogFormat::Combined | model::LogFormat::Main => false,
+    }
 }
 
 fn tells_why(format: &model::LogFormat) -> bool {

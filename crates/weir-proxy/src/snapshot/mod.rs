@@ -152,10 +152,18 @@ pub(crate) enum LogReasons {
     Untold,
 }
 
+impl LogReasons {
+    pub(crate) fn of(told: bool) -> Self {
+        if told { Self::Told } else { Self::Untold }
+    }
+}
+
 /// A compiled listener.
 pub struct CompiledListener {
-    /// Its name in logs.
+    /// Its name.
     pub name: Arc<str>,
+    /// Its name in lines of logs.
+    pub(crate) log_name: Arc<str>,
     /// The addresses it accepts on, as configured.
     pub addresses: Vec<model::ListenAddress>,
     /// The protocol of its connections.

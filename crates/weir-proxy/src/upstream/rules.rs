@@ -12,6 +12,8 @@ pub(crate) struct UpstreamRules {
     pub(crate) retry: RetryRules,
     /// The size up to which request bodies are buffered whole before picking, bytes.
     pub(crate) buffer_request: Option<u64>,
+    /// The status of the response if no connection came about.
+    pub(crate) connect_status: Option<u16>,
 }
 
 impl UpstreamRules {
@@ -25,6 +27,7 @@ impl UpstreamRules {
             timeouts: route.timeouts(pool),
             retry: RetryRules::new(route.retry(pool)),
             buffer_request: route.buffer_request(pool),
+            connect_status: pool.connect_status,
         }
     }
 }

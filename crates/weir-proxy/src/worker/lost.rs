@@ -107,7 +107,7 @@ impl<'a> LostRecorder<'a> {
             bytes_received: 0,
             bytes_sent: 0,
             body_bytes_sent: 0,
-            listener: &listener.name,
+            listener: &listener.log_name,
             route: route.map_or("", |route| &route.name),
             pool: pool.map_or("", |pool| &pool.name),
             endpoint: endpoint.map_or("", |endpoint| &endpoint.name),

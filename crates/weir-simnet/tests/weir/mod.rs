@@ -387,6 +387,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
     };
     Listener {
         name: "sim".into(),
+        log_name: None,
         addresses: vec![ListenAddress::Socket(site.address)],
         reuseport: false,
         protocol: weir_config::model::Protocol::Http,

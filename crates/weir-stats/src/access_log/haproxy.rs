@@ -2,7 +2,8 @@
 //! `%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq`
 //! and ` %hr %hs %{+Q}r`.
 //!
-//! Nothing is captured, so `%CC %CS` are `- -` and `%hr %hs` print nothing, as in HAProxy 2.6.
+//! Nothing is captured, so `%CC %CS` are `- -` and `%hr %hs` print nothing, as in HAProxy 2.6. The
+//! fields by themselves are `HaproxyField`.
 //!
 //! A TCP connection gets the line of `option tcplog`:
 //! `%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq`.
@@ -54,16 +55,11 @@ fn append_connection(entry: &Entry<'_>, out: &mut Vec<u8>) {
 fn append_counts(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
     let counts = entry.concurrency;
-    let retries = entry.attempts.saturating_sub(1);
     for count in [counts.process, counts.listener, counts.pool, counts.endpoint] {
         format::append(count, out);
         out.push(b'/');
     }
-    // HAProxy marks an exchange that was redispatched to another server with a plus.
-    if entry.failed_attempts.iter().any(|attempt| attempt.endpoint != entry.endpoint) {
-        out.push(b'+');
-    }
-    format::append(retries, out);
+    append_retries(entry, out);
     out.extend_from_slice(b" 0/");
     // HAProxy counts the exchanges ahead; `queue_position` counts from one.
     format::append(entry.queue_position.saturating_sub(1), out);
@@ -72,10 +68,7 @@ fn append_counts(entry: &Entry<'_>, out: &mut Vec<u8>) {
 /// Appends spans in milliseconds with a slash after each, -1 for phases not reached.
 fn append_spans(spans: &[Micros], out: &mut Vec<u8>) {
     for span in spans {
-        match span.reached() {
-            Some(microseconds) => format::append(microseconds / 1000, out),
-            None => out.extend_from_slice(b"-1"),
-        }
+        append_span(*span, out);
         out.push(b'/');
     }
 }
@@ -95,12 +88,27 @@ fn append_client(entry: &Entry<'_>, out: &mut Vec<u8>) {
 fn append_names(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(entry.listener.as_bytes());
     out.extend_from_slice(if entry.tls.is_some() { b"~ " } else { b" " });
-    let pool = if entry.pool.is_empty() { entry.listener } else { entry.pool };
-    out.extend_from_slice(pool.as_bytes());
+    out.extend_from_slice(pool(entry).as_bytes());
     out.push(b'/');
-    let endpoint = if entry.endpoint.is_empty() { "<NOSRV>" } else { entry.endpoint };
-    out.extend_from_slice(endpoint.as_bytes());
+    out.extend_from_slice(endpoint(entry).as_bytes());
     out.push(b' ');
+}
+
+fn pool<'a>(entry: &Entry<'a>) -> &'a str {
+    if entry.pool.is_empty() { entry.listener } else { entry.pool }
+}
+
+fn endpoint<'a>(entry: &Entry<'a>) -> &'a str {
+    if entry.endpoint.is_empty() { "<NOSRV>" } else { entry.endpoint }
+}
+
+/// Appends the number of retries. HAProxy marks an exchange that was redispatched to another server
+/// with a plus.
+fn append_retries(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    if entry.failed_attempts.iter().any(|attempt| attempt.endpoint != entry.endpoint) {
+        out.push(b'+');
+    }
+    format::append(entry.attempts.saturating_sub(1), out);
 }
 
 /// Appends `TR/Tw/Tc/Tr/Ta` in milliseconds, -1 for phases not reached; for a refused head only
@@ -110,6 +118,14 @@ fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let spans = [times.request, times.queue, times.connect, times.response];
     append_spans(&if is_refused(entry) { [Micros::NEVER; 4] } else { spans }, out);
     format::append(times.elapsed() / 1000, out);
+}
+
+/// Appends a time in milliseconds, -1 if the phase was not reached.
+fn append_span(span: Micros, out: &mut Vec<u8>) {
+    match span.reached() {
+        Some(microseconds) => format::append(microseconds / 1000, out),
+        None => out.extend_from_slice(b"-1"),
+    }
 }
 
 /// Appends the status that was sent, or -1. The 499 for a client that left is nginx's convention:
@@ -144,4 +160,130 @@ fn append_request(entry: &Entry<'_>, out: &mut Vec<u8>) {
         line = &line[at + 1..];
     }
     out.extend_from_slice(line);
+}
+
+/// A field of HAProxy's log format whose value no other variable has in this form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HaproxyField {
+    /// Times in milliseconds.
+    Handshake,
+    Idle,
+    Request,
+    Queue,
+    Connect,
+    Response,
+    Data,
+    Active,
+    Total,
+    /// From accept to the end of the request head.
+    UntilRequest,
+    /// The termination state, of two letters and of four.
+    State,
+    StateWithCookie,
+    ProcessConnections,
+    ListenerConnections,
+    PoolExchanges,
+    EndpointExchanges,
+    Retries,
+    EndpointQueue,
+    PoolQueue,
+    Date,
+    Status,
+    RequestLine,
+    Frontend,
+    Backend,
+    Server,
+}
+
+impl HaproxyField {
+    const ALL: [(&'static str, Self); 25] = [
+        ("Th", Self::Handshake),
+        ("Ti", Self::Idle),
+        ("TR", Self::Request),
+        ("Tw", Self::Queue),
+        ("Tc", Self::Connect),
+        ("Tr", Self::Response),
+        ("Td", Self::Data),
+        ("Ta", Self::Active),
+        ("Tt", Self::Total),
+        ("Tq", Self::UntilRequest),
+        ("ts", Self::State),
+        ("tsc", Self::StateWithCookie),
+        ("ac", Self::ProcessConnections),
+        ("fc", Self::ListenerConnections),
+        ("bc", Self::PoolExchanges),
+        ("sc", Self::EndpointExchanges),
+        ("rc", Self::Retries),
+        ("sq", Self::EndpointQueue),
+        ("bq", Self::PoolQueue),
+        ("tr", Self::Date),
+        ("ST", Self::Status),
+        ("r", Self::RequestLine),
+        ("ft", Self::Frontend),
+        ("b", Self::Backend),
+        ("s", Self::Server),
+    ];
+
+    /// Returns the field with HAProxy's name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, field)| *field == self).map_or("", |(name, _)| name)
+    }
+
+    pub(crate) fn append(self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
+        let (times, counts) = (&entry.times, entry.concurrency);
+        let span = |span: Micros| if is_refused(entry) { Micros::NEVER } else { span };
+        let count = |count: u32, out: &mut Vec<u8>| format::append(count, out);
+        match self {
+            Self::Handshake => append_span(times.handshake.max(Micros::ZERO), out),
+            Self::Idle => append_span(times.idle.max(Micros::ZERO), out),
+            Self::Request => append_span(span(times.request), out),
+            Self::Queue => append_span(span(times.queue), out),
+            Self::Connect => append_span(span(times.connect), out),
+            Self::Response => append_span(span(times.response), out),
+            Self::Data => append_span(span(times.data), out),
+            Self::Active => format::append(times.elapsed() / 1000, out),
+            Self::Total => append_span(times.total, out),
+            Self::UntilRequest => append_span(until_request(entry), out),
+            Self::State => {
+                out.extend_from_slice(&entry.cause.termination(times, entry.attempts));
+            }
+            Self::StateWithCookie => {
+                out.extend_from_slice(&entry.cause.termination(times, entry.attempts));
+                out.extend_from_slice(&entry.affinity.termination(times));
+            }
+            Self::ProcessConnections => count(counts.process, out),
+            Self::ListenerConnections => count(counts.listener, out),
+            Self::PoolExchanges => count(counts.pool, out),
+            Self::EndpointExchanges => count(counts.endpoint, out),
+            Self::Retries => append_retries(entry, out),
+            Self::EndpointQueue => count(0, out),
+            Self::PoolQueue => count(entry.queue_position.saturating_sub(1), out),
+            Self::Date => clock.append_haproxy(entry.started, out),
+            Self::Status => append_status(entry, out),
+            Self::RequestLine => append_request(entry, out),
+            Self::Frontend => {
+                out.extend_from_slice(entry.listener.as_bytes());
+                out.extend_from_slice(if entry.tls.is_some() { b"~" } else { b"" });
+            }
+            Self::Backend => out.extend_from_slice(pool(entry).as_bytes()),
+            Self::Server => out.extend_from_slice(endpoint(entry).as_bytes()),
+        }
+    }
+}
+
+/// The time from accept, or from the end of the exchange before, to the end of the request head.
+fn until_request(entry: &Entry<'_>) -> Micros {
+    let times = &entry.times;
+    match times.request.reached() {
+        Some(request) if !is_refused(entry) => {
+            let before =
+                [times.handshake, times.idle].map(|span| span.reached().unwrap_or_default());
+            Micros::from(Some(request + before.iter().sum::<u64>()))
+        }
+        _ => Micros::NEVER,
+    }
 }

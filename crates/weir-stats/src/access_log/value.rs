@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::access_log::haproxy::HaproxyField;
 use crate::access_log::variable::{Definition, Plain, VariableKind};
 use crate::access_log::{escape, format, why};
-use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Setback, TCP, Variable};
+use crate::{Clock, Entry, Escape, FailedAttempt, Headers, Micros, Setback, TCP, Variable};
 
 /// A value before it is formatted.
 pub(crate) enum VariableValue<'a> {
@@ -34,6 +35,9 @@ pub(crate) enum VariableValue<'a> {
     TimeLocal(SystemTime),
     TimeIso(SystemTime),
     Why(&'a Entry<'a>),
+    /// All lines of a header of that name.
+    Lines(&'a dyn Headers, &'a str),
+    HaproxyField(HaproxyField, &'a Entry<'a>),
     /// The value of a variable that the configuration defines.
     Defined(&'a dyn Definition, &'a Entry<'a>),
 }
@@ -72,6 +76,15 @@ impl VariableValue<'_> {
             Self::TimeLocal(time) => clock.append_common(time, out),
             Self::TimeIso(time) => clock.append_iso(time, out),
             Self::Why(entry) => why::append(entry, how, out),
+            Self::Lines(headers, name) => {
+                let mut first = true;
+                headers.each(name, &mut |line| {
+                    out.extend_from_slice(if first { b"" } else { b", " });
+                    first = false;
+                    escape::append(line, how, out);
+                });
+            }
+            Self::HaproxyField(field, entry) => field.append(entry, clock, out),
             Self::Defined(defined, entry) => defined.append(entry, clock, how, out),
         }
     }
@@ -119,10 +132,21 @@ pub(crate) fn of<'a>(variable: &'a Variable, entry: &'a Entry<'a>) -> VariableVa
         VariableKind::Cookie(name) => {
             found(entry.request_headers.find("cookie", &|line| cookie(line, name)))
         }
+        VariableKind::RequestHeaderLines(name) => lines(entry.request_headers, name),
+        VariableKind::ResponseHeaderLines(name) => lines(entry.response_headers, name),
+        VariableKind::HaproxyField(field) => VariableValue::HaproxyField(*field, entry),
         VariableKind::Capture(index) => found(entry.captures.get(*index).copied()),
         // Only the values of a map have them, and those know the match.
         VariableKind::Group(_) => VariableValue::Absent,
         VariableKind::Defined(defined) => VariableValue::Defined(&**defined, entry),
+    }
+}
+
+/// The lines of a header, of which one is the value itself.
+fn lines<'a>(headers: &'a dyn Headers, name: &'a str) -> VariableValue<'a> {
+    match headers.value(name) {
+        Some(_) => VariableValue::Lines(headers, name),
+        None => VariableValue::Absent,
     }
 }
 
@@ -140,6 +164,7 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
             let since = written_at(entry).duration_since(UNIX_EPOCH).unwrap_or_default();
             VariableValue::Seconds(since.as_millis() as u64)
         }
+        Plain::Random => VariableValue::Number(u64::from(random(entry))),
         Plain::Request => filled(entry.request_line),
         Plain::RequestMethod => filled(entry.method),
         Plain::RequestUri => filled(origin_form(entry.target)),
@@ -220,6 +245,22 @@ fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> VariableValue<'a> {
         Plain::SslSessionReused => VariableValue::Bytes(if tls.resumed { b"r" } else { b"." }),
         _ => VariableValue::Absent,
     }
+}
+
+/// Returns a number that differs from request to request. A request has the same one whenever it is
+/// asked for, and a run in virtual time has the same ones again.
+fn random(entry: &Entry<'_>) -> u32 {
+    let started = entry.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut mixed = started.as_nanos() as u64;
+    let port = entry.peer.map_or(0, |peer| u64::from(peer.port()));
+    for part in [entry.connection_requests, port << 32 | entry.worker as u64] {
+        // The finalizer of SplitMix64.
+        mixed = mixed.wrapping_add(part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+    }
+    (mixed >> 32) as u32
 }
 
 /// The time at which the line is written, as nginx stamps it, computed without reading the clock

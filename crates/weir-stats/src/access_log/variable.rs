@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::access_log::clock::Clock;
 use crate::access_log::escape::Escape;
+use crate::access_log::haproxy::HaproxyField;
 use crate::exchange::entry::Entry;
 
 /// A variable whose name has no user-defined part.
@@ -17,6 +18,7 @@ pub(crate) enum Plain {
     TimeLocal,
     TimeIso8601,
     Msec,
+    Random,
     Request,
     RequestMethod,
     RequestUri,
@@ -83,6 +85,11 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("time_local", Plain::TimeLocal, "local time of the line, `20/Nov/2026:19:15:00 +0000`"),
     ("time_iso8601", Plain::TimeIso8601, "local time of the line, `2026-11-20T19:15:00+00:00`"),
     ("msec", Plain::Msec, "time of the line in seconds since 1970 with milliseconds"),
+    (
+        "random",
+        Plain::Random,
+        "number from 0 to 4294967295 that differs from request to request and stays for one",
+    ),
     ("request", Plain::Request, "the request line as received"),
     ("request_method", Plain::RequestMethod, "method"),
     ("request_uri", Plain::RequestUri, "path and query as received"),
@@ -218,6 +225,21 @@ const PREFIXED: &[(&str, &str, &str)] = &[
     ("http_", "http_NAME", "value of a request header; `_` stands for `-`"),
     ("sent_http_", "sent_http_NAME", "value of a response header; `_` stands for `-`"),
     ("cookie_", "cookie_NAME", "value of a request cookie"),
+    (
+        "headers_",
+        "headers_NAME",
+        "values of all lines of a request header, with `, ` between them; `_` stands for `-`",
+    ),
+    (
+        "sent_headers_",
+        "sent_headers_NAME",
+        "values of all lines of a response header, with `, ` between them; `_` stands for `-`",
+    ),
+    (
+        "haproxy_",
+        "haproxy_FIELD",
+        "field of HAProxy's log format with its name there, such as `$haproxy_Tw` for `%Tw`",
+    ),
 ];
 
 /// The meaning of one `$…` in a template.
@@ -250,6 +272,9 @@ pub(crate) trait Definition: Send + Sync {
 
     /// Appends the value for one exchange.
     fn append(&self, entry: &Entry<'_>, clock: &mut Clock, how: Escape, out: &mut Vec<u8>);
+
+    /// Appends the value without escapes, and returns false if there is none.
+    fn evaluate(&self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) -> bool;
 }
 
 impl fmt::Debug for dyn Definition {
@@ -273,6 +298,12 @@ pub(crate) enum VariableKind {
     RequestHeader(Box<str>),
     ResponseHeader(Box<str>),
     Cookie(Box<str>),
+    /// All lines of a request header.
+    RequestHeaderLines(Box<str>),
+    /// All lines of a response header.
+    ResponseHeaderLines(Box<str>),
+    /// A field of HAProxy's log format.
+    HaproxyField(HaproxyField),
     /// A group of the route's path regex, from 0 for `$1`.
     Capture(usize),
     /// A group of the regex of the map's entry that matched, from 0 for the whole match.
@@ -300,6 +331,9 @@ impl Variable {
             "arg_" => VariableKind::Argument(rest.into()),
             "http_" => VariableKind::RequestHeader(header()),
             "sent_http_" => VariableKind::ResponseHeader(header()),
+            "headers_" => VariableKind::RequestHeaderLines(header()),
+            "sent_headers_" => VariableKind::ResponseHeaderLines(header()),
+            "haproxy_" => VariableKind::HaproxyField(HaproxyField::named(rest)?),
             _ => VariableKind::Cookie(rest.into()),
         }))
     }
@@ -325,9 +359,12 @@ impl Variable {
     pub fn is_known_before_pick(&self) -> bool {
         match &self.0 {
             VariableKind::Plain(plain) => !AFTER_PICK.contains(plain),
-            VariableKind::ResponseHeader(_) => false,
+            VariableKind::ResponseHeader(_)
+            | VariableKind::ResponseHeaderLines(_)
+            | VariableKind::HaproxyField(_) => false,
             VariableKind::Argument(_)
             | VariableKind::RequestHeader(_)
+            | VariableKind::RequestHeaderLines(_)
             | VariableKind::Cookie(_)
             | VariableKind::Capture(_)
             | VariableKind::Group(_) => true,
@@ -354,6 +391,7 @@ impl Variable {
         matches!(
             self.0,
             VariableKind::RequestHeader(_)
+                | VariableKind::RequestHeaderLines(_)
                 | VariableKind::Cookie(_)
                 | VariableKind::Argument(_)
                 | VariableKind::Plain(
@@ -377,6 +415,12 @@ impl Variable {
     /// Returns true if the variable is the name that a TLS client asks for.
     pub fn is_server_name(&self) -> bool {
         self.is_or_uses(|kind| matches!(kind, VariableKind::Plain(Plain::SslServerName)))
+    }
+
+    /// Returns true if the variable is a field of HAProxy's log format, of which some are numbers of
+    /// exchanges in flight.
+    pub fn is_haproxy_field(&self) -> bool {
+        self.is_or_uses(|kind| matches!(kind, VariableKind::HaproxyField(_)))
     }
 
     /// Returns true if the variable reads a group of the route's path regex.
@@ -446,7 +490,9 @@ impl Variable {
 
     /// Returns true if the variable reads a response header.
     pub(crate) fn is_response_header(&self) -> bool {
-        self.is_or_uses(|kind| matches!(kind, VariableKind::ResponseHeader(_)))
+        self.is_or_uses(|kind| {
+            matches!(kind, VariableKind::ResponseHeader(_) | VariableKind::ResponseHeaderLines(_))
+        })
     }
 
     /// Returns true if a clock is needed to write the variable.
@@ -474,6 +520,13 @@ impl fmt::Display for Variable {
             VariableKind::ResponseHeader(name) => {
                 write!(formatter, "$sent_http_{}", name.replace('-', "_"))
             }
+            VariableKind::RequestHeaderLines(name) => {
+                write!(formatter, "$headers_{}", name.replace('-', "_"))
+            }
+            VariableKind::ResponseHeaderLines(name) => {
+                write!(formatter, "$sent_headers_{}", name.replace('-', "_"))
+            }
+            VariableKind::HaproxyField(field) => write!(formatter, "$haproxy_{}", field.name()),
             VariableKind::Cookie(name) => write!(formatter, "$cookie_{name}"),
             VariableKind::Capture(index) => write!(formatter, "${}", index + 1),
             VariableKind::Group(index) => write!(formatter, "${index}"),

@@ -24,6 +24,13 @@ pub trait Headers {
     ) -> Option<&'h [u8]> {
         self.value(name).and_then(pick)
     }
+
+    /// Passes the value of each line of that name on, in order.
+    fn each(&self, name: &str, then: &mut dyn FnMut(&[u8])) {
+        if let Some(value) = self.value(name) {
+            then(value);
+        }
+    }
 }
 
 impl Headers for () {

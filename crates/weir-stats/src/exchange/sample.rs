@@ -12,6 +12,12 @@ impl Headers for List {
         let line = self.0.iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?;
         Some(line.1.as_bytes())
     }
+
+    fn each(&self, name: &str, then: &mut dyn FnMut(&[u8])) {
+        for (_, value) in self.0.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)) {
+            then(value.as_bytes());
+        }
+    }
 }
 
 const REQUEST: List = List(&[

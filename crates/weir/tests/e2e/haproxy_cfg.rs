@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use rustix::process::Signal;
+
 use crate::support::Directory;
 use crate::support::client::Client;
 use crate::support::origin::Origin;
@@ -251,7 +253,7 @@ fn haproxy_and_weir_agree_on_rules_and_backends() {
     pair.compare(&old("POST"));
     let refusing = get("/refusing/x", "a.test", "");
     assert_eq!(ask(pair.haproxy.address, &refusing).status, 503);
-    assert_eq!(ask(pair.weir.address(), &refusing).status, 502);
+    assert_eq!(ask(pair.weir.address(), &refusing).status, 503);
 }
 
 const CHANGES: &str = r#"
@@ -397,4 +399,35 @@ fn refused_lines_stop_the_start_unless_that_is_accepted() {
     assert!(native.contains("route -> respond 204;"), "{native}");
     let weir = Weir::run(weir_command().args(["run", "--accept-ignored", "-c"]).arg(&path), 1);
     assert_eq!(Client::connect(weir.address()).ask("/").status, 204);
+}
+
+/// A file of another machine runs unchanged, with the files that its lines name, before and after a
+/// reload.
+#[test]
+fn a_file_of_another_machine_runs_with_mapped_addresses_and_paths() {
+    let directory = Directory::new();
+    let origin = mirror("app");
+    std::fs::create_dir_all(directory.text("etc/maps")).unwrap();
+    directory.file("etc/maps/hosts.map", "a.test app\n");
+    directory.file("etc/blocked.lst", "/private\n");
+    directory.file("etc/503.http", "HTTP/1.0 503 X\r\nContent-Type: text/plain\r\n\r\nsorry");
+    let file = "defaults\n mode http\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n \
+         errorfile 503 /etc/haproxy/503.http\nfrontend f\n bind 172.31.12.25:80\n \
+         http-request deny if { path_beg -f /etc/haproxy/blocked.lst }\n \
+         use_backend %[req.hdr(host),map(/etc/haproxy/maps/hosts.map)]\n\
+         backend app\n server s 10.0.0.11:8000\n";
+    let path = directory.file("haproxy.cfg", file);
+    let mut command = weir_command();
+    command.args(["run", "-c"]).arg(path).args(["--map-addr", "172.31.12.25:80=127.0.0.1:0"]);
+    command.arg("--map-addr").arg(format!("10.0.0.11:8000={}", origin.address));
+    command.arg("--map-path").arg(format!("/etc/haproxy={}", directory.text("etc")));
+    let weir = Weir::run(&mut command, 1);
+    let statuses = || {
+        [("/x", "a.test"), ("/private", "a.test"), ("/x", "b.test")]
+            .map(|(path, host)| ask(weir.address(), &get(path, host, "")).status)
+    };
+    assert_eq!(statuses(), [200, 403, 503]);
+    weir.process.signal(Signal::HUP);
+    weir.process.says("reloaded");
+    assert_eq!(statuses(), [200, 403, 503]);
 }

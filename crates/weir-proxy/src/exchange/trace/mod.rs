@@ -605,7 +605,7 @@ impl<'a> Tracer<'a> {
             bytes_received: head.head_bytes as u64,
             bytes_sent: 0,
             body_bytes_sent: 0,
-            listener: &self.listener.name,
+            listener: &self.listener.log_name,
             route: led.route.map_or("", |route| &route.name),
             pool: led.pool.map_or("", |pool| &pool.name),
             endpoint: endpoint.map_or("", |endpoint| &endpoint.name),

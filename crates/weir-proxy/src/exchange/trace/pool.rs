@@ -143,7 +143,7 @@ impl<'a> Tracer<'a> {
                 entry,
                 forwarded: &self.listener.forwarded,
                 request_id: &self.listener.request_id,
-                edits: &route.request_edits,
+                edits: route.request_edits.resolve(entry),
                 trust: self.trust,
                 hidden_cookie: pool.affinity.as_ref().map(Affinity::name),
                 framing: match (self.head.framing, route.rules_for(pool).buffer_request) {

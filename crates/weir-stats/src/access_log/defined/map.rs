@@ -17,7 +17,7 @@ pub const MOST_MAP_REGEXES: usize = 1_000;
 /// With more regexes than this, all are tried in one pass.
 const FEW_REGEXES: usize = 4;
 /// The largest compiled form of all regexes of a map together, in bytes.
-const REGEX_BYTES: usize = 10 << 20;
+pub(super) const REGEX_BYTES: usize = 10 << 20;
 
 /// The forms of the keys of a map besides exact texts and regexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -305,7 +305,7 @@ impl<'l> MapBuilder<'_, 'l> {
     }
 }
 
-fn network(key: &str) -> Result<IpNet, String> {
+pub(super) fn network(key: &str) -> Result<IpNet, String> {
     if let Ok(address) = key.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
     }
@@ -314,7 +314,7 @@ fn network(key: &str) -> Result<IpNet, String> {
 }
 
 /// Returns the last line of an error of a regex, which says what is wrong.
-fn regex_message(error: &regex::Error) -> String {
+pub(super) fn regex_message(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default().trim();
     format!("this regex is invalid: {}", line.strip_prefix("error: ").unwrap_or(line))

@@ -1,6 +1,7 @@
-//! Variables that a configuration defines: a source text, and the value that a map or a split
-//! gives for it. They are compiled once, and evaluated only where a text uses them.
+//! Variables that a configuration defines: a source text, and the value that a map, a split or a
+//! conversion gives for it. They are compiled once, and evaluated only where a text uses them.
 
+mod convert;
 mod error;
 mod map;
 mod networks;
@@ -16,6 +17,8 @@ use crate::access_log::escape;
 use crate::access_log::value::{self, VariableValue};
 use crate::access_log::variable::{Definition, VariableKind};
 use crate::{Clock, Entry, Escape, Template, TemplateError, Variable};
+use convert::Conversion;
+pub use convert::{ConvertLines, converters, is_converter};
 pub use error::{DefinitionError, DefinitionPart};
 use map::ValueMap;
 pub use map::{MOST_MAP_REGEXES, MapKeys, MapLines};
@@ -27,7 +30,7 @@ pub use split::{SplitShares, split_hash};
 /// The most variables that one evaluation may read, through all variables that it refers to.
 const MOST_STEPS: usize = 1_000;
 /// The most variables of a configuration that may refer to each other in a row.
-const MOST_LEVELS: usize = 16;
+const MOST_LEVELS: usize = 64;
 
 /// A variable with its name and the way to its value.
 pub(crate) struct DefinedVariable {
@@ -48,6 +51,7 @@ pub(crate) struct DefinedVariable {
 enum DefinedValues {
     Map(Box<ValueMap>),
     Split(ValueSplit),
+    Convert(Conversion),
 }
 
 /// The variables that a configuration defines, by name.
@@ -93,6 +97,18 @@ impl DefinedVariables {
         let source = self.source(split.source)?;
         let split = ValueSplit::new(split, &|name| self.variable(name))?;
         self.add(name, source, DefinedValues::Split(split))
+    }
+
+    /// Adds a conversion of a text.
+    pub fn add_conversion(
+        &mut self,
+        name: &str,
+        lines: &ConvertLines<'_>,
+    ) -> Result<(), DefinitionError> {
+        self.check_name(name)?;
+        let source = self.source(lines.source)?;
+        let conversion = Conversion::new(lines)?;
+        self.add(name, source, DefinedValues::Convert(conversion))
     }
 
     fn source(&self, text: &str) -> Result<Template, DefinitionError> {
@@ -166,6 +182,9 @@ impl Definition for DefinedVariable {
     }
 
     fn constants(&self) -> Option<Vec<&[u8]>> {
+        if matches!(self.values, DefinedValues::Convert(_)) {
+            return None;
+        }
         let rest = self.values.has_rest().then_some(Some(&b""[..]));
         self.values.results().iter().map(ResultText::constant).chain(rest).collect()
     }
@@ -176,7 +195,8 @@ impl Definition for DefinedVariable {
 
     fn shows_any(&self, test: fn(&Variable) -> bool) -> bool {
         let results = self.values.results();
-        let groups = results.iter().flat_map(ResultText::variables).any(Variable::is_group);
+        let groups = results.iter().flat_map(ResultText::variables).any(Variable::is_group)
+            || matches!(self.values, DefinedValues::Convert(_));
         results.iter().flat_map(ResultText::variables).any(test)
             || (groups && self.source.variables().any(test))
     }
@@ -196,6 +216,15 @@ impl Definition for DefinedVariable {
     fn append(&self, entry: &Entry<'_>, clock: &mut Clock, how: Escape, out: &mut Vec<u8>) {
         let mut scratch = Scratch::take();
         let lone = self.source.lone_variable().map(|variable| value::of(variable, entry));
+        if let DefinedValues::Convert(conversion) = &self.values {
+            let present = self.source_value(lone.as_ref(), entry, clock, &mut scratch.0);
+            if conversion.apply(present, &mut scratch.0) {
+                escape::append(&scratch.0, how, out);
+            } else {
+                VariableValue::Absent.append(clock, how, out);
+            }
+            return;
+        }
         let found = match lone {
             Some(VariableValue::Bytes(bytes)) => self.values.find(bytes),
             Some(VariableValue::Address(address)) if self.values.takes_addresses() => {
@@ -218,6 +247,43 @@ impl Definition for DefinedVariable {
             }
         }
     }
+
+    fn evaluate(&self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        if let DefinedValues::Convert(conversion) = &self.values {
+            let mut scratch = Scratch::take();
+            let lone = self.source.lone_variable().map(|variable| value::of(variable, entry));
+            let present = self.source_value(lone.as_ref(), entry, clock, &mut scratch.0);
+            let present = conversion.apply(present, &mut scratch.0);
+            if present {
+                out.extend_from_slice(&scratch.0);
+            }
+            return present;
+        }
+        self.append(entry, clock, Escape::None, out);
+        // An empty value of a map is that of a key without an entry.
+        out.len() > start
+    }
+}
+
+impl DefinedVariable {
+    /// Writes the source text, and returns false if it is a variable without a value.
+    fn source_value(
+        &self,
+        lone: Option<&VariableValue<'_>>,
+        entry: &Entry<'_>,
+        clock: &mut Clock,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        match lone {
+            Some(VariableValue::Absent) => false,
+            Some(VariableValue::Defined(defined, entry)) => defined.evaluate(entry, clock, out),
+            _ => {
+                self.source.append_at(entry, clock, Escape::None, out);
+                true
+            }
+        }
+    }
 }
 
 impl DefinedValues {
@@ -230,6 +296,7 @@ impl DefinedValues {
         match self {
             Self::Map(map) => map.results(),
             Self::Split(split) => split.results(),
+            Self::Convert(_) => &[],
         }
     }
 
@@ -237,6 +304,7 @@ impl DefinedValues {
         match self {
             Self::Map(map) => map.find(source),
             Self::Split(split) => split.find(source),
+            Self::Convert(_) => None,
         }
     }
 
@@ -247,7 +315,7 @@ impl DefinedValues {
     fn find_address(&self, address: std::net::IpAddr) -> Option<Found<'_>> {
         match self {
             Self::Map(map) => map.find_address(address),
-            Self::Split(_) => None,
+            Self::Split(_) | Self::Convert(_) => None,
         }
     }
 
@@ -255,6 +323,7 @@ impl DefinedValues {
         match self {
             Self::Map(map) => map.hash(hasher),
             Self::Split(split) => split.hash(hasher),
+            Self::Convert(conversion) => conversion.hash(hasher),
         }
     }
 }

@@ -172,14 +172,19 @@ impl<'a> AccountWriter<'a> {
         let mut lines = Vec::new();
         let mut add = |part: &str, edits: &[HeaderEdit]| {
             for (index, edit) in edits.iter().enumerate() {
-                let text = match edit {
+                let mut text = match edit.plain() {
                     HeaderEdit::Set(name, value) => format!("set {name} `{}`", value.as_str()),
                     HeaderEdit::Add(name, value) => format!("add {name} `{}`", value.as_str()),
                     HeaderEdit::Remove(name) => format!("remove {name}"),
                     HeaderEdit::Replace(name, pattern, value) => {
                         format!("replace {name} `{pattern}` `{}`", value.as_str())
                     }
+                    // A plain change is none.
+                    HeaderEdit::When(..) => String::new(),
                 };
+                if let Some(condition) = edit.condition() {
+                    let _ = write!(text, " if `{}`", condition.as_str());
+                }
                 lines.push(self.at(&format!("{part}.{field}[{index}]"), text));
             }
         };

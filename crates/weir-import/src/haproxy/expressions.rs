@@ -1,0 +1,352 @@
+//! Sample expressions in Weir's form: a fetch becomes a text with native variables, converters
+//! become a conversion or a map of it.
+
+use weir_config::source::SourceSpan;
+
+use super::convert::HaproxyConverter;
+use super::keywords::{self, KeywordHandling};
+use super::patterns;
+use super::sample::{SampleCall, SampleExpression};
+use super::scope::{ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
+
+/// The type of a sample, which decides how patterns are compared without `-m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SampleType {
+    Text,
+    Number,
+    Boolean,
+    Address,
+}
+
+/// An expression on its way into native form.
+#[derive(Clone, Debug)]
+pub(super) struct SampleText {
+    /// A text with variables.
+    pub(super) text: String,
+    /// The converters that follow.
+    pub(super) steps: Vec<Vec<String>>,
+    pub(super) kind: SampleType,
+    /// Set if the text is a list, of which a condition looks at every item and a text at one.
+    pub(super) list: Option<String>,
+    /// Set if the text is what rules before have made of the request, not what was received.
+    settled: bool,
+}
+
+impl SampleText {
+    fn new(text: &str, kind: SampleType) -> Self {
+        Self { text: text.to_owned(), steps: Vec::new(), kind, list: None, settled: false }
+    }
+
+    fn text(text: &str) -> Self {
+        Self::new(text, SampleType::Text)
+    }
+
+    /// Returns a text that is right whatever rules before it have changed.
+    fn settled(text: &str) -> Self {
+        Self { settled: true, ..Self::text(text) }
+    }
+
+    /// Returns the value of a map.
+    pub(super) fn of_map(text: String, kind: SampleType) -> Self {
+        Self { text, ..Self::new("", kind) }
+    }
+
+    fn step(mut self, words: &[&str]) -> Self {
+        self.steps.push(words.iter().map(|word| (*word).to_owned()).collect());
+        self
+    }
+
+    /// Takes the item that a text has of a list.
+    fn single(&mut self) {
+        if let Some(place) = self.list.take() {
+            self.steps.insert(0, vec!["list_item".to_owned(), place]);
+        }
+    }
+}
+
+impl HaproxyConverter<'_> {
+    /// Returns an expression as a text with Weir's variables.
+    pub(super) fn expression(
+        &mut self,
+        text: &str,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<String, String> {
+        let expression = SampleExpression::parse(text)?;
+        let mut sample = self.sample(&expression, scope, span)?;
+        sample.single();
+        Ok(self.converted(&sample.text, &sample.steps, text, span))
+    }
+
+    /// Returns an expression before its converters are defined.
+    pub(super) fn sample(
+        &mut self,
+        expression: &SampleExpression,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<SampleText, String> {
+        let mut sample = Self::fetch(&expression.fetch, scope)?;
+        if !sample.settled && scope.changed.is_in(&sample.text) {
+            return Err(READS_CHANGED.to_owned());
+        }
+        for converter in &expression.converters {
+            sample = self.converter(sample, converter, scope, span)?;
+        }
+        Ok(sample)
+    }
+
+    fn fetch(call: &SampleCall, scope: &RuleScope) -> Result<SampleText, String> {
+        let argument = call.arguments.first().map_or("", String::as_str);
+        let name = call.name.as_str();
+        if let Some(path) = scope.value_of(&ChangedPart::Path) {
+            match name {
+                "path" => return Ok(SampleText::settled(path)),
+                "base" if !scope.changed.has_header("host") => {
+                    return Ok(SampleText::settled(&format!("${{http_host}}{path}")));
+                }
+                "pathq" | "url" if !scope.changed.query => {
+                    return Ok(SampleText::settled(&format!("{path}${{is_args}}${{args}}")));
+                }
+                _ => {}
+            }
+        }
+        if let Some(plain) = plain_fetch(name) {
+            return Ok(plain);
+        }
+        if let Some(found) = header_fetch(call, scope)? {
+            return Ok(found);
+        }
+        if let Some(constant) = constant_fetch(name, argument) {
+            return Ok(constant);
+        }
+        match name {
+            "rand" => {
+                let most = if argument.is_empty() { "4294967296" } else { argument };
+                Ok(SampleText::new("${random}", SampleType::Number).step(&["mod", most]))
+            }
+            "url_param" | "urlp" if !argument.is_empty() && call.arguments.len() == 1 => {
+                Ok(SampleText::text("${args}").step(&["param", argument]))
+            }
+            "cook" | "req.cook" if !argument.is_empty() => {
+                Ok(SampleText::text("${headers_cookie}").step(&["cookie", argument]))
+            }
+            "status" if scope.place != FormatPlace::Request => {
+                Ok(SampleText::new("${status}", SampleType::Number))
+            }
+            "srv_name" if scope.place != FormatPlace::Request => {
+                Ok(SampleText::text("${endpoint}"))
+            }
+            "capture.req.hdr" | "capture.res.hdr" => {
+                let side = usize::from(name == "capture.res.hdr");
+                let at = argument.parse().ok();
+                let text = at.and_then(|at: usize| scope.captures(side).get(at));
+                text.map(|text| SampleText::settled(text))
+                    .ok_or_else(|| format!("nothing is captured as `{name}({argument})`"))
+            }
+            "var" => Ok(SampleText::settled(if let Some(text) = scope.variable(argument) {
+                text
+            } else {
+                if !argument.starts_with("proc.") {
+                    variable_name(argument)?;
+                }
+                call.arguments.get(1).map_or("", String::as_str)
+            })),
+            _ => Err(match keywords::find(name, "condition") {
+                Some(row) if row.handling == KeywordHandling::Refused => {
+                    format!("Weir has no value for `{name}`: {}", row.note)
+                }
+                _ => format!("Weir has no value for `{name}`"),
+            }),
+        }
+    }
+
+    fn converter(
+        &mut self,
+        mut sample: SampleText,
+        call: &SampleCall,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<SampleText, String> {
+        let name = call.name.as_str();
+        let mut words = vec![name.to_owned()];
+        words.extend(call.arguments.iter().cloned());
+        match name {
+            "map" | "map_str" | "map_beg" | "map_end" | "map_sub" | "map_dom" | "map_dir"
+            | "map_reg" | "map_ip" | "map_str_int" | "map_beg_int" | "map_ip_int"
+            | "map_str_str" => {
+                sample.single();
+                let text = self.converted(&sample.text, &sample.steps, "map source", span);
+                return self.mapped_value(&text, name, &call.arguments, span);
+            }
+            "concat" => {
+                let argument = |at: usize| call.arguments.get(at).map_or("", String::as_str);
+                let middle = match argument(1).trim() {
+                    "" => "",
+                    name => scope.variable(name).unwrap_or_default(),
+                };
+                let after = format!(
+                    "{}{middle}{}",
+                    argument(0).replace('$', "$$"),
+                    argument(2).replace('$', "$$")
+                );
+                sample.single();
+                let text = self.converted(&sample.text, &sample.steps, "concat", span);
+                return Ok(SampleText::text(&format!("{text}{after}")));
+            }
+            "add" | "sub" | "mul" | "div" | "mod" | "and" | "or" | "xor" => {
+                number_argument(&mut words, scope)?;
+                sample.kind = SampleType::Number;
+            }
+            "length" | "crc32" | "djb2" | "sdbm" | "wt6" | "xxh32" | "neg" | "cpl"
+            | "port_only" => {
+                sample.kind = SampleType::Number;
+            }
+            "bool" | "not" | "even" | "odd" => sample.kind = SampleType::Boolean,
+            "ipmask" => sample.kind = SampleType::Address,
+            "regsub" => {
+                if let Some(regex) = words.get_mut(1) {
+                    *regex = crate::pcre::native(regex)?;
+                }
+                sample.kind = SampleType::Text;
+            }
+            "url_enc" if call.arguments.first().is_some_and(|kind| kind != "query") => {
+                return Err("`url_enc` has the encoding `query` only".to_owned());
+            }
+            "url_enc" => words.truncate(1),
+            "json" if call.arguments.first().is_some_and(|kind| kind.ends_with('p')) => {
+                return Err("`json` of printable texts has no conversion: write `utf8s`".to_owned());
+            }
+            "lower" | "upper" | "bytes" | "field" | "word" | "host_only" | "url_dec" | "hex"
+            | "base64" | "b64dec" | "ub64enc" | "ub64dec" | "json" | "ltrim" | "rtrim" | "iif" => {
+                sample.kind = SampleType::Text;
+            }
+            _ => return Err(format!("the converter `{name}` has no conversion")),
+        }
+        // A variable that was not set has no value to convert.
+        if !(sample.text.is_empty() && sample.steps.is_empty()) {
+            sample.steps.push(words);
+        }
+        Ok(sample)
+    }
+}
+
+/// Puts the value of a constant variable in the place of its name.
+fn number_argument(words: &mut [String], scope: &RuleScope) -> Result<(), String> {
+    let Some(argument) = words.get_mut(1) else { return Ok(()) };
+    if argument.parse::<i64>().is_ok() {
+        return Ok(());
+    }
+    let value = scope.variable(argument).unwrap_or_default();
+    if value.parse::<i64>().is_err() {
+        return Err(format!(
+            "`{argument}` is not a number, nor a variable with the same one always"
+        ));
+    }
+    *argument = value.to_owned();
+    Ok(())
+}
+
+/// Returns a fetch that is the same for all requests.
+fn constant_fetch(name: &str, argument: &str) -> Option<SampleText> {
+    Some(match name {
+        "str" => SampleText::text(&argument.replace('$', "$$")),
+        "int" | "bool" if argument.parse::<i64>().is_ok() => {
+            SampleText::new(argument, SampleType::Number)
+        }
+        "bool" if matches!(argument, "true" | "false") => {
+            SampleText::new(if argument == "true" { "1" } else { "0" }, SampleType::Boolean)
+        }
+        "env" => SampleText::text(&std::env::var(argument).unwrap_or_default().replace('$', "$$")),
+        _ => return None,
+    })
+}
+
+/// Returns a fetch without arguments that is the value of a native variable.
+fn plain_fetch(name: &str) -> Option<SampleText> {
+    use SampleType::{Address, Number};
+    let text = SampleText::text;
+    Some(match name {
+        "src" => SampleText::new("${remote_addr}", Address),
+        "src_port" => SampleText::new("${remote_port}", Number),
+        "dst" => SampleText::new("${server_addr}", Address),
+        "dst_port" => SampleText::new("${server_port}", Number),
+        "method" | "capture.req.method" => text("${request_method}"),
+        "path" => text("${uri}"),
+        "query" => text("${args}"),
+        "url" | "capture.req.uri" | "pathq" => text("${request_uri}"),
+        "base" => text("${http_host}${uri}"),
+        "baseq" => text("${http_host}${request_uri}"),
+        "capture.req.ver" => text("${server_protocol}"),
+        "req.ver" | "req_ver" => text("${server_protocol}").step(&["field", "2", "/"]),
+        "unique-id" => text("${request_id}"),
+        "hostname" => text("${hostname}"),
+        "ssl_fc" => SampleText::new("${scheme}", SampleType::Boolean).step(&["matches", "^https$"]),
+        "ssl_fc_sni" => text("${ssl_server_name}"),
+        "ssl_fc_protocol" => text("${ssl_protocol}"),
+        "ssl_fc_cipher" => text("${ssl_cipher}"),
+        "fe_name" => text("${listener}"),
+        "be_name" => text("${pool}"),
+        "always_true" => SampleText::new("1", SampleType::Boolean),
+        "always_false" => SampleText::new("0", SampleType::Boolean),
+        "http_first_req" => {
+            SampleText::new("${connection_requests}", SampleType::Boolean).step(&["range", "1"])
+        }
+        _ => return None,
+    })
+}
+
+/// Returns a fetch of headers, if it is one.
+fn header_fetch(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleText>, String> {
+    let place = scope.place;
+    let (name, argument) = (call.name.as_str(), call.arguments.first());
+    let (base, kind) = match name {
+        "hdr_ip" | "req.hdr_ip" => ("hdr", SampleType::Address),
+        "hdr_val" | "req.hdr_val" => ("hdr", SampleType::Number),
+        "hdr_cnt" | "req.hdr_cnt" => ("hdr_cnt", SampleType::Number),
+        "res.hdr_val" => ("res.hdr", SampleType::Number),
+        "res.hdr_cnt" => ("res.hdr_cnt", SampleType::Number),
+        "hdr" if place == FormatPlace::Response => ("res.hdr", SampleType::Text),
+        "hdr" | "req.hdr" => ("hdr", SampleType::Text),
+        "req.fhdr" => ("fhdr", SampleType::Text),
+        "res.hdr" | "res.fhdr" => (name, SampleType::Text),
+        _ => return Ok(None),
+    };
+    let Some(header) = argument.filter(|text| !text.is_empty()) else {
+        return Err(format!("`{name}` needs the name of a header"));
+    };
+    if !header.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(format!("Weir has no variable for the header `{header}`"));
+    }
+    if base.starts_with("res.") && place == FormatPlace::Request {
+        return Err("a request has no response yet".to_owned());
+    }
+    let occurrence = call.arguments.get(1).map_or("", String::as_str);
+    let variable = header.to_ascii_lowercase().replace('-', "_");
+    let side = if base.starts_with("res.") { "sent_" } else { "" };
+    let mut sample = SampleText::new(&format!("${{{side}headers_{variable}}}"), kind);
+    let set = scope.value_of(&ChangedPart::Header(header.clone())).filter(|_| side.is_empty());
+    if let Some(text) = set {
+        text.clone_into(&mut sample.text);
+        sample.settled = true;
+    }
+    if base.ends_with("_cnt") {
+        return Ok(Some(sample.step(&["list_count"])));
+    }
+    if base.ends_with("fhdr") || occurrence.is_empty() && patterns::is_single(header) {
+        if !matches!(occurrence, "" | "-1" | "1") {
+            return Err(format!("`{name}` takes the first line of a header only"));
+        }
+        if set.is_none() {
+            sample.text = format!("${{{side}http_{variable}}}");
+        }
+        return Ok(Some(sample));
+    }
+    if occurrence.is_empty() {
+        sample.list = Some("-1".to_owned());
+        return Ok(Some(sample));
+    }
+    match occurrence.parse::<i64>() {
+        Ok(place) if place != 0 => Ok(Some(sample.step(&["list_item", occurrence]))),
+        _ => Err(format!("`{occurrence}` is not the number of a value")),
+    }
+}

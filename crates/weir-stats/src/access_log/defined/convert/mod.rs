@@ -1,0 +1,449 @@
+//! Conversions: a text goes through a row of converters, each of which changes the result of the one
+//! before it. Names and results are those of HAProxy's converters where it has one.
+
+mod list;
+mod number;
+mod text;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::error::{DefinitionError, DefinitionPart};
+use super::map::{REGEX_BYTES, network, regex_message};
+use super::scratch::Scratch;
+use list::ListPart;
+use number::NumberRange;
+
+/// The most converters of one conversion.
+const MOST_CONVERTERS: usize = 32;
+/// The most bytes that a conversion may make of a value.
+const MOST_BYTES: usize = 64 << 10;
+
+/// A conversion as it is configured.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvertLines<'a> {
+    /// The text that is converted.
+    pub source: &'a str,
+    /// The converters with their arguments, in order.
+    pub steps: &'a [Vec<String>],
+}
+
+/// A compiled conversion.
+#[derive(Debug)]
+pub(super) struct Conversion {
+    steps: Box<[ConvertStep]>,
+    fingerprint: u64,
+}
+
+#[derive(Debug)]
+enum ConvertStep {
+    Lower,
+    Upper,
+    Length,
+    Bytes {
+        offset: usize,
+        length: usize,
+    },
+    Field(ListPart),
+    Word(ListPart),
+    ListItem(i64),
+    ListCount,
+    /// A text where there is no value.
+    Default(Box<[u8]>),
+    /// The converters after it look at each item of a list; one that gives something is enough.
+    AnyItem,
+    Parameter(Box<[u8]>),
+    Cookie(Box<[u8]>),
+    HostOnly,
+    PortOnly,
+    Replace {
+        regex: Regex,
+        text: Box<[u8]>,
+        all: bool,
+    },
+    UrlDecode {
+        form: bool,
+    },
+    UrlEncode,
+    Hex,
+    Base64 {
+        url_safe: bool,
+    },
+    FromBase64 {
+        url_safe: bool,
+    },
+    Json {
+        utf8: bool,
+        lenient: bool,
+    },
+    TrimStart(Box<[u8]>),
+    TrimEnd(Box<[u8]>),
+    Mask(u8, u8),
+    Hash(number::HashKind, bool),
+    Arithmetic(number::Arithmetic),
+    Choice(Box<[u8]>, Box<[u8]>),
+    Range(Box<[NumberRange]>),
+    Matches(Regex),
+    Network(Box<[IpNet]>),
+}
+
+/// The names of the converters, with the fewest and the most arguments.
+const NAMES: [(&str, usize, usize); 49] = [
+    ("lower", 0, 0),
+    ("upper", 0, 0),
+    ("length", 0, 0),
+    ("bytes", 1, 2),
+    ("field", 2, 3),
+    ("word", 2, 3),
+    ("list_item", 1, 1),
+    ("list_count", 0, 0),
+    ("default", 1, 1),
+    ("any_item", 0, 0),
+    ("param", 1, 1),
+    ("cookie", 1, 1),
+    ("host_only", 0, 0),
+    ("port_only", 0, 0),
+    ("regsub", 2, 3),
+    ("url_dec", 0, 1),
+    ("url_enc", 0, 0),
+    ("hex", 0, 0),
+    ("base64", 0, 0),
+    ("b64dec", 0, 0),
+    ("ub64enc", 0, 0),
+    ("ub64dec", 0, 0),
+    ("json", 0, 1),
+    ("ltrim", 1, 1),
+    ("rtrim", 1, 1),
+    ("ipmask", 1, 2),
+    ("crc32", 0, 1),
+    ("djb2", 0, 1),
+    ("sdbm", 0, 1),
+    ("wt6", 0, 1),
+    ("xxh32", 0, 1),
+    ("add", 1, 1),
+    ("sub", 1, 1),
+    ("mul", 1, 1),
+    ("div", 1, 1),
+    ("mod", 1, 1),
+    ("and", 1, 1),
+    ("or", 1, 1),
+    ("xor", 1, 1),
+    ("neg", 0, 0),
+    ("cpl", 0, 0),
+    ("even", 0, 0),
+    ("odd", 0, 0),
+    ("bool", 0, 0),
+    ("not", 0, 0),
+    ("iif", 2, 2),
+    ("range", 1, usize::MAX),
+    ("matches", 1, 1),
+    ("network", 1, usize::MAX),
+];
+
+/// Returns the names of all converters.
+pub fn converters() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, ..)| *name)
+}
+
+/// Returns true if there is a converter of that name.
+pub fn is_converter(name: &str) -> bool {
+    NAMES.iter().any(|(known, ..)| *known == name)
+}
+
+impl Conversion {
+    pub(super) fn new(lines: &ConvertLines<'_>) -> Result<Self, DefinitionError> {
+        if lines.steps.is_empty() {
+            let message = "a conversion needs at least one converter, such as `lower`";
+            return Err(DefinitionError::new(DefinitionPart::Source, message));
+        }
+        let mut steps = Vec::with_capacity(lines.steps.len());
+        for (number, words) in lines.steps.iter().enumerate() {
+            let wrong =
+                |message: String| DefinitionError::new(DefinitionPart::Key(number), message);
+            if number == MOST_CONVERTERS {
+                return Err(wrong(format!(
+                    "at most {MOST_CONVERTERS} converters follow each other"
+                )));
+            }
+            let (name, arguments) =
+                words.split_first().map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            steps.push(ConvertStep::parse(name, &arguments).map_err(wrong)?);
+        }
+        let mut hasher = DefaultHasher::new();
+        lines.steps.hash(&mut hasher);
+        Ok(Self { steps: steps.into(), fingerprint: hasher.finish() })
+    }
+
+    /// Converts a value. Returns false if there is no result.
+    pub(super) fn apply(&self, present: bool, value: &mut Vec<u8>) -> bool {
+        run(&self.steps, present, value)
+    }
+
+    pub(super) fn hash(&self, hasher: &mut DefaultHasher) {
+        ("convert", self.fingerprint).hash(hasher);
+    }
+}
+
+fn run(steps: &[ConvertStep], mut present: bool, value: &mut Vec<u8>) -> bool {
+    for (at, step) in steps.iter().enumerate() {
+        match step {
+            ConvertStep::ListCount => {
+                let count = if present { list::count(value) } else { 0 };
+                number::write(count, value);
+                present = true;
+            }
+            ConvertStep::Default(text) => {
+                if !present {
+                    value.clear();
+                    value.extend_from_slice(text);
+                }
+                present = true;
+            }
+            _ if !present => {}
+            ConvertStep::AnyItem => {
+                let rest = steps.get(at + 1..).unwrap_or_default();
+                return any_item(rest, value);
+            }
+            step => present = step.apply(value) && value.len() <= MOST_BYTES,
+        }
+    }
+    present
+}
+
+/// Runs converters on each item of a list, and writes 1 or 0.
+fn any_item(steps: &[ConvertStep], value: &mut Vec<u8>) -> bool {
+    let mut item = Scratch::take();
+    let found = list::items(value).any(|part| {
+        item.0.clear();
+        item.0.extend_from_slice(part);
+        run(steps, true, &mut item.0) && !item.0.is_empty() && item.0 != b"0"
+    });
+    number::write(i64::from(found), value);
+    true
+}
+
+impl ConvertStep {
+    fn parse(name: &str, arguments: &[&str]) -> Result<Self, String> {
+        let bounds = NAMES.iter().find(|(known, ..)| *known == name);
+        let Some(&(_, least, most)) = bounds else {
+            return Err(format!("there is no converter `{name}`"));
+        };
+        if arguments.len() < least || arguments.len() > most {
+            let expected =
+                if least == most { format!("{least}") } else { format!("at least {least}") };
+            return Err(format!("`{name}` takes {expected} arguments"));
+        }
+        if let Some(arithmetic) = number::Arithmetic::parse(name, arguments)? {
+            return Ok(Self::Arithmetic(arithmetic));
+        }
+        if let Some(kind) = number::HashKind::parse(name) {
+            let avalanche = match arguments {
+                [] => false,
+                [flag] => number::parse(flag)? != 0,
+                _ => return Err(format!("`{name}` takes at most one argument")),
+            };
+            return Ok(Self::Hash(kind, avalanche));
+        }
+        Self::parse_text(name, arguments)
+    }
+
+    fn parse_text(name: &str, arguments: &[&str]) -> Result<Self, String> {
+        let argument = |at: usize| arguments.get(at).copied().unwrap_or_default();
+        let bytes = |at: usize| Box::from(argument(at).as_bytes());
+        Ok(match name {
+            "lower" => Self::Lower,
+            "upper" => Self::Upper,
+            "length" => Self::Length,
+            "bytes" => Self::Bytes {
+                offset: number::size(argument(0))?,
+                length: arguments.get(1).map_or(Ok(usize::MAX), |text| number::size(text))?,
+            },
+            "field" => Self::Field(ListPart::parse(arguments)?),
+            "word" => Self::Word(ListPart::parse(arguments)?),
+            "list_item" => Self::ListItem(number::place(argument(0))?),
+            "list_count" => Self::ListCount,
+            "any_item" => Self::AnyItem,
+            "default" => Self::Default(bytes(0)),
+            "param" => Self::Parameter(bytes(0)),
+            "cookie" => Self::Cookie(bytes(0)),
+            "host_only" => Self::HostOnly,
+            "port_only" => Self::PortOnly,
+            "regsub" => replacement(arguments)?,
+            "url_dec" => Self::UrlDecode { form: !matches!(argument(0), "" | "0") },
+            "url_enc" => Self::UrlEncode,
+            "hex" => Self::Hex,
+            "base64" | "ub64enc" => Self::Base64 { url_safe: name == "ub64enc" },
+            "b64dec" | "ub64dec" => Self::FromBase64 { url_safe: name == "ub64dec" },
+            "json" => match argument(0) {
+                "" | "ascii" => Self::Json { utf8: false, lenient: true },
+                "utf8" => Self::Json { utf8: true, lenient: false },
+                "utf8s" => Self::Json { utf8: true, lenient: true },
+                other => return Err(format!("`{other}` is none of `ascii`, `utf8` and `utf8s`")),
+            },
+            "ltrim" => Self::TrimStart(bytes(0)),
+            "rtrim" => Self::TrimEnd(bytes(0)),
+            "ipmask" => mask(arguments)?,
+            "iif" => Self::Choice(bytes(0), bytes(1)),
+            "range" => {
+                let ranges = arguments.iter().map(|text| NumberRange::parse(text));
+                Self::Range(ranges.collect::<Result<_, _>>()?)
+            }
+            "matches" => Self::Matches(regex(argument(0))?),
+            "network" => {
+                let networks = arguments.iter().map(|text| network(text));
+                Self::Network(networks.collect::<Result<_, _>>()?)
+            }
+            _ => return Err(format!("there is no converter `{name}`")),
+        })
+    }
+
+    /// Changes a value. Returns false if there is no result.
+    fn apply(&self, value: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Lower => value.make_ascii_lowercase(),
+            Self::Upper => value.make_ascii_uppercase(),
+            Self::Length => number::write(value.len() as i64, value),
+            Self::Bytes { offset, length } => {
+                let end = offset.saturating_add(*length).min(value.len());
+                list::keep(value, (*offset).min(end)..end);
+            }
+            Self::Field(part) => return kept(part.field(value), value),
+            Self::Word(part) => return kept(part.word(value), value),
+            Self::ListItem(place) => return kept(list::item(value, *place), value),
+            Self::Parameter(name) => return kept(list::parameter(value, name), value),
+            Self::Cookie(name) => return kept(list::cookie(value, name), value),
+            Self::HostOnly => {
+                let end = text::host_end(value);
+                value.truncate(end);
+            }
+            Self::PortOnly => {
+                let start = (text::host_end(value) + 1).min(value.len());
+                if start == value.len() {
+                    number::write(0, value);
+                } else {
+                    list::keep(value, start..value.len());
+                }
+            }
+            Self::TrimStart(set) => {
+                let start = value.iter().position(|byte| !set.contains(byte));
+                list::keep(value, start.unwrap_or(value.len())..value.len());
+            }
+            Self::TrimEnd(set) => {
+                let end = value.iter().rposition(|byte| !set.contains(byte));
+                value.truncate(end.map_or(0, |at| at + 1));
+            }
+            Self::ListCount | Self::AnyItem | Self::Default(_) => {
+                debug_assert!(false, "`run` has them");
+            }
+            step => return step.apply_whole(value),
+        }
+        true
+    }
+
+    /// Does the same for converters that write another text.
+    fn apply_whole(&self, value: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Replace { regex, text, all } => text::replace(regex, text, *all, value),
+            Self::UrlDecode { form } => return text::url_decode(*form, value),
+            Self::UrlEncode => text::url_encode(value),
+            Self::Hex => text::hex(value),
+            Self::Base64 { url_safe } => text::base64(*url_safe, value),
+            Self::FromBase64 { url_safe } => return text::from_base64(*url_safe, value),
+            Self::Json { utf8, lenient } => return text::json(*utf8, *lenient, value),
+            Self::Mask(four, six) => return text::mask(*four, *six, value),
+            Self::Hash(kind, avalanche) => number::write(kind.hash(value, *avalanche), value),
+            Self::Arithmetic(arithmetic) => {
+                let Some(number) = number::read(value) else { return false };
+                number::write(arithmetic.apply(number), value);
+            }
+            Self::Choice(yes, no) => {
+                let Some(number) = number::read(value) else { return false };
+                value.clear();
+                value.extend_from_slice(if number == 0 { no } else { yes });
+            }
+            Self::Range(ranges) => {
+                let Some(number) = number::read(value) else { return false };
+                let inside = ranges.iter().any(|range| range.contains(number));
+                number::write(i64::from(inside), value);
+            }
+            Self::Matches(regex) => {
+                let matches = regex.is_match(value);
+                number::write(i64::from(matches), value);
+            }
+            Self::Network(networks) => {
+                let Some(address) = address(value) else { return false };
+                let inside = networks.iter().any(|network| network.contains(&address));
+                number::write(i64::from(inside), value);
+            }
+            _ => debug_assert!(false, "`apply` has them"),
+        }
+        true
+    }
+}
+
+/// Keeps a part of a value. Returns false if there is none.
+fn kept(part: Option<std::ops::Range<usize>>, value: &mut Vec<u8>) -> bool {
+    let Some(part) = part else { return false };
+    list::keep(value, part);
+    true
+}
+
+fn address(value: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(value).ok()?;
+    Some(text.trim().parse::<IpAddr>().ok()?.to_canonical())
+}
+
+/// Compiles a regex; `~` or `~*` before it is as in maps.
+fn regex(text: &str) -> Result<Regex, String> {
+    let (pattern, ignore_case) = match (text.strip_prefix("~*"), text.strip_prefix('~')) {
+        (Some(pattern), _) => (pattern, true),
+        (None, Some(pattern)) => (pattern, false),
+        (None, None) => (text, false),
+    };
+    let built = RegexBuilder::new(pattern)
+        .unicode(false)
+        .case_insensitive(ignore_case)
+        .dot_matches_new_line(true)
+        .size_limit(REGEX_BYTES)
+        .build();
+    built.map_err(|error| regex_message(&error))
+}
+
+fn replacement(arguments: &[&str]) -> Result<ConvertStep, String> {
+    let (pattern, text) = match arguments {
+        [pattern, text, ..] => (*pattern, *text),
+        _ => return Err("`regsub` needs a regex and a text".to_owned()),
+    };
+    let flags = arguments.get(2).copied().unwrap_or_default();
+    if flags.chars().any(|flag| !matches!(flag, 'g' | 'i')) {
+        return Err(format!("`{flags}` has other flags than `g` and `i`"));
+    }
+    let mark = if flags.contains('i') { "~*" } else { "~" };
+    let regex = regex(&format!("{mark}{pattern}"))?;
+    Ok(ConvertStep::Replace { regex, text: text.as_bytes().into(), all: flags.contains('g') })
+}
+
+fn mask(arguments: &[&str]) -> Result<ConvertStep, String> {
+    let bits = |text: &str, most: u8| {
+        let mask = text.parse::<std::net::Ipv4Addr>().ok().filter(|_| most == 32);
+        let bits = match mask {
+            Some(mask) => {
+                let bits = u32::from(mask);
+                let whole = bits.leading_ones() + bits.trailing_zeros() == 32;
+                whole.then(|| bits.leading_ones() as u8)
+            }
+            None => text.parse::<u8>().ok().filter(|bits| *bits <= most),
+        };
+        bits.ok_or_else(|| format!("`{text}` is not a mask of at most {most} bits"))
+    };
+    let four = bits(arguments.first().copied().unwrap_or_default(), 32)?;
+    let six = arguments.get(1).map_or(Ok(128), |text| bits(text, 128))?;
+    Ok(ConvertStep::Mask(four, six))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The results are those of HAProxy 2.6.
+
+use super::*;
+
+fn converted(steps: &[&[&str]], present: bool, value: &str) -> Option<String> {
+    let steps: Vec<Vec<String>> =
+        steps.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect();
+    let conversion = Conversion::new(&ConvertLines { source: "", steps: &steps }).unwrap();
+    let mut value = value.as_bytes().to_vec();
+    let found = conversion.apply(present, &mut value);
+    found.then(|| String::from_utf8_lossy(&value).into_owned())
+}
+
+fn check(words: &[&str], value: &str, expected: &str) {
+    assert_eq!(converted(&[words], true, value).as_deref(), Some(expected), "{words:?} {value}");
+}
+
+fn nothing(words: &[&str], value: &str) {
+    assert_eq!(converted(&[words], true, value), None, "{words:?} {value}");
+}
+
+#[test]
+fn parts_of_texts() {
+    check(&["lower"], "MiXed", "mixed");
+    check(&["upper"], "MiXed", "MIXED");
+    check(&["length"], "", "0");
+    check(&["bytes", "1", "3"], "xabcdefs", "abc");
+    check(&["bytes", "2"], "ab", "");
+    check(&["bytes", "9"], "ab", "");
+    check(&["ltrim", "x"], "xxab", "ab");
+    check(&["rtrim", "b"], "abb", "a");
+    check(&["rtrim", "b"], "bb", "");
+    check(&["host_only"], "a.test:80", "a.test");
+    check(&["host_only"], "[::1]:80", "[::1]");
+    check(&["port_only"], "a.test:80", "80");
+    check(&["port_only"], "a.test", "0");
+}
+
+#[test]
+fn fields_and_words() {
+    let path = "/a/b/c/";
+    check(&["field", "3", "/"], path, "b");
+    check(&["field", "1", "/"], path, "");
+    check(&["field", "-1", "/"], path, "");
+    check(&["field", "-2", "/", "2"], path, "b/c");
+    check(&["field", "2", "/", "2"], path, "a/b");
+    check(&["field", "2", "/", "0"], path, "a/b/c/");
+    nothing(&["field", "9", "/"], path);
+    check(&["word", "1", "/", "2"], path, "a/b");
+    check(&["word", "1", "/", "0"], path, "a/b/c/");
+    check(&["word", "-1", "/", "2"], path, "b/c");
+    check(&["word", "-2", "/"], path, "b");
+    nothing(&["word", "5", "/"], path);
+    nothing(&["word", "1", "/"], "//");
+}
+
+#[test]
+fn lists_parameters_and_cookies() {
+    let list = r#"a, "b,c" , , d, e,"#;
+    check(&["list_item", "1"], list, "a");
+    check(&["list_item", "2"], list, r#""b,c""#);
+    check(&["list_item", "3"], list, "");
+    check(&["list_item", "-2"], list, "e");
+    check(&["list_item", "-1"], list, "");
+    nothing(&["list_item", "7"], list);
+    nothing(&["list_item", "-7"], list);
+    check(&["list_count"], list, "6");
+    check(&["list_count"], "", "1");
+    assert_eq!(converted(&[&["list_count"]], false, "").as_deref(), Some("0"));
+    assert_eq!(converted(&[&["length"]], false, ""), None);
+    let filled: &[&[&str]] = &[&["lower"], &["default", "none"]];
+    assert_eq!(converted(filled, false, "").as_deref(), Some("none"));
+    assert_eq!(converted(filled, true, "A").as_deref(), Some("a"));
+    check(&["param", "b"], "a=1&b=2&b=3", "2");
+    nothing(&["param", "b"], "b&B=1&ab=2");
+    check(&["param", "e"], "e=&x", "");
+    check(&["cookie", "b"], "a=1; b=\"q\"; c=2", "\"q\"");
+    check(&["cookie", "c"], "a=1,c=2", "2");
+    nothing(&["cookie", "a"], "A=1");
+    let any: &[&[&str]] = &[&["any_item"], &["length"], &["range", "2..3"]];
+    assert_eq!(converted(any, true, "a,bb").as_deref(), Some("1"));
+    assert_eq!(converted(any, true, "a,bbbb").as_deref(), Some("0"));
+}
+
+#[test]
+fn other_forms() {
+    check(&["regsub", "^/old/", "/new/"], "/old/x", "/new/x");
+    check(&["regsub", "a", "b"], "banana", "bbnana");
+    check(&["regsub", "a", "b", "g"], "banana", "bbnbnb");
+    check(&["regsub", "A(.)", "<\\1\\0>", "gi"], "abAc", "<bab><cAc>");
+    check(&["url_dec"], "a%20b+c?d+e", "a b+c?d e");
+    check(&["url_dec", "1"], "a+b", "a b");
+    nothing(&["url_dec"], "a%zz");
+    nothing(&["url_dec"], "a%2");
+    check(&["url_enc"], "a b~-._/%?é", "a%20b~-._%2F%25%3F%C3%A9");
+    check(&["hex"], "a/", "612F");
+    check(&["base64"], "a b/c?", "YSBiL2M/");
+    check(&["ub64enc"], "a b", "YSBi");
+    check(&["b64dec"], "aGVsbG8=", "hello");
+    nothing(&["b64dec"], "!!");
+    check(&["json"], "é\"\\", "\\u00c3\\u00a9\\\"\\\\");
+    check(&["json", "utf8s"], "/é", "\\/\\u00e9");
+    check(&["ipmask", "8"], "127.0.5.6", "127.0.0.0");
+    check(&["ipmask", "255.255.0.0"], "10.1.2.3", "10.1.0.0");
+    check(&["ipmask", "16", "32"], "1::2", "1::");
+    nothing(&["ipmask", "16"], "zz");
+}
+
+#[test]
+fn numbers() {
+    check(&["add", "1"], "abc", "1");
+    check(&["add", "1"], "12abc", "13");
+    check(&["add", "1"], "-12", "-11");
+    nothing(&["add", "1"], "");
+    check(&["div", "0"], "7", "9223372036854775807");
+    check(&["div", "2"], "-7", "-3");
+    check(&["mod", "0"], "7", "0");
+    check(&["mod", "4"], "-7", "-3");
+    check(&["cpl"], "6", "-7");
+    check(&["odd"], "5", "1");
+    check(&["even"], "5", "0");
+    check(&["bool"], "5", "1");
+    check(&["not"], "5", "0");
+    check(&["iif", "y", "n"], "a", "n");
+    check(&["iif", "y", "n"], "1", "y");
+    check(&["range", "5..8", "10.."], "8", "1");
+    check(&["range", "5..8", "10.."], "9", "0");
+    check(&["range", "..-1"], "-5", "1");
+    check(&["range", "3"], "99999999999999999999", "0");
+    check(&["matches", "~*^AB"], "abc", "1");
+    check(&["matches", "^AB"], "abc", "0");
+    check(&["network", "10.0.0.0/8", "192.0.2.1"], "10.9.9.9", "1");
+    check(&["network", "10.0.0.0/8"], "11.9.9.9", "0");
+    nothing(&["network", "10.0.0.0/8"], "x");
+}
+
+#[test]
+fn hashes() {
+    check(&["crc32"], "hello", "907060870");
+    check(&["crc32", "1"], "hello", "3902247103");
+    check(&["djb2"], "hello", "261238937");
+    check(&["djb2", "1"], "hello", "1119739105");
+    check(&["sdbm"], "hello", "684824882");
+    check(&["sdbm", "1"], "hello", "2061535398");
+    check(&["wt6"], "hello", "3538347703");
+    check(&["wt6", "1"], "hello", "140457739");
+    check(&["xxh32"], "hello", "4211111929");
+}
+
+#[test]
+fn what_is_no_converter_is_refused() {
+    let refused = |words: &[&str]| {
+        let steps = [words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()];
+        Conversion::new(&ConvertLines { source: "", steps: &steps }).unwrap_err().message
+    };
+    assert!(refused(&["lowr"]).contains("no converter `lowr`"));
+    assert!(refused(&["lower", "x"]).contains("arguments"));
+    assert!(refused(&["field", "0", "/"]).contains("count from 1"));
+    assert!(refused(&["field", "x", "/"]).contains("not a number"));
+    assert!(refused(&["matches", "("]).contains("regex"));
+    assert!(refused(&["ipmask", "33"]).contains("not a mask"));
+    assert!(refused(&["range", "a..b"]).contains("not a number"));
+    assert!(refused(&["network", "x"]).contains("not a network"));
+    assert!(Conversion::new(&ConvertLines { source: "", steps: &[] }).is_err());
+}
