@@ -229,7 +229,11 @@ impl<'a> Checker<'a> {
             ));
         }
         let content_type = content_type.unwrap_or_else(|| defaults::RESPOND_TYPE.to_owned());
-        let denied = target.flag("denied");
+        let denied = self.setting(target, "cause", |text| match text {
+            "denied" => Ok(()),
+            _ => Err("the only cause that a response can have is `denied`".to_owned()),
+        });
+        let denied = denied.is_some();
         Some(Respond { status, body, content_type, denied })
     }
 

@@ -126,7 +126,12 @@ const ROUTE_TIMEOUT: &[OptionSpec] = &[
 
 pub(super) const RESPOND: &[OptionSpec] = &[
     option("type", "TYPE | none", "text/plain; charset=utf-8", "The `Content-Type` of the text."),
-    flag("denied", "The response refuses the request: its cause in logs and metrics is `denied`."),
+    option(
+        "cause",
+        "denied",
+        "",
+        "The response refuses the request: its cause in logs and metrics is `denied`.",
+    ),
 ];
 
 const FILES: &[OptionSpec] = &[

@@ -62,7 +62,7 @@ impl RuleEffect {
         match self {
             Self::Ends(mut target, block) => {
                 let place = target.first().map(|word| word.span);
-                let flag = place.map(|span| NativeLine::new("", span).keyword("denied"));
+                let flag = place.map(|span| NativeLine::new("", span).option("cause", "denied"));
                 target.extend(flag.into_iter().flat_map(NativeLine::into_words));
                 Self::Ends(target, block)
             }
@@ -170,7 +170,8 @@ impl HaproxyConverter<'_> {
 
     fn denied(&self, when: AclTest, line: LineId) -> RouteDraft {
         let span = self.sections.span(line);
-        let target = NativeLine::new("", span).keyword("respond").value("403").keyword("denied");
+        let target =
+            NativeLine::new("", span).keyword("respond").value("403").option("cause", "denied");
         RouteDraft { when, target: target.into_words(), block: Vec::new(), span }
     }
 
