@@ -247,12 +247,18 @@ fn addresses_of_block(family: u8, block: &[u8]) -> Option<ProxiedAddresses> {
 /// Checks that the values behind the addresses fill the header, and the checksum if there is one.
 fn check_values(header: &[u8], values: &[u8]) -> Result<(), ProxyFault> {
     let mut rest = values;
+    let mut verified = false;
     while !rest.is_empty() {
         let (start, behind) = rest.split_first_chunk::<3>().ok_or(ProxyFault::Malformed)?;
         let [kind, high, low] = *start;
         let length = usize::from(u16::from_be_bytes([high, low]));
         let (value, behind) = behind.split_at_checked(length).ok_or(ProxyFault::Malformed)?;
         if kind == TYPE_CRC32C {
+            // Each sum takes a pass over the whole header.
+            if verified {
+                return Err(ProxyFault::Malformed);
+            }
+            verified = true;
             let sum = value.first_chunk::<4>().filter(|_| value.len() == 4);
             let sum = u32::from_be_bytes(*sum.ok_or(ProxyFault::Malformed)?);
             // The sum is that of the header with zeros in its place.
@@ -475,5 +481,16 @@ mod tests {
         assert_eq!(parse_proxy_header(&header), Ok(whole(header.len(), known)));
         header[at] ^= 1;
         assert_eq!(parse_proxy_header(&header), Err(ProxyFault::Checksum));
+    }
+
+    #[test]
+    fn a_second_checksum_is_a_fault() {
+        let block = [192, 0, 2, 1, 192, 0, 2, 2, 0, 7, 1, 187];
+        let two = [3, 0, 4, 0, 0, 0, 0, 3, 0, 4, 0, 0, 0, 0];
+        let mut header = binary(0x21, 0x11, &[&block[..], &two].concat());
+        let first = header.len() - 11;
+        let sum = crc32c(header.iter().copied()).to_be_bytes();
+        header[first..first + 4].copy_from_slice(&sum);
+        assert_eq!(parse_proxy_header(&header), Err(ProxyFault::Malformed));
     }
 }

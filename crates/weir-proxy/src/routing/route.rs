@@ -232,6 +232,7 @@ pub struct Router {
     file_switches: Box<[Arc<FileSwitch>]>,
     response_edits: Edits,
     needs_path: bool,
+    needs_server_name: bool,
     path_form: PathForm,
 }
 
@@ -251,6 +252,10 @@ impl RouteList {
 
     fn needs_path(&self) -> bool {
         self.routes.iter().any(|route| route.condition.needs_path())
+    }
+
+    fn needs_server_name(&self) -> bool {
+        self.routes.iter().any(|route| route.condition.has_text(&uses_server_name))
     }
 
     /// The first route that matches.
@@ -297,7 +302,9 @@ impl Router {
             route.condition.file_switches(&mut switches);
         }
         let file_switches = switches.into_iter().cloned().collect();
-        let needs_path = sites.iter().chain([&default]).any(RouteList::needs_path);
+        let lists = || sites.iter().chain([&default]);
+        let needs_path = lists().any(RouteList::needs_path);
+        let needs_server_name = !sites.is_empty() || lists().any(RouteList::needs_server_name);
         Ok(Self {
             sites,
             default,
@@ -308,6 +315,7 @@ impl Router {
             file_switches,
             response_edits: Edits::compile(EditedMessage::Response, &listener.response_headers)?,
             needs_path,
+            needs_server_name,
             path_form: PathForm::of(&listener.path),
         })
     }
@@ -334,8 +342,7 @@ impl Router {
 
     /// Returns true if the name that a TLS client asks for decides about the route of a connection.
     pub(crate) fn needs_server_name(&self) -> bool {
-        !self.sites.is_empty()
-            || self.routes().any(|route| route.condition.has_text(&uses_server_name))
+        self.needs_server_name
     }
 
     /// Finds the route of a request like [`Router::route`], and reports what was tried before it.
