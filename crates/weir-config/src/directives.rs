@@ -10,6 +10,7 @@ mod process;
 mod reference_page;
 mod route;
 mod spec;
+mod types;
 mod variable;
 
 pub use reference_page::reference;
@@ -19,7 +20,7 @@ pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
 
 /// The modules of the table.
-const PARTS: [&[Spec]; 7] = [
+const PARTS: [&[Spec]; 8] = [
     process::DIRECTIVES,
     log::DIRECTIVES,
     pool::DIRECTIVES,
@@ -27,6 +28,7 @@ const PARTS: [&[Spec]; 7] = [
     limit::DIRECTIVES,
     route::DIRECTIVES,
     variable::DIRECTIVES,
+    types::DIRECTIVES,
 ];
 
 /// Returns every directive.

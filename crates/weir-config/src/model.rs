@@ -9,6 +9,7 @@ pub mod check;
 mod config;
 pub mod credits;
 mod defaults;
+mod expires;
 pub mod limit;
 mod listener;
 pub mod log;
@@ -28,6 +29,7 @@ mod secret;
 pub mod sticky;
 mod tcp_keepalive;
 mod tls;
+pub(crate) mod types;
 pub(crate) mod validate;
 pub(crate) mod values;
 pub(crate) mod variable;
@@ -40,6 +42,7 @@ pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
 pub use config::{Config, Workers};
 pub use credits::{CpuCredits, Shed};
+pub use expires::Expires;
 pub use limit::{
     Bandwidth, ClientLimit, ClientPrefix, EventRate, InFlightLimit, LimitAction, LimitHeaders,
     RateLimit,
@@ -78,6 +81,7 @@ pub use secret::Secret;
 pub use sticky::{SameSite, Secure, Sticky};
 pub use tcp_keepalive::TcpKeepalive;
 pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersion};
+pub use types::TypeTable;
 pub use variable::{
     ConvertDefinition, MapDefinition, SplitDefinition, ValueShare, VariableDefinition,
 };

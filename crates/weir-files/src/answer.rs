@@ -2,19 +2,17 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::body::{BodyPart, BodyProgress, FileBody, Patience, Pieces};
 use crate::conditions::{PreconditionVerdict, Validators};
 use crate::ranges::{FileSpan, Selection, select};
 use crate::request::FileRequest;
+use crate::types::{FileTypes, content_type};
 
 /// Largest body in bytes that is read together with the head.
 const READ_AT_ONCE: u64 = 64 * 1024;
@@ -57,10 +55,11 @@ pub struct FileAnswer {
 }
 
 /// An open regular file.
-pub(crate) struct OpenFile {
+pub(crate) struct OpenFile<'r> {
     pub file: OwnedFd,
     pub size: u64,
     pub name: Vec<u8>,
+    pub types: Option<&'r FileTypes>,
     pub validators: Validators,
 }
 
@@ -94,7 +93,7 @@ pub(crate) fn redirect(target: &[u8]) -> Answer {
 /// The response for a file, subject to the request's preconditions and ranges (RFC 9110 section
 /// 13.2.2).
 pub(crate) fn for_file(
-    found: OpenFile,
+    found: OpenFile<'_>,
     request: &FileRequest<'_>,
     patience: Patience,
 ) -> io::Result<Answer> {
@@ -112,7 +111,7 @@ pub(crate) fn for_file(
         }
         _ => Selection::Whole,
     };
-    let content_type = content_type(&found.name);
+    let content_type = content_type(&found.name, found.types);
     let layout = match selection {
         Selection::Unsatisfiable => {
             let headers = vec![("Content-Range", format!("bytes */{}", found.size))];
@@ -207,16 +206,4 @@ impl Layout {
 fn boundary() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{:016x}", RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)))
-}
-
-/// The type for the name's extension. Text is declared to be UTF-8.
-fn content_type(name: &[u8]) -> Cow<'static, str> {
-    let guess = mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first_raw();
-    match guess.unwrap_or("application/octet-stream") {
-        "text/html" => Cow::Borrowed("text/html; charset=utf-8"),
-        "text/css" => Cow::Borrowed("text/css; charset=utf-8"),
-        "text/javascript" => Cow::Borrowed("text/javascript; charset=utf-8"),
-        text if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
-        other => Cow::Borrowed(other),
-    }
 }

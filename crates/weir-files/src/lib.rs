@@ -17,8 +17,10 @@ mod path;
 mod ranges;
 mod request;
 mod root;
+mod types;
 
 pub use self::answer::{Answer, FileAnswer, StatusAnswer};
 pub use self::body::{BodyProgress, FileBody, Pieces, Stretch};
 pub use self::request::FileRequest;
 pub use self::root::Root;
+pub use self::types::FileTypes;

@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
@@ -18,12 +19,14 @@ use crate::body::Patience;
 use crate::conditions::Validators;
 use crate::path::{BadPath, RelativePath};
 use crate::request::FileRequest;
+use crate::types::FileTypes;
 
 /// A directory from which files are served.
 #[derive(Clone, Debug)]
 pub struct Root {
     directory: PathBuf,
     index: Vec<String>,
+    types: Option<Arc<FileTypes>>,
 }
 
 const FILE: OFlags = OFlags::RDONLY
@@ -42,7 +45,16 @@ impl Root {
     pub fn open(directory: &Path, index: Vec<String>) -> io::Result<Self> {
         let directory = std::path::absolute(directory)?;
         openat(CWD, &directory, DIRECTORY, Mode::empty())?;
-        Ok(Self { directory, index })
+        Ok(Self { directory, index, types: None })
+    }
+
+    /// Works like [`Root::open`] for a directory that need not exist yet: requests get 404 until it
+    /// does.
+    ///
+    /// # Errors
+    /// The path is relative and there is no current directory.
+    pub fn optional(directory: &Path, index: Vec<String>) -> io::Result<Self> {
+        Ok(Self { directory: std::path::absolute(directory)?, index, types: None })
     }
 
     /// Works like [`Root::open`] for a process that will make `outer` its root directory before it
@@ -54,7 +66,13 @@ impl Root {
         let directory = Path::new("/").join(directory);
         let root = openat(CWD, outer, DIRECTORY, Mode::empty())?;
         openat2(root, &directory, DIRECTORY, Mode::empty(), ResolveFlags::IN_ROOT)?;
-        Ok(Self { directory, index })
+        Ok(Self { directory, index, types: None })
+    }
+
+    /// Gives files the types of this table instead of Weir's own.
+    #[must_use]
+    pub fn with_types(self, types: Option<Arc<FileTypes>>) -> Self {
+        Self { types, ..self }
     }
 
     /// Handles a GET or HEAD, waiting for the disk where necessary. Bodies up to 64 KiB are read at
@@ -88,8 +106,13 @@ impl Root {
                 let (Ok(size), modified) = (u64::try_from(stat.st_size), stat.st_mtime) else {
                     return Ok(Answer::status(404));
                 };
+                let types = self.types.as_deref();
                 let validators = Validators::new(modified, size, SystemTime::now());
-                answer::for_file(OpenFile { file, size, name, validators }, request, patience)
+                answer::for_file(
+                    OpenFile { file, size, name, types, validators },
+                    request,
+                    patience,
+                )
             }
             Ok(OpenedPath::DirectoryWithoutSlash) => Ok(answer::redirect(request.target)),
             Ok(OpenedPath::NotServable) => Ok(Answer::status(403)),

@@ -6,11 +6,12 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use tempfile::TempDir;
-use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileRequest, Root};
+use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileRequest, FileTypes, Root};
 
 const CANARY: &str = "the canary outside the root";
 /// Sun, 01 Jan 2023 00:00:00 GMT.
@@ -384,6 +385,33 @@ fn opening_says_what_is_wrong_and_a_swapped_link_deploys() {
     assert_eq!(text(root.answer(&request).unwrap()), "two");
     fs::remove_file(place.path().join("current")).unwrap();
     assert_eq!(status(&root.answer(&request).unwrap()), 404);
+}
+
+#[test]
+fn an_optional_directory_may_come_later() {
+    let place = tempfile::tempdir().unwrap();
+    let root = Root::optional(&place.path().join("www"), vec!["index.html".to_owned()]).unwrap();
+    let at = |path: &'static str| FileRequest { path: path.as_bytes(), ..FileRequest::default() };
+    assert_eq!(status(&root.answer(&at("/")).unwrap()), 404);
+    fs::create_dir(place.path().join("www")).unwrap();
+    fs::write(place.path().join("www/index.html"), "here").unwrap();
+    assert_eq!(text(root.answer(&at("/")).unwrap()), "here");
+}
+
+#[test]
+fn a_table_gives_files_their_types() {
+    let site = Site::new();
+    site.write("index.html", "x").write("a.bin", "x");
+    let types = FileTypes::new([("html", "text/x-page")], "x/default");
+    let root = site.root.clone().with_types(Some(Arc::new(types)));
+    let kind = |path: &'static str| {
+        let request = FileRequest { path: path.as_bytes(), ..FileRequest::default() };
+        match root.answer(&request).unwrap() {
+            Answer::File(file) => file.content_type.into_owned(),
+            Answer::Status(other) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((kind("/").as_str(), kind("/a.bin").as_str()), ("text/x-page", "x/default"));
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn every_directive_of_a_file_has_an_outcome_and_a_line() {
     let totals = coverage.totals();
     assert_eq!(
         totals,
-        CoverageTotals { honoured: 38, differently: 8, ignored: 5, refused: 0 },
+        CoverageTotals { honoured: 38, differently: 9, ignored: 4, refused: 0 },
         "{}",
         coverage.text()
     );
@@ -51,10 +51,10 @@ fn every_directive_of_a_file_has_an_outcome_and_a_line() {
     check("upstream spare", "ignored", "uses it");
     check("proxy_pass http://127.0.0.1:3000/", "honoured", "");
     check("rewrite", "honoured", "");
-    check("types", "ignored", "");
+    check("types", "differently", "path's extension");
     let rewrite = coverage.entries.iter().find(|entry| entry.directive.starts_with("rewrite"));
     assert!(rewrite.is_some_and(|entry| entry.file.ends_with("shop.conf") && entry.line == 49));
-    assert!(coverage.text().ends_with("8 honoured differently, 5 ignored, 0 refused\n"));
+    assert!(coverage.text().ends_with("9 honoured differently, 4 ignored, 0 refused\n"));
     assert!(coverage.json().contains("\"refused\": 0"));
 }
 
@@ -138,7 +138,7 @@ fn what_is_not_converted_is_refused_by_name() {
     check("location /a { alias /srv/a; }", "alias", "at the end");
     check("location / { root /srv; try_files $uri.html =404; }", "try_files", "other files");
     check("location / { root /srv; try_files $uri =500; }", "try_files", "last word");
-    check("location / { root /srv; autoindex on; }", "autoindex", "static files");
+    check("location / { root /srv; autoindex on; }", "autoindex", "no directories");
     check("location @a { proxy_pass http://127.0.0.1:2/b; }", "proxy_pass", "named location");
     check("location / { rewrite ^/a /b break; return 200; }", "rewrite", "only a request");
     check("location / { proxy_pass http://$host; }", "proxy_pass", "variables");
@@ -249,6 +249,29 @@ fn error_pages_are_lines_of_the_routes() {
     has("error_page 404 intercept -> internal @app;");
     has("error_page 403 intercept -> redirect 302 http://b.test/;");
     has("error_page 410 status=own -> internal /gone?x?;");
+}
+
+#[test]
+fn files_have_the_types_of_the_file_and_a_time_to_be_kept() {
+    let text = "default_type text/x; charset utf-8; types { text/html html HTM; image/png png; }
+        location / { root /nowhere; expires 1h; autoindex off; }
+        location /plain { types { } default_type \"\"; root /nowhere; expires -1; }
+        location /text { types { } default_type text/plain; return 200 x; }";
+    let native = server(text).native().replace('"', "");
+    let has = |line: &str| assert!(native.contains(line), "{line} in\n{native}");
+    has("types types_");
+    has("htm text/html; charset=utf-8;");
+    has("png image/png;");
+    has("default text/x;");
+    has("types=types_1 optional");
+    has("expires 3600s;");
+    has("expires -1s;");
+    has("respond 200 x type=text/plain; charset=utf-8");
+    let config = config(server(text));
+    assert_eq!(config.types.len(), 2, "{:?}", config.types);
+    assert!(config.types.iter().any(|table| table.types.is_empty() && table.default.is_empty()));
+    let imported = server("location / { root /srv; expires modified +1h; }");
+    assert_eq!(outcome(&imported.coverage, "expires").0, "refused");
 }
 
 #[test]
@@ -470,8 +493,13 @@ fn what_has_no_effect_is_no_silent_difference() {
     check("etag off", "differently");
     check("if_modified_since before", "differently");
     check("if_modified_since exact", "ignored");
+    let check = |contents: &str, expected: &str| {
+        let text = format!("{contents}; location / {{ proxy_pass http://127.0.0.1:2; }}");
+        let imported = server(&text);
+        assert_eq!(outcome(&imported.coverage, contents).0, expected, "{contents}");
+    };
     check("charset utf-8", "differently");
-    check("charset off", "ignored");
+    check("charset off", "honoured");
     let upstream = "http { upstream a { server b; check interval=3000; } }";
     let coverage = nginx_text("/etc/nginx/nginx.conf", upstream).unwrap().coverage;
     assert_eq!(outcome(&coverage, "check interval").0, "refused");

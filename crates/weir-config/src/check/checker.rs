@@ -29,6 +29,8 @@ pub(super) struct Checker<'a> {
     pub(super) defined: DefinedVariables,
     pub(super) variable_names: HashMap<String, SourceSpan>,
     pub(super) used_variables: HashSet<String>,
+    pub(super) type_names: HashMap<&'a str, SourceSpan>,
+    pub(super) used_types: HashSet<&'a str>,
     pub(super) rules: HashMap<&'a str, NamedRule<'a>>,
     /// The depth of rules that are being parsed, each named by the one before.
     pub(super) rule_depth: usize,
@@ -84,6 +86,8 @@ impl<'a> Checker<'a> {
             defined: DefinedVariables::default(),
             variable_names: HashMap::new(),
             used_variables: HashSet::new(),
+            type_names: HashMap::new(),
+            used_types: HashSet::new(),
             rules: HashMap::new(),
             rule_depth: 0,
             copied_values: 0,

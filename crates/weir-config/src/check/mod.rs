@@ -25,6 +25,7 @@ mod route_upstream;
 mod sticky;
 mod target;
 mod tcp;
+mod types;
 mod variable;
 mod warnings;
 
@@ -67,6 +68,7 @@ impl<'a> Checker<'a> {
         let top = self.block(directives, Context::Top);
         // Texts of all other directives may use the variables.
         config.variables = self.variables(&top);
+        config.types = self.type_tables(&top);
         // Settings and names come first: names may be used before they are defined.
         for arguments in &top {
             self.settings(arguments, &mut config);
@@ -174,6 +176,8 @@ impl<'a> Checker<'a> {
             warnings.push(warning.code("unused-definition"));
         };
         pools.for_each(|(name, (_, span))| unused("pool", name, *span));
+        let types = self.type_names.iter().filter(|(name, _)| !self.used_types.contains(*name));
+        types.for_each(|(name, span)| unused("table of types", name, *span));
         logs.for_each(|(name, span)| unused("log", name, *span));
         rules.for_each(|(name, rule)| unused("rule", name, rule.span));
         variables.for_each(|(name, span)| unused("variable", &format!("${name}"), *span));

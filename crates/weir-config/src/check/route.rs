@@ -6,7 +6,7 @@ use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AccessRule, HeaderEdit, RequestTimeout, Route, RouteUpstream, Rule, Verdict, values,
+    AccessRule, Expires, HeaderEdit, RequestTimeout, Route, RouteUpstream, Rule, Verdict, values,
 };
 use crate::pattern::TextPattern;
 use crate::source::SourceSpan;
@@ -53,6 +53,7 @@ impl BlockRoutes {
             rewrite: Vec::new(),
             upstream: RouteUpstream::default(),
             error_targets: Vec::new(),
+            expires: None,
             request_headers,
             response_headers,
         });
@@ -86,6 +87,7 @@ impl<'a> Checker<'a> {
         let mut rewrite = Vec::new();
         let mut upstream = Vec::new();
         let mut errors = Vec::new();
+        let mut expires = None;
         let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
@@ -93,6 +95,9 @@ impl<'a> Checker<'a> {
                 "limit" => limits.push(line),
                 "log" => logs = Some(self.use_logs(&line)),
                 "rewrite" | "query" => rewrite.push(line),
+                "expires" => {
+                    expires = line.word(0).and_then(|value| self.value(value, Expires::parse));
+                }
                 "error_page" => errors.extend(self.error_target(&line)),
                 "retry" | "buffer_request" => upstream.push(line),
                 "timeout" => {
@@ -116,6 +121,7 @@ impl<'a> Checker<'a> {
             self.route_upstream(&upstream, route);
             route.logs = logs;
             route.error_targets = errors;
+            route.expires = expires;
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;

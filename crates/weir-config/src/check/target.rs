@@ -296,7 +296,12 @@ impl<'a> Checker<'a> {
             None => None,
         };
         let strip = strip.filter(|prefix| !prefix.is_empty());
-        Some(Files { root, strip, index, fallback })
+        let types = match target.option("types") {
+            Some(name) => Some(self.type_table_named(name)?),
+            None => None,
+        };
+        let optional = target.flag("optional");
+        Some(Files { root, strip, index, types, optional, fallback })
     }
 }
 

@@ -180,7 +180,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the lines of the block with their values.
-    fn entries(&mut self, arguments: &Arguments<'a>) -> Vec<(&'a Directive, &'a Word)> {
+    pub(super) fn entries(&mut self, arguments: &Arguments<'a>) -> Vec<(&'a Directive, &'a Word)> {
         let mut entries = Vec::new();
         if arguments.directive.block.is_none() && arguments.options.is_empty() {
             let message = format!("`{}` needs a block", arguments.name());

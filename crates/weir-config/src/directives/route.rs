@@ -53,6 +53,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(ERROR_TARGET)
         .many()
         .example("error_page 502 503 504 -> internal /sorry.html;"),
+    directive("expires", &[Context::Route], "TIME | -TIME | epoch | max", "How long clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx.")
+        .example("expires 30d;"),
     directive("path", CONDITION, "PATTERN…", "The normalised (`path` in `listen`) and decoded path matches one of these: `/exact`, `/prefix/*` (everything below, and `/prefix` itself, unlike nginx's `/prefix/` and Caddy's paths), a glob such as `/a/*/b` (`*` within one segment) or `*.php`, `~regex`, or `~*regex` (case-insensitive). A regex that contains `{` must be quoted.")
         .example("path /static/* *.css"),
     directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),
@@ -142,6 +144,16 @@ const FILES: &[OptionSpec] = &[
         "The prefix that is removed from the path before the file is looked up.",
     ),
     option("index", "NAME,…", "index.html", "The files that are tried in order for a directory."),
+    option(
+        "types",
+        "NAME",
+        "",
+        "The table that gives files their `Content-Type`, instead of Weir's own types.",
+    ),
+    flag(
+        "optional",
+        "The directory may be missing when the configuration is loaded; as long as it is, requests get 404.",
+    ),
     option(
         "fallback",
         "PATH | @NAME",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AccessLog, AdminListener, ClientLimit, CpuCredits, ErrorLog, ListenAddress, Listener,
-    LogTarget, MemoryLimit, Pool, Resolver, VariableDefinition,
+    LogTarget, MemoryLimit, Pool, Resolver, TypeTable, VariableDefinition,
 };
 use crate::units::{duration, size};
 
@@ -67,6 +67,9 @@ pub struct Config {
     pub audit_logs: Vec<LogTarget>,
     /// The variables that the file defines, besides those of Weir itself.
     pub variables: Vec<VariableDefinition>,
+    /// The tables of the types of files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<TypeTable>,
     /// The access logs, by name.
     pub logs: Vec<AccessLog>,
     /// The pools, in file order; routes refer to them by index.

@@ -38,6 +38,7 @@ impl Default for Config {
             error_logs: Vec::new(),
             audit_logs: Vec::new(),
             variables: Vec::new(),
+            types: Vec::new(),
             logs: Vec::new(),
             pools: Vec::new(),
             listeners: Vec::new(),

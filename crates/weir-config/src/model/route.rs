@@ -8,7 +8,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
-use super::{AccessRule, Bandwidth, InFlightLimit, RateLimit, Rewrite, RouteUpstream, values};
+use super::{
+    AccessRule, Bandwidth, Expires, InFlightLimit, RateLimit, Rewrite, RouteUpstream, values,
+};
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::duration;
@@ -68,6 +70,9 @@ pub struct Route {
     /// first with the status counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_targets: Vec<ErrorTarget>,
+    /// How long clients may keep its responses; `None` leaves that to the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Expires>,
     /// The changes to request headers.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,
@@ -319,6 +324,12 @@ pub struct Files {
     /// The index files of a directory, tried in order.
     #[serde(default = "defaults::index")]
     pub index: Vec<String>,
+    /// The name of the table of types; `None` for Weir's own types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<String>,
+    /// Set if the directory need not exist when the configuration is loaded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
     /// The target with which the request is served again if there is no such file.
     #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Template>,

@@ -16,7 +16,7 @@ use super::{
     ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress, Listener,
     LogEscape, LogFormat, LogTarget, MOST_RETRIES, Pool, PoolChoice, PoolSplit, Queue, RateLimit,
     Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
-    TlsProtocol, UpstreamTimeouts, Workers, internal_fault, values,
+    TlsProtocol, UpstreamTimeouts, Workers, internal_fault, types, values,
 };
 use crate::defaults;
 
@@ -66,6 +66,16 @@ impl<'a> Validator<'a> {
         }
         if let Some((field, message)) = config.resolver.objection() {
             self.problem(format!("resolver.{field}"), message);
+        }
+        self.unique("types", config.types.iter().map(|table| table.name.as_str()));
+        for (index, table) in config.types.iter().enumerate() {
+            self.held(format!("types[{index}].name"), values::name(&table.name));
+            self.held(format!("types[{index}].default"), values::line_text(&table.default));
+            for (extension, text) in &table.types {
+                let fault = types::extension_fault(extension).map_or(Ok(()), Err);
+                let path = format!("types[{index}].types.{extension}");
+                self.held(path, fault.and_then(|()| values::line_text(text)));
+            }
         }
         self.unique("pools", config.pools.iter().map(|pool| pool.name.as_str()));
         for (index, pool) in config.pools.iter().enumerate() {
@@ -701,13 +711,19 @@ impl<'a> Validator<'a> {
             Action::Internal(to) => {
                 self.held(format!("{path}.internal"), internal_fault(to).map_or(Ok(()), Err));
             }
-            Action::Files(Files { strip, index, fallback, .. }) => {
+            Action::Files(Files { strip, index, types, fallback, .. }) => {
                 let path = format!("{path}.files");
                 if strip.as_ref().is_some_and(|prefix| !prefix.starts_with('/')) {
                     self.problem(format!("{path}.strip"), "a prefix of a path starts with `/`");
                 }
                 if index.iter().any(|name| name.is_empty() || name.contains('/')) {
                     self.problem(format!("{path}.index"), "an index is the name of a file");
+                }
+                let is_table =
+                    |name: &&String| self.config.types.iter().any(|table| table.name == **name);
+                if let Some(name) = types.as_ref().filter(|name| !is_table(name)) {
+                    let message = format!("there is no table of types `{name}`");
+                    self.problem(format!("{path}.types"), message);
                 }
                 let fault = fallback.as_ref().and_then(internal_fault);
                 self.held(format!("{path}.fallback"), fault.map_or(Ok(()), Err));

@@ -41,6 +41,7 @@ impl Converter<'_, '_> {
         listeners.extend(streams.first().into_iter().flat_map(|stream| self.stream(*stream)));
         self.unused_upstreams();
         top.append(&mut self.logs.directives);
+        top.append(&mut self.types.directives);
         top.append(&mut self.pools.directives);
         top.extend(listeners);
         top

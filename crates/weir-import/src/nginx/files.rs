@@ -42,12 +42,24 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.refuse(id, refusal);
             return None;
         }
-        self.outcomes.differs(id, "types, `ETag` and error pages of files are Weir's own");
+        self.outcomes
+            .differs(id, "the error pages of files are Weir's own, where `error_page` names none");
+        if self.switch(scope, "autoindex", false)
+            && let Some(id) = self.single(scope, "autoindex")
+        {
+            self.outcomes.refuse(id, "Weir lists no directories: write `index`, or leave it off");
+        }
         let span = self.statements.span(statement);
         let path = self.path(directory);
         let line =
             NativeLine::new("", span).keyword("files").value_at(&path, self.statements.span(id));
         let line = line.option("index", &self.index(scope));
+        let line = match self.type_table(scope) {
+            Some(name) => line.option("types", &name),
+            None => line,
+        };
+        // nginx starts without the directory, too.
+        let line = line.keyword("optional");
         let line = if alias.is_some() { line.option("strip", location.pattern) } else { line };
         let line = match self.fallback(scope, location) {
             Some(text) => line.option("fallback", &text),
@@ -60,6 +72,7 @@ impl<'t> Converter<'_, 't> {
             return Some(RouteParts::fixed("403", span));
         }
         let mut block = self.access(scope, false);
+        block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, location.place, Intercepted::No));
         Some(RouteParts { target: line.into_words(), block })

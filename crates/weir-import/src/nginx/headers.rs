@@ -6,7 +6,7 @@ use weir_config::syntax::tree::Directive;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
-use super::values::{KnownVariables, template};
+use super::values::{self, KnownVariables, template};
 use crate::native::NativeLine;
 
 /// The headers that belong to a single connection or frame a message.
@@ -128,6 +128,31 @@ impl<'t> Converter<'_, 't> {
             lines.push(line.keyword("remove").value(name).end());
         }
         lines
+    }
+
+    /// Returns the time for which clients may keep the responses of a block.
+    pub(crate) fn expires(&mut self, scope: &InheritanceScope<'_, 't>) -> Option<Directive> {
+        let id = self.single(scope, "expires")?;
+        let words = self.statements.words(id);
+        let word = self.statements.word(id, 0);
+        let time = match word {
+            "off" => Some(None),
+            "epoch" | "max" => Some(Some(word.to_owned())),
+            _ => {
+                let (sign, time) = word.strip_prefix('-').map_or(("", word), |time| ("-", time));
+                let time = time.strip_prefix('+').unwrap_or(time);
+                let milliseconds = values::milliseconds(time).filter(|_| words.len() == 1);
+                milliseconds.map(|time| Some(format!("{sign}{}s", time / 1000)))
+            }
+        };
+        let Some(time) = time else {
+            let reason = "write one time, `epoch`, `max` or `off`: other forms have no conversion";
+            self.outcomes.refuse(id, reason);
+            return None;
+        };
+        self.outcomes.honour(id);
+        let line = NativeLine::new("expires", self.statements.span(id));
+        time.map(|time| line.value(&time).end())
     }
 
     /// Returns the changes of the responses of a block.

@@ -9,6 +9,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::errors::Intercepted;
+use super::file_types::with_charset;
 use super::guards::GUARDED;
 use super::logs::log_line;
 use super::pools::{PassTarget, UpstreamScheme};
@@ -90,6 +91,7 @@ impl<'t> Converter<'_, 't> {
         place: RoutePlace<'_>,
     ) -> RouteParts {
         let mut parts = RouteParts::fixed("404", span);
+        parts.block.extend(self.expires(scope));
         parts.block.extend(self.error_pages(scope, place, Intercepted::No));
         parts
     }
@@ -379,6 +381,7 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.hidden_headers(scope));
         block.extend(self.redirect_changes(scope, location, known, default.as_ref(), span));
         block.extend(self.cookie_changes(scope, known));
+        block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, place, Intercepted::Yes));
         block.extend(route_lines);
@@ -390,6 +393,20 @@ impl<'t> Converter<'_, 't> {
     fn proxy_settings(&mut self, scope: &InheritanceScope<'_, 't>) {
         for id in scope.own("default_type") {
             self.outcomes.ignore(*id, "the type of a response is that of the server");
+        }
+        for name in ["autoindex", "types"] {
+            for id in scope.own(name) {
+                self.outcomes.ignore(*id, "no file is served here");
+            }
+        }
+        if let Some(id) = self.single(scope, "charset") {
+            match self.statements.word(id, 0) {
+                "off" => self.outcomes.honour(id),
+                _ => self.outcomes.differs(
+                    id,
+                    "a response of a server has the type that the server gave it, without this",
+                ),
+            }
         }
         match self.single(scope, "proxy_http_version") {
             Some(id) if self.statements.word(id, 0) == "1.1" => self.outcomes.honour(id),
@@ -432,6 +449,7 @@ impl<'t> Converter<'_, 't> {
             }
         };
         let mut block = self.access(scope, true);
+        block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         let redirect = matches!(status, "301" | "302" | "303" | "307" | "308");
         let target = if redirect {
@@ -467,14 +485,8 @@ impl<'t> Converter<'_, 't> {
         match text {
             Some(text) if !matches!(status, "204" | "304") => {
                 self.outcomes.honour(id);
-                let kind = self.single(scope, "default_type");
-                if let Some(kind) = kind {
-                    self.outcomes.differs(kind, "every text of `return` has this type; nginx takes that of the path's extension, if it has one");
-                } else {
-                    self.default("default_type", "text/plain for texts of `return`, as in nginx");
-                }
-                let kind = kind.map_or("text/plain", |kind| self.statements.word(kind, 0));
-                line.value(&text).option("type", if kind.is_empty() { "none" } else { kind })
+                let kind = self.text_type(scope);
+                line.value(&text).option("type", if kind.is_empty() { "none" } else { &kind })
             }
             _ if matches!(status, "204" | "304") => {
                 self.outcomes.honour(id);
@@ -490,6 +502,32 @@ impl<'t> Converter<'_, 't> {
                 line
             }
         }
+    }
+
+    /// Returns the type of texts of `return`.
+    fn text_type(&mut self, scope: &InheritanceScope<'_, 't>) -> String {
+        const DIFFERS: &str =
+            "texts of `return` have `default_type`; nginx takes the type of the path's extension";
+        let kind = self.single(scope, "default_type");
+        let charset = self.charset(scope);
+        let blocks = scope.all("types");
+        // Without types, as by `types { }`, no extension has one.
+        let is_empty = |id: &StatementId| {
+            let block = &self.statements.get(*id).directive.block;
+            block.as_ref().is_some_and(|block| block.directives.is_empty())
+        };
+        let exact = !blocks.is_empty() && blocks.iter().all(is_empty);
+        for id in blocks.iter().chain(&kind) {
+            if exact {
+                self.outcomes.honour(*id);
+            } else {
+                self.outcomes.differs(*id, DIFFERS);
+            }
+        }
+        if kind.is_none() {
+            self.default("default_type", "text/plain for texts of `return`, as in nginx");
+        }
+        with_charset(kind.map_or("text/plain", |kind| self.statements.word(kind, 0)), &charset)
     }
 
     /// Returns the `Location` of a redirect: nginx puts scheme, host and port before a path.

@@ -6,6 +6,7 @@ mod conditions;
 mod convert;
 mod directives;
 mod errors;
+mod file_types;
 mod files;
 mod guards;
 mod headers;

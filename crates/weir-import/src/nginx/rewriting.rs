@@ -345,6 +345,7 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.honour(id);
         }
         let mut block = self.access(scope, true);
+        block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         let target =
             NativeLine::new("", span).keyword("redirect").value(status).value_at(&to, span);

@@ -36,6 +36,7 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) listener_logs: Vec<String>,
     pub(crate) server_logs: Vec<String>,
     pub(crate) zones: ConvertedZones,
+    pub(crate) types: ConvertedTypes,
     /// The variables of maps that close a connection or pass an upgrade on.
     pub(crate) upgrade_maps: HashMap<String, StatementId>,
     /// The bounds on request bodies in the listener that is being converted.
@@ -152,6 +153,15 @@ pub(crate) struct Zone {
     pub(crate) used: bool,
 }
 
+/// The tables of types made so far.
+#[derive(Default)]
+pub(crate) struct ConvertedTypes {
+    /// The name of the table for these directives.
+    pub(crate) made: BTreeMap<(Vec<StatementId>, String, String), String>,
+    pub(crate) directives: Vec<Directive>,
+    pub(crate) entries: usize,
+}
+
 /// The names of a server, by kind.
 #[derive(Default)]
 pub(crate) struct HostNames {
@@ -185,6 +195,7 @@ impl<'s, 't> Converter<'s, 't> {
             listener_logs: Vec::new(),
             server_logs: Vec::new(),
             zones: ConvertedZones::default(),
+            types: ConvertedTypes::default(),
             upgrade_maps: HashMap::new(),
             body_limits: Vec::new(),
             host_names: HashMap::new(),

@@ -308,6 +308,7 @@ fn write_head<C: ClientSide>(
             head: &heads.response,
             bytes: raw,
             status: imposed_status(exchange),
+            expires: exchange.expires_lines(),
             entry,
             edits: route.response_edits.resolve(entry),
             cookie,

@@ -4,6 +4,7 @@
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::facts::{ExchangeOutcome, Placement, PoolRef, RequestArrival};
 use crate::exchange::scope::Scope;
+use crate::http::expires::ExpiresLines;
 use crate::http::request_view::RequestView;
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
@@ -80,6 +81,13 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
     pub(crate) fn set_status(&mut self, status: u16) {
         self.outcome.status = status;
         self.scope.worker.sessions.set_status(self.session, status);
+    }
+
+    /// The lines about the time for which the client may keep the response, whose status is known.
+    pub(crate) fn expires_lines(&self) -> Option<ExpiresLines> {
+        let expires = self.route?.expires?;
+        let now = self.scope.worker.wall(self.arrival.head_end);
+        ExpiresLines::of(expires, self.outcome.status, now)
     }
 
     /// The request as routes and templates see it.

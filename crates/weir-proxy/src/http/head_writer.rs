@@ -15,6 +15,7 @@ use crate::http::client_address::PeerTrust;
 use crate::http::client_headers;
 use crate::http::cookie::{self, ResponseCookie};
 use crate::http::edits::{Edits, same_name};
+use crate::http::expires::ExpiresLines;
 use crate::http::upgrade::Protocols;
 
 /// The framing of a body towards the next hop.
@@ -170,6 +171,8 @@ pub struct DownstreamHead<'a> {
     pub entry: Option<&'a Entry<'a>>,
     /// The route's header edits.
     pub edits: &'a Edits,
+    /// The lines about the time for which the client may keep it.
+    pub expires: Option<ExpiresLines>,
     /// The pool's sticky cookie, if it has one.
     pub cookie: Option<ResponseCookie<'a>>,
     /// The name of the header that tells the client the request id, and the id; `None` sends none.
@@ -199,13 +202,18 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let mut dated = false;
     let mut lines = Lines::new(bytes);
     // Names are compared only if lines may have to be left out.
-    let compares_names =
-        input.edits.drops_any() || input.edits.replaces_any() || !id_header.is_empty();
+    let compares_names = input.edits.drops_any()
+        || input.edits.replaces_any()
+        || !id_header.is_empty()
+        || input.expires.is_some();
     for header in head.forwarded(bytes) {
         dated |= header.known == Known::Date;
         if compares_names {
             let name = header.name.of(bytes);
             if input.edits.drops(name) || name.eq_ignore_ascii_case(id_header.as_bytes()) {
+                continue;
+            }
+            if input.expires.is_some() && ExpiresLines::replaces(name) {
                 continue;
             }
         }
@@ -235,6 +243,9 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
         if !input.edits.drops(name.as_bytes()) {
             encode::header(out, name.as_bytes(), value.as_bytes());
         }
+    }
+    if let Some(expires) = &input.expires {
+        expires.write(out);
     }
     input.edits.write(input.entry, out);
     write_cookie(input, out);

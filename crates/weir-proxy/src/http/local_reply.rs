@@ -11,6 +11,7 @@ use weir_stats::{Entry, Escape, Template};
 use weir_wire::{encode, reason_phrase};
 
 use crate::http::edits::Edits;
+use crate::http::expires::ExpiresLines;
 use crate::http::head_writer::ConnectionLine;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -262,6 +263,9 @@ impl<'a> Reply<'a> {
         if let Some(body) = body.as_ref().filter(|body| !body.content_type().is_empty()) {
             write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);
         }
+        if let Some(expires) = &surroundings.expires {
+            expires.write(out);
+        }
         edits.write(Some(surroundings.entry), out);
         if let Some(body) = &body {
             encode::content_length(out, body.len());
@@ -311,6 +315,8 @@ pub struct ReplySurroundings<'a> {
     pub pages: &'a ErrorPages,
     /// The route's edits of responses, or the listener's if there is no route.
     pub edits: &'a Edits,
+    /// The lines about the time for which the client may keep it.
+    pub expires: Option<ExpiresLines>,
     /// The exchange, for variables and the request id.
     pub entry: &'a Entry<'a>,
     /// The name of the header that tells the client the request id; `None` sends none.
@@ -403,6 +409,7 @@ mod tests {
         let surroundings = ReplySurroundings {
             pages,
             edits,
+            expires: None,
             entry: &entry,
             request_id_header: None,
             cause_header: None,

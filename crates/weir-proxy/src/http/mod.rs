@@ -7,6 +7,7 @@ pub(crate) mod client_headers;
 pub(crate) mod client_network;
 pub(crate) mod cookie;
 pub mod edits;
+pub mod expires;
 pub mod head_writer;
 pub(crate) mod header_names;
 pub(crate) mod internal;

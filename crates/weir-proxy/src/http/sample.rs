@@ -182,6 +182,7 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         rewrite: Vec::new(),
         upstream: model::RouteUpstream::default(),
         error_targets: Vec::new(),
+        expires: None,
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     }

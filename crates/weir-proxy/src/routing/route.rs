@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::model::{
-    AccessRule, Action, ErrorTarget, Files, Listener, Pool, Redirect, RequestTimeout, Respond,
-    Rewrite, Route,
+    AccessRule, Action, ErrorTarget, Expires, Files, Listener, Pool, Redirect, RequestTimeout,
+    Respond, Rewrite, Route,
 };
 use weir_stats::{Entry, Escape, Template, Variable};
 
@@ -61,6 +61,8 @@ pub struct CompiledRoute {
     pub(crate) internal: Option<Box<InternalTarget>>,
     /// The targets of its requests that would get an error response; `None` if there are none.
     pub(crate) error_targets: Option<ErrorTargets>,
+    /// How long clients may keep its responses.
+    pub(crate) expires: Option<Expires>,
     /// The edits of the request, the listener's before its own.
     pub request_edits: Edits,
     /// The edits of the response, the listener's before its own.
@@ -535,6 +537,7 @@ fn compile_route(
             || response_edits.uses_local_address(),
         rewrites,
         internal: internal.map(Box::new),
+        expires: route.expires,
         error_targets: ErrorTargets::compile(errors, listener).map_err(explain)?,
         request_edits,
         response_edits,

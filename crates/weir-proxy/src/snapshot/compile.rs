@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use rustls::ServerConfig;
 use weir_config::{Config, model};
-use weir_files::Root;
+use weir_files::{FileTypes, Root};
 use weir_stats::{Escape, Line, LogSink, Template, Variable};
 
 pub(crate) use self::pool::PoolSuccession;
@@ -76,6 +76,7 @@ pub fn compile(
             None => Limiter::new(config.limit_table),
         },
         tickets,
+        types: HashMap::new(),
         warnings: Vec::new(),
         changes: Vec::new(),
     };
@@ -184,6 +185,8 @@ struct Compiler<'a> {
     numbers: Arc<EndpointNumbers>,
     limiter: Arc<Limiter>,
     tickets: Arc<Tickets>,
+    /// The tables of types that routes use.
+    types: HashMap<String, Arc<FileTypes>>,
     warnings: Vec<String>,
     changes: Vec<PoolSuccession>,
 }
@@ -210,8 +213,11 @@ impl Compiler<'_> {
         router.limit(listener, &self.limiter);
         router.set_rules(listener, &config.pools);
         router.file_switches().iter().for_each(|switch| switch.look(self.root));
-        let roots =
-            router.files().iter().map(|files| self.root(files)).collect::<Result<Vec<_>, _>>()?;
+        let roots = router
+            .files()
+            .iter()
+            .map(|files| self.root(files, config))
+            .collect::<Result<_, _>>()?;
         router.set_logs(listener, |names| log_numbers(names, config));
         let logs = UsedLogs::of(listener, config);
         let uses_local_address = router.uses_local_address();
@@ -287,9 +293,11 @@ impl Compiler<'_> {
         all.chain(own).map(compile).map(Arc::new).collect()
     }
 
-    fn root(&self, files: &model::Files) -> Result<Arc<Root>, String> {
+    fn root(&mut self, files: &model::Files, config: &Config) -> Result<Arc<Root>, String> {
+        let types = files.types.as_deref().and_then(|name| self.types(name, config));
         let (path, index) = (&files.root, files.index.clone());
         let root = match self.root {
+            _ if files.optional => Root::optional(path, index),
             None => Root::open(path, index),
             Some(outer) => Root::open_within(outer, path, index),
         };
@@ -301,7 +309,19 @@ impl Compiler<'_> {
         let inner = path.strip_prefix("/").unwrap_or(path);
         let now = self.root.map_or_else(|| path.clone(), |outer| outer.join(inner));
         self.reader.note_directory(path, &now);
-        Ok(Arc::new(root))
+        Ok(Arc::new(root.with_types(types)))
+    }
+
+    /// The table of types of this name, compiled once.
+    fn types(&mut self, name: &str, config: &Config) -> Option<Arc<FileTypes>> {
+        if let Some(types) = self.types.get(name) {
+            return Some(Arc::clone(types));
+        }
+        let table = config.types.iter().find(|table| table.name == name)?;
+        let types = table.types.iter().map(|(extension, text)| (extension.as_str(), text.as_str()));
+        let types = Arc::new(FileTypes::new(types, &table.default));
+        self.types.insert(name.to_owned(), Arc::clone(&types));
+        Some(types)
     }
 
     fn pem(&self, path: &Path) -> Result<PemFile, String> {

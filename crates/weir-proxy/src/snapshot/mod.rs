@@ -256,6 +256,8 @@ pub(crate) struct ListenerModel {
     /// The pools' names, by the number that routes use for a pool.
     pools: Vec<String>,
     logs: Vec<model::AccessLog>,
+    /// The tables of types that its routes use.
+    types: Vec<model::TypeTable>,
     keys_of_local_addresses: bool,
     /// The client limit of the whole configuration.
     client_limit: Option<model::ClientLimit>,
@@ -269,11 +271,24 @@ impl ListenerModel {
             listener: listener.clone(),
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
             logs: config.logs.clone(),
+            types: used_types(listener, config),
             keys_of_local_addresses: keys_of_local_addresses(config),
             client_limit: config.client_limit.clone(),
             replaced: replaced_pools(listener, config),
         }
     }
+}
+
+fn used_types(listener: &model::Listener, config: &Config) -> Vec<model::TypeTable> {
+    let names: Vec<&String> = listener
+        .all_routes()
+        .filter_map(|route| match &route.action {
+            model::Action::Files(files) => files.types.as_ref(),
+            _ => None,
+        })
+        .collect();
+    let used = config.types.iter().filter(|table| names.contains(&&table.name));
+    used.cloned().collect()
 }
 
 fn replaced_pools(listener: &model::Listener, config: &Config) -> Vec<(usize, model::Pool)> {

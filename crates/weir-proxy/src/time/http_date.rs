@@ -34,6 +34,11 @@ impl HttpDate {
     }
 }
 
+/// The date of a moment, within the same bounds.
+pub(crate) fn date_of(moment: SystemTime) -> [u8; 29] {
+    *HttpDate::default().at(moment)
+}
+
 fn format(second: u64) -> [u8; 29] {
     let (days, time) = (second / 86400, second % 86400);
     let (year, month, day) = civil(days);

@@ -10,6 +10,7 @@ mod balancing;
 mod cause_header;
 mod causes;
 mod error_targets;
+mod expires;
 mod framing;
 mod headers;
 mod health;

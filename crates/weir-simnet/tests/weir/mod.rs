@@ -382,6 +382,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         rewrite: Vec::new(),
         upstream: RouteUpstream::default(),
         error_targets: Vec::new(),
+        expires: None,
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     };

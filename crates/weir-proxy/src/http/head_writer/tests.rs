@@ -318,6 +318,7 @@ impl DownstreamSetting {
             limits: &[],
             why: None,
             status: None,
+            expires: None,
             head: &response(text, self.method),
             bytes: text.as_bytes(),
             entry: Some(&blank_entry()),

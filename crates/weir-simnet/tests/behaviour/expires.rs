@@ -1,0 +1,34 @@
+//! `expires`: how long clients may keep a response.
+
+use crate::world::{app, play};
+
+#[test]
+fn expires_replaces_the_lines_of_the_server_and_leaves_errors_alone() {
+    let text =
+        app("server 10.0.1.1:80;", "route -> app { expires 1h; }").replace("default -> app;", "");
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        let mut upstream = None;
+        for (head, expected) in [
+            ("200 OK\r\nCache-Control: private\r\nExpires: 0\r\n", Some("max-age=3600")),
+            ("404 No\r\nCache-Control: private\r\n", Some("private")),
+            ("304 Same\r\n", Some("max-age=3600")),
+            ("500 No\r\n", None),
+        ] {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            if upstream.is_none() {
+                upstream = Some(origin.accept().await);
+            }
+            let upstream = upstream.as_mut().unwrap();
+            upstream.message().await;
+            let length = if head.starts_with("304") { "" } else { "Content-Length: 0\r\n" };
+            upstream.send(format!("HTTP/1.1 {head}{length}\r\n")).await;
+            let answer = client.message().await;
+            assert_eq!(answer.all("cache-control"), Vec::from_iter(expected), "{head}");
+            let dated = answer.header("expires").is_some_and(|date| date.ends_with(" GMT"));
+            assert_eq!(dated, expected == Some("max-age=3600"), "{head}");
+        }
+        world.log().await;
+    });
+}
