@@ -21,7 +21,7 @@ mod words;
 
 pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use directives::reference;
-pub use lints::lint;
+pub use lints::{lint, lint_at};
 pub use load::{
     Checked, ForeignWords, check_directives, formatted, from_json, load, load_mapped, parse_str,
     to_json,

@@ -22,9 +22,20 @@ use crate::source::{ModelPlaces, SourceSpan};
 pub use page::lints_page;
 pub use table::{LINTS, Lint};
 
+/// The rate of requests for which costs are stated if no other one is known.
+const STATED_RATE: u64 = 1_000;
+/// New connections per second that a limit may cost before it is reported.
+const CHEAP_CONNECTIONS: u64 = 10;
+
 /// Returns what the lints find in a configuration.
 pub fn lint(checked: &Checked) -> Diagnostics {
-    let mut linter = Linter { config: &checked.config, places: &checked.places, found: Vec::new() };
+    lint_at(checked, STATED_RATE)
+}
+
+/// Does the same, and states what limits cost at this number of requests per second.
+pub fn lint_at(checked: &Checked, rate: u64) -> Diagnostics {
+    let mut linter =
+        Linter { config: &checked.config, places: &checked.places, rate, found: Vec::new() };
     linter.listeners();
     linter.pools();
     linter.routes();
@@ -50,12 +61,21 @@ fn translate(lint: &mut Diagnostic, table: &[ForeignWords]) {
 struct Linter<'a> {
     config: &'a Config,
     places: &'a ModelPlaces,
+    /// The number of requests per second for which costs are stated.
+    rate: u64,
     found: Vec<Diagnostic>,
 }
 
 impl Linter<'_> {
     fn place(&self, part: &str) -> Option<SourceSpan> {
         self.places.find(part)
+    }
+
+    /// Returns the number of new connections per second if each carries this many requests, or
+    /// nothing if they cost little.
+    fn new_connections(&self, requests: u64) -> Option<u64> {
+        let requests = requests.max(1);
+        (self.rate > requests.saturating_mul(CHEAP_CONNECTIONS)).then_some(self.rate / requests)
     }
 
     /// Reports a lint at a part of the configuration. A part without a place was not written by the
@@ -120,6 +140,28 @@ mod tests {
             let silenced: String = example.lines().enumerate().map(behind).collect();
             assert!(!codes(&silenced).contains(code), "{code}: {silenced}");
         }
+    }
+
+    #[test]
+    fn limits_of_connections_are_judged_at_the_rate() {
+        let text = "pool app { server 10.0.0.1:80; keepalive max_requests=500; }\n\
+            listen :443 tls {\n    certificate site.pem;\n    limits requests=1000;\n    default -> app;\n}\n";
+        let checked = parse_str("weir.conf", text).unwrap();
+        let messages = |rate| -> Vec<String> {
+            lint_at(&checked, rate).iter().map(|lint| lint.message.clone()).collect()
+        };
+        assert_eq!(messages(1_000), Vec::<String>::new());
+        assert_eq!(messages(10_000).len(), 1, "at most ten a second are cheap");
+        let [server, client] = &messages(85_000)[..] else { panic!("{:?}", messages(85_000)) };
+        assert!(
+            client
+                .contains("at 85000 requests per second that makes 85 or more new TLS handshakes"),
+            "{client}"
+        );
+        assert!(
+            server.contains("at 85000 requests per second that makes 170 new connections"),
+            "{server}"
+        );
     }
 
     #[test]

@@ -62,6 +62,15 @@ enum Address {
 }
 
 impl AdminPlace {
+    /// Returns the place with this address, or else the one that a configuration file names. A file
+    /// of another program names none: its Weir is at the default one.
+    pub(crate) fn of(address: Option<String>, file: &Path) -> Self {
+        let environment = |name: &str| std::env::var(name).ok();
+        let is_native = address.is_none() && weir_config::load(file, &environment).is_ok();
+        let config = is_native.then(|| file.to_owned());
+        Self { socket: address, config, token_file: None, ca: None, cert: None, key: None }
+    }
+
     /// Returns another address with the same token.
     pub(crate) fn at(&self, address: &str) -> Self {
         Self { socket: Some(address.to_owned()), config: None, ..self.clone() }

@@ -137,6 +137,8 @@ fn wrong_usage_is_exit_code_2() {
         &["least_conn"],
     );
     check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--tls-min", "1.1"], &["1.2"]);
+    check(&["check", "a.conf", "--rate", "0"], &["a number of requests per second", "`observed`"]);
+    check(&["check", "a.conf", "--admin", "/run/weir/admin.sock"], &["--rate"]);
     check(&["completion", "cmd"], &["bash"]);
     check(&["origin", "--pause", "5s"], &["every=5s,for=200ms"]);
     check(&["origin", "--concurrency", "0"], &["0 is not in 1.."]);

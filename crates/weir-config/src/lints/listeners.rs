@@ -20,14 +20,10 @@ const HOP_BY_HOP: [&str; 6] = [
 /// Variables that every client can set to anything.
 const FORGEABLE: [&str; 5] =
     ["http_x_forwarded_for", "http_x_real_ip", "http_forwarded", "http_user_agent", "http_referer"];
-/// A connection with fewer requests than this costs a handshake too often.
-const FEW_REQUESTS: u64 = 100;
 /// An idle connection that is closed sooner costs a page a second handshake.
 const SHORT_KEEPALIVE: Duration = Duration::from_secs(2);
 /// A longer wait for a silent client is as good as none.
 const LONG_WAIT: Duration = Duration::from_mins(10);
-/// The rate of requests for which costs are stated.
-const STATED_RATE: u64 = 1_000;
 
 impl Linter<'_> {
     pub(super) fn listeners(&mut self) {
@@ -135,14 +131,14 @@ impl Linter<'_> {
 
     fn connections(&mut self, part: &str, listener: &Listener) {
         let requests = listener.limits.requests;
-        if requests < FEW_REQUESTS {
-            let rate = STATED_RATE / requests.max(1);
+        if let Some(new) = self.new_connections(requests) {
+            let rate = self.rate;
             let what = if listener.tls.is_some() { "TLS handshakes" } else { "connections" };
             self.report(
                 "few-requests-per-connection",
                 &format!("{part}.limits"),
                 format!(
-                    "a connection carries at most {requests} requests: at {STATED_RATE} requests per second that makes {rate} or more new {what} per second"
+                    "a connection carries at most {requests} requests: at {rate} requests per second that makes {new} or more new {what} per second"
                 ),
                 "remove `requests=`, or raise it",
             );

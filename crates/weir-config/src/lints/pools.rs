@@ -6,10 +6,6 @@ use std::time::Duration;
 use super::Linter;
 use crate::model::{Config, Endpoint, EndpointAddress, Pool, Retry, RetryOn, Route, Rule};
 
-/// An idle connection that is used for fewer requests costs a handshake too often.
-const FEW_REQUESTS: u64 = 100;
-/// The rate of requests for which costs are stated.
-const STATED_RATE: u64 = 1_000;
 /// The longest connect that makes sense: a server on the same continent answers in less.
 const LONG_CONNECT: Duration = Duration::from_mins(1);
 /// A longer wait for a silent server is as good as none.
@@ -18,6 +14,7 @@ const LONG_WAIT: Duration = Duration::from_mins(30);
 impl Linter<'_> {
     pub(super) fn pools(&mut self) {
         let config = self.config;
+        let pools_of_streams = pools_of_streams(config);
         for (number, pool) in config.pools.iter().enumerate() {
             let part = format!("pools[{number}]");
             self.full(&part, pool);
@@ -26,8 +23,13 @@ impl Linter<'_> {
             self.keepalive(&part, pool);
             self.server_waits(&part, pool);
             self.retries(&part, &pool.retry);
-            if pool.buffer_request.is_some() {
-                self.streams(&part, number);
+            if pool.buffer_request.is_some() && pools_of_streams.contains(&number) {
+                self.report(
+                    "buffer-holds-streams",
+                    &format!("{part}.buffer_request"),
+                    "a stream from the client (gRPC) reaches the server only when it has ended",
+                    "use a pool without `buffer_request` for the routes of streams",
+                );
             }
         }
     }
@@ -72,20 +74,19 @@ impl Linter<'_> {
 
     fn keepalive(&mut self, part: &str, pool: &Pool) {
         let what = if pool.tls.is_some() { "TLS handshake" } else { "connection" };
+        let (rate, requests) = (self.rate, pool.keepalive.max_requests);
         if pool.keepalive.idle == 0 {
             self.report(
                 "no-keepalive",
                 &format!("{part}.keepalive"),
-                format!("each request costs a new {what}: at {STATED_RATE} requests per second, {STATED_RATE} of them per second"),
+                format!("each request costs a new {what}: at {rate} requests per second, {rate} of them per second"),
                 "keep idle connections: `keepalive idle=100;` (nginx: `keepalive 100;`)",
             );
-        } else if pool.keepalive.max_requests < FEW_REQUESTS {
-            let requests = pool.keepalive.max_requests;
-            let rate = STATED_RATE / requests.max(1);
+        } else if let Some(new) = self.new_connections(requests) {
             self.report(
                 "few-requests-per-connection",
                 &format!("{part}.keepalive"),
-                format!("a connection is used for {requests} requests: at {STATED_RATE} requests per second that makes {rate} new {what}s per second"),
+                format!("a connection is used for {requests} requests: at {rate} requests per second that makes {new} new {what}s per second"),
                 "raise `max_requests=`",
             );
         }
@@ -136,28 +137,18 @@ impl Linter<'_> {
             );
         }
     }
+}
 
-    /// Finds routes for streams whose pool reads request bodies whole.
-    fn streams(&mut self, part: &str, pool: usize) {
-        if routes(self.config).any(|route| leads_to(route, pool) && is_for_streams(&route.when)) {
-            self.report(
-                "buffer-holds-streams",
-                &format!("{part}.buffer_request"),
-                "a stream from the client (gRPC) reaches the server only when it has ended",
-                "use a pool without `buffer_request` for the routes of streams",
-            );
-        }
-    }
+/// The pools that routes for streams lead to. Routes are walked once for all pools.
+fn pools_of_streams(config: &Config) -> HashSet<usize> {
+    let of_streams = routes(config).filter(|route| is_for_streams(&route.when));
+    of_streams.flat_map(|route| route.action.pools()).collect()
 }
 
 fn routes(config: &Config) -> impl Iterator<Item = &Route> {
     config.listeners.iter().flat_map(|listener| {
         listener.sites.iter().flat_map(|site| &site.routes).chain(&listener.default)
     })
-}
-
-fn leads_to(route: &Route, pool: usize) -> bool {
-    route.action.pools().contains(&pool)
 }
 
 /// Returns true if a condition asks for the type of a stream.

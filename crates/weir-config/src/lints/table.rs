@@ -101,7 +101,8 @@ pub const LINTS: &[Lint] = &[
     Lint {
         code: "few-requests-per-connection",
         what: "a limit on the requests of a connection that makes handshakes frequent",
-        why: "The report states the number of handshakes that the limit makes at 1,000 requests per second. A \
+        why: "The report states the number of handshakes that the limit makes at 1,000 requests per second, or at \
+              those of `weir check --rate`; more than 10 per second are reported. A \
               TLS handshake costs about as much as a hundred small requests.",
         example: "listen :80 {\n    limits requests=10;\n    default -> 127.0.0.1:3000;\n}\n",
         better: "listen :80 {\n    limits requests=10000;\n    default -> 127.0.0.1:3000;\n}\n",

@@ -308,7 +308,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("proxy_ssl_crl", &["http", "server", "location"], Handling::Refused, "revocation lists are not read: leave it out, or keep TLS to such servers in a server behind Weir"),
     row("proxy_ssl_password_file", &["http", "server", "location"], Handling::Refused, "encrypted keys are not read: write the key without its password to a file that only Weir may read"),
     row("proxy_ssl_conf_command", &["http", "server", "location"], Handling::Refused, "Weir does not use OpenSSL"),
-    row("sendfile", &["http", "server", "location"], Handling::Ignored, "it tunes buffers and sockets of nginx; clients get the same bytes"),
+    row("sendfile", &["http", "server", "location"], Handling::Ignored, "it has no effect on proxied traffic, in nginx neither; Weir uses it for files by itself"),
     row("sendfile_max_chunk", &["http", "server", "location"], Handling::Ignored, "it tunes buffers and sockets of nginx; clients get the same bytes"),
     row("tcp_nopush", &["http", "server", "location"], Handling::Ignored, "it tunes buffers and sockets of nginx; clients get the same bytes"),
     row("tcp_nodelay", &["http", "server", "location"], Handling::Ignored, "it tunes buffers and sockets of nginx; clients get the same bytes"),

@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weir_config::{Checked, lint};
+use serde_json::Value;
+use weir_config::{Checked, lint, lint_at};
 
+use crate::admin_client::AdminPlace;
 use crate::config_file::{self, CONFIGURATION_FILE, ConfigFile, LanguageArguments};
 use crate::failure::CommandFailure;
 use crate::terminal;
@@ -28,8 +30,31 @@ pub(crate) struct CheckArguments {
     /// Exit with 3 if there are warnings
     #[arg(long)]
     deny_warnings: bool,
+    /// State what limits cost at this number of requests per second, or with `observed` at those
+    /// of the busiest second of the running Weir [default: 1000]
+    #[arg(long, value_name = "NUMBER|observed", value_parser = rate)]
+    rate: Option<LintRate>,
+    /// Admin address of the running Weir [default: as this file configures it]
+    #[arg(long, value_name = "ADDRESS", requires = "rate")]
+    admin: Option<String>,
     #[command(flatten)]
     language: LanguageArguments,
+}
+
+/// The rate of requests for which the lints state costs.
+#[derive(Clone, Copy, Debug)]
+enum LintRate {
+    PerSecond(u64),
+    /// That of the running Weir.
+    Observed,
+}
+
+fn rate(text: &str) -> Result<LintRate, String> {
+    match (text, text.parse()) {
+        ("observed", _) => Ok(LintRate::Observed),
+        (_, Ok(number)) if number > 0 => Ok(LintRate::PerSecond(number)),
+        _ => Err("write a number of requests per second from 1 on, or `observed`".to_owned()),
+    }
 }
 
 impl CheckArguments {
@@ -37,7 +62,17 @@ impl CheckArguments {
     pub(crate) fn of(file: Option<PathBuf>) -> Self {
         let language = LanguageArguments::default();
         let (config, json, show_secrets, deny_warnings) = (None, false, false, false);
-        Self { file, config, json, show_secrets, deny_warnings, language }
+        let (rate, admin) = (None, None);
+        Self { file, config, json, show_secrets, deny_warnings, rate, admin, language }
+    }
+
+    /// Returns the rate for which costs are stated, if one is given.
+    fn rate(&self, path: &Path) -> Result<Option<u64>, CommandFailure> {
+        match self.rate {
+            None => Ok(None),
+            Some(LintRate::PerSecond(rate)) => Ok(Some(rate)),
+            Some(LintRate::Observed) => observed(&AdminPlace::of(self.admin.clone(), path)),
+        }
     }
 }
 
@@ -51,10 +86,11 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
             terminal::print(&if arguments.json { coverage.json() } else { coverage.text() })?;
             config_file::accept(&imported, path, &arguments.language)?;
             let checked = config_file::checked(*imported, path)?;
-            return verdict(arguments, path, warn(&checked)?);
+            let rate = arguments.rate(path)?;
+            return verdict(arguments, path, warn(&checked, rate)?);
         }
     };
-    let warnings = warn(&checked)?;
+    let warnings = warn(&checked, arguments.rate(path)?)?;
     if warnings > 0 && arguments.deny_warnings {
         return verdict(arguments, path, warnings);
     }
@@ -73,14 +109,34 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
 
 /// Writes what the lints and a start's checks find; returns the number of all warnings, those that
 /// were written when the file was read included.
-fn warn(checked: &Checked) -> Result<usize, CommandFailure> {
-    let found = lint(checked);
+fn warn(checked: &Checked, rate: Option<u64>) -> Result<usize, CommandFailure> {
+    let found = rate.map_or_else(|| lint(checked), |rate| lint_at(checked, rate));
     terminal::warn(&found);
     let of_start = weir_control::dry_run(&checked.config).map_err(CommandFailure::RunTime)?;
     for warning in &of_start {
         terminal::say(&format!("weir: warning: {warning}\n"));
     }
     Ok(checked.warnings.count() + found.count() + of_start.len())
+}
+
+/// Asks the running Weir for the requests of its listeners in the busiest second of each.
+fn observed(place: &AdminPlace) -> Result<Option<u64>, CommandFailure> {
+    let told = place.ask("GET", "/v1/listeners", None)?;
+    let told: Value = serde_json::from_str(&told.body).unwrap_or_default();
+    let listeners = told["listeners"].as_array().map_or(&[][..], Vec::as_slice);
+    let busiest = |one: &Value| one["traffic"]["per_second_max"].as_u64().unwrap_or_default();
+    match listeners.iter().map(busiest).sum() {
+        0 => Err(CommandFailure::RunTime(format!(
+            "{} has had no request yet, so no rate is observed: give one with `--rate NUMBER`",
+            place.name()?
+        ))),
+        rate => {
+            terminal::say(&format!(
+                "weir: costs are stated for the {rate} requests per second of the busiest second\n"
+            ));
+            Ok(Some(rate))
+        }
+    }
 }
 
 fn verdict(arguments: &CheckArguments, path: &Path, warnings: usize) -> Result<(), CommandFailure> {

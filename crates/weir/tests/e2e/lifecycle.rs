@@ -264,3 +264,45 @@ fn a_forged_handover_is_refused_with_a_sentence() {
     );
     check("LISTEN_FDS=1 LISTEN_PID=$$", "handed over by systemd");
 }
+
+/// Returns the cores that each worker of a process may run on, in the kernel's form, by the
+/// worker's number.
+fn cores_of_workers(process: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let mut workers: Vec<(usize, String)> = tasks
+        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).ok())
+        .filter_map(|status| {
+            let number = status.strip_prefix("Name:\tweir-worker-")?.lines().next()?.parse();
+            Some((number.unwrap(), allowed_cores(&status)))
+        })
+        .collect();
+    workers.sort();
+    workers.into_iter().map(|(_, cores)| cores).collect()
+}
+
+fn allowed_cores(status: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().to_owned()
+}
+
+#[test]
+fn each_worker_is_pinned_to_a_core_of_its_own_within_the_allowed_set() {
+    let own = allowed_cores(&std::fs::read_to_string("/proc/self/status").unwrap());
+    let whole: Vec<String> = own
+        .split(',')
+        .flat_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            first.parse::<usize>().unwrap()..=last.parse().unwrap()
+        })
+        .map(|core| core.to_string())
+        .collect();
+    let last = whole.last().unwrap().clone();
+    for (set, expected) in [(own.clone(), whole), (last.clone(), vec![last])] {
+        let directory = Directory::new();
+        let path = directory.file("weir.conf", "listen 127.0.0.1:0 -> respond 204;");
+        let mut limited = command("taskset");
+        limited.args(["-c", &set, env!("CARGO_BIN_EXE_weir"), "run", "-c"]).arg(path);
+        let weir = Weir::run(limited.env("WEIR_SUPERVISOR", "off"), 1);
+        assert_eq!(cores_of_workers(weir.process.id()), expected, "within {set}");
+    }
+}

@@ -1,10 +1,10 @@
 //! TLS as OpenSSL's client sees it: versions, suites in both spellings, curves, certificates,
 //! resumption.
 
-use crate::support::Directory;
 use crate::support::origin::Origin;
 use crate::support::programs::{Certificate, openssl};
 use crate::support::weir::Weir;
+use crate::support::{Directory, eventually};
 
 const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -166,4 +166,38 @@ fn handshakes_of_a_client_are_bounded_and_its_open_connections_are_not() {
     let served = (0..10).filter(|_| secure.connect("").contains("HTTP/1.1 200")).count();
     assert!((1..=4).contains(&served), "{served} of 10 handshakes");
     secure.refuses("");
+}
+
+#[test]
+fn the_log_names_version_suite_and_group_of_each_connection() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory).directive();
+    let log = directory.text("access.log");
+    let config = format!(
+        "log tls {{ to {log}; format \"$ssl_protocol $ssl_cipher $ssl_curve\"; }}
+         listen 127.0.0.1:0 tls {{
+             {certificate}
+             log tls;
+             tls ciphers=TLS_AES_256_GCM_SHA384,ECDHE-ECDSA-AES256-GCM-SHA384;
+             default -> respond 204;
+         }}"
+    );
+    let weir = Weir::start(&directory, &config);
+    let lines = |count: usize| {
+        eventually("the line is written", || {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            (lines.len() == count).then_some(lines)
+        })
+    };
+    let connections = [
+        ("-tls1_3 -groups P-256", "TLSv1.3 TLS_AES_256_GCM_SHA384 secp256r1"),
+        ("-tls1_3 -groups X25519", "TLSv1.3 TLS_AES_256_GCM_SHA384 x25519"),
+        ("-tls1_2 -groups P-256", "TLSv1.2 ECDHE-ECDSA-AES256-GCM-SHA384 secp256r1"),
+    ];
+    for (number, (flags, expected)) in connections.into_iter().enumerate() {
+        let command = format!("s_client -ign_eof -connect {} {flags}", weir.address());
+        openssl(&command, REQUEST);
+        assert_eq!(lines(number + 1)[number], expected, "{flags}");
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::process::Output;
 
-use super::Managed;
-use crate::support::eventually;
+use super::{Managed, named};
+use crate::support::client::Client;
 use crate::support::process::finish;
-use crate::support::weir::weir_command;
+use crate::support::weir::{Weir, weir_command};
+use crate::support::{Directory, eventually};
 
 fn weir(managed: &Managed, arguments: &[&str]) -> Output {
     let mut weir = weir_command();
@@ -185,4 +186,38 @@ fn stop_ends_it_gracefully() {
     assert_eq!(said, "stopping; 0 requests are still running\n");
     assert!(managed.weir.process.wait().success());
     managed.weir.process.says("process: told to stop, by uid ");
+}
+
+#[test]
+fn lints_state_costs_at_the_rate_that_the_running_process_has_seen() {
+    let directory = Directory::new();
+    let (origin, admin) = (named("one"), directory.text("admin.sock"));
+    let config = format!(
+        "admin unix:{admin};
+         pool app {{ server {}; keepalive off; }}
+         listen 127.0.0.1:0 -> app;",
+        origin.address
+    );
+    let running = Weir::start(&directory, &config);
+    let path = directory.text("weir.conf");
+    let check = |more: &[&str]| {
+        let done = finish(weir_command().args(["check", &path]).args(more), b"");
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    let rate =
+        |said: &str| -> Option<u64> { said.split_once(": at ")?.1.split(' ').next()?.parse().ok() };
+    assert_eq!(rate(&check(&[]).1), Some(1_000));
+    assert_eq!(rate(&check(&["--rate", "85000"]).1), Some(85_000));
+    let (code, said) = check(&["--rate", "observed"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("has had no request yet"), "{said}");
+    let mut client = Client::connect(running.address());
+    (0..25).for_each(|_| assert_eq!(client.ask("/").text(), "one"));
+    // The first seconds in which requests ended may have had fewer of them than a later one.
+    let observed = eventually("the sampler has seen the requests", || {
+        let (code, said) = check(&["--rate", "observed", "--admin", &admin]);
+        (code == Some(0)).then_some(said)
+    });
+    assert!((1..=25).contains(&rate(&observed).unwrap()), "{observed}");
+    assert!(observed.contains("requests per second of the busiest second"), "{observed}");
 }
