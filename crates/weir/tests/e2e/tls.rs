@@ -193,7 +193,7 @@ fn the_log_names_version_suite_and_group_of_each_connection() {
     let connections = [
         ("-tls1_3 -groups P-256", "TLSv1.3 TLS_AES_256_GCM_SHA384 secp256r1"),
         ("-tls1_3 -groups X25519", "TLSv1.3 TLS_AES_256_GCM_SHA384 x25519"),
-        ("-tls1_2 -groups P-256", "TLSv1.2 ECDHE-ECDSA-AES256-GCM-SHA384 secp256r1"),
+        ("-tls1_2 -groups P-256", "TLSv1.2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 secp256r1"),
     ];
     for (number, (flags, expected)) in connections.into_iter().enumerate() {
         let command = format!("s_client -ign_eof -connect {} {flags}", weir.address());
