@@ -25,6 +25,7 @@ fn pool(policy: PolicyKind, limits: &[Option<u32>], queue: u32) -> Arc<Balancer>
         max_conn: *limit,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     Balancer::new(Settings { queue, ..Settings::new(policy) }, limits.iter().map(member).collect())
@@ -76,6 +77,7 @@ fn watched_for_stalls(criterion: &mut Criterion) {
                 max_conn: None,
                 tier: 0,
                 ejection: None,
+                slow_start_us: 0,
                 state: Arc::default(),
             };
             let settings = Settings { stall, ..Settings::new(policy) };

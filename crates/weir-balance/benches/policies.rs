@@ -19,6 +19,7 @@ fn pool(policy: PolicyKind, weight: impl Fn(u32) -> u32) -> Arc<Balancer> {
         max_conn: None,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     Balancer::new(Settings::new(policy), (0..ENDPOINTS).map(member).collect())

@@ -75,6 +75,7 @@ fn work(policy: PolicyKind, state: &str, endpoints: u32, times: u32) {
         max_conn: full.then_some(1),
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let queue =

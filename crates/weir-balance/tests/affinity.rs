@@ -53,6 +53,7 @@ fn play(mut arrivals: Vec<Planned>) -> Vec<Served> {
         max_conn: Some(1),
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::new(EndpointState::default()),
     };
     let queue = Some(QueueSettings { max: u32::MAX, max_per_endpoint: None });

@@ -44,6 +44,7 @@ fn pool(policy: PolicyKind, limit: Option<u32>) -> Arc<Balancer> {
         max_conn: limit,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     Balancer::new(Settings { queue, ..Settings::new(policy) }, (0..3).map(member).collect())

@@ -19,6 +19,7 @@ fn member(weight: u32, max_conn: Option<u32>, backup: bool) -> Member {
         max_conn,
         tier: u8::from(backup),
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     }
 }
@@ -148,6 +149,7 @@ fn a_reload_keeps_the_count_of_what_is_in_flight() {
             max_conn: Some(limit),
             tier: 0,
             ejection: None,
+            slow_start_us: 0,
             state: Arc::clone(&state),
         }]
     };

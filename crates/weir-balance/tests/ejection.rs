@@ -25,6 +25,7 @@ fn pool(endpoints: usize, errors: u32, max_ejected_percent: u8) -> Arc<Balancer>
         max_conn: None,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
@@ -129,6 +130,7 @@ fn uses_of_one_that_flaps(mut random: impl FnMut() -> u64) -> usize {
         max_conn: None,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let settings = Settings { passive, ..Settings::new(PolicyKind::First) };
@@ -178,6 +180,7 @@ fn an_endpoint_has_a_rule_of_its_own() {
         max_conn: None,
         tier: 0,
         ejection,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let passive = PassiveSettings {

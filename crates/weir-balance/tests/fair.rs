@@ -23,6 +23,7 @@ fn new_pool(fair: FairSettings, errors: u32, weights: &[u32]) -> Arc<Balancer> {
         max_conn: None,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let settings = Settings { passive, ..Settings::new(PolicyKind::Fair(fair)) };

@@ -16,7 +16,15 @@ fn policies(balance_factor: Option<BalanceFactor>) -> [PolicyKind; 3] {
 
 fn member(name: &str, weight: u32) -> Member {
     let identity = hash_key(name.as_bytes());
-    Member { identity, weight, max_conn: None, tier: 0, ejection: None, state: Arc::default() }
+    Member {
+        identity,
+        weight,
+        max_conn: None,
+        tier: 0,
+        ejection: None,
+        slow_start_us: 0,
+        state: Arc::default(),
+    }
 }
 
 fn named(names: &[&str]) -> Vec<Member> {

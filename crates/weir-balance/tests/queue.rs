@@ -24,6 +24,7 @@ fn member(limit: u32) -> Member {
         max_conn: Some(limit),
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     }
 }

@@ -14,7 +14,15 @@ use weir_balance::{
 
 fn member(index: u64, weight: u32, max_conn: Option<u32>) -> Member {
     let identity = hash_key(&index.to_le_bytes());
-    Member { identity, weight, max_conn, tier: 0, ejection: None, state: Arc::default() }
+    Member {
+        identity,
+        weight,
+        max_conn,
+        tier: 0,
+        ejection: None,
+        slow_start_us: 0,
+        state: Arc::default(),
+    }
 }
 
 fn pool(policy: PolicyKind, weights: &[u32]) -> Arc<Balancer> {

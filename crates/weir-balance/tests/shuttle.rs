@@ -36,6 +36,7 @@ fn pool(limits: &[Option<u32>], fault: Fault) -> Arc<Balancer> {
         max_conn: *limit,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let queue = Some(QueueSettings { max: 100, max_per_endpoint: None });
@@ -51,6 +52,7 @@ fn pool_of(states: &[Arc<EndpointState>], limit: Option<u32>) -> Arc<Balancer> {
         max_conn: limit,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::clone(state),
     };
     let queue = limit.map(|_| QueueSettings { max: 100, max_per_endpoint: None });
@@ -248,6 +250,7 @@ fn successor(before: &Arc<Balancer>, states: &[Arc<EndpointState>], limit: u32) 
         max_conn: Some(limit),
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::clone(state),
     };
     let queue = Some(QueueSettings { max: 100, max_per_endpoint: None });

@@ -26,6 +26,7 @@ fn members(endpoints: usize) -> Vec<Member> {
         max_conn: None,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::new(EndpointState::default()),
     };
     (0..endpoints).map(member).collect()

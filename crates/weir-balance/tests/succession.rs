@@ -22,6 +22,7 @@ fn members(states: &[Arc<EndpointState>], limit: Option<u32>) -> Vec<Member> {
         max_conn: limit,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::clone(state),
     };
     states.iter().enumerate().map(member).collect()

@@ -30,6 +30,7 @@ fn pool(policy: PolicyKind) -> Arc<Balancer> {
         max_conn: Some(limit),
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let settings = Settings { passive: PASSIVE, ..Settings::new(policy) };
@@ -117,6 +118,7 @@ fn round_robin_gives_exact_shares_over_all_threads() {
         max_conn: None,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let members = vec![member(5), member(1), member(2), member(9)];
@@ -139,6 +141,7 @@ fn threads_that_eject_at_once_never_pass_the_cap() {
         max_conn: None,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let passive =
@@ -193,6 +196,7 @@ fn queued_pool(policy: PolicyKind, limits: &[u32]) -> Arc<Balancer> {
         max_conn: Some(*limit),
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     Balancer::new(Settings { queue, ..Settings::new(policy) }, limits.iter().map(member).collect())

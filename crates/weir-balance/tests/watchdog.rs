@@ -20,6 +20,7 @@ fn pool(policy: PolicyKind, limits: &[Option<u32>], fault: Fault) -> Arc<Balance
         max_conn: *limit,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let settings = Settings { passive, queue, fault, ..Settings::new(policy) };

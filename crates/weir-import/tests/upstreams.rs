@@ -82,6 +82,28 @@ fn statuses_count_as_failures_where_they_are_tried_again() {
 }
 
 #[test]
+fn slow_starts_are_taken_over() {
+    let pool = |text: &str| converted(text).pools[0].clone();
+    let times = |pool: Pool| -> Vec<Option<u64>> {
+        let time = |endpoint: &Endpoint| endpoint.slow_start.map(|time| time.as_millis() as u64);
+        pool.endpoints.iter().map(time).collect()
+    };
+    let text = upstream("server 127.0.0.1:2 slow_start=30s; server 127.0.0.1:3 slow_start=0;");
+    assert_eq!(times(pool(&text)), [Some(30_000), None]);
+    outcome(&upstream("server 127.0.0.1:2 slow_start=x;"), "server", "refused", "not a time");
+    let text = "defaults\n mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n\
+                frontend f\n bind 127.0.0.1:1\n default_backend b\n\
+                backend b\n balance roundrobin\n\
+                default-server slowstart 1500\n\
+                server a 127.0.0.1:2\n\
+                server b 127.0.0.1:3 slowstart 1m\n\
+                server c 127.0.0.1:4 slowstart 0\n";
+    let imported = haproxy_bytes("h.cfg", text.as_bytes(), HaproxyVersion::LATEST).unwrap();
+    let pool = config(imported).pools[0].clone();
+    assert_eq!(times(pool), [Some(1_500), Some(60_000), None]);
+}
+
+#[test]
 fn servers_of_haproxy_have_error_limits_of_their_own() {
     let text = "defaults\n mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n\
                 frontend f\n bind 127.0.0.1:1\n default_backend b\n\

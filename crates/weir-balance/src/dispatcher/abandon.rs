@@ -81,6 +81,7 @@ mod tests {
             max_conn: Some(2),
             tier: 0,
             ejection: None,
+            slow_start_us: 0,
             state: state.clone(),
         }
     }

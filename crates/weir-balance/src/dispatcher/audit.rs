@@ -96,6 +96,7 @@ mod tests {
             max_conn: Some(2),
             tier: 0,
             ejection: None,
+            slow_start_us: 0,
             state: Arc::default(),
         };
         Balancer::new(Settings { queue, ..Settings::new(PolicyKind::First) }, vec![member])

@@ -91,6 +91,24 @@ impl Balancer {
         });
     }
 
+    /// The time since an endpoint's slow start began, µs; `None` if it is in none.
+    pub fn slow_for_us(&self, index: usize, now_us: u64) -> Option<u64> {
+        self.picker.members.get(index)?.slow_for_us(now_us)
+    }
+
+    /// Continues a slow start that began `passed_us` ago elsewhere.
+    pub fn continue_slow_start(&self, index: usize, passed_us: u64, now_us: u64) {
+        let Some(member) = self.picker.members.get(index) else { return };
+        self.with_dispatcher(|dispatcher| {
+            dispatcher.advance(now_us);
+            let picker = &dispatcher.pool.picker;
+            if let Some(index) = picker.position(&member.state) {
+                picker.begin_slow_start(index, now_us.wrapping_sub(passed_us));
+            }
+            dispatcher.settle();
+        });
+    }
+
     /// Notes a success of the kind whose failures count: an endpoint back from an ejection again
     /// gets its full number of errors.
     pub fn endpoint_succeeded(&self, index: usize) {
@@ -111,9 +129,10 @@ impl Balancer {
     }
 
     /// The time at which [`Balancer::tick`] is to be called next, µs: the end of the first ejection
-    /// after `now_us`.
+    /// after `now_us`, or the next step of a limit that a slow start reduces.
     pub fn next_change_us(&self, now_us: u64) -> Option<u64> {
-        self.picker.next_change_us(now_us)
+        let step = self.queue.and_then(|_| self.picker.next_limit_us(now_us));
+        self.picker.next_change_us(now_us).into_iter().chain(step).min()
     }
 
     /// Ends the stall of an endpoint that answered, and serves the exchanges that wait. Returns the
@@ -138,10 +157,19 @@ impl Balancer {
         let Some(member) = self.picker.members.get(index) else { return };
         self.with_dispatcher(|dispatcher| {
             dispatcher.advance(now_us);
-            if set(&member.state) {
-                let picker = &dispatcher.pool.picker;
+            let picker = &dispatcher.pool.picker;
+            let state = &*member.state;
+            let was_out = !state.is_usable_if_bound(now_us, picker.is_panicking());
+            let returns = was_out && state.was_in_use();
+            if set(state) {
                 if let Some(index) = picker.position(&member.state) {
+                    if returns && state.is_usable_if_bound(now_us, false) {
+                        picker.begin_slow_start(index, now_us);
+                    }
                     picker.note(index);
+                }
+                if state.availability() == Availability::Available {
+                    state.note_in_use();
                 }
                 dispatcher.settle();
             }

@@ -196,7 +196,8 @@ impl<'a> Dispatcher<'a> {
     pub(crate) fn settle(&mut self) {
         let picker = &self.pool.picker;
         picker.refresh_panic();
-        self.books.due_us = picker.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
+        self.renew_limits();
+        self.books.due_us = self.pool.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
         if self.books.queue.waiting() == 0 {
             return;
         }
@@ -237,6 +238,24 @@ impl<'a> Dispatcher<'a> {
             self.pool.picker.note(index);
         }
         Some(left)
+    }
+
+    /// Sets the limits that slow starts reduce to their current values. Without a queue they stay
+    /// whole: exchanges would be rejected that the endpoint has room for.
+    fn renew_limits(&mut self) {
+        let pool = self.pool;
+        let picker = &pool.picker;
+        if pool.queue.is_none() || !picker.had_slow_starts() {
+            return;
+        }
+        for (index, member) in picker.members.iter().enumerate() {
+            let limit = member.reduced_limit(self.books.clock_us);
+            if limit != member.state.max_conn() {
+                member.state.reduce_max_conn(limit);
+                picker.note(index);
+                self.note_ceiling(index);
+            }
+        }
     }
 
     /// Records the number in flight at an endpoint whose limit was just changed.

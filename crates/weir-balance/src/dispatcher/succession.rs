@@ -54,6 +54,7 @@ impl Balancer {
             waiter.server = Some(Arc::clone(self));
         });
         self.picker.set_limits();
+        self.begin_slow_starts(before, states, now_us);
         for (member, state) in self.picker.members.iter().zip(states) {
             member.state.set_admin_state(*state);
         }
@@ -65,6 +66,28 @@ impl Balancer {
         if dispatcher.books.queue.waiting() == 0 {
             // No exchange waits, so the gate can return to its initial value.
             self.gated.store(is_gated, Ordering::SeqCst);
+        }
+    }
+
+    /// Begins the slow starts of endpoints that are new in the pool, or whose maintenance ends. If
+    /// no endpoint stays, the pool is a new one, and begins like the first.
+    fn begin_slow_starts(&self, before: &Self, states: &[AdminState], now_us: u64) {
+        let members = &self.picker.members;
+        if members.iter().all(|member| member.slow_start_us == 0) {
+            return;
+        }
+        let is_new = |member: &Member| before.picker.position(&member.state).is_none();
+        let any_stays = members.iter().any(|member| !is_new(member));
+        for (index, member) in members.iter().enumerate() {
+            let ready = states.get(index).is_none_or(|state| *state != AdminState::Maintenance);
+            let returns = member.state.admin_state() == AdminState::Maintenance && ready;
+            let joins = any_stays && is_new(member);
+            if joins {
+                member.state.note_in_use();
+            }
+            if joins || returns {
+                self.picker.begin_slow_start(index, now_us);
+            }
         }
     }
 

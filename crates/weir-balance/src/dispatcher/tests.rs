@@ -16,7 +16,15 @@ use crate::{
 
 fn member(number: usize, weight: u32, max_conn: Option<u32>) -> Member {
     let identity = hash_key(&number.to_le_bytes());
-    Member { identity, weight, max_conn, tier: 0, ejection: None, state: Arc::default() }
+    Member {
+        identity,
+        weight,
+        max_conn,
+        tier: 0,
+        ejection: None,
+        slow_start_us: 0,
+        state: Arc::default(),
+    }
 }
 
 /// Makes a pool that keeps what a pick looks at.

@@ -7,6 +7,7 @@ use crate::policy::load_tree::{LoadKey, LoadTree, WantedLoad};
 use crate::policy::pick::Chosen;
 use crate::policy::picker::{Candidate, Picker};
 use crate::policy::query::Query;
+use crate::policy::slow_start::SlowShare;
 use crate::policy::tier::Tier;
 use crate::state::decision::{ChosenBy, Decision};
 use crate::state::member::Member;
@@ -47,8 +48,9 @@ impl Picker {
         }
     }
 
-    /// Takes note of an ejection.
+    /// Takes note of an ejection; its end begins a slow start.
     pub(crate) fn note_ejection(&self, index: usize, until_us: u64) {
+        self.begin_slow_start(index, until_us);
         if let Some(crowd) = &self.crowd {
             crowd.due_us.fetch_min(until_us, Ordering::Relaxed);
             self.note_one(crowd, index);
@@ -84,7 +86,8 @@ impl Picker {
         let usable = state.is_usable(crowd.as_of_us.load(Ordering::Relaxed), self.is_panicking());
         match state.in_flight_if_free().filter(|_| usable) {
             Some(in_flight) => {
-                LoadKey::new(u64::from(in_flight) + u64::from(state.queued()), member.weight)
+                let weight = SlowShare::WHOLE.of(member.weight) as u32;
+                LoadKey::new(u64::from(in_flight) + u64::from(state.queued()), weight)
             }
             None => LoadKey::CLOSED,
         }

@@ -11,6 +11,7 @@ pub(crate) mod many;
 pub(crate) mod pick;
 pub(crate) mod picker;
 pub(crate) mod query;
+pub(crate) mod slow_start;
 pub(crate) mod smooth_wrr;
 pub(crate) mod stall;
 pub(crate) mod tier;

@@ -149,11 +149,14 @@ impl Picker {
     fn has_idle(&self, tier: &Tier, query: Query<'_>) -> bool {
         if let Some(loads) = &tier.loads {
             let wanted = WantedLoad::AtMost(LoadKey::new(0, 1));
-            return matches!(self.next_of_many(loads, query, 0, wanted), Ok(Some(_)));
+            let idle = self.next_of_many(loads, query, 0, wanted);
+            return matches!(idle, Ok(Some(idle)) if idle.share.is_whole());
         }
         tier.indexes().iter().any(|&index| {
             let idle = self.members.get(index).is_some_and(|member| {
-                member.state.in_flight() == 0 && member.state.max_conn() != Some(0)
+                member.state.in_flight() == 0
+                    && member.state.max_conn() != Some(0)
+                    && member.share(query.now_us).is_whole()
             });
             idle && self.is_usable(index, query)
         })
@@ -284,13 +287,18 @@ impl Picker {
         for skips in 0..tier.max_skips() {
             let (position, next) = tier.smooth_wrr.next_two()?;
             let index = tier.index(position)?;
-            if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
+            let candidate = self.candidate(index, query).filter(&accept);
+            if let Some(candidate) = candidate {
+                if !self.takes_turn(tier, candidate, query, &accept) {
+                    continue;
+                }
                 // The runner-up is not checked for eligibility.
                 let next = tier.index(next).filter(|next| *next != index);
                 return Some(Chosen::unseen(index, Decision::new(ChosenBy::Turn).before(next)));
             }
             if skips == 0
                 && let Some(loads) = &tier.loads
+                && !self.is_slow(query.now_us)
                 && let Ok(found) = self.in_turn_of_many(tier, loads, query, position, wanted)
             {
                 return found;
@@ -381,7 +389,9 @@ impl Picker {
         let draws = if tier.indexes().len() > MANY { DRAWS_OF_MANY } else { DRAWS };
         for _ in 0..draws {
             let drawn = self.candidate(tier.drawn(random)?, query);
-            if let Some(candidate) = drawn.filter(&accept) {
+            if let Some(candidate) = drawn.filter(&accept)
+                && candidate.share.keeps_draw(random)
+            {
                 return Some(candidate);
             }
             random = mix(random);

@@ -10,13 +10,14 @@ use crate::policy::fair::{FairSettings, WeightMode};
 use crate::policy::load_tree::{LoadKey, LoadTree};
 use crate::policy::looks;
 use crate::policy::query::Query;
+use crate::policy::slow_start::SlowShare;
 use crate::policy::tier::Tier;
 use crate::state::endpoint::{AdminState, EndpointState, Health};
 use crate::state::member::Member;
 use crate::state::passive::{FailureWindow, PassiveSettings};
 use crate::state::pulse::StallSettings;
 use crate::state::regret::Regret;
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The endpoints of a pool and the policy that picks among them.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(crate) struct Picker {
     pub(crate) regret: Arc<Regret>,
     /// The state of a pool of many endpoints.
     pub(crate) crowd: Option<Crowd>,
+    /// The end of the last slow start, µs; 0 if there was none.
+    pub(crate) slow_until_us: AtomicU64,
     panic_percent: u8,
     /// Set while so few endpoints are healthy that probes are ignored.
     panicking: AtomicBool,
@@ -57,19 +60,23 @@ pub(crate) struct Candidate {
     pub(crate) index: usize,
     /// Exchanges in flight at the endpoint and waiting for it.
     pub(crate) load: u64,
+    /// The endpoint's weight times its [`SlowShare`].
     pub(crate) weight: u64,
+    pub(crate) share: SlowShare,
 }
 
 impl Candidate {
-    pub(crate) fn new(index: usize, member: &Member) -> Self {
-        Self::with(index, member, member.state.in_flight())
+    pub(crate) fn new(index: usize, member: &Member, now_us: u64) -> Self {
+        Self::with(index, member, member.state.in_flight(), now_us)
     }
 
-    fn with(index: usize, member: &Member, in_flight: u32) -> Self {
+    fn with(index: usize, member: &Member, in_flight: u32, now_us: u64) -> Self {
+        let share = member.share(now_us);
         Self {
             index,
             load: u64::from(in_flight) + u64::from(member.state.queued()),
-            weight: u64::from(member.weight.max(1)),
+            weight: share.of(member.weight),
+            share,
         }
     }
 
@@ -109,6 +116,9 @@ impl Picker {
             regret: before
                 .map_or_else(|| Arc::new(Regret::new()), |before| Arc::clone(&before.regret)),
             crowd: Crowd::new(&members),
+            slow_until_us: AtomicU64::new(
+                members.iter().filter_map(Member::slow_until_us).max().unwrap_or(0),
+            ),
             panic_percent,
             panicking: AtomicBool::new(false),
             members: members.into(),
@@ -233,7 +243,8 @@ impl Picker {
         looks::count();
         let member = self.members.get(index)?;
         let in_flight = member.state.in_flight_if_free()?;
-        self.is_usable(index, query).then(|| Candidate::with(index, member, in_flight))
+        self.is_usable(index, query)
+            .then(|| Candidate::with(index, member, in_flight, query.now_us))
     }
 
     /// The endpoints of a tier that may be picked now; of many, only those with room are looked at.

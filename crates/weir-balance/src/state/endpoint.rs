@@ -25,6 +25,9 @@ const WAS_EJECTED: u32 = 64;
 /// Flag: set by an ejection, cleared by the first success. While it is set, one failure ejects
 /// again.
 const ON_PROBATION: u32 = 128;
+/// Flag: the endpoint's address was known at least once, or the endpoint was added to a pool that
+/// was already in use. Only then is its return a reason for a slow start.
+const WAS_IN_USE: u32 = 256;
 
 /// The value of the limit that means no limit.
 const NO_LIMIT: u32 = u32::MAX;
@@ -61,6 +64,13 @@ pub struct EndpointState {
     failures: AtomicU64,
     ejections: AtomicU64,
     ejections_refused: AtomicU64,
+    /// The start of the latest slow start, which may lie ahead, on the caller's clock, µs; 0 if
+    /// there was none.
+    slow_since: AtomicU64,
+    /// The limit that applies when no slow start reduces it.
+    whole_limit: AtomicU32,
+    /// The part of a turn that was saved up in a slow start, in 1/2³².
+    turn_credit: AtomicU32,
 }
 
 #[cfg(not(feature = "shuttle"))]
@@ -119,7 +129,7 @@ impl Default for EndpointState {
 impl EndpointState {
     /// Creates the state of an endpoint of which only the availability is known.
     pub fn new(availability: Availability) -> Self {
-        let flags = if availability == Availability::Available { 0 } else { UNRESOLVED };
+        let flags = if availability == Availability::Available { WAS_IN_USE } else { UNRESOLVED };
         Self {
             places: AtomicU64::new(u64::from(NO_LIMIT) << 32),
             flags: AtomicU32::new(flags),
@@ -135,6 +145,9 @@ impl EndpointState {
             ejections_refused: AtomicU64::new(0),
             most_in_flight: AtomicU32::new(0),
             most_queued: AtomicU32::new(0),
+            slow_since: AtomicU64::new(0),
+            whole_limit: AtomicU32::new(NO_LIMIT),
+            turn_credit: AtomicU32::new(0),
         }
     }
 
@@ -326,7 +339,44 @@ impl EndpointState {
         Some(0)
     }
 
+    /// The start of the latest slow start, past or future, µs; 0 if there was none.
+    pub(crate) fn slow_since(&self) -> u64 {
+        self.slow_since.load(Ordering::Relaxed)
+    }
+
+    /// The limit that applies when no slow start reduces it.
+    pub(crate) fn whole_limit(&self) -> Option<u32> {
+        let limit = self.whole_limit.load(Ordering::Relaxed);
+        (limit != NO_LIMIT).then_some(limit)
+    }
+
+    pub(crate) fn was_in_use(&self) -> bool {
+        self.has(WAS_IN_USE)
+    }
+
+    pub(crate) fn note_in_use(&self) {
+        if !self.was_in_use() {
+            self.set(WAS_IN_USE, WAS_IN_USE);
+        }
+    }
+
+    pub(crate) fn begin_slow_start(&self, from_us: u64) {
+        self.slow_since.store(from_us.max(1), Ordering::Relaxed);
+    }
+
+    /// Saves up `part`/2³² of a turn; returns true if that makes a whole turn.
+    pub(crate) fn saves_up_a_turn(&self, part: u32) -> bool {
+        self.turn_credit.fetch_add(part, Ordering::Relaxed).checked_add(part).is_none()
+    }
+
+    /// Sets the limit, without a reduction by a slow start.
     pub(crate) fn set_max_conn(&self, limit: Option<u32>) {
+        self.whole_limit.store(limit.unwrap_or(NO_LIMIT), Ordering::Relaxed);
+        self.reduce_max_conn(limit);
+    }
+
+    /// Sets the limit that applies for now.
+    pub(crate) fn reduce_max_conn(&self, limit: Option<u32>) {
         let limit = u64::from(limit.unwrap_or(NO_LIMIT)) << 32;
         let change = |places: u64| Some(places & u64::from(u32::MAX) | limit);
         let _ = self.places.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);

@@ -23,6 +23,9 @@ pub struct Member {
     pub tier: u8,
     /// The endpoint's own rule for ejections; `None` for the pool's.
     pub ejection: Option<EjectionRule>,
+    /// The time in which the endpoint's share grows from a hundredth to the whole after it was
+    /// unavailable, µs; 0 gives it the whole share at once.
+    pub slow_start_us: u64,
     /// The endpoint's live state; kept over reloads.
     pub state: Arc<EndpointState>,
 }

@@ -522,7 +522,15 @@ impl World {
 
 fn member(index: usize) -> Member {
     let identity = 1_000 + index as u64;
-    Member { identity, weight: 1, max_conn: None, tier: 0, ejection: None, state: Arc::default() }
+    Member {
+        identity,
+        weight: 1,
+        max_conn: None,
+        tier: 0,
+        ejection: None,
+        slow_start_us: 0,
+        state: Arc::default(),
+    }
 }
 
 /// The endpoints that keys lead to, for policies with which an exchange waits for that endpoint:

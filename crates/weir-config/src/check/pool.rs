@@ -112,6 +112,7 @@ impl<'a> Checker<'a> {
         }
         let weight = line.option("weight").and_then(|value| self.weight(value));
         let max_conn = line.option("max_conn").and_then(|value| self.max_conn(value));
+        let slow_start = self.setting(line, "slow_start", values::wait);
         let priority = self.priority(line);
         let order = self.order(line);
         let host =
@@ -137,6 +138,7 @@ impl<'a> Checker<'a> {
                 domain: None,
                 weight: weight.unwrap_or(defaults::WEIGHT),
                 max_conn,
+                slow_start,
                 priority,
                 backup: line.flag("backup"),
                 order,

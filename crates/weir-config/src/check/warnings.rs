@@ -4,7 +4,7 @@
 use super::arguments::Arguments;
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::model::Pool;
+use crate::model::{Policy, Pool};
 
 impl<'a> Checker<'a> {
     /// Reports these warnings.
@@ -15,6 +15,30 @@ impl<'a> Checker<'a> {
         self.backups_fit(lines, pool);
         self.lines_fit(lines, pool);
         self.max_conns_fit(lines);
+        self.slow_starts_fit(lines, pool);
+    }
+
+    /// Warns of a `slow_start=` where neither the weight nor `max_conn=` grows.
+    fn slow_starts_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
+        let weighs = match &pool.policy {
+            Policy::Fair(_) | Policy::First => false,
+            policy => policy.hash().is_none_or(|hash| hash.balance_factor.is_some()),
+        };
+        if weighs {
+            return;
+        }
+        for line in servers(lines) {
+            let Some(option) = line.option("slow_start") else { continue };
+            if pool.queue.is_some() && line.option("max_conn").is_some() {
+                continue;
+            }
+            let message = format!(
+                "`slow_start=` has no effect: `balance {}` does not share by weight, and no `max_conn=` grows",
+                pool.policy.kind()
+            );
+            let warning = Diagnostic::warning(option.word.span, message);
+            self.report(warning.help("use another policy, or a queue and `max_conn=`"));
+        }
     }
 
     fn backups_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {

@@ -113,6 +113,12 @@ const SERVER: &[OptionSpec] = &[
         "The largest number of exchanges in flight, over all workers.",
     ),
     option(
+        "slow_start",
+        "TIME",
+        "",
+        "The time in which the server's share grows linearly from a hundredth to the whole after it was unavailable: when its probes succeed again, an ejection or maintenance ends, its name resolves again, or it joins a pool that is in use; not when Weir starts. The weight grows with `round_robin`, `least_conn`, `random`, `random2` and, as the basis of the bound, with `balance_factor=`; with `fair`, `first` and plain hashing it does not. With a queue `max_conn=` grows as well, from 1.",
+    ),
+    option(
         "priority",
         "0…254",
         "0",

@@ -312,6 +312,7 @@ impl Endpoint {
             domain: None,
             weight: defaults::WEIGHT,
             max_conn: None,
+            slow_start: None,
             priority: 0,
             backup: false,
             order: AdminState::Ready,

@@ -145,6 +145,10 @@ pub struct Endpoint {
     /// The largest number of exchanges in flight over all workers.
     #[serde(default)]
     pub max_conn: Option<u32>,
+    /// The time in which the endpoint's share, and with a queue its `max_conn`, grow to the whole
+    /// after it was unavailable.
+    #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<Duration>,
     /// The tier, 0 first: a tier is used only when no endpoint of an earlier one is available.
     #[serde(default)]
     pub priority: u8,

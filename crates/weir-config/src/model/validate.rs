@@ -403,6 +403,7 @@ impl<'a> Validator<'a> {
         if let Some(limit) = endpoint.max_conn {
             self.range(format!("{path}.max_conn"), u64::from(limit), 1, u64::from(u32::MAX));
         }
+        self.optional_waits(path, &[("slow_start", endpoint.slow_start)]);
         self.range(
             format!("{path}.priority"),
             u64::from(endpoint.priority),

@@ -1,5 +1,5 @@
 //! State that a successor would otherwise have to determine again: the keys of TLS session tickets,
-//! the endpoints that are down, and those that are ejected. It is sent before the successor starts,
+//! the endpoints that are down, ejected or in slow start. It is sent before the successor starts,
 //! and applied before it accepts anything.
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub(crate) struct InheritedState {
     /// The keys as [`weir_proxy::tls::Tickets::save`] writes them.
     #[serde(default)]
     tickets: Zeroizing<Vec<u8>>,
-    /// The endpoints that are down or ejected.
+    /// The endpoints that are down, ejected or in slow start.
     #[serde(default)]
     endpoints: Vec<EndpointStanding>,
 }
 
-/// An endpoint that is down or ejected.
+/// An endpoint that is down, ejected or in slow start.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct EndpointStanding {
     pool: String,
@@ -38,6 +38,9 @@ struct EndpointStanding {
     /// The end of its ejection, on the machine's monotonic clock, µs.
     #[serde(default)]
     ejected_until_us: Option<u64>,
+    /// The beginning of its slow start, on the machine's monotonic clock, µs.
+    #[serde(default)]
+    slow_since_us: Option<u64>,
 }
 
 impl std::fmt::Debug for InheritedState {
@@ -61,12 +64,15 @@ impl InheritedState {
                 let until = process.instant(state.ejected_until());
                 let ejected = state.is_ejected(now_us).then(|| clock.microseconds(until));
                 let down = state.health() == Health::Unhealthy;
-                if down || ejected.is_some() {
+                let slow = pool.balancer.slow_for_us(index, now_us).filter(|_| ejected.is_none());
+                let slow = slow.map(|passed_us| clock.microseconds.saturating_sub(passed_us));
+                if down || ejected.is_some() || slow.is_some() {
                     endpoints.push(EndpointStanding {
                         pool: pool.name.to_string(),
                         endpoint: endpoint.name.to_string(),
                         down,
                         ejected_until_us: ejected,
+                        slow_since_us: slow,
                     });
                 }
             }
@@ -98,6 +104,10 @@ impl InheritedState {
             if let Some(until_us) = standing.ejected_until_us {
                 let until_us = process.balance_clock(clock.instant(until_us));
                 pool.balancer.eject_until(index, until_us, now_us);
+            }
+            if let Some(since_us) = standing.slow_since_us {
+                let passed_us = clock.microseconds.saturating_sub(since_us);
+                pool.balancer.continue_slow_start(index, passed_us, now_us);
             }
         }
         snapshot.tickets().restore(&self.tickets);

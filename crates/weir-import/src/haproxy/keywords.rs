@@ -698,7 +698,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("on-error", "s", KeywordHandling::Converted, "`passive`"),
     row("on-marked-down", "s", KeywordHandling::Differently, "running requests finish; a probe or an operator changes what comes after them"),
     row("on-marked-up", "s", KeywordHandling::Differently, "running requests finish; a probe or an operator changes what comes after them"),
-    row("slowstart", "s", KeywordHandling::Differently, "a server that comes back gets its whole share at once"),
+    row("slowstart", "s", KeywordHandling::Converted, "`slow_start=`; keys of `hash-type consistent` stay at their servers meanwhile"),
     row("minconn", "s", KeywordHandling::Differently, "`maxconn` holds at all times"),
     row("maxqueue", "s", KeywordHandling::Converted, "`queue per_endpoint=`"),
     row("max-reuse", "s", KeywordHandling::Converted, "`keepalive`"),

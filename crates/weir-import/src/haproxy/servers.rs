@@ -66,6 +66,8 @@ struct ServerOptions {
     weight: u64,
     max_conn: u64,
     max_queue: u64,
+    /// The time of a slow start, µs.
+    slow_start: Option<u64>,
     checked: bool,
     check: CheckTimes,
     address: Option<String>,
@@ -121,6 +123,7 @@ impl ServerOptions {
             weight: 1,
             max_conn: 0,
             max_queue: 0,
+            slow_start: None,
             checked: false,
             check,
             address: None,
@@ -133,6 +136,22 @@ impl ServerOptions {
             role: ServerRole::default(),
             send_proxy: None,
         }
+    }
+
+    /// Adds the options of the server's share and limit.
+    fn share(&self, native: NativeLine) -> NativeLine {
+        let mut native = match self.weight {
+            0 => native.keyword("drain"),
+            1 => native,
+            weight => native.option("weight", &weight.to_string()),
+        };
+        if self.max_conn > 0 {
+            native = native.option("max_conn", &self.max_conn.to_string());
+        }
+        if let Some(time) = self.slow_start.filter(|time| *time > 0) {
+            native = native.option("slow_start", &values::time(time));
+        }
+        native
     }
 
     /// Returns true if probes use TLS: with an address or a port of their own they do so only if
@@ -152,6 +171,9 @@ impl ServerOptions {
             }
             "maxconn" => self.max_conn = number().ok_or_else(missing)?,
             "maxqueue" => self.max_queue = number().ok_or_else(missing)?,
+            "slowstart" => {
+                self.slow_start = Some(values::microseconds(value).ok_or_else(missing)?);
+            }
             "inter" => self.check.interval = time().ok_or_else(missing)?,
             "fastinter" => self.check.fast = Some(time().ok_or_else(missing)?),
             "downinter" => self.check.down = Some(time().ok_or_else(missing)?),
@@ -392,14 +414,7 @@ impl HaproxyConverter<'_> {
                 self.outcomes.differs(line, "the name is resolved again and again, not only once, and stands for all its addresses");
             }
         }
-        native = match options.weight {
-            0 => native.keyword("drain"),
-            1 => native,
-            weight => native.option("weight", &weight.to_string()),
-        };
-        if options.max_conn > 0 {
-            native = native.option("max_conn", &options.max_conn.to_string());
-        }
+        native = options.share(native);
         if options.role.backup {
             native = native.keyword("backup");
         }

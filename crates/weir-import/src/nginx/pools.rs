@@ -180,6 +180,14 @@ impl<'t> Converter<'_, 't> {
                 ("weight", Some(1..=65535)) => line.option("weight", value),
                 ("max_conns", Some(0)) | ("resolve", _) => line,
                 ("max_conns", Some(_)) => line.option("max_conn", value),
+                ("slow_start", _) => match values::milliseconds(value) {
+                    Some(0) => line,
+                    Some(_) => line.option("slow_start", &values::time(value).unwrap_or_default()),
+                    None => {
+                        self.outcomes.refuse(id, format!("`{}` is not a time", word.text));
+                        line
+                    }
+                },
                 ("max_fails", Some(most)) => {
                     own.most = most;
                     line

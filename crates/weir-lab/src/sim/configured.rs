@@ -20,6 +20,7 @@ impl SimPlan {
             order: endpoint.order,
             ejection: (endpoint.passive != EndpointPassive::default())
                 .then(|| pool.ejection(endpoint)),
+            slow_start_us: endpoint.slow_start.map_or(0, |time| time.as_micros() as u64),
             ..SimEndpoint::default()
         };
         self.endpoints = pool.endpoints.iter().map(endpoint).collect();

@@ -86,6 +86,8 @@ pub struct SimEndpoint {
     pub order: AdminState,
     /// The rule by which failures eject it, if it is not that of the plan.
     pub ejection: Option<EjectionRule>,
+    /// The time in which its share grows to the whole after it was unavailable, µs; 0 for none.
+    pub slow_start_us: u64,
     /// Number of requests that it works on at once; the others wait in its own queue. `None`: no
     /// limit.
     pub at_once: Option<u32>,
@@ -102,6 +104,7 @@ impl Default for SimEndpoint {
             tier: 0,
             order: AdminState::Ready,
             ejection: None,
+            slow_start_us: 0,
             at_once: Some(1),
             backlog: None,
         }

@@ -159,6 +159,7 @@ fn pool(plan: &SimPlan, candidate: &SimCandidate) -> Arc<Balancer> {
         max_conn: candidate.max_conn.of(index),
         tier: endpoint.tier,
         ejection: endpoint.ejection,
+        slow_start_us: endpoint.slow_start_us,
         state: Arc::new(EndpointState::default()),
     };
     let pool = Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect());

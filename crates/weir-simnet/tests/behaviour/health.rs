@@ -74,6 +74,30 @@ fn a_server_that_probes_find_down_gets_no_request_until_they_find_it_up() {
 }
 
 #[test]
+fn a_server_that_returns_gets_its_share_slowly() {
+    let pool = "server 10.0.1.1:80; server 10.0.1.2:80 slow_start=100s; balance round_robin;";
+    play(&app(pool, "timeout keepalive=1h;"), async |world| {
+        let first = world.origin(1).answers(OK);
+        let second = world.origin(2).answers(OK);
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert_eq!(second.borrow().requests.len(), 10, "not at the start");
+        for health in [Health::Unhealthy, Health::Healthy] {
+            let now_us = world.process.balance_clock(Instant::now());
+            world.pool().balancer.set_health(1, health, now_us);
+        }
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert_eq!(second.borrow().requests.len(), 10);
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert!((15..=17).contains(&second.borrow().requests.len()));
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        let before = first.borrow().requests.len();
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert_eq!(first.borrow().requests.len(), before + 10);
+    });
+}
+
+#[test]
 fn with_too_few_servers_up_probes_are_ignored_unless_a_backup_is_up() {
     let pool = format!("{TWO} check tcp panic=50%;");
     let all_down = |world: &World, servers: usize| {

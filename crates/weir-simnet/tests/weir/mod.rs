@@ -168,6 +168,7 @@ fn break_balancer(snapshot: &mut Arc<Snapshot>, config: &Config, fault: Fault) {
         max_conn: endpoint.max_conn,
         tier: 0,
         ejection: None,
+        slow_start_us: 0,
         state: Arc::default(),
     };
     let members = pool.endpoints.iter().enumerate().map(member).collect();

@@ -287,6 +287,34 @@ fn runtime_changes_go_with_the_state_file() {
 }
 
 #[test]
+fn a_slow_start_continues_in_the_new_process() {
+    let [one, slow] = ["one", "slow"].map(|name| {
+        Origin::start(move |connection| {
+            while connection.request().is_some() {
+                connection.answer(name.as_bytes());
+            }
+        })
+    });
+    let mut line = Line::start(&format!(
+        "pool app {{ server {} name=one; server {} name=slow slow_start=10h; }}
+         listen 127.0.0.1:0 -> app;",
+        one.address, slow.address
+    ));
+    let socket = line.directory.text("admin.sock");
+    for order in ["maintenance", "ready"] {
+        let command = ["ctl", "--socket", &socket, order, "app/slow"];
+        let done = finish(weir_command().args(command), b"");
+        assert!(done.status.success(), "{done:?}");
+    }
+    for _ in 0..2 {
+        let mut client = Client::connect(line.address());
+        let answers: Vec<_> = (0..10).map(|_| client.ask("/").body).collect();
+        assert!(answers.iter().all(|body| body == b"one"), "{answers:?}");
+        line.upgraded();
+    }
+}
+
+#[test]
 fn an_agent_goes_over_to_the_new_process() {
     let mut line = Line::start("agent 127.0.0.1:0;\nlisten 127.0.0.1:0 -> respond 204;");
     let agent: SocketAddr = eventually("the agent listens", || {

@@ -80,7 +80,8 @@ impl Picker {
     fn bound(&self, tier: &Tier, query: Query<'_>, factor: BalanceFactor) -> Bound {
         let usable = tier.indexes().iter().filter(|index| self.is_usable(**index, query));
         let loads = usable.filter_map(|&index| {
-            let Candidate { load, weight, .. } = Candidate::new(index, self.members.get(index)?);
+            let Candidate { load, weight, .. } =
+                Candidate::new(index, self.members.get(index)?, query.now_us);
             Some((load, weight))
         });
         Bound::new(factor, loads)

@@ -218,6 +218,9 @@ pub fn server_line(endpoint: &Endpoint) -> String {
     if endpoint.weight != defaults::WEIGHT {
         let _ = write!(line, " weight={}", endpoint.weight);
     }
+    if let Some(time) = endpoint.slow_start {
+        let _ = write!(line, " slow_start={}", duration::format(time));
+    }
     if endpoint.priority > 0 {
         let _ = write!(line, " priority={}", endpoint.priority);
     }

@@ -219,6 +219,7 @@ fn a_servers_line_means_the_server() {
         "server app.internal:8080 name=a weight=7 priority=2;",
         "server unix:/run/app.sock backup;",
         "server [::1]:80 max_conn=3 down check=127.0.0.1:9;",
+        "server 10.0.0.1:80 slow_start=30s backup;",
         "server 10.0.0.1:80 name=\"a;b{}\" drain check=off;",
     ] {
         let Change::Add { endpoint, .. } = added(line) else { panic!() };

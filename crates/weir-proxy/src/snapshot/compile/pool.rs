@@ -292,6 +292,7 @@ fn member(pool: &model::Pool, model: &model::Endpoint, endpoint: &UpstreamEndpoi
         max_conn: model.max_conn,
         tier: pool.tier(model),
         ejection: Some(pool.ejection(model)),
+        slow_start_us: model.slow_start.map_or(0, |time| time.as_micros() as u64),
         state: Arc::clone(&endpoint.state),
     }
 }
