@@ -2,9 +2,8 @@
 //! target of its route, once. What is left of it for the next route, such as a body that was kept,
 //! is noted here; the stages look at it.
 
-use weir_config::model::ErrorTargetStatus;
 use weir_stats::Cause;
-use weir_wire::{Framing, Method};
+use weir_wire::Framing;
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::internal_redirect::follow;
@@ -12,7 +11,7 @@ use crate::exchange::local_reply;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::pump::Pump;
 use crate::exchange::state::Exchange;
-use crate::http::internal::ErrorRedirect;
+use crate::http::local_reply::Reply;
 use crate::routing::error_target::{CompiledErrorDestination, CompiledErrorTarget};
 use crate::routing::route::{CompiledRoute, InternalTarget};
 use crate::time::instant::Instant;
@@ -51,9 +50,8 @@ pub(crate) async fn lead<C: ClientSide>(
     }
     exchange.placement.finish_slot(Instant::now());
     exchange.outcome.cause = refusal.cause;
-    let Refusal { cause, status } = refusal;
-    let mut error =
-        ErrorRedirect { cause, status, imposed: None, as_get: false, drops_body: false };
+    let method = exchange.heads.request.method;
+    let error = target.redirect_of(refusal.cause, refusal.status, method);
     let to = match &target.to {
         CompiledErrorDestination::Internal(to) => to,
         CompiledErrorDestination::Redirect(redirect) => {
@@ -61,17 +59,14 @@ pub(crate) async fn lead<C: ClientSide>(
             return local_reply::redirect(exchange, redirect).await;
         }
     };
-    error.imposed = match target.status {
-        ErrorTargetStatus::Kept => Some(refusal.status),
-        ErrorTargetStatus::Own => None,
-        ErrorTargetStatus::Fixed(status) => Some(status),
-    };
+    if let Some(status) = error.without_body() {
+        exchange.heads.internal.set_error(error);
+        return local_reply::send(exchange, Reply::of(status), status).await;
+    }
     if error.imposed.is_none() {
         exchange.outcome.cause = Cause::Complete;
     }
-    if let InternalTarget::Path(_) = to {
-        error.as_get = exchange.heads.request.method != Method::Head;
-        error.drops_body = true;
+    if error.drops_body {
         exchange.heads.kept_body = None;
     }
     let ended = follow(exchange, to);
@@ -87,7 +82,8 @@ pub(crate) fn keep_body<C: ClientSide>(
     ended: Ended,
 ) {
     let Ended::Refused(refusal) = ended else { return };
-    if exchange.heads.request.framing == Framing::None || !exchange.arrival.body_read {
+    // Of any other body, the buffer has what came with the head, and the bytes behind it.
+    if exchange.heads.request.framing == Framing::None || !upload.is_whole {
         return;
     }
     let target = target_for(exchange, refusal.status).map(|target| &target.to);
@@ -98,11 +94,11 @@ pub(crate) fn keep_body<C: ClientSide>(
     }
 }
 
-/// The refusal that a request comes from whose body cannot be sent to another pool, because it was
-/// read and not kept.
+/// The refusal that a request comes from whose body cannot be sent to another pool, because its
+/// beginning was taken and not kept.
 pub(crate) fn refusal_without_body<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<Refusal> {
     let error = exchange.heads.internal.error()?;
     let has_body = exchange.heads.request.framing != Framing::None && !error.drops_body;
-    let lost = exchange.placement.pool.is_some() && exchange.heads.kept_body.is_none();
+    let lost = exchange.arrival.body_begun && exchange.heads.kept_body.is_none();
     (has_body && lost).then_some(Refusal { cause: error.cause, status: error.status })
 }

@@ -54,10 +54,14 @@ pub(crate) struct RequestArrival {
     pub(crate) places: Vec<OpenPlace>,
     /// The limit headers of its response.
     pub(crate) told: Option<Box<Told>>,
+    /// The number of limits by key that were asked about its present route, in their order.
+    pub(crate) limits_asked: u16,
     /// The queue position that it had in another process.
     pub(crate) waiting: Option<Box<WaitingRequest>>,
     /// The rules for trailers of the request; `None` if there are none.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
+    /// Set once the beginning of the body, if there is one, was taken from the client.
+    pub(crate) body_begun: bool,
     /// Set once the body was read completely, so that the bytes after it are the next request.
     pub(crate) body_read: bool,
     pub(crate) bytes_received: u64,
@@ -75,8 +79,10 @@ impl RequestArrival {
             request_id: RequestId::default(),
             places: Vec::new(),
             told: None,
+            limits_asked: 0,
             waiting: None,
             trailers: None,
+            body_begun: false,
             body_read: false,
             bytes_received: 0,
         }

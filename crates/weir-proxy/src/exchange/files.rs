@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileRequest, Pieces, Root};
 use weir_stats::Cause;
 use weir_stats::metrics::Yield;
-use weir_wire::{Method, RequestHead};
+use weir_wire::RequestHead;
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::error_page;
@@ -103,6 +103,8 @@ pub(super) struct FileTarget<'a> {
     path: &'a [u8],
     whole: &'a [u8],
     strip: Option<&'a str>,
+    /// Set if only the existence of the file matters, or its head.
+    head_only: bool,
     /// Set if the response gets another status, so that conditions and ranges do not count.
     is_whole: bool,
 }
@@ -114,7 +116,7 @@ impl<'a> FileTarget<'a> {
             Some(target) => target,
         };
         let is_whole = view.internal.is_some_and(|internal| internal.imposed_status().is_some());
-        Self { path: view.path(), whole, strip, is_whole }
+        Self { path: view.path(), whole, strip, head_only: view.method() != b"GET", is_whole }
     }
 
     /// Looks for another path; an empty one changes nothing.
@@ -138,10 +140,12 @@ async fn find(
     }
     // The blocking thread gets a copy of the request.
     let (root, head, strip) = (root.clone(), head.clone(), target.strip.map(str::to_owned));
-    let (path, whole, is_whole) = (target.path.to_vec(), target.whole.to_vec(), target.is_whole);
+    let (path, whole) = (target.path.to_vec(), target.whole.to_vec());
+    let FileTarget { head_only, is_whole, .. } = target;
     let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
     let waiting = tokio::task::spawn_blocking(move || {
-        let target = FileTarget { path: &path, whole: &whole, strip: strip.as_deref(), is_whole };
+        let strip = strip.as_deref();
+        let target = FileTarget { path: &path, whole: &whole, strip, head_only, is_whole };
         root.answer(&question(&head, &bytes, target))
     });
     waiting.await.map_err(io::Error::other)?
@@ -152,13 +156,12 @@ pub(super) fn question<'a>(
     bytes: &'a [u8],
     target: FileTarget<'a>,
 ) -> FileRequest<'a> {
-    let FileTarget { path, whole, strip, is_whole } = target;
+    let FileTarget { path, whole, strip, head_only, is_whole } = target;
     let value = |name| if is_whole { None } else { head.header(bytes, name) };
     FileRequest {
         path: strip.and_then(|prefix| path.strip_prefix(prefix.as_bytes())).unwrap_or(path),
         target: whole,
-        // For another method only the existence of the file matters.
-        method_is_head: head.method != Method::Get,
+        method_is_head: head_only,
         if_none_match: value("if-none-match"),
         if_match: value("if-match"),
         if_modified_since: value("if-modified-since"),

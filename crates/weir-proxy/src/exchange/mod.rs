@@ -69,6 +69,8 @@ pub(crate) async fn run<C: ClientSide>(
     heads.rewritten.clear();
     heads.internal.clear();
     heads.kept_body = None;
+    // Texts about the response of a request that gets none from an endpoint have no values.
+    heads.response_bytes.clear();
     let session = list_as_running(scope, client.facts(), first_byte);
     let mut exchange = Exchange::new(scope, session.key, client, heads, first_byte);
     let Exchange { client, arrival, placement, outcome, .. } = &mut exchange;
@@ -402,7 +404,8 @@ async fn answer<C: ClientSide>(
         }
         CompiledAction::Respond(respond) => {
             if !respond.has_body() && error_page::target_for(exchange, respond.status).is_some() {
-                let refusal = Refusal { cause: Cause::Complete, status: respond.status };
+                let cause = if respond.denied { Cause::Denied } else { Cause::Complete };
+                let refusal = Refusal { cause, status: respond.status };
                 return Err(Ended::Refused(refusal));
             }
             local_reply::respond(exchange, respond).await

@@ -235,10 +235,7 @@ impl Ended {
             return self;
         }
         leave_body(exchange, upload);
-        let rules = exchange.placement.pool().map(|pool| exchange.rules(pool));
-        if rules.is_some_and(|rules| rules.buffer_request.is_some()) {
-            error_page::keep_body(exchange, upload, self);
-        }
+        error_page::keep_body(exchange, upload, self);
         self
     }
 }
@@ -322,7 +319,8 @@ fn write_head<C: ClientSide>(
                 Framing::Chunked => BodyFraming::Chunked,
             },
             upgrade: Some(&route.protocols)
-                .filter(|protocols| protocols.are_offered(&heads.request, client.head())),
+                .filter(|protocols| protocols.are_offered(&heads.request, client.head()))
+                .filter(|_| !heads.internal.drops_body()),
             counts_hops: scope.listener.limits.hops.is_some(),
         };
         head_writer::write_request_head(&head, &mut out);

@@ -111,7 +111,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         client: arrival.client.or_else(|| client.facts().peer_ip()),
         local: local_address(*scope, client),
         request_line: if arrival.has_head { heads.request_line(bytes) } else { &[] },
-        method: part(head.method_span),
+        method: if arrival.has_head { request.method() } else { &[] },
         target: if arrival.has_head { heads.target(bytes) } else { &[] },
         internal_target: heads.internal.whole_target(),
         path: match heads.internal.target() {

@@ -11,9 +11,9 @@ use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::request_key;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
-use crate::limiting::Refused;
 use crate::limiting::key_limits::KeyLimits;
 use crate::limiting::keyed::KeyedLimit;
+use crate::limiting::{Refused, Told};
 use crate::net::Net;
 use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer::Elapsed;
@@ -23,7 +23,8 @@ impl Refused {
     /// The end of the exchange that the refusal leads to.
     fn ended(self, arrival: &mut RequestArrival) -> Ended {
         let (cause, status) = (self.cause, self.status);
-        arrival.told = Some(Box::new(self.told));
+        let before = arrival.told.take().unwrap_or_default();
+        arrival.told = Some(Box::new(Told { counted: before.counted, ..self.told }));
         if self.silent { Ended::Broken(cause) } else { Ended::Refused(Refusal { cause, status }) }
     }
 }
@@ -52,15 +53,12 @@ pub(crate) fn admit_client<C: ClientSide>(
     Ok(())
 }
 
-/// The lists of limits by key that count a request on this route. The listener's have counted a
-/// request that an internal redirect led here.
+/// The lists of limits by key that count a request on this route.
 fn lists<'a, C: ClientSide>(
     exchange: &Exchange<'a, C>,
     route: &'a CompiledRoute,
 ) -> impl Iterator<Item = &'a KeyLimits> + use<'a, C> {
-    let is_redirected = exchange.heads.internal.is_any();
-    let of_listener = (!is_redirected).then_some(&exchange.scope.listener.key_limits);
-    of_listener.into_iter().chain([&route.key_limits])
+    [&exchange.scope.listener.key_limits, &route.key_limits].into_iter()
 }
 
 /// Tells whether a request on this route is limited by key.
@@ -71,12 +69,20 @@ pub(crate) fn is_limited<'a, C: ClientSide>(
     lists(exchange, route).any(KeyLimits::is_any)
 }
 
-/// Notes the limits that have counted a request which is redirected from this route to another.
-pub(crate) fn note_counted<C: ClientSide>(exchange: &mut Exchange<'_, C>, route: &CompiledRoute) {
-    let lists = [&exchange.scope.listener.key_limits, &route.key_limits];
-    if lists.into_iter().any(KeyLimits::is_any) {
+/// Notes the limits that have counted or refused a request which is redirected from this route to
+/// another: they do not count it again.
+pub(crate) fn note_counted<'a, C: ClientSide>(
+    exchange: &mut Exchange<'a, C>,
+    route: &'a CompiledRoute,
+) {
+    let asked = std::mem::take(&mut exchange.arrival.limits_asked);
+    if asked > 0 {
+        let rates = lists(exchange, route).flat_map(|lists| &lists.rates);
+        let in_flight = lists(exchange, route).flat_map(|lists| &lists.in_flight);
+        let limits = rates.map(|limit| &limit.keyed).chain(in_flight.map(|limit| &limit.keyed));
+        let numbers = limits.map(|limit| limit.number).take(usize::from(asked));
         let told = exchange.arrival.told.get_or_insert_default();
-        told.counted.extend(lists.into_iter().flat_map(KeyLimits::numbers));
+        told.counted.extend(numbers);
     }
 }
 
@@ -89,6 +95,7 @@ pub(crate) async fn admit<'a, C: ClientSide>(
     let now_ns = table_clock(scope, exchange.arrival.head_end);
     let mut wait_ns = 0;
     for limit in lists(exchange, route).flat_map(|lists| &lists.rates) {
+        exchange.arrival.limits_asked += 1;
         let taken = with_key(exchange, &limit.keyed, |key, exchange| {
             limit.take(key, now_ns, &mut exchange.arrival.told)
         });
@@ -104,6 +111,7 @@ pub(crate) async fn admit<'a, C: ClientSide>(
     // A request that waits for its rate is not in flight yet.
     let now_ns = table_clock(scope, Instant::now());
     for limit in lists(exchange, route).flat_map(|lists| &lists.in_flight) {
+        exchange.arrival.limits_asked += 1;
         let entered = with_key(exchange, &limit.keyed, |key, exchange| {
             let places = &mut exchange.arrival.places;
             limit.enter(key, exchange.scope.worker.number, now_ns, places)

@@ -40,6 +40,7 @@ pub(crate) fn initial_body<C: ClientSide>(
     }
     let Exchange { scope, client, heads, arrival, .. } = exchange;
     let request = &heads.request;
+    arrival.body_begun = true;
     let ReceivedBody { framing, raw } = client.begin_body(request, &scope.worker.buffers);
     let encoder =
         if request.framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };

@@ -4,7 +4,7 @@
 //! Framing and connection headers cannot be edited: they determine how the message is read, and
 //! Weir writes them according to what it sends.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use smallvec::SmallVec;
 use weir_config::model::{HeaderEdit, forbidden_edit};
@@ -49,7 +49,7 @@ struct ConditionalEdits {
     /// The edits with the numbers of their conditions.
     edits: Box<[(Option<usize>, HeaderEdit)]>,
     /// The edits for each set of conditions that hold, compiled when it first occurs.
-    variants: Box<[OnceLock<Edits>]>,
+    variants: Box<[OnceLock<Box<Edits>>]>,
 }
 
 /// Another value for the lines of a name that a pattern matches.
@@ -305,7 +305,7 @@ impl ConditionalEdits {
     }
 
     fn for_message(&self, entry: Option<&Entry<'_>>) -> &Edits {
-        static NONE: OnceLock<Edits> = OnceLock::new();
+        static NONE: LazyLock<Edits> = LazyLock::new(Edits::default);
         let mut set = 0;
         let mut text = Vec::new();
         for (number, condition) in self.conditions.iter().enumerate() {
@@ -320,10 +320,11 @@ impl ConditionalEdits {
         }
         let variant = self.variants.get(set);
         debug_assert!(variant.is_some(), "there is a variant for each set");
-        variant.unwrap_or(&NONE).get_or_init(|| {
+        let Some(variant) = variant else { return &NONE };
+        variant.get_or_init(|| {
             let holds = |number: &Option<usize>| number.is_none_or(|at| set >> at & 1 == 1);
             let edits = self.edits.iter().filter(|(number, _)| holds(number)).map(|(_, edit)| edit);
-            Edits::unconditional(self.direction, edits).unwrap_or_default()
+            Box::new(Edits::unconditional(self.direction, edits).unwrap_or_default())
         })
     }
 }

@@ -35,7 +35,8 @@ pub(crate) fn apply(
     if refused { Err(BadName) } else { Ok(()) }
 }
 
-fn treatment(rules: HeaderNames, name: &[u8]) -> NameTreatment {
+/// Returns what is to happen to a header of this name.
+pub(crate) fn treatment(rules: HeaderNames, name: &[u8]) -> NameTreatment {
     let mut found = NameTreatment::Keep;
     for byte in name {
         found = found.max(match byte {

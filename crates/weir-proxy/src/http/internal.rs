@@ -32,6 +32,14 @@ pub(crate) struct ErrorRedirect {
     pub(crate) drops_body: bool,
 }
 
+impl ErrorRedirect {
+    /// The status, if a response with it has no body (RFC 9110 sections 15.3.5 and 15.4.5): then
+    /// there is nothing to ask the target for.
+    pub(crate) fn without_body(&self) -> Option<u16> {
+        self.imposed.filter(|status| matches!(status, 204 | 304))
+    }
+}
+
 /// Tells that a request has been redirected too often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyRedirects;

@@ -5,22 +5,33 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use weir_config::model::{HeaderNames, NameTreatment};
 use weir_wire::{Framing, RequestHead, ResponseHead};
 
 use crate::http::edits::{Edits, same_name};
+use crate::http::header_names;
 
 /// The names that trailers of one direction of a route may not have, besides those that no trailer
 /// may have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrailerRules {
     dropped: Box<[Box<[u8]>]>,
+    /// What `header_names` says about other names.
+    names: HeaderNames,
 }
 
 impl TrailerRules {
     /// Collects the names that edits set, remove or replace, and the listener's request id header.
     pub(crate) fn new(edits: &Edits, request_id: Option<&str>) -> Self {
         let id = request_id.map(|name| name.as_bytes().into());
-        Self { dropped: edits.unfit_for_trailers().map(Box::from).chain(id).collect() }
+        let dropped = edits.unfit_for_trailers().map(Box::from).chain(id).collect();
+        Self { dropped, names: HeaderNames::default() }
+    }
+
+    /// Drops names that a listener removes or refuses, too. The head of the message has passed on
+    /// when its trailers come, so none is refused.
+    pub(crate) fn with_names(self, names: HeaderNames) -> Self {
+        Self { names, ..self }
     }
 
     /// The rules for one message, whose `Connection` header lists further names; those belong to
@@ -31,7 +42,7 @@ impl TrailerRules {
             return Arc::clone(self);
         }
         let dropped = self.dropped.iter().cloned().chain(listed.map(Box::from)).collect();
-        Arc::new(Self { dropped })
+        Arc::new(Self { dropped, names: self.names })
     }
 
     /// Appends the lines that may pass, each with its line end.
@@ -39,7 +50,8 @@ impl TrailerRules {
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
             let end = memchr::memchr(b':', line).unwrap_or(line.len());
             let name = line.get(..end).unwrap_or_default();
-            if !self.dropped.iter().any(|other| same_name(other, name)) {
+            let is_kept = header_names::treatment(self.names, name) == NameTreatment::Keep;
+            if is_kept && !self.dropped.iter().any(|other| same_name(other, name)) {
                 out.extend_from_slice(line);
             }
         }
@@ -94,6 +106,12 @@ mod tests {
         check(&rules, b"X-More: 2\r\nX-Hop: 3\r\nX-Sum:\r\n");
         let listed: [&[u8]; 1] = [b"x-hop"];
         check(&rules.of_message(listed.into_iter()), b"X-More: 2\r\nX-Sum:\r\n");
+        let names =
+            HeaderNames { underscores: NameTreatment::Remove, unusual: NameTreatment::Refuse };
+        let all = TrailerRules::default().with_names(names);
+        let mut out = SmallVec::new();
+        all.append(b"X_User: evil\r\nX.User: evil\r\nX-Sum: 1\r\n", &mut out);
+        assert_eq!(out.as_slice(), b"X-Sum: 1\r\n");
         assert!(Arc::ptr_eq(&rules, &rules.of_message(std::iter::empty())));
     }
 }

@@ -32,10 +32,4 @@ impl KeyLimits {
     pub(crate) fn is_any(&self) -> bool {
         !self.rates.is_empty() || !self.in_flight.is_empty()
     }
-
-    /// The numbers of the limits in the table.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
-        let rates = self.rates.iter().map(|limit| limit.keyed.number);
-        rates.chain(self.in_flight.iter().map(|limit| limit.keyed.number))
-    }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use weir_config::model::{ErrorDestination, ErrorTarget, ErrorTargetStatus, Listener};
+use weir_stats::Cause;
+use weir_wire::Method;
 
+use crate::http::internal::ErrorRedirect;
 use crate::routing::route::{CompiledRedirect, InternalTarget};
 
 /// The targets of a route by status.
@@ -15,8 +18,7 @@ pub(crate) struct ErrorTargets(Arc<[CompiledErrorTarget]>);
 pub(crate) struct CompiledErrorTarget {
     statuses: Box<[u16]>,
     intercepts: bool,
-    /// The status of the response.
-    pub(crate) status: ErrorTargetStatus,
+    status: ErrorTargetStatus,
     pub(crate) to: CompiledErrorDestination,
 }
 
@@ -63,5 +65,27 @@ impl ErrorTargets {
     /// Returns true if responses of endpoints with this status have a target.
     pub(crate) fn intercepts(&self, status: u16) -> bool {
         self.find(status).is_some_and(|target| target.intercepts)
+    }
+}
+
+impl CompiledErrorTarget {
+    /// What this target means for a request of this method that would get this error.
+    pub(crate) fn redirect_of(&self, cause: Cause, status: u16, method: Method) -> ErrorRedirect {
+        let (is_internal, is_path) = match &self.to {
+            CompiledErrorDestination::Internal(to) => (true, matches!(to, InternalTarget::Path(_))),
+            CompiledErrorDestination::Redirect(_) => (false, false),
+        };
+        let imposed = match self.status {
+            ErrorTargetStatus::Kept => Some(status),
+            ErrorTargetStatus::Own => None,
+            ErrorTargetStatus::Fixed(status) => Some(status),
+        };
+        ErrorRedirect {
+            cause,
+            status,
+            imposed: imposed.filter(|_| is_internal),
+            as_get: is_path && method != Method::Head,
+            drops_body: is_path,
+        }
     }
 }

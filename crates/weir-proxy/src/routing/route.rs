@@ -492,8 +492,9 @@ fn compile_route(
     let response_edits =
         Edits::compile(EditedMessage::Response, response_edits).map_err(explain)?;
     let id = listener.request_id.header.as_deref();
-    let trailers = |edits: &Edits| Arc::new(TrailerRules::new(edits, id));
-    let trailers = (trailers(&request_edits), trailers(&response_edits));
+    let of_request = TrailerRules::new(&request_edits, id).with_names(listener.header_names);
+    let of_response = TrailerRules::new(&response_edits, id);
+    let trailers = (Arc::new(of_request), Arc::new(of_response));
     let text = match &route.action {
         Action::Respond(respond) => respond.body.as_ref(),
         Action::Redirect(redirect) => Some(&redirect.to),
@@ -506,7 +507,8 @@ fn compile_route(
     let internal = InternalTarget::of(&route.action, listener).map_err(explain)?;
     let errors =
         if route.error_targets.is_empty() { &listener.error_targets } else { &route.error_targets };
-    let texts = || text.into_iter().chain(errors.iter().map(ErrorTarget::template));
+    let pages = || listener.error_pages.iter().filter_map(|page| page.text.as_ref());
+    let texts = || text.into_iter().chain(errors.iter().map(ErrorTarget::template)).chain(pages());
     let text_has = |test: fn(&Template) -> bool| texts().any(test);
     let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
     let rewrite_has =

@@ -212,6 +212,162 @@ fn files_of_pages_have_no_conditions_and_ranges() {
         // The path of a file can be rewritten.
         client.send("GET /whatever HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n").await;
         assert_eq!(client.message().await.status(), 206);
+        // The page is asked for with GET, whatever the request was.
+        let answer = ask(&mut client, "POST /none", "").await;
+        assert_eq!((answer.status(), answer.text().len()), (404, content.len()));
         world.log().await;
+    });
+}
+
+/// The bytes of a body behind such a head would be read as the next response.
+#[test]
+fn a_status_without_a_body_is_sent_without_asking_the_target() {
+    let text = routes(
+        "error_page 404 status=204 -> internal @spare;
+         error_page 410 status=304 -> internal /page;
+         route internal @spare -> spare;
+         route path /page -> respond 200 page;
+         route path /gone -> respond 410;
+         default -> respond 404;",
+    );
+    play(&text, async |world| {
+        let mut client = world.client().await;
+        for (line, status) in [("GET /x", 204), ("POST /x", 204), ("GET /gone", 304)] {
+            client.send(format!("{line} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")).await;
+            let answer = client.head().await;
+            assert_eq!(
+                (answer.status(), answer.header("content-length")),
+                (status, None),
+                "{line}"
+            );
+        }
+        world.origin(2).expect_no_connection().await;
+        world.log().await;
+    });
+}
+
+/// A request that is refused before any limit counted it is counted with its target.
+#[test]
+fn limits_of_the_listener_hold_for_requests_without_a_route() {
+    let text = routes(
+        "limit rate $remote_addr rate=1/m burst=2 status=429;
+         error_page 403 404 status=own -> internal /page;
+         route path /page -> respond 200 page;
+         route path /denied -> respond 200 { deny all; };",
+    );
+    play(&text, async |world| {
+        let mut client = world.client().await;
+        let mut statuses = Vec::new();
+        for line in ["GET /a", "GET /denied", "GET /a", "GET /denied"] {
+            statuses.push(ask(&mut client, line, "").await.status());
+        }
+        assert_eq!(statuses, [200, 200, 200, 429]);
+        world.log().await;
+    });
+}
+
+/// A limit that was not asked before another one refused is asked about the target.
+#[test]
+fn a_limit_counts_once_and_only_if_it_was_asked() {
+    let text = routes(
+        "error_page 429 status=own -> internal @page;
+         route internal @page -> app { limit in_flight $remote_addr name=one max=1 status=503; }
+         route path /a -> respond 200 a {
+             limit rate $remote_addr rate=1/m burst=1 status=429;
+             limit in_flight $remote_addr name=one max=1 status=503;
+         }
+         default -> app;",
+    );
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        for _ in 0..2 {
+            assert_eq!(ask(&mut client, "GET /a", "").await.text(), "a");
+        }
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        // The request for the page is in flight.
+        let mut other = world.client().await;
+        assert_eq!(ask(&mut other, "GET /a", "").await.status(), 503);
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        world.log().await;
+    });
+}
+
+#[test]
+fn a_request_that_found_a_full_pool_takes_its_body_to_the_next() {
+    let text = routes(
+        "error_page 503 status=own -> internal @spare;
+         route internal @spare -> spare;
+         default -> small;",
+    );
+    let text = format!(
+        "pool small {{ server 10.0.1.1:80; limits max_in_flight=1; buffer_request 64k; }} {text}"
+    );
+    play(&text, async |world| {
+        let (first, spare) = (world.origin(1), world.origin(2));
+        let mut held = world.client().await;
+        held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = first.accept().await;
+        upstream.message().await;
+        let mut client = world.client().await;
+        client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody").await;
+        let mut second = spare.accept().await;
+        assert_eq!(second.message().await.text(), "body");
+        second.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        upstream.send(OK).await;
+        assert_eq!(held.message().await.status(), 200);
+        world.log().await;
+    });
+}
+
+#[test]
+fn texts_of_a_target_have_its_method_and_no_other_response() {
+    let text = routes(
+        "error_page 404 status=own -> internal /page;
+         route path /page -> respond 200 \"$request_method [$sent_http_x_of_app]\";
+         route path /app -> app;
+         default -> respond 404;",
+    );
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        // Both requests are there at once, so that nothing is given back between them.
+        client
+            .send(
+                "GET /app HTTP/1.1\r\nHost: a\r\n\r\nPOST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+            )
+            .await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 200 OK\r\nX-Of-App: 1\r\nContent-Length: 2\r\n\r\nok").await;
+        assert_eq!(client.message().await.text(), "ok");
+        assert_eq!(client.message().await.text(), "GET []");
+        world.log().await;
+    });
+}
+
+#[test]
+fn a_denied_request_stays_one_and_an_upgrade_is_not_offered_for_a_page() {
+    let text = routes(
+        "error_page 403 -> internal /page;
+         route path /page -> app;
+         default -> respond 403 cause=denied;",
+    );
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client
+            .send("GET /x HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
+        let mut upstream = origin.accept().await;
+        let seen = upstream.message().await;
+        assert_eq!((seen.header("upgrade"), seen.header("connection")), (None, None));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 403);
+        world.expect_logged("denied", Some(403)).await;
     });
 }

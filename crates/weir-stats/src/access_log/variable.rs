@@ -323,7 +323,11 @@ impl Variable {
         }
         let (prefix, rest) =
             PREFIXED.iter().find_map(|(prefix, ..)| Some((*prefix, name.strip_prefix(prefix)?)))?;
-        if rest.is_empty() {
+        let is_name = match prefix {
+            "arg_" => is_argument_name(rest),
+            _ => rest.bytes().all(is_token_byte),
+        };
+        if rest.is_empty() || !is_name {
             return None;
         }
         let header = || rest.replace('_', "-").into_boxed_str();
@@ -535,6 +539,16 @@ impl fmt::Display for Variable {
     }
 }
 
+/// Returns true for a byte of a header's or a cookie's name (RFC 9110 section 5.6.2).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Returns true for a name of a query's parameter that can be written between `${` and `}`.
+fn is_argument_name(name: &str) -> bool {
+    !name.bytes().any(|byte| byte <= b' ' || byte == 0x7f || b"\"\\{}$".contains(&byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -570,6 +584,10 @@ mod tests {
 
     #[test]
     fn what_is_no_name_is_refused() {
+        assert!(Variable::named("arg_a[]").is_some() && Variable::named("cookie_a.b").is_some());
+        for name in ["http_a\"", "http_a b", "cookie_a;b", "arg_a\"", "arg_a\\", "arg_{a}"] {
+            assert_eq!(Variable::named(name), None, "{name}");
+        }
         for name in ["", "0", "10", "http_", "arg_", "remote", "Remote_addr"] {
             assert_eq!(Variable::named(name), None, "{name}");
         }

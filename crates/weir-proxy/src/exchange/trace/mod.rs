@@ -18,7 +18,7 @@ use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
 use crate::exchange::files::{FileTarget, question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
-use crate::http::internal::{ErrorRedirect, InternalRedirects};
+use crate::http::internal::InternalRedirects;
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
@@ -297,14 +297,23 @@ impl<'a> Tracer<'a> {
             self.trace.path.sent = text_of(&sent);
         }
         if listener.limits.hops.is_some_and(|most| self.head.hops > most) {
-            return self.trace.refuse(508, "it has passed through too many Weirs (`limits hops=`)");
+            self.trace.refuse(508, "it has passed through too many Weirs (`limits hops=`)");
         }
         let part = format!("listeners[{}]", self.input.listener);
-        if !self.passes(&listener.access, &part) {
-            return self.trace.refuse(403, "the access rules of the listener deny the client");
+        if !self.is_refused() && !self.passes(&listener.access, &part) {
+            self.trace.refuse(403, "the access rules of the listener deny the client");
+        }
+        if let TraceEnd::Refused { status, .. } = self.trace.end
+            && !self.follow_error(None, status)
+        {
+            return;
         }
         self.hosts(&part);
         while self.is_redirected(&part) {}
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.trace.end, TraceEnd::Refused { .. })
     }
 
     /// Finds the route and its end; returns true if that is an internal redirect, after which the
@@ -322,12 +331,12 @@ impl<'a> Tracer<'a> {
         self.tried(&list, &found);
         let Some((route, position)) = found.route.zip(found.position) else {
             self.trace.end = TraceEnd::NoRoute;
-            return false;
+            return self.follow_error(None, 404);
         };
         let own = format!("{list}[{position}]");
         if !self.passes(&route.access, &own) {
             self.trace.refuse(403, "the access rules of the route deny the client");
-            return self.follow_error(route, 403);
+            return self.follow_error(Some(route), 403);
         }
         self.limit_keys(route, part, &own);
         if self.head.method == Method::Connect {
@@ -337,14 +346,14 @@ impl<'a> Tracer<'a> {
         self.trace.end = self.action(route);
         match (&self.trace.end, route.internal.as_deref()) {
             (TraceEnd::Internal | TraceEnd::Files { status: 404, .. }, Some(target)) => {
-                self.follow(route, target)
+                self.follow(Some(route), target)
             }
             (
                 TraceEnd::Respond { status, body: None, .. }
                 | TraceEnd::Files { status, .. }
                 | TraceEnd::Refused { status, .. },
                 _,
-            ) => self.follow_error(route, *status),
+            ) => self.follow_error(Some(route), *status),
             (TraceEnd::Pool(pool), _) => {
                 self.trace.path.sent.clone_from(&pool.target);
                 false
@@ -353,11 +362,17 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Follows the target of a route for an error; returns false if the request is not served again.
-    fn follow_error(&mut self, route: &'a CompiledRoute, status: u16) -> bool {
+    /// Follows the target of a route, or of the listener, for an error; returns false if the request
+    /// is not served again.
+    fn follow_error(&mut self, route: Option<&'a CompiledRoute>, status: u16) -> bool {
         let is_first = self.internal.error().is_none();
-        let targets = route.error_targets.as_ref().filter(|_| is_first);
+        let targets = match route {
+            Some(route) => route.error_targets.as_ref(),
+            None => self.listener.router.error_targets(),
+        };
+        let targets = targets.filter(|_| is_first);
         let Some(target) = targets.and_then(|targets| targets.find(status)) else { return false };
+        let error = target.redirect_of(Cause::Complete, status, self.head.method);
         let to = match &target.to {
             CompiledErrorDestination::Internal(to) => to,
             CompiledErrorDestination::Redirect(redirect) => {
@@ -365,9 +380,11 @@ impl<'a> Tracer<'a> {
                 return false;
             }
         };
-        let as_get = matches!(to, InternalTarget::Path(_)) && self.head.method != Method::Head;
-        let cause = Cause::Complete;
-        let error = ErrorRedirect { cause, status, imposed: None, as_get, drops_body: false };
+        if let Some(status) = error.without_body() {
+            let content_type = String::new();
+            self.trace.end = TraceEnd::Respond { status, content_type, body: None };
+            return false;
+        }
         let is_led = self.follow(route, to);
         self.internal.set_error(error);
         if is_led {
@@ -377,14 +394,14 @@ impl<'a> Tracer<'a> {
     }
 
     /// Follows an internal redirect of a route; returns false if the request is refused instead.
-    fn follow(&mut self, route: &'a CompiledRoute, target: &'a InternalTarget) -> bool {
+    fn follow(&mut self, route: Option<&'a CompiledRoute>, target: &'a InternalTarget) -> bool {
         let (mut text, mut name) = (Vec::new(), None);
         match target {
             InternalTarget::Name(own) => name = Some(own),
             InternalTarget::Path(path) => {
                 let (view, rules) = (self.view(), &self.listener.path);
                 let (old, query) = (view.path(), view.query());
-                let led = Led { route: Some(route), ..Led::default() };
+                let led = Led { route, ..Led::default() };
                 let done = self
                     .with_entry(led, |entry| path.apply(old, query, rules, Some(entry), &mut text));
                 match done {
@@ -468,9 +485,7 @@ impl<'a> Tracer<'a> {
 
     /// Notes the keys of the limits by key that count the request.
     fn limit_keys(&mut self, route: &'a CompiledRoute, listener: &str, own: &str) {
-        let of_listener = Some((listener, &self.listener.key_limits));
-        let of_listener = of_listener.filter(|_| !self.internal.is_any());
-        for (part, limits) in of_listener.into_iter().chain([(own, &route.key_limits)]) {
+        for (part, limits) in [(listener, &self.listener.key_limits), (own, &route.key_limits)] {
             let rates = limits.rates.iter().map(|limit| &limit.keyed).enumerate();
             let rates = rates.map(|(index, limit)| (format!("rate_limits[{index}]"), limit));
             let in_flight = limits.in_flight.iter().map(|limit| &limit.keyed).enumerate();
@@ -483,6 +498,10 @@ impl<'a> Tracer<'a> {
                     limit.key.template.append(entry, Escape::None, &mut key);
                 });
                 let part = format!("{part}.{name}");
+                if self.trace.limit_keys.iter().any(|known| known.part == part) {
+                    // It counted the request before an internal redirect.
+                    continue;
+                }
                 self.trace.limit_keys.push(LimitKeyTrace { part, key: text_of(&key) });
             }
         }
@@ -495,19 +514,23 @@ impl<'a> Tracer<'a> {
             CompiledAction::Pool(number) => self.pool(route, *number),
             CompiledAction::PoolBy(choice) => self.chosen(route, Some(&choice.by)),
             CompiledAction::Split(split) => self.chosen(route, split.key.as_ref()),
-            CompiledAction::Respond(respond) => self.with_entry(led, |entry| TraceEnd::Respond {
-                status: respond.status,
-                content_type: respond.content_type.to_string(),
-                body: respond.body(entry, &mut scratch).map(text_of),
+            CompiledAction::Respond(respond) => self.with_entry(led, |entry| {
+                let body = respond.body(entry, &mut scratch).map(text_of);
+                let imposed = self.internal.imposed_status().filter(|_| body.is_some());
+                TraceEnd::Respond {
+                    status: imposed.unwrap_or(respond.status),
+                    content_type: respond.content_type.to_string(),
+                    body,
+                }
             }),
-            CompiledAction::Redirect(redirect) => self.redirect(route, redirect),
+            CompiledAction::Redirect(redirect) => self.redirect(Some(route), redirect),
             CompiledAction::Files(number) => self.files(route, *number),
             CompiledAction::Internal => TraceEnd::Internal,
         }
     }
 
-    fn redirect(&self, route: &'a CompiledRoute, redirect: &CompiledRedirect) -> TraceEnd {
-        let led = Led { route: Some(route), ..Led::default() };
+    fn redirect(&self, route: Option<&'a CompiledRoute>, redirect: &CompiledRedirect) -> TraceEnd {
+        let led = Led { route, ..Led::default() };
         let mut scratch = Vec::new();
         self.with_entry(led, |entry| TraceEnd::Redirect {
             status: redirect.status,
@@ -534,9 +557,13 @@ impl<'a> Tracer<'a> {
             return end(301, Some(("Location", text_of(&location))));
         }
         let changed = route.rewrites.as_ref().map(|_| self.rewritten(route)).transpose();
-        let Ok(changed) = changed.map(Option::unwrap_or_default) else {
-            let reason = "the path has no valid form once it is rewritten".to_owned();
-            return TraceEnd::Refused { status: 400, reason };
+        let refused = |status, reason: &str| TraceEnd::Refused { status, reason: reason.into() };
+        let changed = match changed {
+            Ok(changed) => changed.unwrap_or_default(),
+            Err(RewriteFault::Path(fault)) => return refused(400, fault.reason()),
+            Err(RewriteFault::TooLong) => {
+                return refused(414, "the path is too long once it is rewritten");
+            }
         };
         let view = self.view();
         let target = FileTarget::of(&view, strip).changed(&changed);
@@ -544,7 +571,8 @@ impl<'a> Tracer<'a> {
             Ok(Answer::Status(status)) if !readable && status.code != 404 => end(405, not_allowed),
             Ok(Answer::File(_)) if !readable => end(405, not_allowed),
             Ok(Answer::File(file)) => {
-                end(file.status, Some(("Content-Type", file.content_type.into_owned())))
+                let status = self.internal.imposed_status().unwrap_or(file.status);
+                end(status, Some(("Content-Type", file.content_type.into_owned())))
             }
             Ok(Answer::Status(status)) => {
                 let location = status.headers.into_iter().find(|(name, _)| *name == "Location");
@@ -589,7 +617,7 @@ impl<'a> Tracer<'a> {
             client: self.client,
             local: self.local(),
             request_line: self.line,
-            method: head.method_span.of(bytes),
+            method: view.method(),
             target: target_of(self.line),
             internal_target: self.internal.whole_target(),
             path: self.internal.target().map_or(head.path.of(bytes), |(path, _)| path),

@@ -53,7 +53,7 @@ impl<'a> Tracer<'a> {
     pub(super) fn pool(&self, route: &'a CompiledRoute, number: usize) -> TraceEnd {
         let Some(pool) = self.snapshot.pools.get(number) else { return TraceEnd::NoRoute };
         let refused = |status, reason: &str| TraceEnd::Refused { status, reason: reason.into() };
-        if let Some(length) = self.body_length() {
+        if let Some(length) = self.body_length().filter(|_| !self.internal.drops_body()) {
             if self.listener.limits.body_bytes.is_some_and(|most| length > most) {
                 return refused(413, "its body is larger than `limits body=` of the listener");
             }
@@ -147,12 +147,14 @@ impl<'a> Tracer<'a> {
                 trust: self.trust,
                 hidden_cookie: pool.affinity.as_ref().map(Affinity::name),
                 framing: match (self.head.framing, route.rules_for(pool).buffer_request) {
+                    _ if self.internal.drops_body() => BodyFraming::None,
                     (Framing::None | Framing::UntilClose, _) => BodyFraming::None,
                     (Framing::Length(length), _) => BodyFraming::Length(length),
                     (Framing::Chunked, _) => BodyFraming::Chunked,
                 },
                 upgrade: Some(&route.protocols)
-                    .filter(|protocols| protocols.are_offered(self.head, self.bytes)),
+                    .filter(|protocols| protocols.are_offered(self.head, self.bytes))
+                    .filter(|_| !self.internal.drops_body()),
                 counts_hops: self.listener.limits.hops.is_some(),
             };
             head_writer::write_request_head(&head, &mut out);

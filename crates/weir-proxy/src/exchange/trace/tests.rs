@@ -30,7 +30,11 @@ const CONFIG: &str = r#"
     }"#;
 
 fn traced(head: &[u8], peer: &str) -> Result<RequestTrace, String> {
-    let config = parse_str("weir.conf", CONFIG).unwrap().config;
+    traced_in(CONFIG, head, peer)
+}
+
+fn traced_in(text: &str, head: &[u8], peer: &str) -> Result<RequestTrace, String> {
+    let config = parse_str("weir.conf", text).unwrap().config;
     let (sinks, _receiver) = log_channel(0, 1);
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
     let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
@@ -88,6 +92,41 @@ fn what_follows_an_internal_redirect_is_told() {
         assert_eq!(status, expected, "{line}");
     }
     assert!(matches!(traced("POST /f/missing").end, TraceEnd::Respond { .. }));
+}
+
+#[test]
+fn what_follows_an_error_is_told() {
+    let text = r#"
+        pool app { server 10.0.0.1:80; }
+        listen :80 {
+            limits body=9b;
+            deny 10.0.0.0/8;
+            error_page 404 -> internal /page;
+            error_page 403 status=own -> internal @app;
+            error_page 405 status=204 -> internal /page;
+            route path /page -> respond 200 "$request_method";
+            route internal @app -> app;
+            route path /f -> files / { error_page 404 -> internal /etc/passwd; };
+            route path /etc/* -> files /;
+            route path /post -> respond 405;
+            route path /app -> respond 410 { error_page 410 -> internal /to; };
+            route path /to -> app;
+        }"#;
+    let traced = |line: &str, peer: &str| {
+        let head =
+            format!("{line} HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\nIf-None-Match: *\r\n\r\n");
+        traced_in(text, head.as_bytes(), peer).unwrap().end
+    };
+    let TraceEnd::Respond { status: 404, body: Some(body), .. } = traced("POST /x", "") else {
+        panic!()
+    };
+    assert_eq!(body, "GET");
+    assert!(matches!(traced("GET /x", "10.1.1.1"), TraceEnd::Refused { status: 413, .. }));
+    assert!(matches!(traced("GET /post", ""), TraceEnd::Respond { status: 204, body: None, .. }));
+    assert!(matches!(traced("GET /f", ""), TraceEnd::Files { status: 404, .. }));
+    let TraceEnd::Pool(pool) = traced("POST /app", "") else { panic!() };
+    assert!(pool.head.starts_with("GET /to "), "{}", pool.head);
+    assert!(!pool.head.contains("Content-Length"), "{}", pool.head);
 }
 
 #[test]

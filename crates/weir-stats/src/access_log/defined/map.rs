@@ -51,6 +51,8 @@ pub(super) struct ValueMap {
     /// The wildcards by their text with its dot and without its star.
     leading: HashMap<Box<[u8]>, u32>,
     trailing: HashMap<Box<[u8]>, u32>,
+    /// The bytes of the longest of their keys: longer parts of a value are not looked up.
+    longest_part: usize,
     networks: Networks,
     regexes: Box<[(Regex, u32)]>,
     /// All regexes, if there are many.
@@ -78,6 +80,7 @@ impl ValueMap {
                 exact: HashMap::new(),
                 leading: HashMap::new(),
                 trailing: HashMap::new(),
+                longest_part: 0,
                 networks: Networks::default(),
                 regexes: Box::default(),
                 set: None,
@@ -154,11 +157,13 @@ impl ValueMap {
         }
         let dots = || source.iter().enumerate().filter(|(_, byte)| **byte == b'.');
         let leading = || {
-            let mut after = dots().filter(|(at, _)| *at > 0);
+            let most = self.longest_part;
+            let mut after = dots().filter(|(at, _)| *at > 0 && source.len() - at <= most);
             after.find_map(|(at, _)| self.leading.get(source.get(at..)?))
         };
         let trailing = || {
-            let mut before = dots().rev().filter(|(at, _)| *at + 1 < source.len());
+            let most = self.longest_part.min(source.len().saturating_sub(1));
+            let mut before = dots().rev().filter(|(at, _)| *at < most);
             before.find_map(|(at, _)| self.trailing.get(source.get(..=at)?))
         };
         let found = if self.leading.is_empty() { None } else { leading() };
@@ -221,6 +226,7 @@ impl<'l> MapBuilder<'_, 'l> {
     /// Adds a host, perhaps with a wildcard. Returns true if it is there already.
     fn host(&mut self, text: &str, result: u32) -> bool {
         let map = &mut self.map;
+        map.longest_part = map.longest_part.max(text.len());
         let bytes = |text: &str| Box::from(text.as_bytes());
         if let Some(below) = text.strip_prefix('*').filter(|rest| rest.starts_with('.')) {
             return map.leading.insert(bytes(below), result).is_some();

@@ -82,7 +82,7 @@ enum ConvertStep {
     TrimStart(Box<[u8]>),
     TrimEnd(Box<[u8]>),
     Mask(u8, u8),
-    Hash(number::HashKind, bool),
+    Hash(number::HashKind, i64),
     Arithmetic(number::Arithmetic),
     Choice(Box<[u8]>, Box<[u8]>),
     Range(Box<[NumberRange]>),
@@ -241,12 +241,12 @@ impl ConvertStep {
             return Ok(Self::Arithmetic(arithmetic));
         }
         if let Some(kind) = number::HashKind::parse(name) {
-            let avalanche = match arguments {
-                [] => false,
-                [flag] => number::parse(flag)? != 0,
+            let argument = match arguments {
+                [] => 0,
+                [text] => number::parse(text)?,
                 _ => return Err(format!("`{name}` takes at most one argument")),
             };
-            return Ok(Self::Hash(kind, avalanche));
+            return Ok(Self::Hash(kind, argument));
         }
         Self::parse_text(name, arguments)
     }
@@ -355,7 +355,7 @@ impl ConvertStep {
             Self::FromBase64 { url_safe } => return text::from_base64(*url_safe, value),
             Self::Json { utf8, lenient } => return text::json(*utf8, *lenient, value),
             Self::Mask(four, six) => return text::mask(*four, *six, value),
-            Self::Hash(kind, avalanche) => number::write(kind.hash(value, *avalanche), value),
+            Self::Hash(kind, argument) => number::write(kind.hash(value, *argument), value),
             Self::Arithmetic(arithmetic) => {
                 let Some(number) = number::read(value) else { return false };
                 number::write(arithmetic.apply(number), value);

@@ -145,8 +145,9 @@ impl HashKind {
         })
     }
 
-    /// Returns the hash, with Jenkins' avalanche after it if wanted (for `xxh32` the seed 1).
-    pub(super) fn hash(self, value: &[u8], avalanche: bool) -> i64 {
+    /// Returns the hash, with Jenkins' avalanche after it unless the argument is 0; for `xxh32` it
+    /// is the seed.
+    pub(super) fn hash(self, value: &[u8], argument: i64) -> i64 {
         let hash = match self {
             Self::Crc32 => crc32(value),
             Self::Djb2 => value.iter().fold(5_381_u32, |hash, byte| {
@@ -157,9 +158,10 @@ impl HashKind {
                 next.wrapping_sub(hash)
             }),
             Self::Wt6 => wt6(value),
-            Self::Xxh32 => return i64::from(xxh32(value, u32::from(avalanche))),
+            // A larger seed counts modulo 2^32.
+            Self::Xxh32 => return i64::from(xxh32(value, argument as u32)),
         };
-        i64::from(if avalanche { full(hash) } else { hash })
+        i64::from(if argument == 0 { hash } else { full(hash) })
     }
 }
 

@@ -145,6 +145,7 @@ fn hashes() {
     check(&["wt6"], "hello", "3538347703");
     check(&["wt6", "1"], "hello", "140457739");
     check(&["xxh32"], "hello", "4211111929");
+    check(&["xxh32", "5"], "hello", "3191799670");
 }
 
 #[test]
