@@ -21,6 +21,7 @@ mod pool;
 pub mod queue;
 mod redact;
 pub mod resolver;
+mod response_rules;
 pub mod retry;
 mod rewrite;
 mod route;
@@ -68,6 +69,7 @@ pub use pool::{
 };
 pub use queue::Queue;
 pub use resolver::Resolver;
+pub use response_rules::{ImposedStatus, Intercept, ResponseRules};
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use rewrite::Rewrite;
 pub use route::{

@@ -86,10 +86,12 @@ impl NativeLine {
     }
 }
 
-/// Adds an option to a line that is complete.
+/// Adds an option to a line that is complete, before its target if it has one.
 pub(crate) fn with_option(mut line: Directive, key: &str, value: &str) -> Directive {
     let word = bare(&format!("{key}={value}"), line.name.span);
-    line.words.push(Word { bare: key.len() + 1, ..word });
+    let is_arrow = |word: &Word| word.text == "->" && word.bare == word.text.len();
+    let at = line.words.iter().position(is_arrow).unwrap_or(line.words.len());
+    line.words.insert(at, Word { bare: key.len() + 1, ..word });
     line
 }
 

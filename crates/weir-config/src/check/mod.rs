@@ -18,6 +18,7 @@ mod privileges;
 mod probe;
 mod queue;
 mod resolver;
+mod response_rules;
 mod retry;
 mod rewrite;
 mod route;

@@ -6,7 +6,8 @@ use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AccessRule, Expires, HeaderEdit, RequestTimeout, Route, RouteUpstream, Rule, Verdict, values,
+    AccessRule, Expires, HeaderEdit, RequestTimeout, ResponseRules, Route, RouteUpstream, Rule,
+    Verdict, values,
 };
 use crate::pattern::TextPattern;
 use crate::source::SourceSpan;
@@ -54,6 +55,7 @@ impl BlockRoutes {
             upstream: RouteUpstream::default(),
             error_targets: Vec::new(),
             expires: None,
+            responses: ResponseRules::default(),
             request_headers,
             response_headers,
         });
@@ -88,6 +90,7 @@ impl<'a> Checker<'a> {
         let mut upstream = Vec::new();
         let mut errors = Vec::new();
         let mut expires = None;
+        let mut responses = Vec::new();
         let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
@@ -95,10 +98,9 @@ impl<'a> Checker<'a> {
                 "limit" => limits.push(line),
                 "log" => logs = Some(self.use_logs(&line)),
                 "rewrite" | "query" => rewrite.push(line),
-                "expires" => {
-                    expires = line.word(0).and_then(|value| self.value(value, Expires::parse));
-                }
+                "expires" => expires = self.expires(&line),
                 "error_page" => errors.extend(self.error_target(&line)),
+                "intercept" | "response_status" => responses.push(line),
                 "retry" | "buffer_request" => upstream.push(line),
                 "timeout" => {
                     self.set(&line, "request", &mut timeout, |text| {
@@ -122,6 +124,7 @@ impl<'a> Checker<'a> {
             route.logs = logs;
             route.error_targets = errors;
             route.expires = expires;
+            self.response_rules(&responses, route);
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;
@@ -129,6 +132,10 @@ impl<'a> Checker<'a> {
             route.response_headers = lines.response_headers;
         }
         self.part = outer;
+    }
+
+    fn expires(&mut self, line: &Arguments<'a>) -> Option<Expires> {
+        line.word(0).and_then(|value| self.value(value, Expires::parse))
     }
 
     /// Warns of a route or line that comes after one that matches every request.

@@ -55,6 +55,16 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .example("error_page 502 503 504 -> internal /sorry.html;"),
     directive("expires", &[Context::Route], "TIME | -TIME | epoch | max", "How long clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx.")
         .example("expires 30d;"),
+    directive("intercept", &[Context::Route], "", INTERCEPT)
+        .words(0, 0)
+        .arrow(Arrow::Required)
+        .options(RESPONSE_CONDITION)
+        .many()
+        .example("intercept if=$sent_http_x_sorry -> internal @sorry;"),
+    directive("response_status", &[Context::Route], "STATUS", "Gives responses of servers another status (200 to 599, but not 204, 205 and 304, which end a response without a body). Of several lines that hold the last counts. Conditions of `response_header` see the status of the server, logs the one that was sent. Responses with 101, 204 and 304 keep theirs. HAProxy has it as `http-response set-status`.")
+        .options(RESPONSE_CONDITION)
+        .many()
+        .example("response_status 503 if=$sent_http_x_busy;"),
     directive("path", CONDITION, "PATTERN…", "The normalised (`path` in `listen`) and decoded path matches one of these: `/exact`, `/prefix/*` (everything below, and `/prefix` itself, unlike nginx's `/prefix/` and Caddy's paths), a glob such as `/a/*/b` (`*` within one segment) or `*.php`, `~regex`, or `~*regex` (case-insensitive). A regex that contains `{` must be quoted.")
         .example("path /static/* *.css"),
     directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),
@@ -111,6 +121,15 @@ pub(super) const ERROR_TARGET: &[OptionSpec] = &[
         "Holds for responses of servers too, which are discarded then, as nginx's `proxy_intercept_errors` does.",
     ),
 ];
+
+const INTERCEPT: &str = "Discards a server's response and serves the request again: `-> internal @NAME` keeps method and path, `-> internal PATH` asks for a path with GET (or HEAD). The first line that holds counts; a line without `if=` holds for every response. It happens once for a request, and not after `error_page` led to the route. A body goes to the pool of the next route only if `buffer_request` keeps it until then; otherwise the client gets 502, or the error of the response. HAProxy has it as `http-response return`, `deny` and `redirect`: write `respond` or `redirect` as the target of the named route.";
+
+const RESPONSE_CONDITION: &[OptionSpec] = &[option(
+    "if",
+    "TEXT",
+    "",
+    "Holds for responses for which the text with `$variables` is neither empty nor `0`. `$status` and `$sent_http_NAME` are those of the server.",
+)];
 
 const ROUTE_TIMEOUT: &[OptionSpec] = &[
     option(

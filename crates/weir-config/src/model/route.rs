@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
 use super::{
-    AccessRule, Bandwidth, Expires, InFlightLimit, RateLimit, Rewrite, RouteUpstream, values,
+    AccessRule, Bandwidth, Expires, InFlightLimit, RateLimit, ResponseRules, Rewrite,
+    RouteUpstream, values,
 };
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
@@ -73,6 +74,9 @@ pub struct Route {
     /// How long clients may keep its responses; `None` leaves that to the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Expires>,
+    /// The responses of endpoints that are discarded or get another status.
+    #[serde(default, skip_serializing_if = "ResponseRules::is_empty")]
+    pub responses: ResponseRules,
     /// The changes to request headers.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,

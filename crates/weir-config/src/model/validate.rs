@@ -607,6 +607,7 @@ impl<'a> Validator<'a> {
             self.bandwidth(&path, route.bandwidth.as_ref());
             self.rewrites(&format!("{path}.rewrite"), route);
             self.error_targets(&path, &route.error_targets);
+            self.responses(&format!("{path}.responses"), route);
             self.route_upstream(&format!("{path}.upstream"), route);
             self.edits(&format!("{path}.request_headers"), &route.request_headers);
             self.edits(&format!("{path}.response_headers"), &route.response_headers);
@@ -635,6 +636,22 @@ impl<'a> Validator<'a> {
             if retry.budget != Budget::Auto {
                 self.problem(format!("{path}.retry.budget"), "the budget is a setting of the pool");
             }
+        }
+    }
+
+    fn responses(&mut self, path: &str, route: &Route) {
+        if !route.responses.is_empty() && route.action.pools().is_empty() {
+            self.problem(path, "only requests to a pool have responses of endpoints");
+        }
+        for (index, one) in route.responses.intercept.iter().enumerate() {
+            self.action(
+                &format!("{path}.intercept[{index}].to"),
+                &Action::Internal(one.to.clone()),
+            );
+        }
+        for (index, one) in route.responses.status.iter().enumerate() {
+            let status = values::imposed_status(&one.status.to_string());
+            self.held(format!("{path}.status[{index}].status"), status);
         }
     }
 

@@ -457,6 +457,14 @@ pub(crate) fn error_status(text: &str) -> Result<u16, String> {
         .map_err(|_| format!("`{text}` is not an error status: 400 to 599"))
 }
 
+/// Parses a status that a response of an endpoint can get instead of its own.
+pub(crate) fn imposed_status(text: &str) -> Result<u16, String> {
+    match status(text)? {
+        204 | 205 | 304 => Err(format!("`{text}` is a status of responses without a body")),
+        status => Ok(status),
+    }
+}
+
 /// Checks the location of a redirect.
 pub(crate) fn location(text: &str) -> Result<(), String> {
     line_text(text)?;

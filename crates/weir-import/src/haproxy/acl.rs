@@ -206,6 +206,12 @@ impl HaproxyConverter<'_> {
         scope: &RuleScope,
         span: SourceSpan,
     ) -> Result<AclTest, String> {
+        // HAProxy no longer has the head of the request when a response comes: it warns, and finds
+        // nothing.
+        let name = criterion.expression.fetch.name.as_str();
+        if scope.place == FormatPlace::Response && is_of_request_head(name) {
+            return Ok(AclTest::Always(false));
+        }
         // Responses have no conditions of requests.
         let native = match scope.place {
             FormatPlace::Request => criterion.clone().test(),
@@ -222,6 +228,15 @@ impl HaproxyConverter<'_> {
             Err(_) => self.variable_test(criterion, scope, span),
         }
     }
+}
+
+/// Returns true if a fetch reads the head of a request, which HAProxy keeps only until it is sent.
+fn is_of_request_head(name: &str) -> bool {
+    let begins = |prefix: &&str| name.starts_with(prefix);
+    // `hdr` alone is that of the response there.
+    ["path", "base", "url", "query", "cook", "req.cook", "req.hdr", "req.fhdr", "hdr_"]
+        .iter()
+        .any(begins)
 }
 
 impl Criterion {

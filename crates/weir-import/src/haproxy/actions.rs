@@ -14,7 +14,7 @@ use super::rewrites::groups;
 use super::rules::{RouteDraft, RuleEdit, RulePosition};
 use super::scope::{CHANGED, ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
 use super::sections::{LineId, SectionId};
-use crate::native::{NativeLine, with_option};
+use crate::native::NativeLine;
 
 /// Headers that Weir writes itself.
 const OWN_HEADERS: [&str; 9] = [
@@ -31,7 +31,7 @@ const OWN_HEADERS: [&str; 9] = [
 
 /// The form of a redirect's place: only `http-request redirect` has fields in it.
 #[derive(Clone, Copy, PartialEq)]
-enum RedirectText {
+pub(super) enum RedirectText {
     Literal,
     Format,
 }
@@ -42,6 +42,8 @@ pub(super) enum RuleEffect {
     Ends(Vec<Word>, Vec<Directive>),
     /// A header or the path changes, perhaps to a text that is known.
     Edits(Directive, ChangedPart, Option<String>),
+    /// The response gets this status.
+    Status(String),
     /// A variable gets this text, or none.
     Sets(String, Option<String>),
     /// The text is captured.
@@ -58,7 +60,7 @@ pub(super) enum RuleEffect {
 
 impl RuleEffect {
     /// Marks a response as a refusal.
-    fn denied(self) -> Self {
+    pub(super) fn denied(self) -> Self {
         match self {
             Self::Ends(mut target, block) => {
                 let place = target.first().map(|word| word.span);
@@ -292,7 +294,7 @@ impl HaproxyConverter<'_> {
                 state.scope.capture(0, text);
             }
             Ok(RuleEffect::Bounds(native)) => self.bound(line, test, native, state),
-            Ok(RuleEffect::Nothing) => self.outcomes.honour(line),
+            Ok(RuleEffect::Nothing | RuleEffect::Status(_)) => self.outcomes.honour(line),
             Err(reason) => self.refuse_rule(line, reason, guards, drafts, state),
         }
     }
@@ -351,7 +353,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Sets a variable for the rules after a line, under a condition.
-    fn set_variable(
+    pub(super) fn set_variable(
         &mut self,
         line: LineId,
         scope: &mut RuleScope,
@@ -390,7 +392,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts `set-var(NAME) EXPRESSION`, `set-var-fmt(NAME) TEXT` and `unset-var(NAME)`.
-    fn variable_action(
+    pub(super) fn variable_action(
         &mut self,
         line: LineId,
         action: &str,
@@ -468,7 +470,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Takes an action from the table.
-    fn other_action(
+    pub(super) fn other_action(
         &mut self,
         line: LineId,
         action: &str,
@@ -492,7 +494,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts a change of a header.
-    fn header_edit(
+    pub(super) fn header_edit(
         &mut self,
         line: LineId,
         action: &str,
@@ -534,7 +536,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts `replace-header NAME REGEX TEXT`.
-    fn header_replacement(
+    pub(super) fn header_replacement(
         &mut self,
         line: LineId,
         arguments: &[LineWord],
@@ -579,7 +581,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts `capture EXPRESSION len N`.
-    fn captured(
+    pub(super) fn captured(
         &mut self,
         line: LineId,
         arguments: &[LineWord],
@@ -602,7 +604,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts a response of HAProxy's own: `deny`, `return` and the like.
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         line: LineId,
         arguments: &[LineWord],
@@ -661,7 +663,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Converts `redirect location|prefix|scheme …`.
-    fn redirect(
+    pub(super) fn redirect(
         &mut self,
         line: LineId,
         words: &[LineWord],
@@ -725,80 +727,6 @@ impl HaproxyConverter<'_> {
         }
         let target = NativeLine::new("", span).keyword("redirect").value(code).value(&url);
         Ok(RuleEffect::Ends(target.into_words(), block))
-    }
-
-    /// Converts `http-response` or `http-after-response` rules. What they set is in scope of those
-    /// after them, and of logs.
-    pub(super) fn response_rules(
-        &mut self,
-        id: SectionId,
-        keyword: &str,
-        scope: &mut RuleScope,
-    ) -> Vec<RuleEdit> {
-        let mut edits = Vec::new();
-        for line in self.sections.every(id, keyword) {
-            let words = self.sections.words(line).to_vec();
-            let found = self.condition(line, &words, scope);
-            let done = found.and_then(|(test, count)| {
-                let rule = words.get(..count).unwrap_or_default();
-                match self.response_action(line, rule, scope)? {
-                    RuleEffect::Edits(native, ..) => {
-                        edits.extend(self.response_edit(line, native, test)?);
-                    }
-                    RuleEffect::Sets(name, text) => {
-                        self.set_variable(line, scope, (&name, text), &test);
-                    }
-                    RuleEffect::Captures(text) => scope.capture(1, text),
-                    _ => {}
-                }
-                Ok(())
-            });
-            match done {
-                Ok(()) => self.outcomes.honour(line),
-                Err(reason) => self.outcomes.refuse(line, reason),
-            }
-        }
-        edits
-    }
-
-    fn response_action(
-        &mut self,
-        line: LineId,
-        words: &[LineWord],
-        scope: &RuleScope,
-    ) -> Result<RuleEffect, String> {
-        let action = words.first().map_or("", |word| word.text.as_str());
-        let arguments = words.get(1..).unwrap_or_default();
-        match action {
-            "set-header" | "add-header" | "del-header" => {
-                self.header_edit(line, action, arguments, scope)
-            }
-            "replace-header" => self.header_replacement(line, arguments, scope),
-            "capture" => self.captured(line, arguments, scope),
-            _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
-            _ => self.other_action(line, action, "http-response"),
-        }
-    }
-
-    /// Returns a change of responses under a condition. Those of the connection choose the listener
-    /// or the route, others are tried for each response.
-    fn response_edit(
-        &mut self,
-        line: LineId,
-        native: Directive,
-        test: AclTest,
-    ) -> Result<Option<RuleEdit>, String> {
-        if test.is_of_connection() {
-            return Ok(Some(RuleEdit { when: test, line: native }));
-        }
-        let always = AclTest::Always(true);
-        Ok(match self.condition_text(&test, self.sections.span(line))? {
-            ConditionText::Always(false) => None,
-            ConditionText::Always(true) => Some(RuleEdit { when: always, line: native }),
-            ConditionText::Text(text) => {
-                Some(RuleEdit { when: always, line: with_option(native, "if", &text) })
-            }
-        })
     }
 }
 

@@ -51,6 +51,9 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) files: HashMap<String, Rc<Vec<String>>>,
     /// The variables of the process, which `global` sets.
     pub(super) global_scope: RuleScope,
+    /// The names of the routes of responses that replace those of servers, by what they are.
+    pub(super) response_names: HashMap<String, String>,
+    pub(super) response_count: usize,
     pool_names: HashSet<String>,
     /// The next number for each name of a pool that is taken.
     pool_numbers: HashMap<String, usize>,
@@ -120,6 +123,8 @@ impl<'s> HaproxyConverter<'s> {
             definitions: Definitions::default(),
             files: HashMap::new(),
             global_scope: RuleScope::new(FormatPlace::Request),
+            response_names: HashMap::new(),
+            response_count: 1,
             pool_names: HashSet::new(),
             pool_numbers: HashMap::new(),
             page_groups: by_name(&["http-errors"]),

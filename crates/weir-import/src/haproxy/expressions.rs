@@ -131,7 +131,8 @@ impl HaproxyConverter<'_> {
                 Ok(SampleText::text("${headers_cookie}").step(&["cookie", argument]))
             }
             "status" if scope.place != FormatPlace::Request => {
-                Ok(SampleText::new("${status}", SampleType::Number))
+                let text = scope.variable("status").unwrap_or("${status}");
+                Ok(SampleText::new(text, SampleType::Number))
             }
             "srv_name" if scope.place != FormatPlace::Request => {
                 Ok(SampleText::text("${endpoint}"))
@@ -140,8 +141,13 @@ impl HaproxyConverter<'_> {
                 let side = usize::from(name == "capture.res.hdr");
                 let at = argument.parse().ok();
                 let text = at.and_then(|at: usize| scope.captures(side).get(at));
-                text.map(|text| SampleText::settled(text))
-                    .ok_or_else(|| format!("nothing is captured as `{name}({argument})`"))
+                let text = text.map(|text| SampleText::settled(text));
+                let text = if scope.place == FormatPlace::Log {
+                    text.map(|text| text.step(&["regsub", "^$", "-"]))
+                } else {
+                    text
+                };
+                text.ok_or_else(|| format!("nothing is captured as `{name}({argument})`"))
             }
             "var" => Ok(SampleText::settled(if let Some(text) = scope.variable(argument) {
                 text

@@ -22,6 +22,7 @@ mod pages;
 mod patterns;
 mod preprocess;
 mod process;
+mod responses;
 mod rewrites;
 mod rules;
 mod sample;

@@ -34,6 +34,15 @@ pub(super) struct RouteDraft {
     pub(super) span: SourceSpan,
 }
 
+/// The rules of a section for responses, while they are read.
+pub(super) struct ResponseRulesOf<'r> {
+    pub(super) section: SectionId,
+    /// What the rules set, for those after them.
+    pub(super) scope: &'r mut RuleScope,
+    /// The routes to which responses of their own are added.
+    pub(super) drafts: &'r mut Vec<RouteDraft>,
+}
+
 /// The state while the rules of a frontend, or then of a backend, are read.
 #[derive(Clone)]
 pub(super) struct RulePosition {
@@ -146,8 +155,9 @@ impl HaproxyConverter<'_> {
         state.closing = line.filter(|_| mode != ConnectionMode::KeepAlive);
         state.forwarded = self.forwarded_headers(id);
         let mut scope = state.scope.at(FormatPlace::Response);
-        state.response = self.response_rules(id, "http-response", &mut scope);
-        let after = self.response_rules(id, "http-after-response", &mut scope);
+        let rules = &mut ResponseRulesOf { section: id, scope: &mut scope, drafts: &mut drafts };
+        state.response = self.response_rules("http-response", rules);
+        let after = self.response_rules("http-after-response", rules);
         self.backend_choice(id, &state, &mut drafts, span);
         self.unused_acls(id);
         let after = self.of_all_routes(id, after, &drafts);
@@ -481,10 +491,11 @@ impl HaproxyConverter<'_> {
     ) {
         self.request_rules(backend, state, drafts);
         let mut scope = state.scope.at(FormatPlace::Response);
-        let mut response = self.response_rules(backend, "http-response", &mut scope);
+        let rules = &mut ResponseRulesOf { section: backend, scope: &mut scope, drafts };
+        let mut response = self.response_rules("http-response", rules);
         response.append(&mut state.response);
         state.response = response;
-        let after = self.response_rules(backend, "http-after-response", &mut scope);
+        let after = self.response_rules("http-after-response", rules);
         state.response.extend(after);
         self.unused_acls(backend);
     }

@@ -114,7 +114,12 @@ impl RuleScope {
         let mut scope = Self { place, ..self.clone() };
         if place != FormatPlace::Request {
             scope.changed = ChangedRequest::default();
-            let ends = |name: &str| name.starts_with("req.") || name.starts_with("res.");
+            // Logs have the status that was sent.
+            let ends = |name: &str| {
+                name.starts_with("req.")
+                    || name.starts_with("res.")
+                    || name == "status" && place == FormatPlace::Log
+            };
             if scope.variables.keys().any(|name| ends(name)) {
                 Rc::make_mut(&mut scope.variables).retain(|name, _| !ends(name));
             }

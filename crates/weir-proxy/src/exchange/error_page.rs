@@ -1,16 +1,18 @@
-//! Error pages that other routes serve: a request that would get an error response is led to the
-//! target of its route, once. What is left of it for the next route, such as a body that was kept,
-//! is noted here; the stages look at it.
+//! Error pages that other routes serve: a request that would get an error response, or one of an
+//! endpoint that is to be discarded, is led to the target of its route, once. What is left of it
+//! for the next route, such as a body that was kept, is noted here; the stages look at it.
 
-use weir_stats::Cause;
-use weir_wire::Framing;
+use weir_stats::{Cause, Entry};
+use weir_wire::{Framing, Method};
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::internal_redirect::follow;
 use crate::exchange::local_reply;
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::pump::Pump;
+use crate::exchange::record;
 use crate::exchange::state::Exchange;
+use crate::http::internal::ErrorRedirect;
 use crate::http::local_reply::Reply;
 use crate::routing::error_target::{CompiledErrorDestination, CompiledErrorTarget};
 use crate::routing::route::{CompiledRoute, InternalTarget};
@@ -29,8 +31,16 @@ pub(crate) fn target_for<'a, C: ClientSide>(
     if exchange.heads.internal.error().is_some() { None } else { targets.find(status) }
 }
 
-/// Returns true if the endpoint's response is to be discarded for a target of the route.
-pub(crate) fn intercepts<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute) -> bool {
+/// Returns true if the endpoint's response, whose head is at the beginning of `raw`, is to be
+/// discarded for a target of the route.
+pub(crate) fn intercepts<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    route: &CompiledRoute,
+    raw: &[u8],
+) -> bool {
+    if discarded_for(exchange, route, raw).is_some() {
+        return true;
+    }
     let Some(targets) = &route.error_targets else { return false };
     targets.intercepts(exchange.heads.response.status) && exchange.heads.internal.error().is_none()
 }
@@ -74,6 +84,51 @@ pub(crate) async fn lead<C: ClientSide>(
     Err(ended)
 }
 
+/// The target for which the route's rules discard the endpoint's response, whose head is at the
+/// beginning of `raw`.
+#[inline]
+pub(crate) fn discarded_for<'r, C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    route: &'r CompiledRoute,
+    raw: &[u8],
+) -> Option<&'r InternalTarget> {
+    let rules = route.responses.as_deref().filter(|rules| rules.intercepts_any())?;
+    if exchange.heads.internal.error().is_some() {
+        return None;
+    }
+    record::keep_response_head(exchange, raw);
+    let status = exchange.heads.response.status;
+    record::with_entry(exchange, |entry| rules.intercepts(&Entry { status, ..*entry }))
+}
+
+/// Leads a request whose endpoint's response is discarded to another target. Returns the reason why
+/// this route ends, which is [`Ended::Redirected`] if all is well.
+#[cold]
+pub(crate) fn lead_response<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    to: &InternalTarget,
+) -> Ended {
+    exchange.placement.finish_slot(Instant::now());
+    // Unless another pool answers.
+    exchange.outcome.cause = Cause::Local;
+    // The status that the client gets if the request cannot be sent to another pool.
+    let status = Some(exchange.heads.response.status).filter(|status| *status >= 400);
+    let is_path = matches!(to, InternalTarget::Path(_));
+    let error = ErrorRedirect {
+        cause: Cause::Complete,
+        status: status.unwrap_or(502),
+        imposed: None,
+        as_get: is_path && exchange.heads.request.method != Method::Head,
+        drops_body: is_path,
+    };
+    if is_path {
+        exchange.heads.kept_body = None;
+    }
+    let ended = follow(exchange, to);
+    exchange.heads.internal.set_error(error);
+    ended
+}
+
 /// Keeps a buffered body that was read whole, if the target of a refusal may send it on.
 #[cold]
 pub(crate) fn keep_body<C: ClientSide>(
@@ -82,12 +137,22 @@ pub(crate) fn keep_body<C: ClientSide>(
     ended: Ended,
 ) {
     let Ended::Refused(refusal) = ended else { return };
-    // Of any other body, the buffer has what came with the head, and the bytes behind it.
-    if exchange.heads.request.framing == Framing::None || !upload.is_whole {
-        return;
-    }
     let target = target_for(exchange, refusal.status).map(|target| &target.to);
-    if let Some(CompiledErrorDestination::Internal(InternalTarget::Name(_))) = target {
+    if let Some(CompiledErrorDestination::Internal(to)) = target {
+        keep_body_for(exchange, upload, to);
+    }
+}
+
+/// Keeps such a body for a target.
+#[cold]
+pub(crate) fn keep_body_for<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    upload: &mut Pump,
+    to: &InternalTarget,
+) {
+    // Of any other body, the buffer has what came with the head, and the bytes behind it.
+    let is_whole = exchange.heads.request.framing != Framing::None && upload.is_whole;
+    if is_whole && matches!(to, InternalTarget::Name(_)) {
         let body = upload.take_buffers().1;
         exchange.heads.kept_body = Some(body);
         exchange.holds(0);

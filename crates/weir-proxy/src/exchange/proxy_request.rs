@@ -23,7 +23,7 @@ use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
 use crate::limiting::pool::BreakerOpen;
 use crate::net::Net;
-use crate::routing::route::CompiledRoute;
+use crate::routing::route::{CompiledRoute, InternalTarget};
 use crate::time::instant::Instant;
 use crate::upstream::affinity::{Affinity, Claim};
 use crate::upstream::retry::Trouble;
@@ -88,8 +88,8 @@ pub(crate) async fn proxy<C: ClientSide>(
                 let gone_on = Box::pin(dispatch.go_on(exchange, &mut upload, trouble)).await;
                 gone_on.map_err(|ended| ended.leave_body(exchange, &mut upload))?;
             }
-            (None, Ok(())) if error_page::intercepts(exchange, route) => {
-                return Err(intercept(exchange, pool, attempt));
+            (None, Ok(())) if error_page::intercepts(exchange, route, &attempt.raw) => {
+                return Err(intercept(exchange, route, pool, attempt));
             }
             (None, Ok(())) => {
                 exchange.outcome.times.response = attempt.response_time();
@@ -158,6 +158,9 @@ fn leave_pool<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended
         return Err(Ended::Refused(refusal));
     }
     record::count_left(exchange);
+    if exchange.outcome.cause == Cause::Local {
+        exchange.outcome.cause = Cause::Complete;
+    }
     exchange.placement = Placement::new(exchange.arrival.first_byte);
     Ok(())
 }
@@ -244,14 +247,32 @@ impl Ended {
 #[cold]
 fn intercept<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
+    route: &CompiledRoute,
     pool: &UpstreamPool,
     attempt: Attempt<'_, StreamOf<C>>,
 ) -> Ended {
     let status = exchange.heads.response.status;
     let refusal = Refusal { cause: Cause::Complete, status };
     exchange.outcome.times.response = attempt.response_time();
+    if let Some(to) = error_page::discarded_for(exchange, route, &attempt.raw) {
+        return discard_for(exchange, pool, attempt, to);
+    }
     let upload = discard(exchange, pool, attempt, Trouble::Status(status));
     Ended::Refused(refusal).leave_body(exchange, upload)
+}
+
+/// Discards a response for another target by the rules of the route.
+#[cold]
+fn discard_for<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    pool: &UpstreamPool,
+    attempt: Attempt<'_, StreamOf<C>>,
+    to: &InternalTarget,
+) -> Ended {
+    let upload = discard(exchange, pool, attempt, Trouble::Status(exchange.heads.response.status));
+    leave_body(exchange, upload);
+    error_page::keep_body_for(exchange, upload, to);
+    error_page::lead_response(exchange, to)
 }
 
 /// Ends an attempt that is followed by another one.
@@ -275,7 +296,8 @@ fn discard<'u, C: ClientSide>(
 ) -> &'u mut Pump {
     let scope = exchange.scope;
     // An attempt without a response leaves `heads.response` of an earlier attempt in place.
-    let clean = matches!(trouble, Trouble::Status(_)) && attempt.is_over(&exchange.heads.response);
+    let clean = matches!(trouble, Trouble::Status(status) if status != 101)
+        && attempt.is_over(&exchange.heads.response);
     let Attempt { upstream, upload, raw, .. } = attempt;
     if clean && let Some(endpoint) = exchange.placement.endpoint {
         let limits = exchange.heads.response.keep_alive_limits;

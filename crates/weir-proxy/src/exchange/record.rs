@@ -40,6 +40,16 @@ impl Headers for ResponseView<'_> {
     }
 }
 
+/// Keeps the response head at the beginning of `raw`, if a text may show one of its headers.
+pub(crate) fn keep_response_head<C: ClientSide>(exchange: &mut Exchange<'_, C>, raw: &[u8]) {
+    if exchange.scope.listener.keeps_response_head {
+        let heads = &mut *exchange.heads;
+        let head = raw.get(..heads.response.head_bytes).unwrap_or_default();
+        heads.response_bytes.clear();
+        heads.response_bytes.extend_from_slice(head);
+    }
+}
+
 /// Builds the entry of the exchange in its current state and passes it to `then`.
 pub(crate) fn with_entry<C: ClientSide, R>(
     exchange: &Exchange<'_, C>,

@@ -215,16 +215,14 @@ fn begin<C: ClientSide>(
     route: &CompiledRoute,
     attempt: &Attempt<'_, StreamOf<C>>,
 ) -> ResponseForm {
-    let scope = exchange.scope;
     exchange.set_status(imposed_status(exchange).unwrap_or(exchange.heads.response.status));
-    let heads = &mut *exchange.heads;
-    if scope.listener.keeps_response_head {
-        let head = attempt.raw.get(..heads.response.head_bytes).unwrap_or_default();
-        heads.response_bytes.clear();
-        heads.response_bytes.extend_from_slice(head);
-    }
+    record::keep_response_head(exchange, &attempt.raw);
     let form = response_form(exchange, attempt);
-    write_head(exchange, route, &form, &attempt.raw);
+    let imposed = status_by_rule(exchange, route).or_else(|| imposed_status(exchange));
+    write_head(exchange, route, &form, &attempt.raw, imposed);
+    if let Some(status) = imposed {
+        exchange.set_status(status);
+    }
     exchange.outcome.bytes_sent += exchange.client.begin_response(&mut exchange.heads.response_out);
     form
 }
@@ -234,6 +232,16 @@ fn imposed_status<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<u16> {
     let imposed = exchange.heads.internal.imposed_status()?;
     // These have no body, whatever a client expects of the other status.
     (!matches!(exchange.heads.response.status, 100..200 | 204 | 304)).then_some(imposed)
+}
+
+/// The status by the rules of the route, which see that of the endpoint.
+fn status_by_rule<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute) -> Option<u16> {
+    let rules = route.responses.as_deref()?;
+    let status = exchange.heads.response.status;
+    if matches!(status, 100..200 | 204 | 304) {
+        return None;
+    }
+    record::with_entry(exchange, |entry| rules.status(&Entry { status, ..*entry }))
 }
 
 /// Notes the time for which the client took no bytes, if it stopped taking them.
@@ -294,6 +302,7 @@ fn write_head<C: ClientSide>(
     route: &CompiledRoute,
     form: &ResponseForm,
     raw: &[u8],
+    imposed: Option<u16>,
 ) {
     let mut out = std::mem::take(&mut exchange.heads.response_out);
     let Exchange { scope, heads, arrival, .. } = &*exchange;
@@ -307,8 +316,8 @@ fn write_head<C: ClientSide>(
         let head = DownstreamHead {
             head: &heads.response,
             bytes: raw,
-            status: imposed_status(exchange),
             expires: exchange.expires_lines(),
+            status: imposed,
             entry,
             edits: route.response_edits.resolve(entry),
             cookie,

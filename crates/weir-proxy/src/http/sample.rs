@@ -183,6 +183,7 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         upstream: model::RouteUpstream::default(),
         error_targets: Vec::new(),
         expires: None,
+        responses: model::ResponseRules::default(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     }

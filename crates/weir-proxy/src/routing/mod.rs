@@ -7,6 +7,7 @@ pub mod file_switch;
 mod hosts;
 mod index;
 mod prefix_table;
+pub(crate) mod response_rules;
 pub mod route;
 pub mod trace;
 

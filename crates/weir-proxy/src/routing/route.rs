@@ -30,6 +30,7 @@ use crate::routing::error_target::ErrorTargets;
 use crate::routing::file_switch::FileSwitch;
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
+use crate::routing::response_rules::CompiledResponseRules;
 use crate::routing::trace::ConditionTrace;
 use crate::upstream::UpstreamPool;
 use crate::upstream::rules::UpstreamRules;
@@ -63,6 +64,8 @@ pub struct CompiledRoute {
     pub(crate) error_targets: Option<ErrorTargets>,
     /// How long clients may keep its responses.
     pub(crate) expires: Option<Expires>,
+    /// Its rules for responses of endpoints; `None` if there are none.
+    pub(crate) responses: Option<Box<CompiledResponseRules>>,
     /// The edits of the request, the listener's before its own.
     pub request_edits: Edits,
     /// The edits of the response, the listener's before its own.
@@ -235,6 +238,8 @@ pub struct Router {
     response_edits: Edits,
     needs_path: bool,
     needs_server_name: bool,
+    /// Set if a text of an action or a rule for responses uses a header of an endpoint's response.
+    reads_responses: bool,
     path_form: PathForm,
 }
 
@@ -318,6 +323,7 @@ impl Router {
             response_edits: Edits::compile(EditedMessage::Response, &listener.response_headers)?,
             needs_path,
             needs_server_name,
+            reads_responses: listener.all_routes().any(reads_responses),
             path_form: PathForm::of(&listener.path),
         })
     }
@@ -433,9 +439,10 @@ impl Router {
         &self.file_switches
     }
 
-    /// Returns true if a header edit of some route uses a header of the endpoint's response.
+    /// Returns true if a text of some route uses a header of the endpoint's response.
     pub(crate) fn uses_response_headers(&self) -> bool {
-        self.routes().any(|route| route.response_edits.uses_response_headers())
+        self.reads_responses
+            || self.routes().any(|route| route.response_edits.uses_response_headers())
     }
 
     /// Returns true if a text of some route contains the local address of the client connection.
@@ -495,20 +502,13 @@ fn compile_route(
     let of_request = TrailerRules::new(&request_edits, id).with_names(listener.header_names);
     let of_response = TrailerRules::new(&response_edits, id);
     let trailers = (Arc::new(of_request), Arc::new(of_response));
-    let text = match &route.action {
-        Action::Respond(respond) => respond.body.as_ref(),
-        Action::Redirect(redirect) => Some(&redirect.to),
-        Action::PoolBy(choice) => Some(&choice.by),
-        Action::Split(split) => split.key.as_ref(),
-        Action::Internal(to) => Some(to),
-        Action::Files(files) => files.fallback.as_ref(),
-        Action::Pool(_) => None,
-    };
+    let text = text_of(&route.action);
     let internal = InternalTarget::of(&route.action, listener).map_err(explain)?;
     let errors =
         if route.error_targets.is_empty() { &listener.error_targets } else { &route.error_targets };
     let pages = || listener.error_pages.iter().filter_map(|page| page.text.as_ref());
-    let texts = || text.into_iter().chain(errors.iter().map(ErrorTarget::template)).chain(pages());
+    let errors_of = || errors.iter().map(ErrorTarget::template).chain(pages());
+    let texts = || text.into_iter().chain(errors_of()).chain(route.responses.templates());
     let text_has = |test: fn(&Template) -> bool| texts().any(test);
     let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
     let rewrite_has =
@@ -541,11 +541,31 @@ fn compile_route(
         internal: internal.map(Box::new),
         expires: route.expires,
         error_targets: ErrorTargets::compile(errors, listener).map_err(explain)?,
+        responses: CompiledResponseRules::compile(&route.responses, listener).map_err(explain)?,
         request_edits,
         response_edits,
         condition,
         path_form: PathForm::of(&listener.path),
     })
+}
+
+/// Returns true if the action or a rule for responses uses a header of an endpoint's response.
+fn reads_responses(route: &Route) -> bool {
+    let mut texts = text_of(&route.action).into_iter().chain(route.responses.templates());
+    texts.any(Template::needs_response_headers)
+}
+
+/// The text with variables of an action.
+fn text_of(action: &Action) -> Option<&Template> {
+    match action {
+        Action::Respond(respond) => respond.body.as_ref(),
+        Action::Redirect(redirect) => Some(&redirect.to),
+        Action::PoolBy(choice) => Some(&choice.by),
+        Action::Split(split) => split.key.as_ref(),
+        Action::Internal(to) => Some(to),
+        Action::Files(files) => files.fallback.as_ref(),
+        Action::Pool(_) => None,
+    }
 }
 
 fn uses_server_name(template: &Template) -> bool {

@@ -371,3 +371,88 @@ fn a_denied_request_stays_one_and_an_upgrade_is_not_offered_for_a_page() {
         world.expect_logged("denied", Some(403)).await;
     });
 }
+
+#[test]
+fn rules_discard_responses_and_change_their_status() {
+    let text = routes(
+        "route internal @gone -> respond 404 \"gone $http_host\" { response_header set X-Own 1; }
+         route internal @spare -> spare;
+         route path /never internal -> respond 200 never;
+         default -> whole {
+            intercept if=$sent_http_x_gone -> internal @gone;
+            intercept if=$sent_http_x_spare -> internal @spare;
+            response_status 500 if=$sent_http_x_busy;
+            response_status 503 if=$sent_http_x_busier;
+            response_header set X-Status $status;
+         }",
+    );
+    play(&text, async |world| {
+        let (first, spare) = (world.origin(1), world.origin(2));
+        let mut client = world.client().await;
+        client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = first.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 200 OK\r\nX-Gone: 1\r\nContent-Length: 6\r\n\r\ntheirs").await;
+        let answer = client.message().await;
+        assert_eq!((answer.status(), answer.text()), (404, "gone a"));
+        assert_eq!((answer.header("x-own"), answer.header("x-gone")), (Some("1"), None));
+        world.expect_logged("local", Some(404)).await;
+        // The response was complete, so its connection serves the next request.
+        for (headers, status) in
+            [("X-Busy: 0", 200), ("X-Busy: 1", 500), ("X-Busy: 1\r\nX-Busier: 1", 503)]
+        {
+            client.send("GET /y HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            upstream.message().await;
+            let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\nContent-Length: 6\r\n\r\ntheirs");
+            upstream.send(head).await;
+            let answer = client.message().await;
+            assert_eq!((answer.status(), answer.text()), (status, "theirs"), "{headers}");
+            assert_eq!(answer.header("x-status"), Some("200"));
+            world.expect_logged("complete", Some(status.into())).await;
+        }
+        // A status that ends a response without a body is not changed.
+        client.send("GET /z HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 204 No Content\r\nX-Busy: 1\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 204);
+        // A body that was kept goes on.
+        client.send("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody").await;
+        assert_eq!(upstream.message().await.text(), "body");
+        upstream.send("HTTP/1.1 200 OK\r\nX-Spare: 1\r\nContent-Length: 0\r\n\r\n").await;
+        let mut other = spare.accept().await;
+        let seen = other.message().await;
+        assert_eq!((seen.first.as_str(), seen.text()), ("POST /p HTTP/1.1", "body"));
+        // Its route has no rules, and those of the one before do not hold.
+        other.send("HTTP/1.1 200 OK\r\nX-Gone: 1\r\nContent-Length: 5\r\n\r\nspare").await;
+        assert_eq!(client.message().await.text(), "spare");
+        client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.text(), "ok");
+        world.log().await;
+    });
+}
+
+/// The rest of a response that was discarded is not taken for the next one.
+#[test]
+fn the_connection_of_a_discarded_response_is_used_again_only_if_it_is_over() {
+    let text = routes(
+        "route internal @gone -> respond 404 gone;
+         default -> app { intercept -> internal @gone; }",
+    );
+    play(&text, async |world| {
+        let first = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = first.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\nHTTP/1.1 200 OK\r\n").await;
+        assert_eq!(client.message().await.text(), "gone");
+        client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhal").await;
+        let mut upstream = first.accept().await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        let answer = client.message().await;
+        assert_eq!((answer.text(), answer.header("connection")), ("gone", Some("close")));
+        world.log().await;
+    });
+}

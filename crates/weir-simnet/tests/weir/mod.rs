@@ -384,6 +384,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         upstream: RouteUpstream::default(),
         error_targets: Vec::new(),
         expires: None,
+        responses: weir_config::model::ResponseRules::default(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     };

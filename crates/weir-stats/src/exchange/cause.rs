@@ -275,11 +275,12 @@ impl Cause {
         match self {
             Self::Complete | Self::TunnelClosed => *b"--",
             Self::TunnelClientReset => *b"CD",
-            Self::Local => *b"LR",
+            // After an attempt it took the place of the endpoint's response.
+            Self::Local => [b'L', if attempts == 0 { b'R' } else { b'H' }],
+            Self::Denied => [b'P', if attempts == 0 { b'R' } else { b'H' }],
             Self::BadRequest
             | Self::BadRequestBody
             | Self::BodyTooLarge
-            | Self::Denied
             | Self::RateLimited
             | Self::InFlightLimited
             | Self::NoRoute

@@ -61,6 +61,7 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         || !route.response_headers.is_empty()
         || route.upgrade.is_some()
         || !route.error_targets.is_empty()
+        || !route.responses.is_empty()
         || route.request_timeout != RequestTimeout::Inherited
         || waits.iter().any(Option::is_some)
         || route.upstream.buffer_request != RouteBuffer::Inherited;

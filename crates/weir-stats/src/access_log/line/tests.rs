@@ -152,6 +152,7 @@ fn check_haproxy(case: &Case<'_>, expected: &str) {
         cause: case.cause,
         status: case.status,
         bytes_sent: case.bytes,
+        attempts: u32::from(!endpoint.is_empty()),
         concurrency: Concurrency { process: 1, listener: 1, pool: 0, endpoint: 0 },
         ..bare(case.request.as_bytes(), &none)
     };

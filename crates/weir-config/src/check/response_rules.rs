@@ -1,0 +1,42 @@
+//! Checks `intercept` and `response_status` in the block of a route.
+
+use super::arguments::Arguments;
+use super::checker::Checker;
+use crate::diagnostic::Diagnostic;
+use crate::model::{Action, ImposedStatus, Intercept, Route, values};
+
+impl<'a> Checker<'a> {
+    /// Adds the rules of these lines for responses of endpoints to the route.
+    pub(super) fn response_rules(&mut self, lines: &[Arguments<'a>], route: &mut Route) {
+        for line in lines {
+            if route.action.pools().is_empty() {
+                let error = format!("`{}` has no effect here", line.name());
+                let error = Diagnostic::error(line.directive.name.span, error);
+                self.report(error.help("it is for responses of servers; this route leads to none"));
+                continue;
+            }
+            if line.name() == "intercept" {
+                route.responses.intercept.extend(self.intercept(line));
+            } else {
+                route.responses.status.extend(self.response_status(line));
+            }
+        }
+    }
+
+    fn intercept(&mut self, line: &Arguments<'a>) -> Option<Intercept> {
+        let when = line.option("if").map(|text| self.template(text));
+        let (arrow, _) = line.target?;
+        if let Action::Internal(to) = self.target(line)? {
+            return Some(Intercept { when: when.flatten(), to });
+        }
+        let error = Diagnostic::error(arrow.span, "a response is intercepted for a route");
+        self.report(error.help("write `-> internal @NAME` or `-> internal PATH`"));
+        None
+    }
+
+    fn response_status(&mut self, line: &Arguments<'a>) -> Option<ImposedStatus> {
+        let when = line.option("if").map(|text| self.template(text));
+        let status = self.value(line.word(0)?, values::imposed_status)?;
+        Some(ImposedStatus { when: when.flatten(), status })
+    }
+}

@@ -1,0 +1,242 @@
+//! The rules of responses: changes of headers and of the status, and responses that replace those of
+//! servers, which are routes of their own that `intercept` leads to.
+
+use weir_config::syntax::lexer::Word;
+use weir_config::syntax::tree::Directive;
+
+use super::actions::{RedirectText, RuleEffect};
+use super::condition_texts::ConditionText;
+use super::conditions::AclTest;
+use super::convert::{HaproxyConverter, TOO_LARGE};
+use super::lexer::LineWord;
+use super::rules::{ResponseRulesOf, RouteDraft, RuleEdit};
+use super::scope::{FormatPlace, RuleScope};
+use super::sections::LineId;
+use crate::native::{NativeLine, print, with_option};
+
+/// Responses of the server that no longer reach the client, when a condition has no conversion.
+const CLOSED: &str = "if that is accepted, all responses of servers are denied";
+
+impl HaproxyConverter<'_> {
+    /// Converts `http-response` or `http-after-response` rules. What they set is in scope of those
+    /// after them, and of logs.
+    pub(super) fn response_rules(
+        &mut self,
+        keyword: &str,
+        rules: &mut ResponseRulesOf<'_>,
+    ) -> Vec<RuleEdit> {
+        let ResponseRulesOf { section, scope, drafts } = rules;
+        let mut edits = Vec::new();
+        // The negated conditions of each `allow`, which skips the rules after it.
+        let mut allowed = Vec::new();
+        for line in self.sections.every(*section, keyword) {
+            let words = self.sections.words(line).to_vec();
+            let action = words.first().map_or("", |word| word.text.as_str());
+            let guards = matches!(action, "deny" | "reject" | "silent-drop");
+            let found = self.condition(line, &words, scope);
+            let done = found.and_then(|(test, count)| {
+                let rule = words.get(..count).unwrap_or_default();
+                let effect = self.response_action(line, (keyword, rule), scope)?;
+                if let RuleEffect::Allows = effect {
+                    allowed.push(test.not());
+                    return Ok(None);
+                }
+                let test = AclTest::all(allowed.iter().cloned().chain([test]).collect());
+                self.response_effect(line, effect, test, (&mut *scope, &mut *drafts))
+            });
+            match done {
+                Ok(edit) => {
+                    self.outcomes.honour(line);
+                    edits.extend(edit);
+                }
+                Err(reason) if guards => {
+                    self.outcomes.refuse(line, format!("{reason}; {CLOSED}"));
+                    let target = self.denial(line);
+                    let line = self.intercept(line, (target, Vec::new()), drafts);
+                    edits.push(RuleEdit { when: AclTest::Always(true), line });
+                }
+                Err(reason) => self.outcomes.refuse(line, reason),
+            }
+        }
+        edits
+    }
+
+    /// Returns the line of a route that an action becomes, if it is one.
+    fn response_effect(
+        &mut self,
+        line: LineId,
+        effect: RuleEffect,
+        test: AclTest,
+        (scope, drafts): (&mut RuleScope, &mut Vec<RouteDraft>),
+    ) -> Result<Option<RuleEdit>, String> {
+        match effect {
+            RuleEffect::Edits(native, ..) => self.response_edit(line, native, test),
+            RuleEffect::Status(status) => {
+                let span = self.sections.span(line);
+                let native = NativeLine::new("response_status", span).value(&status).end();
+                let edit = self.response_edit(line, native, test.clone())?;
+                self.set_status(line, scope, &status, &test)?;
+                Ok(edit)
+            }
+            RuleEffect::Ends(target, block) => {
+                if !self.room_for_routes(2) {
+                    return Err(TOO_LARGE.to_owned());
+                }
+                let native = self.intercept(line, (target, block), drafts);
+                self.response_edit(line, native, test)
+            }
+            RuleEffect::Sets(name, text) => {
+                self.set_variable(line, scope, (&name, text), &test);
+                Ok(None)
+            }
+            RuleEffect::Captures(text) => {
+                scope.capture(1, text);
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Notes the status that rules after this one see.
+    fn set_status(
+        &mut self,
+        line: LineId,
+        scope: &mut RuleScope,
+        status: &str,
+        test: &AclTest,
+    ) -> Result<(), String> {
+        let span = self.sections.span(line);
+        let before = scope.variable("status").unwrap_or("${status}").to_owned();
+        match self.condition_text(test, span)? {
+            ConditionText::Always(true) => scope.set("status", status.to_owned()),
+            ConditionText::Always(false) => {}
+            ConditionText::Text(condition) => {
+                let entries = [("1", status)];
+                let text = self.looked_up(&condition, &entries, &before, "status", span);
+                scope.set("status", text);
+            }
+        }
+        Ok(())
+    }
+
+    fn response_action(
+        &mut self,
+        line: LineId,
+        (keyword, words): (&str, &[LineWord]),
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let action = words.first().map_or("", |word| word.text.as_str());
+        let arguments = words.get(1..).unwrap_or_default();
+        let replaces = keyword == "http-response";
+        // Texts of a response of its own do not read the one that it replaces.
+        let texts = || scope.at(FormatPlace::Request);
+        match action {
+            "set-header" | "add-header" | "del-header" => {
+                self.header_edit(line, action, arguments, scope)
+            }
+            "replace-header" => self.header_replacement(line, arguments, scope),
+            "capture" => self.captured(line, arguments, scope),
+            "allow" => Ok(RuleEffect::Allows),
+            "set-status" if replaces => self.status_action(line, arguments),
+            "set-status" => Err("it changes the responses of the proxy itself too: write \
+                `http-response set-status` for those of servers"
+                .to_owned()),
+            "deny" if replaces => {
+                self.answer(line, arguments, "502", &texts()).map(RuleEffect::denied)
+            }
+            "return" if replaces => self.answer(line, arguments, "200", &texts()),
+            "silent-drop" | "reject" if replaces => {
+                self.outcomes.differs(line, "the client gets 502; HAProxy closes its connection");
+                self.answer(line, &[], "502", scope).map(RuleEffect::denied)
+            }
+            "redirect" if replaces => {
+                if arguments.iter().any(|word| matches!(word.text.as_str(), "prefix" | "scheme")) {
+                    return Err("a response is redirected to a `location` only".to_owned());
+                }
+                self.redirect(line, arguments, RedirectText::Format, &texts())
+            }
+            _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
+            _ => self.other_action(line, action, "http-response"),
+        }
+    }
+
+    /// Converts `set-status STATUS [reason TEXT]`.
+    fn status_action(
+        &mut self,
+        line: LineId,
+        arguments: &[LineWord],
+    ) -> Result<RuleEffect, String> {
+        let status = match arguments {
+            [status] => status,
+            [status, word, _] if word.text == "reason" => {
+                self.outcomes.differs(line, "the reason is the usual one of the status");
+                status
+            }
+            _ => return Err("write `set-status STATUS`".to_owned()),
+        };
+        match status.text.parse::<u16>() {
+            Ok(204 | 205 | 304) => Err(format!(
+                "`{}` ends a response without a body: write `http-response return`",
+                status.text
+            )),
+            Ok(200..=599) => Ok(RuleEffect::Status(status.text.clone())),
+            _ => Err(format!("`{}` is not a status from 200 to 599", status.text)),
+        }
+    }
+
+    /// Returns the target of a response that denies one of a server.
+    fn denial(&self, line: LineId) -> Vec<Word> {
+        let span = self.sections.span(line);
+        let target = NativeLine::new("", span).keyword("respond").value("502");
+        target.option("cause", "denied").into_words()
+    }
+
+    /// Returns the line that discards a response for one of its own, whose route comes first.
+    fn intercept(
+        &mut self,
+        line: LineId,
+        (target, block): (Vec<Word>, Vec<Directive>),
+        drafts: &mut Vec<RouteDraft>,
+    ) -> Directive {
+        let span = self.sections.span(line);
+        let always = |line: Directive| RuleEdit { when: AclTest::Always(true), line };
+        let shown = {
+            let line = NativeLine::new("", span).words(target.iter().cloned());
+            print(&[line.block(block.clone())])
+        };
+        let name = self.response_names.entry(shown).or_default();
+        if name.is_empty() {
+            *name = format!("@response-{}", self.response_count);
+            self.response_count += 1;
+        }
+        let name = name.clone();
+        let when = AclTest::native("internal", name.clone());
+        if !drafts.iter().any(|draft| draft.when == when) {
+            let block = block.into_iter().map(always).collect();
+            drafts.insert(0, RouteDraft { when, target, block, span });
+        }
+        let native = NativeLine::new("intercept", span).keyword("->");
+        native.keyword("internal").value(&name).end()
+    }
+
+    /// Returns a change of responses under a condition. Those of the connection choose the listener
+    /// or the route, others are tried for each response.
+    fn response_edit(
+        &mut self,
+        line: LineId,
+        native: Directive,
+        test: AclTest,
+    ) -> Result<Option<RuleEdit>, String> {
+        if test.is_of_connection() {
+            return Ok(Some(RuleEdit { when: test, line: native }));
+        }
+        let always = AclTest::Always(true);
+        Ok(match self.condition_text(&test, self.sections.span(line))? {
+            ConditionText::Always(false) => None,
+            ConditionText::Always(true) => Some(RuleEdit { when: always, line: native }),
+            ConditionText::Text(text) => {
+                Some(RuleEdit { when: always, line: with_option(native, "if", &text) })
+            }
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! What a route does with the responses of endpoints, compiled: some are discarded for another
+//! route's, some get another status. It touches no response.
+
+use std::sync::Arc;
+
+use weir_config::model::{Listener, ResponseRules};
+use weir_stats::{Entry, Escape, Template};
+
+use crate::routing::route::InternalTarget;
+
+/// The rules of a route that has some.
+#[derive(Clone, Debug)]
+pub(crate) struct CompiledResponseRules {
+    intercepts: Arc<[(ResponseCondition, InternalTarget)]>,
+    statuses: Box<[(ResponseCondition, u16)]>,
+}
+
+/// The text that decides about a response; without one the rule always holds.
+#[derive(Clone, Debug)]
+struct ResponseCondition(Option<Template>);
+
+impl ResponseCondition {
+    fn holds(&self, entry: &Entry<'_>, text: &mut Vec<u8>) -> bool {
+        let Some(template) = &self.0 else { return true };
+        text.clear();
+        template.append(entry, Escape::None, text);
+        !text.is_empty() && text != b"0"
+    }
+}
+
+impl CompiledResponseRules {
+    /// Compiles the rules of a route; `None` if there are none.
+    ///
+    /// # Errors
+    /// A sentence about an invalid path.
+    pub(crate) fn compile(
+        rules: &ResponseRules,
+        listener: &Listener,
+    ) -> Result<Option<Box<Self>>, String> {
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let condition = |when: &Option<Template>| ResponseCondition(when.clone());
+        let intercepts = rules
+            .intercept
+            .iter()
+            .map(|one| Ok((condition(&one.when), InternalTarget::compile(&one.to, listener)?)));
+        let intercepts = intercepts.collect::<Result<_, String>>()?;
+        let statuses = rules.status.iter().map(|one| (condition(&one.when), one.status)).collect();
+        Ok(Some(Box::new(Self { intercepts, statuses })))
+    }
+
+    /// Returns true if some responses are discarded.
+    pub(crate) fn intercepts_any(&self) -> bool {
+        !self.intercepts.is_empty()
+    }
+
+    /// The target for which the response of an entry is discarded.
+    pub(crate) fn intercepts(&self, entry: &Entry<'_>) -> Option<&InternalTarget> {
+        let mut text = Vec::new();
+        let mut found = self.intercepts.iter().filter(|(when, _)| when.holds(entry, &mut text));
+        found.next().map(|(_, target)| target)
+    }
+
+    /// The status that the response of an entry gets.
+    pub(crate) fn status(&self, entry: &Entry<'_>) -> Option<u16> {
+        let mut text = Vec::new();
+        let mut found = self.statuses.iter().rev().filter(|(when, _)| when.holds(entry, &mut text));
+        found.next().map(|(_, status)| *status)
+    }
+}
