@@ -109,8 +109,12 @@ document.addEventListener("submit", async event => {
   const form = event.target;
   if (!form.dataset.api) return;
   event.preventDefault();
-  const order = event.submitter.value;
   const name = form.dataset.name;
+  const field = form.querySelector("input");
+  const order = event.submitter?.value;
+  const [change, words] = field
+    ? [{ [field.name]: Number(field.value) }, `at most ${field.value} idle connections to each server`]
+    : [{ order }, order];
   const question = `${name} is the last available server of its pool. Set it to ${order} anyway?`;
   if (form.dataset.last !== undefined && order !== "ready" && !confirm(question)) return;
   const buttons = [...form.querySelectorAll("button")];
@@ -118,11 +122,14 @@ document.addEventListener("submit", async event => {
   try {
     // Of a page whose address has a password in it nothing relative can be asked.
     const answer = await fetch(new URL(form.dataset.api, location.origin), {
-      method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ order }),
+      method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify(change),
     });
     const told = await answer.json();
     if (answer.ok) {
-      say(`${name}: ${order}. ${told.lasts.note}.`);
+      say(`${name}: ${words}. ${told.lasts.note}.`);
+      // From now on the field shows what the server draws, until it is edited again.
+      field?.setAttribute("value", field.value);
+      form.reset();
     } else {
       say(`${name}: not done: ${told.error.message}.`, true);
     }

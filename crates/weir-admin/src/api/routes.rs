@@ -51,6 +51,8 @@ const fn operate(
     ApiRoute { method, path, right: Right::Operate, summary, answer: Handler::Later(answer) }
 }
 
+/// The path of one pool.
+const POOL: &str = "/v1/pools/{pool}";
 /// The path of one endpoint.
 pub(crate) const ENDPOINT: &str = "/v1/pools/{pool}/endpoints/{endpoint}";
 
@@ -74,7 +76,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     look("/v1/pools", "Every pool with its endpoints", |call| {
         Ok(HttpReply::json(&json!({"pools": ReadModel::new(&call.context.sources).pools()})))
     }),
-    look("/v1/pools/{pool}", "One pool with its endpoints", |call| {
+    look(POOL, "One pool with its endpoints", |call| {
         let name = call.parameter(0);
         let pool = ReadModel::new(&call.context.sources).pool_named(name);
         pool.map(|pool| HttpReply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
@@ -199,6 +201,12 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         "/v1/info",
         "Changes the process: `max_connections`",
         write::patch_process,
+    ),
+    operate(
+        Method::PATCH,
+        POOL,
+        "Changes a pool: `keepalive_idle`, the largest number of idle connections kept to each endpoint",
+        write::patch_pool,
     ),
     operate(
         Method::PATCH,

@@ -55,6 +55,17 @@ pub(crate) fn remove(call: Call) -> Later {
     })
 }
 
+/// `PATCH` of a pool.
+pub(crate) fn patch_pool(call: Call) -> Later {
+    Box::pin(async move {
+        let (pool, keepalive_idle) = (call.parameter(0).to_owned(), only(&call, "keepalive_idle")?);
+        let change = Change::Pool { pool: pool.clone(), keepalive_idle };
+        let outcome = make(&call, &change, None).await?;
+        let now = ReadModel::new(&call.context.sources).pool_named(&pool);
+        Ok(told(&outcome, json!({"pool": now})))
+    })
+}
+
 /// `PATCH` of a listener.
 pub(crate) fn patch_listener(call: Call) -> Later {
     Box::pin(async move {
@@ -73,16 +84,18 @@ pub(crate) fn patch_process(call: Call) -> Later {
     })
 }
 
-/// The field `max_connections`, the only one allowed.
 fn connections(call: &Call) -> Result<usize, ApiError> {
+    only(call, "max_connections").map(|limit| limit as usize)
+}
+
+/// The number in the only field that is allowed.
+fn only(call: &Call, field: &str) -> Result<u32, ApiError> {
     let fields = object(&call.body)?;
-    if let Some(other) = fields.keys().find(|name| *name != "max_connections") {
-        return Err(unknown_field(other, "max_connections alone"));
+    if let Some(other) = fields.keys().find(|name| *name != field) {
+        return Err(unknown_field(other, &format!("{field} alone")));
     }
-    let Some(value) = fields.get("max_connections") else {
-        return Err(ApiError::field("max_connections", "it is missing"));
-    };
-    number("max_connections", value).map(|limit| limit as usize)
+    let value = fields.get(field).ok_or_else(|| ApiError::field(field, "it is missing"))?;
+    number(field, value)
 }
 
 /// Discards runtime changes.

@@ -48,6 +48,13 @@ pub(crate) const PAGES: &[ApiRoute] = &[
         summary: "The buttons of a page, where no script is",
         answer: Handler::Later(order::take),
     },
+    ApiRoute {
+        method: Method::POST,
+        path: "/pools/{pool}",
+        right: Right::Operate,
+        summary: "The settings of a pool, where no script is",
+        answer: Handler::Later(order::take_pool),
+    },
 ];
 
 const fn page(path: &'static str, summary: &'static str, answer: Handler) -> ApiRoute {

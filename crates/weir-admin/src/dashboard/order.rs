@@ -1,5 +1,5 @@
-//! The buttons of a page without a script: a form with the fields of the API, and a redirect back
-//! to the page. Scripts use the API itself.
+//! The forms of a page without a script: they have the fields of the API, and are answered by a
+//! redirect back to the page. Scripts use the API itself.
 
 use hyper::StatusCode;
 use hyper::header;
@@ -16,12 +16,7 @@ use crate::http::reply::HttpReply;
 /// Changes the order of an endpoint.
 pub(super) fn take(call: Call) -> Later {
     Box::pin(async move {
-        // Browsers send the origin of a form; a client that sends none is a program and can use the
-        // API.
-        if !csrf::is_said(&call.headers) {
-            let message = "a form needs an `Origin` header; programs use PATCH on /v1/pools/{pool}/endpoints/{endpoint}";
-            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
-        }
+        from_a_form(&call)?;
         let (pool, endpoint) = (call.parameter(0).to_owned(), call.parameter(1).to_owned());
         let fields = query_of(&String::from_utf8_lossy(&call.body));
         let order = match fields.as_slice() {
@@ -41,18 +36,50 @@ pub(super) fn take(call: Call) -> Later {
         };
         let set = EndpointOverride { order: Some(order), ..EndpointOverride::default() };
         let change = Change::Endpoint { pool, endpoint, set };
-        let done = call.context.operations().change(&call.caller.who, &change, Trial::Real).await;
-        Ok(match done.map_err(ApiError::from) {
-            Err(error) => {
-                sorry(error.status, &format!("The change was refused: {}.", error.message))
-            }
-            Ok(_) => HttpReply {
-                status: StatusCode::SEE_OTHER,
-                ..HttpReply::new("text/plain; charset=utf-8", "done\n")
-            }
-            .header(header::LOCATION, back_to(&call)),
-        })
+        Ok(made(&call, &change, back_to(&call)).await)
     })
+}
+
+/// Changes a pool.
+pub(super) fn take_pool(call: Call) -> Later {
+    Box::pin(async move {
+        from_a_form(&call)?;
+        let fields = query_of(&String::from_utf8_lossy(&call.body));
+        let number = match fields.as_slice() {
+            [(name, number)] if name == "keepalive_idle" => number.parse().ok(),
+            _ => None,
+        };
+        let Some(keepalive_idle) = number else {
+            return Ok(sorry(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The number of idle connections is a whole number.",
+            ));
+        };
+        let change = Change::Pool { pool: call.parameter(0).to_owned(), keepalive_idle };
+        Ok(made(&call, &change, "/".to_owned()).await)
+    })
+}
+
+/// Browsers send the origin of a form; a client that sends none is a program and can use the API.
+fn from_a_form(call: &Call) -> Result<(), ApiError> {
+    if csrf::is_said(&call.headers) {
+        return Ok(());
+    }
+    let message = "a form needs an `Origin` header; programs use PATCH on /v1/pools/{pool} and /v1/pools/{pool}/endpoints/{endpoint}";
+    Err(ApiError::new(StatusCode::FORBIDDEN, message))
+}
+
+/// Makes a change; the response leads to `page`.
+async fn made(call: &Call, change: &Change, page: String) -> HttpReply {
+    let done = call.context.operations().change(&call.caller.who, change, Trial::Real).await;
+    match done.map_err(ApiError::from) {
+        Err(error) => sorry(error.status, &format!("The change was refused: {}.", error.message)),
+        Ok(_) => HttpReply {
+            status: StatusCode::SEE_OTHER,
+            ..HttpReply::new("text/plain; charset=utf-8", "done\n")
+        }
+        .header(header::LOCATION, page),
+    }
 }
 
 /// The page with the button: this endpoint's own page or the overview.

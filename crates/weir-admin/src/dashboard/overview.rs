@@ -187,6 +187,7 @@ fn pool_section(html: &mut Html, sight: &Sight<'_>, number: usize, pool: &PoolSt
     }
     html.markup("</small></h2>");
     table::pool(html, sight, pool);
+    settings(html, sight, pool);
     if number < POOLS {
         charts(html, pool, number);
     }
@@ -195,6 +196,25 @@ fn pool_section(html: &mut Html, sight: &Sight<'_>, number: usize, pool: &PoolSt
         queue(html, pool, waiting);
     }
     html.markup("</section>");
+}
+
+/// The settings of a pool: fields, if the viewer may change them.
+fn settings(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus) {
+    let idle: u32 = pool.endpoints.iter().map(|endpoint| endpoint.idle_connections).sum();
+    if !sight.may_write() {
+        html.markup("<p class=\"noted\">").text(count(u64::from(idle)));
+        html.markup(" idle connections to servers, at most ").text(pool.keepalive_idle);
+        html.markup(" to each.</p>");
+        return;
+    }
+    html.markup("<form method=\"post\" class=\"settings\" action=\"/pools/").path_part(&pool.name);
+    html.markup("\" data-api=\"/v1/pools/").path_part(&pool.name);
+    html.markup("\" data-name=\"").text(&pool.name).markup("\"><label>");
+    html.text(count(u64::from(idle))).markup(" idle connections to servers, at most ");
+    html.markup("<input type=\"number\" name=\"keepalive_idle\" min=\"0\" max=\"4294967295\" required value=\"");
+    html.text(pool.keepalive_idle)
+        .markup("\"> to each</label> <button aria-label=\"set the idle connections of ");
+    html.text(&pool.name).markup("\">set</button></form>");
 }
 
 /// The places in which the script draws charts and, without the script, the parts of a request's

@@ -196,6 +196,7 @@ pub(crate) fn status() -> Status {
             state: "up".to_owned(),
             panicking: false,
             usable: 1,
+            keepalive_idle: 100,
             in_flight: 5,
             most_in_flight: 7,
             queue: Some(QueueStatus { now: 3, max: 1_024, longest: 17, timeout_ms: 5_000 }),

@@ -238,6 +238,7 @@ impl ReadModel<'_> {
             state: if usable > 0 { "up" } else { "down" }.to_owned(),
             panicking: pool.balancer.is_panicking(),
             usable,
+            keepalive_idle: pool.keepalive.idle,
             in_flight: pool.balancer.in_flight(),
             most_in_flight: endpoints
                 .iter()

@@ -18,6 +18,9 @@ pub struct PoolStatus {
     pub panicking: bool,
     /// The number of usable endpoints.
     pub usable: usize,
+    /// The largest number of idle connections kept to each endpoint.
+    #[serde(default)]
+    pub keepalive_idle: u32,
     /// The number of requests in flight.
     pub in_flight: u64,
     /// The largest number of requests in flight, sampled once a second and at each endpoint.

@@ -43,6 +43,9 @@ pub struct ListenerOverride {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolOverrides {
+    /// The largest number of idle connections kept to each endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keepalive_idle: Option<u32>,
     /// Changes to endpoints of the file, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, EndpointOverride>,
@@ -138,6 +141,13 @@ pub enum Change {
         pool: String,
         /// The endpoint's name.
         endpoint: String,
+    },
+    /// Changes a pool.
+    Pool {
+        /// The pool's name.
+        pool: String,
+        /// The largest number of idle connections kept to each endpoint.
+        keepalive_idle: u32,
     },
     /// Changes a listener.
     Listener {
@@ -240,13 +250,11 @@ impl EndpointOverride {
 
 impl PoolOverrides {
     fn is_empty(&self) -> bool {
-        self.endpoints.is_empty()
-            && self.addresses.is_empty()
-            && self.added.is_empty()
-            && self.removed.is_empty()
+        *self == Self::default()
     }
 
     fn apply(&self, pool: &mut Pool) {
+        pool.keepalive.idle = self.keepalive_idle.unwrap_or(pool.keepalive.idle);
         pool.endpoints.retain(|endpoint| !self.removed.contains(&endpoint.name));
         for endpoint in &mut pool.endpoints {
             if let Some(own) = self.endpoints.get(&endpoint.name) {
@@ -359,6 +367,10 @@ impl Overrides {
                 }
                 next.pools.entry(pool.clone()).or_default().remove(endpoint);
             }
+            Change::Pool { pool, keepalive_idle } => {
+                keeps_connections(known_pool(&now, pool)?)?;
+                next.pools.entry(pool.clone()).or_default().keepalive_idle = Some(*keepalive_idle);
+            }
             Change::Listener { listener, max_connections } => {
                 if !now.listeners.iter().any(|known| known.name == *listener) {
                     return Err(ChangeRefusal::unknown("listener", listener));
@@ -441,6 +453,7 @@ impl PoolOverrides {
 
     fn prune(&mut self, pool: &Pool, gone: &mut Vec<String>) {
         let name = &pool.name;
+        self.keepalive_idle = self.keepalive_idle.filter(|own| *own != pool.keepalive.idle);
         let find = |wanted: &str| pool.endpoints.iter().find(|endpoint| endpoint.name == *wanted);
         self.removed.retain(|endpoint| find(endpoint).is_some());
         self.endpoints.retain(|endpoint, own| {
@@ -477,6 +490,18 @@ fn known_endpoint(config: &Config, pool: &str, name: &str) -> Result<(), ChangeR
     let pool = known_pool(config, pool)?;
     let found = pool.endpoints.iter().any(|endpoint| endpoint.name == *name);
     found.then_some(()).ok_or_else(|| ChangeRefusal::unknown("endpoint", name))
+}
+
+/// Refuses to set a number of idle connections where none is ever kept.
+fn keeps_connections(pool: &Pool) -> Result<(), ChangeRefusal> {
+    if pool.send_proxy.is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "pool `{}` has `send_proxy`: a connection is announced for one client, and never kept for another",
+        pool.name
+    );
+    Err(ChangeRefusal::conflict("keepalive_idle", message))
 }
 
 /// Refuses a change that changes nothing.

@@ -17,8 +17,8 @@ pub struct Changed {
     pub endpoint: Option<String>,
     /// The listener, if the field belongs to one.
     pub listener: Option<String>,
-    /// The field: `order`, `weight`, `max_conn`, `max_connections`, or `server` for one that was
-    /// added or removed.
+    /// The field: `order`, `weight`, `max_conn`, `max_connections`, `keepalive_idle`, or `server`
+    /// for one that was added or removed.
     pub field: String,
     /// The value before; `null` if there was none.
     pub before: Option<String>,
@@ -47,7 +47,8 @@ impl Changed {
 impl fmt::Display for Changed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(pool) = &self.pool {
-            write!(formatter, "{pool}/")?;
+            let separator = if self.endpoint.is_some() { '/' } else { ' ' };
+            write!(formatter, "{pool}{separator}")?;
         }
         if let Some(name) = self.endpoint.as_ref().or(self.listener.as_ref()) {
             write!(formatter, "{name} ")?;
@@ -116,6 +117,12 @@ fn pools(before: &Pool, after: &Pool, list: &mut Vec<Changed>) {
     let find = |pool: &Pool, name: &str| {
         pool.endpoints.iter().find(|endpoint| endpoint.name == *name).cloned()
     };
+    let idle = [before, after].map(|pool| Some(pool.keepalive.idle.to_string()));
+    if idle[0] != idle[1] {
+        let [old, new] = idle;
+        let changed = Changed::new("keepalive_idle", old, new);
+        list.push(Changed { pool: Some(before.name.clone()), ..changed });
+    }
     for old in &before.endpoints {
         if let Some(new) = find(after, &old.name) {
             endpoints(after, old, &new, list);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Addressed, EndpointOverride, Limit, Overrides, PoolOverrides};
 use crate::defaults;
-use crate::model::{AdminState, Config, Endpoint, EndpointAddress, EndpointCheck, Pool};
+use crate::model::{AdminState, Config, Endpoint, EndpointAddress, EndpointCheck, Keepalive, Pool};
 use crate::units::duration;
 
 /// One value that differs from the file.
@@ -17,8 +17,8 @@ pub struct Difference {
     pub pool: Option<String>,
     /// The endpoint, if the difference concerns one; or the listener.
     pub name: Option<String>,
-    /// `order`, `weight`, `max_conn`, `max_connections`, or `server` for an endpoint that was added
-    /// or removed.
+    /// `order`, `weight`, `max_conn`, `max_connections`, `keepalive_idle`, or `server` for an
+    /// endpoint that was added or removed.
     pub field: String,
     /// The value in the file; `None` if there is none.
     pub file: Option<String>,
@@ -94,6 +94,11 @@ impl Overrides {
 
 impl PoolOverrides {
     fn differences(&self, pool: &Pool, list: &mut Vec<Difference>) {
+        if let Some(own) = self.keepalive_idle {
+            let subject = DifferenceSubject { pool: Some(&pool.name), name: None };
+            let file = Some(pool.keepalive.idle.to_string());
+            list.push(difference(subject, "keepalive_idle", file, Some(own.to_string())));
+        }
         for endpoint in &pool.endpoints {
             let subject = DifferenceSubject { pool: Some(&pool.name), name: Some(&endpoint.name) };
             if self.removed.contains(&endpoint.name) {
@@ -126,6 +131,12 @@ impl PoolOverrides {
 
     fn lines(&self, pool: &Pool, list: &mut Vec<ConfigLine>) {
         let place = || format!("pool {}", pool.name);
+        if let Some(idle) = self.keepalive_idle {
+            let file = &pool.keepalive;
+            let instead_of = (*file != Keepalive::default()).then(|| keepalive_line(file));
+            let write = Some(keepalive_line(&Keepalive { idle, ..file.clone() }));
+            list.push(ConfigLine { place: place(), instead_of, write });
+        }
         for endpoint in &pool.endpoints {
             let own = self.endpoints.get(&endpoint.name);
             let removed = self.removed.contains(&endpoint.name);
@@ -253,6 +264,23 @@ pub fn server_line(endpoint: &Endpoint) -> String {
         if let Some(time) = time {
             let _ = write!(line, " {name}={}", duration::format(time));
         }
+    }
+    line.push(';');
+    line
+}
+
+/// Returns the `keepalive` line of a pool, with its semicolon.
+fn keepalive_line(keepalive: &Keepalive) -> String {
+    let usual = Keepalive::default();
+    let mut line = format!("keepalive idle={}", keepalive.idle);
+    if keepalive.timeout != usual.timeout {
+        let _ = write!(line, " timeout={}", duration::format(keepalive.timeout));
+    }
+    if keepalive.max_requests != usual.max_requests {
+        let _ = write!(line, " max_requests={}", keepalive.max_requests);
+    }
+    if keepalive.max_age != usual.max_age {
+        let _ = write!(line, " max_age={}", duration::format(keepalive.max_age));
     }
     line.push(';');
     line

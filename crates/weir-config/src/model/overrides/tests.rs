@@ -368,3 +368,31 @@ fn what_an_operator_names_is_found() {
     check("10.0.0.9:80@10.0.0.9:80", None);
     check("app.test:80@nowhere", None);
 }
+
+#[test]
+fn the_number_of_idle_connections_is_a_value_of_the_pool() {
+    let file = file(
+        "pool app { server 10.0.0.1:80; }
+         pool announced { server 10.0.0.2:80; send_proxy v1; }
+         listen 127.0.0.1:80 { route path /a -> announced; default -> app; }",
+    );
+    let set = |pool: &str, keepalive_idle| Change::Pool { pool: pool.to_owned(), keepalive_idle };
+    let own = Overrides::default().with(&file, &set("app", 7)).unwrap();
+    assert_eq!(own.over(&file).pools[0].keepalive.idle, 7);
+    let text = serde_json::to_string(&own).unwrap();
+    assert_eq!(serde_json::from_str::<Overrides>(&text).unwrap(), own, "the state file keeps it");
+    let lines = own.lines(&file);
+    assert_eq!(lines[0].place, "pool app");
+    assert_eq!(
+        (&lines[0].instead_of, lines[0].write.as_deref()),
+        (&None, Some("keepalive idle=7;"))
+    );
+    let usual = file.pools[0].keepalive.idle;
+    assert!(own.with(&file, &set("app", usual)).unwrap().is_empty(), "it is the file's value");
+    let revert = Change::Revert { pool: Some("app".to_owned()), endpoint: None };
+    assert!(own.with(&file, &revert).unwrap().is_empty());
+    assert_eq!(own.with(&file, &set("api", 1)).unwrap_err().kind, Unknown);
+    let refused = own.with(&file, &set("announced", 1)).unwrap_err();
+    assert_eq!(refused.kind, Conflict);
+    assert!(refused.message.contains("send_proxy"), "{refused:?}");
+}

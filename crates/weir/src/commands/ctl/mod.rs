@@ -65,10 +65,11 @@ enum Asking {
         /// `POOL/SERVER`
         server: String,
     },
-    /// Change a server: `max_conn=NUMBER`, `max_conn=none`, `weight=NUMBER`
+    /// Change a server: `max_conn=NUMBER`, `max_conn=none`, `weight=NUMBER`; or a pool:
+    /// `keepalive_idle=NUMBER`
     Set {
-        /// `POOL/SERVER`
-        server: String,
+        /// `POOL/SERVER` or `POOL`
+        what: String,
         /// Values to change
         #[arg(required = true, value_name = "NAME=VALUE")]
         values: Vec<String>,
@@ -240,8 +241,14 @@ impl Asking {
             Self::Ready { server } => order(server, "ready")?,
             Self::Drain { server } => order(server, "draining")?,
             Self::Maintenance { server } => order(server, "maintenance")?,
-            Self::Set { server, values } => {
-                changed("PATCH", server, Some(Value::Object(fields(values)?)))?
+            Self::Set { what, values } => {
+                let body = Some(Value::Object(fields(values)?));
+                if what.contains('/') {
+                    changed("PATCH", what, body)?
+                } else {
+                    let path = format!("/v1/pools/{}", encoded(what));
+                    CtlRequest { method: "PATCH", path, body, view: show::outcome }
+                }
             }
             Self::Add { pool, address, values } => {
                 let mut body = fields(values)?;

@@ -244,6 +244,12 @@ pub(super) fn pool(body: &str) -> Result<String, CommandFailure> {
         counters.unavailable + counters.gave_up,
         counters.full,
     );
+    let idle: u32 = pool.endpoints.iter().map(|endpoint| endpoint.idle_connections).sum();
+    let _ = writeln!(
+        text,
+        "{idle} idle connections to servers, at most {} to each",
+        pool.keepalive_idle
+    );
     text.push_str(&phases(&pool.traffic));
     Ok(text)
 }

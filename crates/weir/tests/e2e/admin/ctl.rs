@@ -52,6 +52,11 @@ fn ctl_shows_the_running_process() {
     let server = ctl(&managed, &["show", "app/two"]);
     assert_eq!(row(&server, &["max_conn"])[1], "60", "{server}");
     assert_eq!(row(&server, &["picked"])[1], "6", "{server}");
+    let set = ctl(&managed, &["set", "app", "keepalive_idle=9"]);
+    assert!(set.contains("app keepalive_idle: 100 -> 9"), "{set}");
+    let pool = ctl(&managed, &["show", "app"]);
+    assert!(pool.contains("idle connections to servers, at most 9 to each"), "{pool}");
+    assert!(failed(&managed, &["set", "app", "weight=9"]).1.contains("no field `weight`"));
     assert_eq!(ctl(&managed, &["queue"]), "no request is waiting\n");
     let slow = ctl(&managed, &["slow", "--limit", "1"]);
     let id = slow.split_whitespace().next().unwrap();

@@ -185,6 +185,18 @@ fn a_browser_shows_it_live_and_drains_a_server_by_its_button() {
     browser.until("document.getElementById('said').textContent.includes('app/one: draining. it survives reloads')");
     assert_eq!(managed.json(ONE)["order"], "draining");
     managed.weir.process.says("order ready -> draining, by the token from 127.0.0.1:");
+    // A field of the pool keeps what is typed while the page is redrawn, until it is sent.
+    let field = "document.querySelector('form.settings[data-name=app] input')";
+    assert_eq!(browser.value(&format!("{field}.value")), "100");
+    browser.value(&format!(
+        "{field}.value = 7, window.then = document.querySelector('dl.summary dd').textContent"
+    ));
+    browser.until("document.querySelector('dl.summary dd').textContent !== window.then");
+    browser.value(&format!("{field}.form.requestSubmit({field}.form.querySelector('button'))"));
+    browser.until("document.getElementById('said').textContent.includes('app: at most 7 idle connections to each server. it survives reloads')");
+    assert_eq!(managed.json("/v1/pools/app")["keepalive_idle"], 7);
+    assert_eq!(managed.change("PATCH", "/v1/pools/app", r#"{"keepalive_idle": 8}"#).0, 200);
+    browser.until(&format!("{field}.value === '8'"));
     // The filter hides all lines but those that match.
     browser.value("filter.value = 'two', filter.dispatchEvent(new Event('input'))");
     let shown = "[...document.querySelectorAll('section.pool tr.line[data-find]')].filter(line => line.offsetParent).length";
@@ -220,5 +232,11 @@ fn a_browser_without_script_shows_everything_and_its_buttons_work() {
     browser.until("document.querySelector('#app tr.line.maintenance th a')?.textContent === 'one'");
     assert_eq!(browser.value("location.pathname"), "/");
     assert_eq!(managed.json(ONE)["order"], "maintenance");
+    let form = "document.querySelector('form.settings[data-name=app]')";
+    browser.value(&format!(
+        "{form}.querySelector('input').value = 7, {form}.querySelector('button').click()"
+    ));
+    browser.until(&format!("{form}?.querySelector('input').getAttribute('value') === '7'"));
+    assert_eq!(managed.json("/v1/pools/app")["keepalive_idle"], 7);
     assert_eq!(browser.complaints(), Vec::<serde_json::Value>::new());
 }

@@ -1,13 +1,17 @@
 //! Servers added and removed at run time, weights and reloads: changes that need a new
 //! configuration, made from the file and the runtime changes.
 
-use rustix::process::Signal;
+use std::sync::{Arc, Barrier};
 
-use super::{Managed, named};
-use crate::support::eventually;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Managed, asked, named};
+use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::process::finish;
 use crate::support::weir::{Weir, weir_command};
+use crate::support::{Directory, eventually};
 
 const SERVERS: &str = "/v1/pools/app/endpoints";
 
@@ -207,4 +211,76 @@ fn the_reason_for_a_down_server_is_shown_with_its_reply() {
     assert_eq!(super::haproxy::field(&stat, "one", "check_status"), "L7STS");
     assert_eq!(super::haproxy::field(&stat, "one", "check_code"), "503");
     assert_eq!(super::haproxy::field(&stat, "one", "status"), "DOWN");
+}
+
+/// Sends a request on each connection before any is answered, and reads the answers.
+fn all_at_once(clients: &mut [Client]) {
+    for client in clients.iter_mut() {
+        client.get("/");
+    }
+    for client in clients {
+        assert_eq!(client.response().text(), "one");
+    }
+}
+
+#[test]
+fn the_cap_on_idle_connections_is_changed_live_and_no_connection_is_dropped_for_it() {
+    let directory = Directory::new();
+    let together = Arc::new(Barrier::new(6));
+    // It answers when six requests are there, so that each needs a connection of its own.
+    let origin = Origin::start(move |connection| {
+        while connection.request().is_some() {
+            together.wait();
+            connection.answer(b"one");
+        }
+    });
+    let (socket, state) = (directory.text("admin.sock"), directory.text("state.json"));
+    let config = format!(
+        "workers 1;
+         admin unix:{socket};
+         state_file {state};
+         pool app {{ server {} name=one; keepalive idle=6 timeout=1h; }}
+         listen 127.0.0.1:0 -> app;",
+        origin.address
+    );
+    let weir = Weir::start(&directory, &config);
+    let ask = |arguments: &[&str], path: &str| {
+        let url = format!("http://weir{path}");
+        let (status, body) = asked(&[&["--unix-socket", &socket], arguments, &[&url]].concat());
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str::<Value>(&body).unwrap()
+    };
+    let set = |number: u32| {
+        let body = format!("{{\"keepalive_idle\": {number}}}");
+        ask(&["-X", "PATCH", "--data", &body], "/v1/pools/app")
+    };
+    let idle = |pool: &Value| pool["endpoints"][0]["idle_connections"].as_u64().unwrap();
+    let become_idle = |number: u64| {
+        eventually("that many connections are idle", || {
+            (idle(&ask(&[], "/v1/pools/app")) == number).then_some(())
+        });
+    };
+    let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(weir.address())).collect();
+    all_at_once(&mut clients);
+    become_idle(6);
+    let raised = set(20);
+    assert_eq!(raised["changed"][0]["field"], "keepalive_idle", "{raised}");
+    assert_eq!((&raised["pool"]["keepalive_idle"], idle(&raised["pool"])), (&20.into(), 6));
+    all_at_once(&mut clients);
+    become_idle(6);
+    // What is idle stays until it is used; what becomes idle beyond the cap is closed then.
+    assert_eq!(idle(&set(2)["pool"]), 6);
+    all_at_once(&mut clients);
+    become_idle(2);
+    assert_eq!(origin.connections(), 6, "no connection was lost to a change");
+    assert!(std::fs::read_to_string(&state).unwrap().contains("\"keepalive_idle\": 2"));
+    let overrides = ask(&[], "/v1/overrides");
+    assert_eq!(overrides["differences"][0]["file"], "6", "{overrides}");
+    assert_eq!(overrides["lines"][0]["instead_of"], "keepalive idle=6 timeout=1h;");
+    assert_eq!(overrides["lines"][0]["write"], "keepalive idle=2 timeout=1h;");
+    ask(&["-X", "POST"], "/v1/reload");
+    assert_eq!(ask(&[], "/v1/pools/app")["keepalive_idle"], 2, "a reload keeps it");
+    ask(&["-X", "POST", "--data", "{\"pool\": \"app\"}"], "/v1/overrides/revert");
+    assert_eq!(ask(&[], "/v1/pools/app")["keepalive_idle"], 6);
+    weir.process.says("change: app keepalive_idle 20 -> 2, by ");
 }
