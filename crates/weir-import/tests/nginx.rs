@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, Pool, Protocol, Route, Rule, SendProxy};
+use weir_config::model::{Action, PassiveCause, Pool, Protocol, Route, Rule, SendProxy};
 use weir_import::{Coverage, CoverageTotals, Imported, Language, nginx_file, nginx_text};
 
 fn shop() -> Imported {
@@ -313,6 +313,8 @@ fn streams_become_listeners_that_pass_on_bytes() {
     let seconds =
         |pool: &Pool| [pool.timeouts.connect, pool.timeouts.tunnel].map(|wait| wait.as_secs());
     assert_eq!((seconds(db), db.retry.attempts, db.send_proxy), ([1, 180], 1, None));
+    // In nginx too, only a failed connect leaves a server out.
+    assert_eq!(db.passive.on, [PassiveCause::Connect]);
     let sends = Some(SendProxy::V1);
     assert_eq!((seconds(mail), mail.retry.attempts, mail.send_proxy), ([60, 600], 0, sends));
 }

@@ -32,7 +32,7 @@ impl ServerFailures {
 }
 
 /// The failures after which nginx leaves a server out, whatever `proxy_next_upstream` says.
-pub(crate) const FAILURES: &str = "connect,reset,timeout,invalid";
+const FAILURES: &str = "connect,reset,timeout,invalid";
 
 /// The statuses that count as failures if `proxy_next_upstream` has them.
 const FAILED_STATUSES: [&str; 5] = ["http_500", "http_502", "http_503", "http_504", "http_429"];

@@ -6,7 +6,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::listeners::ListenKey;
-use super::pools::{FAILURES, with_port};
+use super::pools::with_port;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
@@ -251,7 +251,8 @@ impl<'t> Converter<'_, 't> {
             }
             1
         };
-        let mut lines = self.servers_of(host, &address, FAILURES, span);
+        // What follows the connect is no failure in nginx's `stream`, and a client could cause it.
+        let mut lines = self.servers_of(host, &address, "connect", span);
         lines.push(NativeLine::new("stall", span).keyword("off").end());
         lines.push(self.stream_retry(scope, servers, span));
         let connect = self.time(scope, "proxy_connect_timeout", "1m");
