@@ -147,7 +147,8 @@ pub(crate) const FORWARDED_HOPS: usize = 64;
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
 /// The most handshake steps in one round. Most steps are short.
 pub(crate) const HANDSHAKE_STEPS: u32 = 8;
-/// The interval at which a tunnel checks whether a side that sends nothing more was reset.
+/// The interval at which a tunnel checks whether a side that sends nothing more was reset, and the
+/// wait for a tunnel whether the client was.
 pub(crate) const TUNNEL_LOOK: Duration = Duration::from_secs(1);
 /// The number of connections that one socket accepts in a row before other tasks get their turn.
 pub(crate) const ACCEPT_TURN: u32 = 16;
@@ -176,6 +177,8 @@ pub(crate) const HELLO_CODES: usize = 128;
 /// The maximum number of application protocols, certificate authorities and OCSP responders that a
 /// `ClientHello` lists.
 pub(crate) const HELLO_NAMES: usize = 64;
+/// The longest server name of a `ClientHello` that is taken for one: as long as a name of DNS.
+pub(crate) const HELLO_NAME_BYTES: usize = 255;
 /// The maximum number of key shares, tickets (pre-shared keys) and their binders that a
 /// `ClientHello` offers.
 pub(crate) const HELLO_KEYS: usize = 16;

@@ -1,6 +1,6 @@
 //! The header of the PROXY protocol, with which a proxy in front tells the addresses of a
 //! connection: versions 1 and 2 (HAProxy's `proxy-protocol.txt`). Bytes in, addresses out, and the
-//! other way round; it trusts nobody and reads no socket.
+//! other way round. It does not decide which peers may send one, and reads no socket.
 //!
 //! A header that two programs could read differently is a fault: version 1 must be written as the
 //! specification writes it, and in version 2 the parts must fill its length.

@@ -18,7 +18,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Host))
         .many()
         .example("host shop.example.com *.shop.example.com { route -> app; }"),
-    directive("sni", LISTEN, "NAME…", "In a `tcp` listener: the pool of TLS connections whose client asks for one of these server names, written as in `host`. Without `tls` in `listen` the connection is passed on as it is: Weir reads the beginning of the client's handshake (its `ClientHello`) and ends no TLS. A connection that begins with something else, asks for no name or for another, or whose `ClientHello` does not come within `timeout handshake=`, takes the routes outside `sni`; without any it is closed.")
+    directive("sni", LISTEN, "NAME…", "In a `tcp` listener: the pool of TLS connections whose client asks for one of these server names, written as in `host`. Without `tls` in `listen` the connection is passed on as it is: Weir reads the beginning of the client's handshake (its `ClientHello`) and ends no TLS. A connection that begins with something else, asks for no name or for another, or whose `ClientHello` does not come within `timeout handshake=`, takes the routes outside `sni`; without any it is closed. One whose `ClientHello` is over Weir's limits (12 KB, and the length of its lists) is closed in any case.")
         .words(1, MANY)
         .arrow(Arrow::Required)
         .many()

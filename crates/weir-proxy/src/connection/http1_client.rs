@@ -234,7 +234,7 @@ impl<N: Net> ClientSide for Http1Client<'_, N> {
                 | Cause::RateLimited
                 | Cause::InFlightLimited,
             )
-            | (Version::Http10, _) => Next::Close,
+            | (Version::Http10, _) => Next::BreakOff,
             (Version::Http11, _) => Next::Linger,
         }
     }

@@ -12,10 +12,10 @@
 mod client_connection;
 mod http1_client;
 mod migration;
+mod opening;
 mod tcp_client;
 
 use std::cell::Cell;
-use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,31 +23,27 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
-use tokio_rustls::server::TlsStream;
 use weir_config::model::Protocol;
-use weir_stats::Micros;
-use weir_stats::metrics::{GivenUpIdle, Handshake, ProxyHeaderRefusal, Yield};
+use weir_stats::metrics::{GivenUpIdle, Yield};
 
 use crate::connection::client_connection::Connection;
 use crate::connection::http1_client::Http1Client;
+use crate::connection::opening::open;
 use crate::connection::tcp_client::TcpClient;
 use crate::exchange;
-use crate::exchange::client_side::ConnectionFacts;
 use crate::exchange::outcome::Next;
 use crate::exchange::scope::{Scope, ScopeParts};
 use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::Idle;
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
+use crate::net::Net;
 use crate::net::buffers::poll_read_into;
 use crate::net::input::Input;
 use crate::net::transport::Transport;
-use crate::net::{Net, PeerAddress, Socket, proxy_header, tls};
-use crate::snapshot::CompiledListener;
 use crate::snapshot::generation::Seat;
-use crate::time::deadline_timer::{DeadlineTimer, before};
+use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::time::turns::{ByteTurn, end_turn};
 use crate::time::work_time::Share;
@@ -131,6 +127,7 @@ async fn live<N: Net>(
             }
         }
         Hot::Idle | Hot::Ended => connection.say_goodbye(),
+        Hot::BrokenOff => {}
     }
 }
 
@@ -149,8 +146,8 @@ async fn begin<N: Net>(
         let opened = open(worker, &place, stream, peer, resident).await?;
         let (mut connection, protocol) = opened;
         if protocol == Protocol::Tcp {
-            Box::pin(connection.serve_tcp(worker, &place.gate)).await;
-            return Some((connection, place, Hot::Ended));
+            let hot = Box::pin(connection.serve_tcp(worker, &place.gate)).await;
+            return Some((connection, place, hot));
         }
         (connection, None)
     };
@@ -159,137 +156,6 @@ async fn begin<N: Net>(
         None => Hot::Idle,
     };
     Some((connection, place, hot))
-}
-
-/// Reads the PROXY header if the peer sends one, and completes the TLS handshake if the listener
-/// uses TLS. Returns the protocol of the listener too.
-async fn open<N: Net>(
-    worker: &Rc<Worker<N>>,
-    place: &Kept,
-    mut stream: N::Stream,
-    peer: PeerAddress,
-    resident: ResidentKey,
-) -> Option<(Connection<N>, Protocol)> {
-    let began = Instant::now();
-    let between = |since| worker.residents.set_between(resident, since);
-    let (mut peer, mut timer) = (peer.socket(), DeadlineTimer::default());
-    let (listener, counts) = {
-        let seat = worker.seat(&place.gate)?;
-        (Arc::clone(&seat.listener), Arc::clone(&seat.counts()?.listener))
-    };
-    counts.accepted(worker.number);
-    let deadline = began + listener.timeouts.handshake;
-    if listener.gets_proxy_header(peer.map(|peer| peer.ip())) {
-        between(Some(began));
-        let read = Box::pin(read_proxy_header(&mut stream, &mut timer, deadline));
-        match read.await {
-            Ok(told) => peer = told.or(peer),
-            Err(why) => {
-                counts.proxy_header_refused(worker.number, why);
-                return None;
-            }
-        }
-        between(None);
-        admit_proxied(worker, &listener, place, peer.map(|peer| peer.ip()))?;
-    }
-    let client = match &listener.tls {
-        None => Transport::Plain(stream),
-        Some(config) => {
-            if !may_shake_hands(worker, &listener, peer.map(|peer| peer.ip()), began) {
-                return None;
-            }
-            between(Some(began));
-            let Some(stream) = shake_hands(worker, config, stream, &mut timer, deadline).await
-            else {
-                counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
-                return None;
-            };
-            between(None);
-            Transport::Server(Box::new(stream))
-        }
-    };
-    let since = Instant::now();
-    let agreed = match &client {
-        Transport::Server(stream) => {
-            let facts = tls::facts(stream.get_ref().1).without_name();
-            let kind = if facts.resumed { Handshake::Resumed } else { Handshake::Full };
-            counts.handshake(worker.number, kind, Micros::from(since - began));
-            Some(worker.shared_facts(facts))
-        }
-        Transport::Plain(_) | Transport::Client(_) => None,
-    };
-    let facts = ConnectionFacts {
-        peer,
-        since,
-        began,
-        taken: began,
-        served: 0,
-        resident,
-        may_part: agreed.is_none(),
-        tls: agreed,
-    };
-    Some((Connection { client, timer, facts, waiting: None }, listener.protocol))
-}
-
-/// Completes a TLS handshake; `None` if it fails or takes too long.
-async fn shake_hands<N: Net>(
-    worker: &Worker<N>,
-    config: &Arc<ServerConfig>,
-    stream: N::Stream,
-    timer: &mut DeadlineTimer,
-    deadline: Instant,
-) -> Option<TlsStream<N::Stream>> {
-    let handshake = Box::pin(tls::accept(config, stream));
-    let handshake = worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
-    let mut stream = before(timer, deadline, handshake).await.ok()?.ok()?;
-    stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
-    Some(stream)
-}
-
-/// Reads the PROXY header; returns the address of the client that it tells.
-async fn read_proxy_header<S: Socket>(
-    stream: &mut S,
-    timer: &mut DeadlineTimer,
-    deadline: Instant,
-) -> Result<Option<SocketAddr>, ProxyHeaderRefusal> {
-    let read = before(timer, deadline, proxy_header::read(stream)).await;
-    let told = read.unwrap_or(Err(ProxyHeaderRefusal::Timeout))?;
-    // Rules and logs know IPv4 addresses in one form.
-    Ok(told.map(|told| SocketAddr::new(told.source.ip().to_canonical(), told.source.port())))
-}
-
-/// Counts a connection for the client that its PROXY header tells; `None` if one of the client's
-/// limits is reached.
-fn admit_proxied<N: Net>(
-    worker: &Worker<N>,
-    listener: &CompiledListener,
-    place: &Kept,
-    client: Option<IpAddr>,
-) -> Option<()> {
-    let Some(client) = client.filter(|client| !listener.trusts(*client)) else { return Some(()) };
-    let now_ns = worker.process.limit_clock(Instant::now());
-    let mut places = Vec::new();
-    for limit in &listener.client_limits {
-        limit.open_connection(client, now_ns, &mut places).ok()?;
-    }
-    if !places.is_empty() {
-        place.add_of_client(places);
-    }
-    Some(())
-}
-
-/// Counts a TLS handshake of this peer; returns true if the client's limits permit it. A trusted
-/// peer is not limited.
-fn may_shake_hands<N: Net>(
-    worker: &Worker<N>,
-    listener: &CompiledListener,
-    peer: Option<IpAddr>,
-    now: Instant,
-) -> bool {
-    let mut limits = listener.client_limits.iter().filter(|limit| limit.bounds_handshakes());
-    let now_ns = worker.process.limit_clock(now);
-    let Some(peer) = peer.filter(|peer| !listener.trusts(*peer)) else { return true };
-    limits.all(|limit| limit.begin_handshake(peer, now_ns).is_ok())
 }
 
 /// The seat for the next request of a connection; `None` if the listener was removed, or a reload
@@ -324,6 +190,8 @@ enum Hot {
     Idle,
     /// The connection ended.
     Ended,
+    /// The connection ended before the client had all that was meant for it.
+    BrokenOff,
     /// Another process is to continue the connection, with the bytes that were read of a request.
     Parting(Option<Box<Begun>>),
 }
@@ -429,22 +297,28 @@ impl<N: Net> Connection<N> {
     }
 
     /// Serves the connection of a `tcp` listener until it ends.
-    async fn serve_tcp(&mut self, worker: &Rc<Worker<N>>, gate: &Arc<Gate>) {
+    async fn serve_tcp(&mut self, worker: &Rc<Worker<N>>, gate: &Arc<Gate>) -> Hot {
         let is_tcp = |seat: &Seat| seat.listener.protocol == Protocol::Tcp;
-        let Some(seat) = worker.seat(gate).filter(is_tcp) else { return };
+        let Some(seat) = worker.seat(gate).filter(is_tcp) else { return Hot::Ended };
         let deadline = Cell::new(None);
         self.facts.served = 1;
         self.facts.may_part = false;
-        let Some(parts) = ScopeParts::new(worker, &seat, &deadline, &self.facts) else { return };
+        let parts = ScopeParts::new(worker, &seat, &deadline, &self.facts);
+        let Some(parts) = parts else { return Hot::Ended };
         let scope = Scope(&parts);
         let busy = Busy::new(&worker.load);
         worker.process.memory.look();
         let next = exchange::tcp::run(scope, TcpClient::new(self)).await;
         drop(busy);
-        if next == Next::Linger {
-            let mut work = worker.workspace();
-            self.linger(scope, &mut work).await;
-            worker.give_back_workspace(work);
+        match next {
+            Next::Linger => {
+                let mut work = worker.workspace();
+                self.linger(scope, &mut work).await;
+                worker.give_back_workspace(work);
+                Hot::Ended
+            }
+            Next::BreakOff => Hot::BrokenOff,
+            Next::Close | Next::KeepAlive | Next::Part => Hot::Ended,
         }
     }
 
@@ -501,6 +375,7 @@ impl<N: Net> Connection<N> {
             match next {
                 Next::KeepAlive => {}
                 Next::Close => return Some(Hot::Ended),
+                Next::BreakOff => return Some(Hot::BrokenOff),
                 Next::Linger => {
                     self.linger(scope, work).await;
                     return Some(Hot::Ended);

@@ -2,7 +2,7 @@
 //! whose body is all that the client sends.
 
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use weir_stats::{Cause, TCP};
 use weir_wire::{Framing, RequestHead, Span, Version};
@@ -16,12 +16,15 @@ use crate::exchange::pump::Encoder;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::http::head_writer::{BodyFraming, ConnectionLine};
+use crate::limits::TUNNEL_LOOK;
 use crate::net::buffers::Buffers;
 use crate::net::tls::passthrough::{Beginning, read_beginning};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
+use crate::snapshot::ServerNames;
 use crate::time::deadline_timer::{DeadlineTimer, Elapsed, before};
 use crate::time::instant::Instant;
+use crate::worker::sessions::SessionKey;
 use crate::worker::workspace::Heads;
 
 /// A TCP connection during its exchange.
@@ -31,16 +34,24 @@ pub(crate) struct TcpClient<'a, N: Net> {
     early: Vec<u8>,
     /// The name that the client asks for in its TLS handshake, if routes depend on it.
     name: Vec<u8>,
+    /// The timer of the looks at a client that has ended its side and waits.
+    look: DeadlineTimer,
 }
 
 impl<'a, N: Net> TcpClient<'a, N> {
     pub(crate) fn new(connection: &'a mut Connection<N>) -> Self {
-        Self { connection, early: Vec::new(), name: Vec::new() }
+        let look = DeadlineTimer::default();
+        Self { connection, early: Vec::new(), name: Vec::new(), look }
     }
 
     /// Finds the name that the client asks for. A client that sends no `ClientHello` in time is
     /// taken for one that asks for none.
-    async fn read_name(&mut self, scope: Scope<'_, N>, since: Instant) -> Result<(), Ended> {
+    async fn read_name(
+        &mut self,
+        scope: Scope<'_, N>,
+        session: SessionKey,
+        since: Instant,
+    ) -> Result<(), Ended> {
         let Connection { client, timer, .. } = &mut *self.connection;
         if let Some(name) = client.server_name() {
             self.name = name.into();
@@ -50,7 +61,8 @@ impl<'a, N: Net> TcpClient<'a, N> {
             return Ok(());
         }
         let deadline = since + scope.listener.timeouts.handshake;
-        match before(timer, deadline, read_beginning(client, &mut self.early)).await {
+        let holds = |bytes| scope.holds(session, bytes);
+        match before(timer, deadline, read_beginning(client, &mut self.early, holds)).await {
             Ok(Ok(Beginning::Name(name))) => {
                 self.name = name.into_bytes();
                 Ok(())
@@ -86,13 +98,14 @@ impl<N: Net> ClientSide for TcpClient<'_, N> {
 
     /// A connection has no head, but may have a name, which takes the place of the host.
     async fn read_head(exchange: &mut Exchange<'_, Self>) -> Result<(), Ended> {
-        let Exchange { scope, client, heads, arrival, .. } = exchange;
-        if !scope.listener.router.needs_server_name() {
+        let Exchange { scope, session, client, heads, arrival, .. } = exchange;
+        if scope.listener.server_names == ServerNames::Unread {
             return Ok(());
         }
-        client.read_name(*scope, arrival.first_byte).await?;
+        client.read_name(*scope, *session, arrival.first_byte).await?;
         heads.request.host = Span { start: 0, end: client.name.len() as u32 };
         arrival.head_end = Instant::now();
+        exchange.holds(0);
         Ok(())
     }
 
@@ -109,12 +122,15 @@ impl<N: Net> ClientSide for TcpClient<'_, N> {
     }
 
     /// A client that has ended its side only may still be waiting for bytes: only a reset ends the
-    /// connection.
+    /// connection. After that end nothing wakes the task for one, so it looks.
     fn poll_gone(&mut self, context: &mut Context<'_>, _buffers: &Buffers) -> Poll<()> {
         let stream = &mut self.connection.client;
-        match stream.poll_closed(context) {
-            Poll::Ready(()) if stream.socket().is_reset() => Poll::Ready(()),
-            _ => Poll::Pending,
+        loop {
+            ready!(stream.poll_closed(context));
+            if stream.socket().is_reset() {
+                return Poll::Ready(());
+            }
+            ready!(self.look.poll(context, Instant::now() + TUNNEL_LOOK));
         }
     }
 

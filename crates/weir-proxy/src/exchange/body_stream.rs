@@ -25,6 +25,12 @@ pub(crate) trait BodySink: AsyncWrite + Unpin {
     fn poll_end(&mut self, context: &mut Context<'_>, _trailers: &[u8]) -> Poll<io::Result<()>> {
         Pin::new(self).poll_flush(context)
     }
+
+    /// Shuts the stream down, but without the end that TLS announces: its peer can tell that bytes
+    /// may be missing.
+    fn poll_break_off(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_shutdown(context)
+    }
 }
 
 /// A stream both ways.
@@ -42,7 +48,11 @@ pub(crate) trait BodyStream: BodySource + BodySink {
 
 impl<S: Socket> BodySource for Transport<S> {}
 
-impl<S: Socket> BodySink for Transport<S> {}
+impl<S: Socket> BodySink for Transport<S> {
+    fn poll_break_off(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.socket_mut()).poll_shutdown(context)
+    }
+}
 
 impl<S: Socket> BodyStream for Transport<S> {
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {

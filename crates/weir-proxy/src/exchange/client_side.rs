@@ -86,7 +86,7 @@ pub(crate) trait ClientSide: Sized {
 
     /// Decides what happens to the connection after an exchange that broke off.
     fn after_break(&self, _request: &RequestHead, _cause: Cause) -> Next {
-        Next::Close
+        Next::BreakOff
     }
 
     /// The name of the protocol, for logs.

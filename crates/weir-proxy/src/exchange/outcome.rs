@@ -9,6 +9,9 @@ pub(crate) enum Next {
     KeepAlive,
     /// The connection is closed at once.
     Close,
+    /// The connection is closed at once, and TLS does not announce the end: what the client got may
+    /// be a part only.
+    BreakOff,
     /// The connection is closed after a time in which bytes of the client are discarded, because
     /// the client may still be sending.
     Linger,

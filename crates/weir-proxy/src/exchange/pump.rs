@@ -58,6 +58,8 @@ pub(crate) enum PumpFailure {
     Truncated,
     /// The source failed.
     Read,
+    /// The source ended without saying so, as TLS does with `close_notify`: bytes may be missing.
+    Unannounced,
     /// The sink failed.
     Write,
     /// The source's framing is invalid.
@@ -454,7 +456,10 @@ impl Pump {
                 }
                 return Poll::Pending;
             }
-            Poll::Ready(read) => read.map_err(|_| PumpFailure::Read)?,
+            Poll::Ready(read) => read.map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => PumpFailure::Unannounced,
+                _ => PumpFailure::Read,
+            })?,
         };
         self.has_read = true;
         self.read += read as u64;
@@ -462,6 +467,11 @@ impl Pump {
             return Poll::Ready(self.source_ended(source));
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Ends the body with the bytes that were read, after [`PumpFailure::Unannounced`].
+    pub(crate) fn end_here(&mut self) {
+        self.end(&[]);
     }
 
     fn source_ended<R: BodySource>(&mut self, source: &mut R) -> Result<(), PumpFailure> {

@@ -205,8 +205,8 @@ async fn switch<C: ClientSide>(
     let patience = exchange.rules(pool).timeouts.tunnel;
     let (up, down) = (upload.take_throttle(), download.take_throttle());
     let surplus = download.surplus().to_vec();
-    tunnel::run(exchange, Switched { patience, upstream, surplus, up, down }).await;
-    Ok(Next::Close)
+    let switched = Switched { patience, upstream, surplus, up, down, silent: None };
+    Ok(tunnel::run(exchange, switched).await)
 }
 
 /// Notes the response head and writes it for the client.
@@ -518,7 +518,9 @@ fn download_cause(failure: PumpFailure) -> Cause {
     match failure {
         PumpFailure::Write => Cause::ClientGone,
         PumpFailure::Malformed | PumpFailure::TooLarge => Cause::BadResponse,
-        PumpFailure::Truncated | PumpFailure::Read => Cause::UpstreamAborted,
+        PumpFailure::Truncated | PumpFailure::Read | PumpFailure::Unannounced => {
+            Cause::UpstreamAborted
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use weir_config::model::PassiveCause;
-use weir_stats::{Cause, Micros};
+use weir_stats::{Cause, Micros, Times};
 use weir_wire::Framing;
 
 use crate::exchange::client_side::ClientSide;
@@ -52,12 +52,12 @@ pub(crate) async fn run<C: ClientSide>(scope: Scope<'_, C::Net>, client: C) -> N
         })
         .await
     };
-    let next = match end {
-        Ok(()) => Next::Close,
-        Err(end) => refuse(&mut exchange, end),
-    };
+    let next = end.unwrap_or_else(|end| refuse(&mut exchange, end));
     drop(session);
     let now = Instant::now();
+    if exchange.outcome.status == CONNECTED {
+        exchange.outcome.times.data = data_time(&exchange, now);
+    }
     exchange.outcome.times.own = own.until(now);
     record::write(&mut exchange, now);
     exchange.client.end(now);
@@ -73,7 +73,7 @@ fn refuse<C: ClientSide>(exchange: &mut Exchange<'_, C>, end: Ended) -> Next {
     };
     exchange.outcome.cause = cause;
     if exchange.outcome.status != 0 {
-        return Next::Close;
+        return Next::BreakOff;
     }
     exchange.set_status(status);
     match cause {
@@ -87,7 +87,16 @@ fn refuse<C: ClientSide>(exchange: &mut Exchange<'_, C>, end: Ended) -> Next {
     }
 }
 
-async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended> {
+/// The time since the endpoint's first byte, or since it was connected if it has sent none. The
+/// times before that follow each other without a gap.
+fn data_time<C: ClientSide>(exchange: &Exchange<'_, C>, now: Instant) -> Micros {
+    let Times { queue, connect, response, .. } = exchange.outcome.times;
+    let before = [queue, connect, response].into_iter().filter_map(Micros::reached).sum();
+    let all = now.span_since(exchange.arrival.head_end).reached();
+    Micros::from(all.map(|all| all.saturating_sub(before)))
+}
+
+async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
     let scope = exchange.scope;
     C::read_head(exchange).await?;
     exchange.outcome.times.request =
@@ -111,23 +120,18 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ende
     let mut dispatch = Dispatch::new(exchange, pool, number, &nothing);
     let upstream = dispatch.connection(exchange, &mut nothing).await?;
     let at = dispatch.at(exchange.placement.endpoint.unwrap_or_default());
-    // Who speaks first is not known: the connection is all that the endpoint was waited for.
+    // Either side may send first, so the endpoint has answered once it is connected.
     scope.slot_answered(exchange.placement.slot.as_mut(), at, dispatch.now);
     exchange.set_status(CONNECTED);
-    let (began, patience) = (Instant::now(), at.rules.timeouts.tunnel);
-    let switched = Switched { patience, upstream, surplus: Vec::new(), up, down };
-    let heard = tunnel::run(exchange, switched).await;
-    match heard {
-        Some(heard) => {
-            let times = &mut exchange.outcome.times;
-            times.response = heard.span_since(began);
-            times.data = Instant::now().span_since(heard);
-            scope.endpoint_answered(at, CONNECTED);
-        }
-        None if exchange.outcome.cause == Cause::TunnelUpstreamReset => {
-            scope.endpoint_failed(at, PassiveCause::Reset);
-        }
-        None => {}
+    let patience = at.rules.timeouts.tunnel;
+    let switched = Switched { patience, upstream, surplus: Vec::new(), up, down, silent: Some(at) };
+    let next = tunnel::run(exchange, switched).await;
+    // An endpoint that resets after bytes of the client may have been given reason to.
+    let Exchange { arrival, outcome, .. } = exchange;
+    if outcome.cause == Cause::TunnelUpstreamReset
+        && (arrival.bytes_received, outcome.body_bytes_sent) == (0, 0)
+    {
+        scope.endpoint_failed(at, PassiveCause::Reset);
     }
-    Ok(())
+    Ok(next)
 }

@@ -1,6 +1,7 @@
 //! The tunnel after `101 Switching Protocols`, and that of a TCP connection: transfers bytes both
 //! ways, unchanged, until both sides have ended, one was reset or no byte moves for too long. A
-//! reset is passed on. It does not interpret the bytes.
+//! reset is passed on, and an end as it came: TLS announces it only if the other side did. It does
+//! not interpret the bytes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,6 +12,7 @@ use weir_wire::Framing;
 
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::exchange::client_side::ClientSide;
+use crate::exchange::outcome::Next;
 use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::bandwidth::Throttle;
@@ -20,11 +22,14 @@ use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
 use crate::time::deadline_timer::poll_either;
 use crate::time::instant::Instant;
+use crate::upstream::EndpointRef;
 use crate::upstream::idle::UpstreamConnection;
 
 /// One direction: a body that ends when its source does, followed by a shutdown of the sink.
 struct Direction {
     pump: Pump,
+    /// Set if the source did not announce its end.
+    breaks_off: bool,
     ended: bool,
 }
 
@@ -51,7 +56,18 @@ impl Direction {
         if self.ended {
             return Ok(());
         }
-        match self.pump.poll(context, source, sink, buffers) {
+        let mut polled = self.pump.poll(context, source, sink, buffers);
+        if let Poll::Ready(Err(PumpFailure::Unannounced)) = polled {
+            // Programs end TLS in this way too: all that was received is passed on.
+            self.breaks_off = true;
+            self.pump.end_here();
+            polled = self.pump.poll(context, source, sink, buffers);
+        }
+        match polled {
+            Poll::Ready(Ok(())) if self.breaks_off => {
+                self.ended = sink.poll_break_off(context).is_ready();
+                Ok(())
+            }
             Poll::Ready(Ok(())) => {
                 self.ended = Pin::new(sink).poll_shutdown(context).is_ready();
                 Ok(())
@@ -68,6 +84,7 @@ impl Direction {
             PumpFailure::Write => sink,
             PumpFailure::Truncated
             | PumpFailure::Read
+            | PumpFailure::Unannounced
             | PumpFailure::Malformed
             | PumpFailure::TooLarge => source,
         }
@@ -77,7 +94,8 @@ impl Direction {
     fn new(bytes: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
         let bounds = Bounds { throttle, ..Bounds::default() };
         let (framing, encoder) = (Framing::UntilClose, Encoder::Plain);
-        Self { pump: Pump::new(Vec::new(), framing, encoder, bytes, 0, bounds), ended: false }
+        let pump = Pump::new(Vec::new(), framing, encoder, bytes, 0, bounds);
+        Self { pump, breaks_off: false, ended: false }
     }
 
     /// Checks if the source was reset when no read would show that: because the source has ended,
@@ -96,7 +114,7 @@ impl Direction {
 }
 
 /// The endpoint's side of an exchange that switched protocols, or of a TCP connection.
-pub(crate) struct Switched<N: Net> {
+pub(crate) struct Switched<'a, N: Net> {
     /// The longest time without a byte in either direction.
     pub(crate) patience: Duration,
     pub(crate) upstream: Box<UpstreamConnection<N::Stream>>,
@@ -106,17 +124,18 @@ pub(crate) struct Switched<N: Net> {
     pub(crate) up: Option<Box<Throttle>>,
     /// The throttle of the endpoint's bytes.
     pub(crate) down: Option<Box<Throttle>>,
+    /// The endpoint, if it has not answered with a head: its first byte is its answer.
+    pub(crate) silent: Option<EndpointRef<'a>>,
 }
 
-/// Transfers bytes both ways; the exchange ends with the tunnel. Returns the time at which the first
-/// byte of the endpoint came.
+/// Transfers bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    switched: Switched<C::Net>,
-) -> Option<Instant> {
+    switched: Switched<'_, C::Net>,
+) -> Next {
     let session = exchange.session;
     let Exchange { scope, client, heads, arrival, outcome, .. } = exchange;
-    let Switched { patience, mut upstream, surplus, up, down } = switched;
+    let Switched { patience, mut upstream, surplus, up, down, mut silent } = switched;
     // Bytes that were received after the two heads, and after the request's body if it had one,
     // belong to the tunnel.
     let mut up = Direction::new(client.take_early_bytes(), up);
@@ -125,7 +144,6 @@ pub(crate) async fn run<C: ClientSide>(
     scope.set_deadline(None);
     let began = Instant::now();
     let mut progress = (0, began);
-    let mut heard = None;
     let before = (arrival.bytes_received, outcome.bytes_sent);
     let held = heads.held();
     let buffers = &scope.worker.buffers;
@@ -145,8 +163,9 @@ pub(crate) async fn run<C: ClientSide>(
         let moved = up.pump.progress() + down.pump.progress();
         if progress.0 != moved {
             progress = (moved, Instant::now());
-            if heard.is_none() && down.pump.body_bytes > 0 {
-                heard = Some(progress.1);
+            if let Some(at) = silent.take_if(|_| down.pump.body_bytes > 0) {
+                outcome.times.response = progress.1.span_since(began);
+                scope.endpoint_answered(at, outcome.status);
             }
         }
         let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
@@ -161,7 +180,7 @@ pub(crate) async fn run<C: ClientSide>(
     }
     outcome.cause = cause;
     outcome.times.data = Instant::now().span_since(began);
-    heard
+    if cause == Cause::TunnelClosed { Next::Close } else { Next::BreakOff }
 }
 
 /// Transfers the bytes that can be transferred now, and checks both sources; an error is the end of
@@ -175,7 +194,13 @@ fn transfer<C: ClientSide>(
 ) -> Result<[Source; 2], Cause> {
     let (client_end, upstream_end) = (Cause::TunnelClientReset, Cause::TunnelUpstreamReset);
     let sent = up.advance(context, client.stream(), upstream, buffers);
-    sent.map_err(|failure| Direction::broken(failure, client_end, upstream_end))?;
+    if let Err(failure) = sent {
+        if matches!(failure, PumpFailure::Write) {
+            // An endpoint that refuses the client's bytes may have said why.
+            let _ = down.advance(context, upstream, client.stream(), buffers);
+        }
+        return Err(Direction::broken(failure, client_end, upstream_end));
+    }
     let sent = down.advance(context, upstream, client.stream(), buffers);
     sent.map_err(|failure| Direction::broken(failure, upstream_end, client_end))?;
     if up.ended && down.ended {

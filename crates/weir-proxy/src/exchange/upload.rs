@@ -221,9 +221,10 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     match failure {
         PumpFailure::Malformed => Cause::BadRequestBody.into(),
         PumpFailure::TooLarge => Cause::BodyTooLarge.into(),
-        PumpFailure::Truncated | PumpFailure::Read | PumpFailure::Write => {
-            Ended::Broken(Cause::ClientGone)
-        }
+        PumpFailure::Truncated
+        | PumpFailure::Read
+        | PumpFailure::Unannounced
+        | PumpFailure::Write => Ended::Broken(Cause::ClientGone),
     }
 }
 

@@ -58,6 +58,12 @@ impl PeerAddress {
     }
 }
 
+/// Converts an IPv4 address that is written as one of IPv6, as those of clients of a dual-stack
+/// socket are, to IPv4, for rules and logs.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// A network: TCP and Unix sockets in production, a seeded simulation in tests.
 pub trait Net: Clone + 'static {
     /// A connection on the worker that runs it.

@@ -22,7 +22,7 @@ use weir_files::Stretch;
 use crate::net::descriptors::Listed;
 use crate::net::page_cache;
 use crate::net::tcp_keepalive;
-use crate::net::{Net, PeerAddress, Socket};
+use crate::net::{Net, PeerAddress, Socket, canonical};
 
 /// The real network.
 #[derive(Clone, Copy, Debug, Default)]
@@ -218,11 +218,6 @@ fn is_of_the_file(error: &io::Error) -> bool {
     errno.is_some_and(|errno| {
         matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::IO)
     })
-}
-
-/// Converts the address of an IPv4 client of a dual-stack socket to IPv4, for rules and logs.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 macro_rules! each {

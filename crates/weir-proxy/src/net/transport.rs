@@ -34,6 +34,15 @@ impl<S> Transport<S> {
         }
     }
 
+    /// The connection below TLS.
+    pub(crate) fn socket_mut(&mut self) -> &mut S {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Server(stream) => stream.get_mut().0,
+            Self::Client(stream) => stream.get_mut().0,
+        }
+    }
+
     /// The name that a client asked for in its TLS handshake.
     pub(crate) fn server_name(&self) -> Option<&str> {
         match self {
@@ -109,11 +118,7 @@ impl<S: Socket> Transport<S> {
 
     /// Does the same as [`Socket::poll_closed`], for the connection below TLS.
     pub(crate) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Plain(stream) => stream.poll_closed(context),
-            Self::Server(stream) => stream.get_mut().0.poll_closed(context),
-            Self::Client(stream) => stream.get_mut().0.poll_closed(context),
-        }
+        self.socket_mut().poll_closed(context)
     }
 }
 

@@ -133,6 +133,20 @@ impl InternalTarget {
 }
 
 impl CompiledAction {
+    /// Returns the text by which a pool is chosen.
+    fn key(&self) -> Option<&Template> {
+        let key = match self {
+            Self::PoolBy(choice) => Some(&choice.by),
+            Self::Split(split) => split.key.as_ref(),
+            Self::Pool(_)
+            | Self::Respond(_)
+            | Self::Redirect(_)
+            | Self::Files(_)
+            | Self::Internal => None,
+        };
+        key.map(|key| &key.template)
+    }
+
     /// Returns the pool for the text of its variable or key.
     pub(crate) fn pool_for(&self, text: &[u8]) -> Option<usize> {
         match self {
@@ -262,7 +276,10 @@ impl RouteList {
     }
 
     fn needs_server_name(&self) -> bool {
-        self.routes.iter().any(|route| route.condition.has_text(&uses_server_name))
+        self.routes.iter().any(|route| {
+            route.condition.has_text(&uses_server_name)
+                || route.action.key().is_some_and(uses_server_name)
+        })
     }
 
     /// The first route that matches.

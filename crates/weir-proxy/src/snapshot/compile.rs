@@ -23,8 +23,8 @@ use crate::limiting::key_limits::KeyLimits;
 use crate::net::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets};
 use crate::routing::route::Router;
 use crate::snapshot::{
-    CompiledAccessLog, CompiledListener, ListenerModel, LogCounts, LogReasons, Snapshot,
-    keys_of_local_addresses,
+    CompiledAccessLog, CompiledListener, ListenerModel, LogCounts, LogReasons, ServerNames,
+    Snapshot, hashes_server_name, keys_of_local_addresses,
 };
 use crate::upstream::endpoint_number::EndpointNumbers;
 use crate::upstream::source::{FileReader, FilesSource, ReadFile};
@@ -220,7 +220,6 @@ impl Compiler<'_> {
             .collect::<Result<_, _>>()?;
         router.set_logs(listener, |names| log_numbers(names, config));
         let logs = UsedLogs::of(listener, config);
-        let uses_local_address = router.uses_local_address();
         Ok(Arc::new(CompiledListener {
             name: listener.name.as_str().into(),
             log_name: listener.log_name.as_deref().unwrap_or(&listener.name).into(),
@@ -231,6 +230,11 @@ impl Compiler<'_> {
             keeps_response_head: logs
                 .want(shows_response_headers, Template::needs_response_headers)
                 || router.uses_response_headers(),
+            server_names: server_names(&router, listener, config),
+            shows_local_address: keys_of_local_addresses(config)
+                || is_limited_by(listener, Variable::is_local_address)
+                || router.uses_local_address()
+                || logs.want(may_show_local_address, |_| true),
             router,
             roots,
             timeouts: listener.timeouts.clone(),
@@ -250,10 +254,6 @@ impl Compiler<'_> {
             cause_header: listener.cause_header.clone(),
             explain_header: listener.explain_header.clone(),
             access: listener.access.clone(),
-            shows_local_address: keys_of_local_addresses(config)
-                || limited_by_local_address(listener)
-                || uses_local_address
-                || logs.want(may_show_local_address, |_| true),
             concurrency: LogCounts::of(logs.want(shows_concurrency, |_| false)),
             reasons: LogReasons::of(logs.want(tells_why, Template::tells_why)),
             logs_captures: logs.want(shows_captures, uses_captures),
@@ -337,8 +337,15 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns true if a limit of the listener is keyed by the local address.
-fn limited_by_local_address(listener: &model::Listener) -> bool {
+fn server_names(router: &Router, listener: &model::Listener, config: &Config) -> ServerNames {
+    let needs_it = router.needs_server_name()
+        || is_limited_by(listener, Variable::is_server_name)
+        || hashes_server_name(listener, config);
+    if needs_it { ServerNames::Read } else { ServerNames::Unread }
+}
+
+/// Returns true if a limit of the listener is keyed by a variable of this kind.
+fn is_limited_by(listener: &model::Listener, is_of_kind: fn(&Variable) -> bool) -> bool {
     let bandwidths = listener.all_routes().filter_map(|route| route.bandwidth.as_ref());
     let bandwidths = bandwidths.chain(&listener.bandwidth).filter_map(|limit| limit.key.as_ref());
     let rates =
@@ -346,7 +353,7 @@ fn limited_by_local_address(listener: &model::Listener) -> bool {
     let in_flight = listener.all_routes().flat_map(|route| &route.in_flight_limits);
     let in_flight = in_flight.chain(&listener.in_flight_limits).map(|limit| &limit.key);
     let keys = rates.map(|limit| &limit.key).chain(in_flight).chain(bandwidths);
-    keys.flat_map(Template::variables).any(Variable::is_local_address)
+    keys.flat_map(Template::variables).any(is_of_kind)
 }
 
 /// The positions of logs in the configuration.

@@ -143,6 +143,15 @@ impl LogCounts {
     }
 }
 
+/// Tells whether the names that TLS clients ask for are read before a TCP connection is dispatched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerNames {
+    /// The pool or a limit of a connection depends on the name.
+    Read,
+    /// Nothing depends on it. A log alone does not make connections wait.
+    Unread,
+}
+
 /// Tells whether logs show the reasons for a request's handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogReasons {
@@ -208,6 +217,8 @@ pub struct CompiledListener {
     pub(crate) reasons: LogReasons,
     /// Set if a log shows groups of a route's path regex.
     pub logs_captures: bool,
+    /// Tells whether TCP connections wait for the name that the client asks for in its TLS handshake.
+    pub(crate) server_names: ServerNames,
     /// Set if a log, a limit or the key of a pool uses the local address.
     pub shows_local_address: bool,
     /// Tells whether its logs show the number of concurrent exchanges.
@@ -259,6 +270,7 @@ pub(crate) struct ListenerModel {
     /// The tables of types that its routes use.
     types: Vec<model::TypeTable>,
     keys_of_local_addresses: bool,
+    hashes_server_name: bool,
     /// The client limit of the whole configuration.
     client_limit: Option<model::ClientLimit>,
     /// The pools whose settings some of its routes replace in part, by number.
@@ -273,6 +285,7 @@ impl ListenerModel {
             logs: config.logs.clone(),
             types: used_types(listener, config),
             keys_of_local_addresses: keys_of_local_addresses(config),
+            hashes_server_name: hashes_server_name(listener, config),
             client_limit: config.client_limit.clone(),
             replaced: replaced_pools(listener, config),
         }
@@ -300,6 +313,13 @@ fn replaced_pools(listener: &model::Listener, config: &Config) -> Vec<(usize, mo
     let numbers: BTreeSet<usize> = numbers.collect();
     let pool = |number: usize| Some((number, config.pools.get(number)?.clone()));
     numbers.into_iter().filter_map(pool).collect()
+}
+
+/// Returns true if a pool that a listener's routes lead to hashes the name that TLS clients ask for.
+pub(crate) fn hashes_server_name(listener: &model::Listener, config: &Config) -> bool {
+    let pools = listener.all_routes().flat_map(|route| route.action.pools());
+    let mut keys = pools.filter_map(|number| config.pools.get(number)?.policy.key());
+    keys.any(|key| key.variables().any(Variable::is_server_name))
 }
 
 /// Returns true if a pool hashes the local address of client connections.

@@ -187,6 +187,15 @@ impl Kept {
         }
     }
 
+    /// Counts the place for a client that became known later.
+    pub(crate) fn count_for(&self, client: ClientBucket) {
+        let mut places = self.load.places();
+        let own = self.key.and_then(|key| places.places.get_mut(key as usize)?.as_mut());
+        if let Some(own) = own {
+            own.count_for(client);
+        }
+    }
+
     /// Takes the place out, for a connection that leaves its worker.
     pub(crate) fn take(mut self) -> Option<Place> {
         let key = self.key.take()?;

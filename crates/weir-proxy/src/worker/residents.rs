@@ -300,6 +300,13 @@ impl Residents {
         self.table().all.get(key)?.client
     }
 
+    /// Sets the client of a connection whose client became known later.
+    pub(crate) fn set_client(&self, key: ResidentKey, client: ClientBucket) {
+        if let Some(own) = self.table().all.get_mut(key) {
+            own.client = Some(client);
+        }
+    }
+
     /// Returns true if the connection belongs to this client, and to this listener if one is given.
     pub(crate) fn belongs(
         &self,

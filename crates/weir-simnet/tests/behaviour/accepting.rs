@@ -309,6 +309,33 @@ fn a_client_with_most_of_the_connections_gives_way_to_others() {
 }
 
 #[test]
+fn a_client_behind_a_proxy_with_most_of_the_connections_gives_way_to_others() {
+    let text = capped(40).replace("route path", "proxy_protocol 10.9.0.0/16; route path");
+    play(&text, async |world| {
+        world.origin(1).answers(OK);
+        let _silent = world.origin(2);
+        let _others = honest(world, 1).await;
+        let mut hostile = Vec::new();
+        for _ in 0..39 {
+            let mut client = world.client_from("10.9.0.1", LISTENER).await;
+            client.send("PROXY TCP4 192.0.2.66 10.0.0.1 1234 80\r\n").await;
+            client.send(NEVER).await;
+            hostile.push(client);
+            pass(1).await;
+        }
+        pass(10).await;
+        let mut others = Vec::new();
+        for last in 2..20 {
+            others.push(honest(world, last).await);
+            pass(5).await;
+        }
+        let causes = world.log().await.into_iter().map(|line| line.text("cause"));
+        let given_up = causes.filter(|cause| cause == "connection_cap").count();
+        assert!((10..30).contains(&given_up), "{given_up} given up");
+    });
+}
+
+#[test]
 fn without_other_clients_connections_over_the_cap_wait() {
     play(&capped(40), async |world| {
         let silent = world.origin(2);

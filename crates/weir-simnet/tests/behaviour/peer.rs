@@ -72,6 +72,12 @@ impl Peer {
         Self { stream, buffer: Vec::new() }
     }
 
+    /// Returns the connection, of which nothing was read yet.
+    pub(crate) fn into_stream(self) -> SimStream {
+        assert!(self.buffer.is_empty());
+        self.stream
+    }
+
     /// Sends all bytes.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let sent = timeout(PATIENCE, self.stream.write_all(bytes.as_ref())).await;

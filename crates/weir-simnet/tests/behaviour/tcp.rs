@@ -339,6 +339,98 @@ fn a_name_without_a_route_and_a_hello_over_its_limits_end_the_connection() {
     });
 }
 
+#[test]
+fn a_name_longer_than_any_of_a_host_is_none() {
+    play(&named("default -> rest;"), async |world| {
+        let origin = world.origin(3);
+        for (length, is_name) in [(255, true), (256, false), (12_000, false)] {
+            let hello = client_hello(&"a".repeat(length), 10_000);
+            let mut client = world.client().await;
+            client.send(&hello).await;
+            let mut upstream = origin.accept().await;
+            assert_eq!(upstream.exactly(hello.len()).await, hello);
+            drop(client);
+            upstream.expect_end().await;
+            drop(upstream);
+            let line = world.log_line().await;
+            assert_eq!(line.text("host") != "null", is_name, "{length}");
+        }
+    });
+}
+
+#[test]
+fn a_client_hello_on_its_way_counts_as_memory_of_its_connection() {
+    play(&named("default -> rest;"), async |world| {
+        let hello = client_hello(&"a".repeat(12_000), 10_000);
+        let mut client = world.client().await;
+        client.send(&hello[..hello.len() - 1]).await;
+        pass(10).await;
+        let held = world.process.loads[0].held.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(held >= 2 * (hello.len() - 1), "{held}");
+        drop(client);
+        let origin = world.origin(3);
+        let mut upstream = origin.accept().await;
+        assert_eq!(upstream.rest().await.0, hello[..hello.len() - 1]);
+        drop(upstream);
+        world.log_line().await;
+    });
+}
+
+#[test]
+fn the_name_is_read_for_whatever_depends_on_it() {
+    let pools = format!("pool app {{ {ONE} }} pool other {{ server 10.0.1.2:80; }}");
+    let listen = |text: &str| format!("listen tcp {FRONT} {{ {text} }}");
+    let cases = [
+        format!(
+            "map $ssl_server_name $chosen {{ db.test other; default app; }} {pools} {}",
+            listen("default -> $chosen;")
+        ),
+        format!("{pools} {}", listen("limit in_flight $ssl_server_name max=1; default -> other;")),
+        format!(
+            "{pools} {}",
+            listen("default -> other { limit rate $ssl_server_name rate=1000/s; };")
+        ),
+        format!(
+            "pool other {{ server 10.0.1.2:80; balance hash $ssl_server_name; }} {}",
+            listen("default -> other;")
+        ),
+    ];
+    for text in cases {
+        play(&text, async |world| {
+            let origin = world.origin(2);
+            let hello = client_hello("db.test", 10_000);
+            let mut client = world.client().await;
+            client.send(&hello).await;
+            let mut upstream = origin.accept().await;
+            assert_eq!(upstream.exactly(hello.len()).await, hello);
+            drop(client);
+            upstream.expect_end().await;
+            drop(upstream);
+            assert_eq!(world.log_line().await.text("host"), "db.test", "{text}");
+        });
+    }
+}
+
+#[test]
+fn a_reload_that_changes_the_key_of_a_pool_changes_whether_the_name_is_read() {
+    let text = |policy: &str| {
+        format!("pool app {{ {ONE} balance {policy}; }} listen tcp {FRONT} {{ default -> app; }}")
+    };
+    play(&text("hash $remote_addr"), async |world| {
+        let origin = world.origin(1);
+        for (policy, name) in [("hash $ssl_server_name", "db.test"), ("least_conn", "null")] {
+            world.reload(&text(policy)).await;
+            let mut client = world.client().await;
+            client.send(client_hello("db.test", 10_000)).await;
+            let mut upstream = origin.accept().await;
+            drop(client);
+            upstream.rest().await;
+            drop(upstream);
+            assert_eq!(world.log_line().await.text("host"), name, "{policy}");
+        }
+    });
+}
+
 /// A configuration of an HTTP listener behind proxies of one network.
 const BEHIND: &str = "pool app { server 10.0.1.1:80; } \
     listen 10.0.0.1:80 { proxy_protocol 10.9.0.0/16; deny 192.0.2.66; default -> app; }";
@@ -465,4 +557,27 @@ fn servers_are_told_the_client_in_the_version_that_the_pool_sends() {
             }
         });
     }
+}
+
+#[test]
+fn a_kept_connection_is_not_used_once_the_pool_sends_a_header() {
+    let text = |pool: &str| format!("pool app {{ {ONE} {pool} }} listen {FRONT} -> app;");
+    play(&text(""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client_from("10.5.5.5", FRONT).await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut kept = origin.accept().await;
+        kept.message().await;
+        kept.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        world.reload(&text("send_proxy v1;")).await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        expect_header(&mut upstream, "v1").await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        kept.expect_closed().await;
+        assert_eq!(world.log().await.len(), 2);
+    });
 }

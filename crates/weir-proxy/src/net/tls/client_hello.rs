@@ -4,8 +4,8 @@
 //! and answers them.
 
 use crate::limits::{
-    HELLO_BYTES, HELLO_CODES, HELLO_EXTENSIONS, HELLO_KEYS, HELLO_NAMES, HELLO_RAW_BYTES,
-    HELLO_SUITES,
+    HELLO_BYTES, HELLO_CODES, HELLO_EXTENSIONS, HELLO_KEYS, HELLO_NAME_BYTES, HELLO_NAMES,
+    HELLO_RAW_BYTES, HELLO_SUITES,
 };
 
 /// The size of a record's header: type, version and length.
@@ -145,7 +145,7 @@ impl ClientHello {
     }
 
     /// The name that the client asks for (RFC 6066 section 3), if the message is complete and has
-    /// one.
+    /// one that a host can have.
     pub(super) fn server_name(&self) -> Option<&str> {
         let body = self.record().get(RECORD_HEADER + MESSAGE_HEADER..)?;
         let mut body = Reader(body);
@@ -160,9 +160,15 @@ impl ClientHello {
             let mut names = content.block()?;
             let (kind, name) = (names.take(1)?, names.block()?);
             let name = std::str::from_utf8(name.0).ok().filter(|_| kind == [HOST_NAME])?;
-            return (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()))
-                .then_some(name);
+            let is_name = (1..=HELLO_NAME_BYTES).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_graphic());
+            return is_name.then_some(name);
         }
+    }
+
+    /// The bytes of memory that it holds.
+    pub(super) fn held(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// The bytes received after it.

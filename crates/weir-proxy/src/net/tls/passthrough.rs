@@ -24,12 +24,14 @@ pub(crate) enum Beginning {
 }
 
 /// Reads the beginning of a connection and appends its bytes to `bytes`, which is empty at first.
+/// `holds` is told the bytes of memory that this takes.
 ///
 /// # Errors
 /// Those of the stream.
 pub(crate) async fn read_beginning<S: AsyncRead + Unpin>(
     stream: &mut S,
     bytes: &mut Vec<u8>,
+    holds: impl Fn(usize),
 ) -> io::Result<Beginning> {
     let mut hello = ClientHello::default();
     loop {
@@ -39,7 +41,9 @@ pub(crate) async fn read_beginning<S: AsyncRead + Unpin>(
         if read == 0 {
             return Ok(if before == 0 { Beginning::Empty } else { Beginning::Nameless });
         }
-        return Ok(match hello.push(bytes.get(before..).unwrap_or_default()) {
+        let progress = hello.push(bytes.get(before..).unwrap_or_default());
+        holds(bytes.capacity() + hello.held());
+        return Ok(match progress {
             Progress::Partial => continue,
             Progress::Foreign => Beginning::Nameless,
             Progress::Excessive => Beginning::Excessive,

@@ -35,10 +35,10 @@ pub(crate) struct PoolSuccession {
     pub(crate) orders: Vec<AdminState>,
 }
 
-/// Tells whether the TLS settings towards endpoints are the same as before, so that connections can
-/// be kept.
+/// Tells whether connections to endpoints begin as before, with the same TLS settings and the same
+/// PROXY header, so that they can be kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TlsComparison {
+enum ConnectionStart {
     Same,
     Other,
 }
@@ -62,9 +62,10 @@ impl Compiler<'_> {
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let mut files = self.reader.take();
         let tls_source = FilesSource::new(pool.tls.clone(), files.clone());
-        let same =
-            before.as_ref().is_some_and(|before| before.tls_source.is_still(&pool.tls, read));
-        let same = if same { TlsComparison::Same } else { TlsComparison::Other };
+        let same = before.is_some_and(|before| {
+            before.send_proxy == pool.send_proxy && before.tls_source.is_still(&pool.tls, read)
+        });
+        let same = if same { ConnectionStart::Same } else { ConnectionStart::Other };
         let mut known_by_name: HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> = HashMap::new();
         for known in line.iter().flat_map(|pool| &pool.endpoints) {
             known_by_name.entry(&known.name).or_default().push(known);
@@ -123,7 +124,7 @@ impl Compiler<'_> {
         endpoint: &model::Endpoint,
         tls: Option<&model::TlsClient>,
         known: Option<&Arc<UpstreamEndpoint>>,
-        same: TlsComparison,
+        same: ConnectionStart,
     ) -> Result<Arc<UpstreamEndpoint>, String> {
         let (address, text, host) = match &endpoint.address {
             EndpointAddress::Socket(address) => {
@@ -150,7 +151,7 @@ impl Compiler<'_> {
             }
         };
         let as_before = |known: &&Arc<UpstreamEndpoint>| {
-            same == TlsComparison::Same && known.server_name == server_name
+            same == ConnectionStart::Same && known.server_name == server_name
         };
         if let Some(known) = known.filter(as_before) {
             return Ok(Arc::clone(known));
