@@ -53,7 +53,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(ERROR_TARGET)
         .many()
         .example("error_page 502 503 504 -> internal /sorry.html;"),
-    directive("expires", &[Context::Route], "TIME | -TIME | epoch | max", "How long clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx.")
+    directive("expires", &[Context::Route], "TIME | -TIME | epoch | max", "The time for which clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx.")
         .example("expires 30d;"),
     directive("intercept", &[Context::Route], "", INTERCEPT)
         .words(0, 0)

@@ -1,4 +1,4 @@
-//! How long clients may keep responses, as configured.
+//! The time for which clients may keep responses, as configured.
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ pub struct Route {
     /// first with the status counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_targets: Vec<ErrorTarget>,
-    /// How long clients may keep its responses; `None` leaves that to the response.
+    /// The time for which clients may keep its responses; `None` leaves that to the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Expires>,
     /// The responses of endpoints that are discarded or get another status.

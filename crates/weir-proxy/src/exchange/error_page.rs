@@ -31,18 +31,30 @@ pub(crate) fn target_for<'a, C: ClientSide>(
     if exchange.heads.internal.error().is_some() { None } else { targets.find(status) }
 }
 
-/// Returns true if the endpoint's response, whose head is at the beginning of `raw`, is to be
+/// The reason why the response of an endpoint is discarded.
+#[derive(Clone, Copy)]
+pub(crate) enum Interception<'r> {
+    /// A rule of the route about responses, with its target.
+    Rule(&'r InternalTarget),
+    /// Its status, for which the route has an error page.
+    Status,
+}
+
+/// Looks whether the endpoint's response, whose head is at the beginning of `raw`, is to be
 /// discarded for a target of the route.
-pub(crate) fn intercepts<C: ClientSide>(
+#[inline]
+pub(crate) fn interception<'r, C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    route: &CompiledRoute,
+    route: &'r CompiledRoute,
     raw: &[u8],
-) -> bool {
-    if discarded_for(exchange, route, raw).is_some() {
-        return true;
+) -> Option<Interception<'r>> {
+    if let Some(to) = discarded_for(exchange, route, raw) {
+        return Some(Interception::Rule(to));
     }
-    let Some(targets) = &route.error_targets else { return false };
-    targets.intercepts(exchange.heads.response.status) && exchange.heads.internal.error().is_none()
+    let targets = route.error_targets.as_ref()?;
+    let is_first = exchange.heads.internal.error().is_none();
+    let is_intercepted = is_first && targets.intercepts(exchange.heads.response.status);
+    is_intercepted.then_some(Interception::Status)
 }
 
 /// Leads a request that would be refused to the target of its route. Returns the refusal if there
@@ -87,7 +99,7 @@ pub(crate) async fn lead<C: ClientSide>(
 /// The target for which the route's rules discard the endpoint's response, whose head is at the
 /// beginning of `raw`.
 #[inline]
-pub(crate) fn discarded_for<'r, C: ClientSide>(
+fn discarded_for<'r, C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     route: &'r CompiledRoute,
     raw: &[u8],
@@ -115,7 +127,8 @@ pub(crate) fn lead_response<C: ClientSide>(
     let status = Some(exchange.heads.response.status).filter(|status| *status >= 400);
     let is_path = matches!(to, InternalTarget::Path(_));
     let error = ErrorRedirect {
-        cause: Cause::Complete,
+        // A 502 is Weir's own.
+        cause: if status.is_some() { Cause::Complete } else { Cause::Local },
         status: status.unwrap_or(502),
         imposed: None,
         as_get: is_path && exchange.heads.request.method != Method::Head,

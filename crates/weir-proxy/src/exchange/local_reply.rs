@@ -229,7 +229,7 @@ fn write_reply<C: ClientSide>(
             edits: route
                 .map_or(router.response_edits(), |route| &route.response_edits)
                 .resolve(Some(entry)),
-            expires: exchange.expires_lines(),
+            expires: exchange.expires_lines(exchange.outcome.status),
             entry,
             request_id_header: if respond {
                 scope.listener.request_id.header.as_deref()

@@ -10,6 +10,7 @@ use weir_wire::Framing;
 use crate::exchange::attempt::{Attempt, Failure};
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::dispatch::Dispatch;
+use crate::exchange::error_page::Interception;
 use crate::exchange::facts::{Placement, PoolRef};
 use crate::exchange::outcome::{Ended, Next, Refusal};
 use crate::exchange::pump::Pump;
@@ -88,10 +89,10 @@ pub(crate) async fn proxy<C: ClientSide>(
                 let gone_on = Box::pin(dispatch.go_on(exchange, &mut upload, trouble)).await;
                 gone_on.map_err(|ended| ended.leave_body(exchange, &mut upload))?;
             }
-            (None, Ok(())) if error_page::intercepts(exchange, route, &attempt.raw) => {
-                return Err(intercept(exchange, route, pool, attempt));
-            }
             (None, Ok(())) => {
+                if let Some(why) = error_page::interception(exchange, route, &attempt.raw) {
+                    return Err(intercept(exchange, pool, attempt, why));
+                }
                 exchange.outcome.times.response = attempt.response_time();
                 return response::relay(exchange, route, pool, attempt).await;
             }
@@ -158,6 +159,8 @@ fn leave_pool<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended
         return Err(Ended::Refused(refusal));
     }
     record::count_left(exchange);
+    // The head of the next response is parsed into the same place; nothing shall read the two as one.
+    exchange.heads.response_bytes.clear();
     if exchange.outcome.cause == Cause::Local {
         exchange.outcome.cause = Cause::Complete;
     }
@@ -247,14 +250,14 @@ impl Ended {
 #[cold]
 fn intercept<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    route: &CompiledRoute,
     pool: &UpstreamPool,
     attempt: Attempt<'_, StreamOf<C>>,
+    why: Interception<'_>,
 ) -> Ended {
     let status = exchange.heads.response.status;
     let refusal = Refusal { cause: Cause::Complete, status };
     exchange.outcome.times.response = attempt.response_time();
-    if let Some(to) = error_page::discarded_for(exchange, route, &attempt.raw) {
+    if let Interception::Rule(to) = why {
         return discard_for(exchange, pool, attempt, to);
     }
     let upload = discard(exchange, pool, attempt, Trouble::Status(status));

@@ -316,7 +316,7 @@ fn write_head<C: ClientSide>(
         let head = DownstreamHead {
             head: &heads.response,
             bytes: raw,
-            expires: exchange.expires_lines(),
+            expires: exchange.expires_lines(imposed.unwrap_or(heads.response.status)),
             status: imposed,
             entry,
             edits: route.response_edits.resolve(entry),

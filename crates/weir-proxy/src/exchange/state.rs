@@ -83,11 +83,11 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
         self.scope.worker.sessions.set_status(self.session, status);
     }
 
-    /// The lines about the time for which the client may keep the response, whose status is known.
-    pub(crate) fn expires_lines(&self) -> Option<ExpiresLines> {
+    /// The lines about the time for which the client may keep a response with this status.
+    pub(crate) fn expires_lines(&self, status: u16) -> Option<ExpiresLines> {
         let expires = self.route?.expires?;
         let now = self.scope.worker.wall(self.arrival.head_end);
-        ExpiresLines::of(expires, self.outcome.status, now)
+        ExpiresLines::of(expires, status, now)
     }
 
     /// The request as routes and templates see it.

@@ -187,6 +187,11 @@ impl Edits {
             && self.dropped.iter().any(|other| same_name(other, name))
     }
 
+    /// Returns true if the lines of this name are those that were set.
+    pub(crate) fn sets(&self, name: &[u8]) -> bool {
+        self.drops(name) && self.lines.iter().any(|line| same_name(line.name.as_bytes(), name))
+    }
+
     /// Returns true if lines of any name are left out.
     #[inline]
     pub(crate) fn drops_any(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use weir_config::model::Expires;
 use weir_wire::encode;
 
+use crate::http::edits::Edits;
 use crate::time::http_date::date_of;
 
 /// nginx's end of time for `expires max`, and its time: ten years.
@@ -42,8 +43,14 @@ impl ExpiresLines {
         name.eq_ignore_ascii_case(b"expires") || name.eq_ignore_ascii_case(b"cache-control")
     }
 
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        encode::header(out, b"Expires", &self.date);
+    /// Appends the lines, except those that edits set.
+    pub(crate) fn write(&self, edits: &Edits, out: &mut Vec<u8>) {
+        if !edits.sets(b"Expires") {
+            encode::header(out, b"Expires", &self.date);
+        }
+        if edits.sets(b"Cache-Control") {
+            return;
+        }
         match self.max_age {
             Some(seconds) => {
                 out.extend_from_slice(b"Cache-Control: max-age=");
@@ -59,7 +66,11 @@ impl ExpiresLines {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
+    use weir_config::model::HeaderEdit;
+    use weir_stats::Template;
+
     use super::*;
+    use crate::http::edits::EditedMessage;
 
     #[test]
     fn the_lines_are_those_of_nginx() {
@@ -67,7 +78,7 @@ mod tests {
         let check = |expires, status, expected: &str| {
             let mut out = Vec::new();
             if let Some(lines) = ExpiresLines::of(expires, status, now) {
-                lines.write(&mut out);
+                lines.write(&Edits::default(), &mut out);
             }
             assert_eq!(String::from_utf8(out).unwrap(), expected);
         };
@@ -93,5 +104,21 @@ mod tests {
             "Expires: Thu, 31 Dec 2037 23:55:55 GMT\r\nCache-Control: max-age=315360000\r\n",
         );
         check(Expires::Max, 404, "");
+    }
+
+    #[test]
+    fn a_line_that_is_set_is_written_once() {
+        let edits = [HeaderEdit::Set("cache-control".into(), Template::parse("public").unwrap())];
+        let edits = Edits::compile(EditedMessage::Response, &edits).unwrap();
+        let lines = ExpiresLines::of(Expires::Epoch, 200, UNIX_EPOCH).unwrap();
+        let mut out = Vec::new();
+        lines.write(&edits, &mut out);
+        assert_eq!(out, b"Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\n");
+        // A received line that is removed makes room for the line of `expires`.
+        let removed = [HeaderEdit::Remove("Cache-Control".into())];
+        let removed = Edits::compile(EditedMessage::Response, &removed).unwrap();
+        out.clear();
+        lines.write(&removed, &mut out);
+        assert!(out.ends_with(b"Cache-Control: no-cache\r\n"));
     }
 }

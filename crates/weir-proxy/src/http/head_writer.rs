@@ -245,7 +245,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
         }
     }
     if let Some(expires) = &input.expires {
-        expires.write(out);
+        expires.write(input.edits, out);
     }
     input.edits.write(input.entry, out);
     write_cookie(input, out);
@@ -280,7 +280,9 @@ fn write_cookie(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
             && !input.edits.replaces(header.name.of(input.bytes))
             && forbids_shared_caches(header.value.of(input.bytes))
     };
-    if !input.head.forwarded(input.bytes).any(stored_by_none) {
+    // Received lines do not count beside those of `expires`.
+    let is_received = input.expires.is_none();
+    if !is_received || !input.head.forwarded(input.bytes).any(stored_by_none) {
         out.extend_from_slice(b"Cache-Control: private\r\n");
     }
 }

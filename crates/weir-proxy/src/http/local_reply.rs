@@ -264,7 +264,7 @@ impl<'a> Reply<'a> {
             write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);
         }
         if let Some(expires) = &surroundings.expires {
-            expires.write(out);
+            expires.write(edits, out);
         }
         edits.write(Some(surroundings.entry), out);
         if let Some(body) = &body {

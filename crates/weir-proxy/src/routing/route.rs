@@ -62,7 +62,7 @@ pub struct CompiledRoute {
     pub(crate) internal: Option<Box<InternalTarget>>,
     /// The targets of its requests that would get an error response; `None` if there are none.
     pub(crate) error_targets: Option<ErrorTargets>,
-    /// How long clients may keep its responses.
+    /// The time for which clients may keep its responses.
     pub(crate) expires: Option<Expires>,
     /// Its rules for responses of endpoints; `None` if there are none.
     pub(crate) responses: Option<Box<CompiledResponseRules>>,

@@ -31,7 +31,8 @@ pub(crate) struct Heads {
     pub(crate) request_out: Vec<u8>,
     /// The response head as it is sent downstream.
     pub(crate) response_out: Vec<u8>,
-    /// The response head as received, if a log needs it.
+    /// The response head as received, for logs, header edits and rules about responses; one that was
+    /// discarded too, until another endpoint is asked.
     pub(crate) response_bytes: Vec<u8>,
     /// The text of the key that the pool's policy hashes.
     pub(crate) key: Vec<u8>,
@@ -87,6 +88,7 @@ impl Heads {
     pub(crate) fn held(&self) -> usize {
         self.request_out.capacity()
             + self.response_out.capacity()
+            + self.response_bytes.capacity()
             + self.rewritten.capacity()
             + self.internal.held()
             + self.kept_body.as_ref().map_or(0, Vec::capacity)

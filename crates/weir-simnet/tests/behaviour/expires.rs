@@ -1,11 +1,14 @@
-//! `expires`: how long clients may keep a response.
+//! `expires`: the time for which clients may keep a response.
 
 use crate::world::{app, play};
 
 #[test]
 fn expires_replaces_the_lines_of_the_server_and_leaves_errors_alone() {
-    let text =
-        app("server 10.0.1.1:80;", "route -> app { expires 1h; }").replace("default -> app;", "");
+    let text = app(
+        "server 10.0.1.1:80;",
+        "route -> app { expires 1h; response_status 503 if=$sent_http_x_busy; }",
+    )
+    .replace("default -> app;", "");
     play(&text, async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
@@ -15,6 +18,8 @@ fn expires_replaces_the_lines_of_the_server_and_leaves_errors_alone() {
             ("404 No\r\nCache-Control: private\r\n", Some("private")),
             ("304 Same\r\n", Some("max-age=3600")),
             ("500 No\r\n", None),
+            // The status that the client gets counts.
+            ("200 OK\r\nX-Busy: 1\r\n", None),
         ] {
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
             if upstream.is_none() {

@@ -119,10 +119,11 @@ fn warn(checked: &Checked, rate: Option<u64>) -> Result<usize, CommandFailure> {
     Ok(checked.warnings.count() + found.count() + of_start.len())
 }
 
-/// Asks the running Weir for the requests of its listeners in the busiest second of each.
+/// Asks the running Weir for the requests of its listeners in the busiest second of each, in all.
 fn observed(place: &AdminPlace) -> Result<Option<u64>, CommandFailure> {
     let told = place.ask("GET", "/v1/listeners", None)?;
-    let told: Value = serde_json::from_str(&told.body).unwrap_or_default();
+    let told: Value = serde_json::from_str(&told.body)
+        .map_err(|error| CommandFailure::RunTime(format!("the answer is not JSON: {error}")))?;
     let listeners = told["listeners"].as_array().map_or(&[][..], Vec::as_slice);
     let busiest = |one: &Value| one["traffic"]["per_second_max"].as_u64().unwrap_or_default();
     match listeners.iter().map(busiest).sum() {
@@ -132,7 +133,8 @@ fn observed(place: &AdminPlace) -> Result<Option<u64>, CommandFailure> {
         ))),
         rate => {
             terminal::say(&format!(
-                "weir: costs are stated for the {rate} requests per second of the busiest second\n"
+                "weir: costs are stated for {rate} requests per second, the sum of the busiest \
+                 seconds of all listeners: at most as high for each\n"
             ));
             Ok(Some(rate))
         }

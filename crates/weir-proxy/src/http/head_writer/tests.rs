@@ -2,7 +2,7 @@
 //! exactly the permitted lines.
 
 use proptest::prelude::*;
-use weir_config::model::HeaderEdit;
+use weir_config::model::{Expires, HeaderEdit};
 use weir_stats::{Template, TlsParameters};
 use weir_wire::{Framing, Method, Scan};
 
@@ -295,6 +295,7 @@ struct DownstreamSetting {
     edits: Vec<HeaderEdit>,
     request_id_header: Option<&'static str>,
     cookie: Option<ResponseCookie<'static>>,
+    expires: Option<ExpiresLines>,
     framing: BodyFraming,
     connection: ConnectionLine,
     method: Method,
@@ -306,6 +307,7 @@ impl DownstreamSetting {
             edits: Vec::new(),
             request_id_header: None,
             cookie: None,
+            expires: None,
             framing,
             connection,
             method: Method::Get,
@@ -318,7 +320,7 @@ impl DownstreamSetting {
             limits: &[],
             why: None,
             status: None,
-            expires: None,
+            expires: self.expires,
             head: &response(text, self.method),
             bytes: text.as_bytes(),
             entry: Some(&blank_entry()),
@@ -395,6 +397,15 @@ fn the_sticky_cookie_is_set_after_all_edits_and_not_stored_by_shared_caches() {
         let lines = format!("Date: x\r\n{lines}");
         check_response(&setting, "200", &lines, &format!("{lines}{set}{added}"));
     }
+    let expires = ExpiresLines::of(Expires::Epoch, 200, std::time::UNIX_EPOCH);
+    let expiring = DownstreamSetting { expires, ..setting.clone() };
+    let own = "Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\nCache-Control: no-cache\r\n";
+    check_response(
+        &expiring,
+        "200",
+        "Date: x\r\nCache-Control: private\r\n",
+        &format!("Date: x\r\n{own}{set}{private}"),
+    );
     let edits = vec![replace("Cache-Control", "~private", "public")];
     let replaced = DownstreamSetting { edits, ..setting.clone() };
     check_response(

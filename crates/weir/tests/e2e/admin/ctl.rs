@@ -224,5 +224,5 @@ fn lints_state_costs_at_the_rate_that_the_running_process_has_seen() {
         (code == Some(0)).then_some(said)
     });
     assert!((1..=25).contains(&rate(&observed).unwrap()), "{observed}");
-    assert!(observed.contains("requests per second of the busiest second"), "{observed}");
+    assert!(observed.contains("requests per second, the sum of the busiest"), "{observed}");
 }
