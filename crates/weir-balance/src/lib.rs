@@ -31,7 +31,7 @@ pub use policy::fair::{FairSettings, WeightMode};
 pub use policy::hashing::bounded::BalanceFactor;
 pub use policy::hashing::xxh64::hash_key;
 pub use policy::stall::Stall;
-pub use policy::{HashSettings, PolicyKind, UnknownPolicy};
+pub use policy::{HashSettings, MeasuredTime, PeakEwmaSettings, PolicyKind, UnknownPolicy};
 pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeTurn, ProbeVerdict};
 pub use queue::waiter_info::{AHEAD, Ahead, ExchangeInfo, ExchangeName, WISH_BYTES, WaiterInfo};
 pub use state::counters::{Counters, QueueLength};

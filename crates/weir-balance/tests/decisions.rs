@@ -238,6 +238,16 @@ impl Reference {
                 let heavier = loads.filter(|load| *load >= self.load(index)).count();
                 assert!(eligible.len() == 1 || heavier >= 2, "took the busiest of several");
             }
+            // No endpoint responds here: all count as equally fast. Other properties are tested in
+            // `least_time.rs`.
+            PolicyKind::LeastTime(_) | PolicyKind::PeakEwma(_) => {
+                let score = |other: &usize| {
+                    let (weight, ..) = self.members[*other];
+                    f64::from(self.in_flight[*other] + 1) / f64::from(weight)
+                };
+                let lowest = eligible.iter().map(score).fold(f64::MAX, f64::min);
+                assert!(score(&index) <= lowest, "took a busier one");
+            }
             PolicyKind::First => assert_eq!(Some(&index), eligible.first()),
             // Any endpoint is correct; shares by weight show only over many picks.
             PolicyKind::Random => {}

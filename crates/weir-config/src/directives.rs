@@ -16,9 +16,6 @@ mod variable;
 pub use reference_page::reference;
 pub use spec::{Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 
-/// Policies that are reserved for a later version: using one is an error that says so.
-pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
-
 /// The modules of the table.
 const PARTS: [&[Spec]; 8] = [
     process::DIRECTIVES,

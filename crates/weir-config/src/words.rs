@@ -15,6 +15,20 @@ pub(crate) mod weight_mode {
     }
 }
 
+/// The response time that `least_time` averages, by its word.
+pub(crate) mod measured_time {
+    use weir_balance::MeasuredTime;
+
+    /// Parses the word.
+    pub(crate) fn parse(text: &str) -> Result<MeasuredTime, String> {
+        let mut times = MeasuredTime::all().iter().copied();
+        times.find(|time| time.as_str() == text).ok_or_else(|| {
+            let words: Vec<&str> = MeasuredTime::all().iter().map(|time| time.as_str()).collect();
+            format!("`{text}` is not a response time: use {}", words.join(" or "))
+        })
+    }
+}
+
 /// An optional balance factor in percent: `125%`.
 pub(crate) mod balance_factor {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

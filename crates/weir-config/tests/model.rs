@@ -320,6 +320,21 @@ fn rules_that_name_rules_without_end_are_refused() {
 }
 
 #[test]
+fn policies_by_response_time_go_to_json_and_back() {
+    for (words, json) in [
+        ("least_time", r#"{"least_time":"header"}"#),
+        ("least_time last_byte", r#"{"least_time":"last_byte"}"#),
+        ("peak_ewma", r#"{"peak_ewma":{"decay":"10s"}}"#),
+        ("peak_ewma decay=1500ms", r#"{"peak_ewma":{"decay":"1500ms"}}"#),
+    ] {
+        let text = format!("pool a {{ balance {words}; server 10.0.0.1:80 slow_start=30s; }}");
+        let config = config(&format!("{text} listen :80 -> a;"));
+        assert_eq!(serde_json::to_string(&config.pools[0].policy).unwrap(), json);
+        assert_eq!(from_json(&to_json(&config)).unwrap(), config);
+    }
+}
+
+#[test]
 fn ten_thousand_routes_are_read() {
     let route = |number: usize| format!("route path /p{number}/* header X-A=b -> app;\n");
     let routes: String = (0..10_000).map(route).collect();

@@ -82,6 +82,24 @@ fn statuses_count_as_failures_where_they_are_tried_again() {
 }
 
 #[test]
+fn least_time_is_the_policy_of_the_same_name() {
+    let servers = "server 127.0.0.1:2; server 127.0.0.1:3;";
+    let policy = |line: &str| {
+        let config = converted(&upstream(&format!("{line} {servers}")));
+        serde_json::to_string(&config.pools[0].policy).unwrap()
+    };
+    assert_eq!(policy("least_time header;"), r#"{"least_time":"header"}"#);
+    assert_eq!(policy("least_time last_byte inflight;"), r#"{"least_time":"last_byte"}"#);
+    let check = |line: &str, word: &str, reason: &str| {
+        outcome(&upstream(&format!("{line} {servers}")), "least_time", word, reason);
+    };
+    check("least_time header;", "honoured", "");
+    check("least_time header inflight;", "differently", "by their number");
+    check("least_time first_byte;", "refused", "`header` or `last_byte`");
+    check("least_time;", "refused", "`header` or `last_byte`");
+}
+
+#[test]
 fn slow_starts_are_taken_over() {
     let pool = |text: &str| converted(text).pools[0].clone();
     let times = |pool: Pool| -> Vec<Option<u64>> {

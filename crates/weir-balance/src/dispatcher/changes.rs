@@ -53,6 +53,7 @@ impl Balancer {
             return AfterFailure::Counted;
         };
         member.state.count_failure();
+        self.picker.note_slow_failure(&member.state, now_us);
         if window.rule.errors == 0 || member.state.is_ejected(now_us) {
             return AfterFailure::Counted;
         }

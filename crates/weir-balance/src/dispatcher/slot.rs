@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::dispatcher::balancer::Balancer;
+use crate::policy::MeasuredTime;
 use crate::state::decision::{Choice, Decision, Taken};
 use crate::state::endpoint::EndpointState;
 use crate::state::held::{CountChange, Holder};
@@ -20,6 +21,9 @@ pub struct Slot {
     taken: Taken,
     /// The time at which the request that has no answer yet was sent, µs.
     sent_us: Option<u64>,
+    /// The time at which the request was sent, µs, if the policy averages the time to the end of
+    /// the response.
+    timed_from_us: Option<u64>,
     /// The worker for which the slot can be given back if it is lost.
     holder: Option<Holder>,
 }
@@ -27,7 +31,7 @@ pub struct Slot {
 impl Slot {
     pub(crate) fn new(pool: &Arc<Balancer>, taken: Taken, holder: Option<Holder>) -> Self {
         pool.held.note_slot(holder, &taken, CountChange::Up);
-        Self { pool: Arc::clone(pool), taken, sent_us: None, holder }
+        Self { pool: Arc::clone(pool), taken, sent_us: None, timed_from_us: None, holder }
     }
 
     /// Returns true if the slot belongs to this pool. An exchange that arrives at a pool with a
@@ -70,13 +74,22 @@ impl Slot {
         self.pool.endpoint(self.taken.index)
     }
 
+    /// Returns true if the time of an answer matters: for the detection of stalls, or for the
+    /// policy.
+    fn is_watched(&self) -> bool {
+        self.pool.picker.stall.is_some() || self.pool.picker.averaging.is_some()
+    }
+
     /// Notes that the exchange waits for an answer from now on. Call it when only the endpoint can
     /// delay the answer; repeated calls change nothing.
     pub fn sent(&mut self, now_us: u64) {
-        if self.pool.picker.stall.is_none() || self.sent_us.is_some() {
+        if !self.is_watched() || self.sent_us.is_some() {
             return;
         }
         self.sent_us = Some(now_us);
+        if self.pool.picker.policy.measures() == Some(MeasuredTime::LastByte) {
+            self.timed_from_us = Some(now_us);
+        }
         self.pool.held.note_sent(self.holder, self.taken.index, CountChange::Up);
         if let Some(state) = self.endpoint() {
             state.pulse().sent(now_us, state.in_flight() <= 1);
@@ -85,6 +98,7 @@ impl Slot {
 
     /// Notes that the exchange no longer waits for the endpoint, because nothing was sent to it.
     pub fn not_sent(&mut self) {
+        self.timed_from_us = None;
         if self.sent_us.take().is_none() {
             return;
         }
@@ -97,13 +111,21 @@ impl Slot {
     /// Notes that the endpoint answered. If it was stalled until now, returns the duration of the
     /// stall, µs.
     pub fn answered(&mut self, now_us: u64) -> Option<u64> {
-        self.pool.picker.stall?;
+        if !self.is_watched() {
+            return None;
+        }
         let sent_us = self.sent_us.take();
         if sent_us.is_some() {
             self.pool.held.note_sent(self.holder, self.taken.index, CountChange::Down);
         }
+        let picker = &self.pool.picker;
         let state = self.endpoint()?;
         state.pulse().answered(now_us, sent_us);
+        if let (Some(rule), Some(sent_us)) = (picker.averaging, sent_us)
+            && self.timed_from_us.is_none()
+        {
+            state.response_time().note(now_us.saturating_sub(sent_us), now_us, rule);
+        }
         if state.is_stalled() { self.pool.end_stall(state, now_us) } else { None }
     }
 
@@ -111,6 +133,11 @@ impl Slot {
     /// dropping tells the meter nothing, which is right if something else than the endpoint ended
     /// the exchange.
     pub fn finish(self, held_us: u64) {
+        if let (Some(rule), Some(from_us)) = (self.pool.picker.averaging, self.timed_from_us)
+            && let Some(state) = self.endpoint()
+        {
+            state.response_time().note(held_us, from_us.saturating_add(held_us), rule);
+        }
         self.pool.picker.regret.note(self.taken.choice, held_us);
     }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod crowd;
 pub(crate) mod fair;
 pub(crate) mod hashing;
+pub(crate) mod least_time;
 pub(crate) mod load_tree;
 pub(crate) mod looks;
 pub(crate) mod many;
@@ -18,6 +19,8 @@ pub(crate) mod tier;
 
 use std::fmt;
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 use crate::policy::fair::{FairSettings, WeightMode};
 use crate::policy::hashing::bounded::BalanceFactor;
@@ -37,6 +40,12 @@ pub enum PolicyKind {
     Random,
     /// Two endpoints drawn by weight; the one with fewer in flight wins (HAProxy's `random(2)`).
     Random2,
+    /// The endpoint with the lowest average response time, multiplied by its load and relative to
+    /// its weight (nginx's `least_time`).
+    LeastTime(MeasuredTime),
+    /// The same by an average that rises at once to a longer response time and falls slowly
+    /// (Finagle's peak EWMA).
+    PeakEwma(PeakEwmaSettings),
     /// The first endpoint in file order that is below its `max_conn` (HAProxy's `first`).
     First,
     /// Rendezvous hashing of the exchange's key.
@@ -55,6 +64,45 @@ pub struct HashSettings {
     pub balance_factor: Option<BalanceFactor>,
 }
 
+/// The response time that is averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasuredTime {
+    /// Up to the head of the response.
+    #[default]
+    Header,
+    /// Up to the end of the response.
+    LastByte,
+}
+
+impl MeasuredTime {
+    /// Every response time.
+    pub fn all() -> &'static [Self] {
+        &[Self::Header, Self::LastByte]
+    }
+
+    /// The word in a configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::LastByte => "last_byte",
+        }
+    }
+}
+
+/// The options of `balance peak_ewma`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeakEwmaSettings {
+    /// The time after which a response time counts about a third, µs.
+    pub decay_us: u64,
+}
+
+impl PeakEwmaSettings {
+    /// The decay that Finagle has by default, µs. `least_time` has it as well.
+    pub const DECAY_US: u64 = 10_000_000;
+}
+
+const PEAK: PeakEwmaSettings = PeakEwmaSettings { decay_us: PeakEwmaSettings::DECAY_US };
 const FAIR: FairSettings = FairSettings { no_rr: false, weight_mode: WeightMode::Default };
 const UNBOUNDED: HashSettings = HashSettings { balance_factor: None };
 
@@ -67,6 +115,8 @@ impl PolicyKind {
             Self::Fair(FAIR),
             Self::Random,
             Self::Random2,
+            Self::LeastTime(MeasuredTime::Header),
+            Self::PeakEwma(PEAK),
             Self::First,
             Self::Hash(UNBOUNDED),
             Self::RingHash(UNBOUNDED),
@@ -82,6 +132,8 @@ impl PolicyKind {
             Self::Fair(_) => "fair",
             Self::Random => "random",
             Self::Random2 => "random2",
+            Self::LeastTime(_) => "least_time",
+            Self::PeakEwma(_) => "peak_ewma",
             Self::First => "first",
             Self::Hash(_) => "hash",
             Self::RingHash(_) => "ring_hash",
@@ -147,8 +199,8 @@ mod tests {
         let error = "leastconn".parse::<PolicyKind>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown balancing policy; there are round_robin, least_conn, fair, random, random2, first, hash, \
-             ring_hash, maglev"
+            "unknown balancing policy; there are round_robin, least_conn, fair, random, random2, least_time, \
+             peak_ewma, first, hash, ring_hash, maglev"
         );
     }
 }

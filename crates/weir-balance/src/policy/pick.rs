@@ -190,6 +190,9 @@ impl Picker {
                 Some(chosen(drawn.index, ChosenBy::Drawn))
             }
             PolicyKind::Random2 => self.better_of_two(tier, query),
+            PolicyKind::LeastTime(_) | PolicyKind::PeakEwma(_) => {
+                self.fastest(tier, query, self.averaging?)
+            }
             PolicyKind::First => {
                 let first = self.first(tier, query)?;
                 Some(chosen(first.index, ChosenBy::First))
@@ -379,7 +382,7 @@ impl Picker {
     /// An endpoint drawn by weight among those that may be picked and that `accept` takes. It draws
     /// among all until one qualifies, which keeps the shares of the weights; after [`DRAWS`] draws
     /// in vain it draws among those that qualify.
-    fn draw(
+    pub(crate) fn draw(
         &self,
         tier: &Tier,
         query: Query<'_>,

@@ -17,12 +17,15 @@ use crate::state::member::Member;
 use crate::state::passive::{FailureWindow, PassiveSettings};
 use crate::state::pulse::StallSettings;
 use crate::state::regret::Regret;
+use crate::state::response_time::AveragingRule;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The endpoints of a pool and the policy that picks among them.
 #[derive(Debug)]
 pub(crate) struct Picker {
     pub(crate) policy: PolicyKind,
+    /// The average response time that the policy compares.
+    pub(crate) averaging: Option<AveragingRule>,
     pub(crate) members: Box<[Member]>,
     pub(crate) tiers: Box<[Tier]>,
     pub(crate) stall: Option<StallSettings>,
@@ -106,6 +109,7 @@ impl Picker {
         let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
         Self {
             policy,
+            averaging: policy.averaging(),
             tiers: Tier::all(&members, policy),
             stall,
             stalled: AtomicU32::new(stalled),

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::state::pulse::{Pulse, TRIAL_US};
+use crate::state::response_time::AverageResponseTime;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Flag: the endpoint's address is not known.
@@ -71,6 +72,7 @@ pub struct EndpointState {
     whole_limit: AtomicU32,
     /// The part of a turn that was saved up in a slow start, in 1/2³².
     turn_credit: AtomicU32,
+    response_time: AverageResponseTime,
 }
 
 #[cfg(not(feature = "shuttle"))]
@@ -148,6 +150,7 @@ impl EndpointState {
             slow_since: AtomicU64::new(0),
             whole_limit: AtomicU32::new(NO_LIMIT),
             turn_credit: AtomicU32::new(0),
+            response_time: AverageResponseTime::new(),
         }
     }
 
@@ -295,6 +298,10 @@ impl EndpointState {
 
     pub(crate) fn pulse(&self) -> &Pulse {
         &self.pulse
+    }
+
+    pub(crate) fn response_time(&self) -> &AverageResponseTime {
+        &self.response_time
     }
 
     /// Marks the endpoint as stalled; returns true if it was not stalled before.

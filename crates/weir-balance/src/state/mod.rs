@@ -9,3 +9,4 @@ pub(crate) mod member;
 pub(crate) mod passive;
 pub(crate) mod pulse;
 pub(crate) mod regret;
+pub(crate) mod response_time;

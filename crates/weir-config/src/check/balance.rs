@@ -1,6 +1,6 @@
 //! Checks `balance …` and the options of a server that the policy uses.
 
-use weir_balance::{HashSettings, PolicyKind};
+use weir_balance::{HashSettings, PeakEwmaSettings, PolicyKind};
 use weir_stats::{Template, Variable};
 
 use super::arguments::{ArgumentValue, Arguments};
@@ -8,12 +8,12 @@ use super::checker::Checker;
 use super::limit::bits;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
-use crate::directives::LATER_POLICIES;
 use crate::model::{ClientPrefix, KeyHash, Policy, values};
-use crate::words::{balance_factor, weight_mode};
+use crate::words::{balance_factor, measured_time, weight_mode};
 
 /// Words of nginx and HAProxy, with their equivalents.
-const FOREIGN: [(&str, &str); 13] = [
+const FOREIGN: [(&str, &str); 14] = [
+    ("leasttime", "least_time"),
     ("leastconn", "least_conn"),
     ("roundrobin", "round_robin"),
     ("static-rr", "round_robin"),
@@ -46,6 +46,17 @@ impl<'a> Checker<'a> {
             PolicyKind::Hash(_) => PolicyKind::Hash(self.hash_settings(line)),
             PolicyKind::RingHash(_) => PolicyKind::RingHash(self.hash_settings(line)),
             PolicyKind::Maglev(_) => PolicyKind::Maglev(self.hash_settings(line)),
+            PolicyKind::LeastTime(measured) => {
+                let word = line.word(1);
+                let measured =
+                    word.map_or(Some(measured), |word| self.value(word, measured_time::parse));
+                PolicyKind::LeastTime(measured?)
+            }
+            PolicyKind::PeakEwma(PeakEwmaSettings { decay_us }) => {
+                let decay = self.setting(line, "decay", values::wait);
+                let decay_us = decay.map_or(decay_us, |decay| decay.as_micros() as u64);
+                PolicyKind::PeakEwma(PeakEwmaSettings { decay_us })
+            }
             other => other,
         };
         let key = self.key(line, kind)?;
@@ -60,10 +71,6 @@ impl<'a> Checker<'a> {
 
     fn policy_kind(&mut self, value: ArgumentValue<'a>) -> Option<PolicyKind> {
         let text = value.text();
-        if LATER_POLICIES.contains(&text) {
-            self.later(text, value.span());
-            return None;
-        }
         if let Ok(policy) = text.parse() {
             return Some(policy);
         }
@@ -83,6 +90,7 @@ impl<'a> Checker<'a> {
         let is_fair = matches!(kind, PolicyKind::Fair(_));
         let hashes = kind.hashes().is_some();
         let owners = [
+            ("decay", matches!(kind, PolicyKind::PeakEwma(_)), "`peak_ewma`"),
             ("no_rr", is_fair, "`fair`"),
             ("weight_mode", is_fair, "`fair`"),
             ("balance_factor", hashes, "`hash`, `ring_hash` and `maglev`"),
@@ -113,7 +121,8 @@ impl<'a> Checker<'a> {
     /// Returns the key of a policy that hashes one, and an empty template for the others.
     fn key(&mut self, line: &Arguments<'a>, kind: PolicyKind) -> Option<Template> {
         let hashes = kind.hashes().is_some();
-        if let Some(extra) = line.word(if hashes { 2 } else { 1 }) {
+        let takes_word = hashes || matches!(kind, PolicyKind::LeastTime(_));
+        if let Some(extra) = line.word(if takes_word { 2 } else { 1 }) {
             let message = format!("`{}` is one word too many for `{kind}`", extra.text());
             let error = Diagnostic::error(extra.span(), message);
             self.report(match (hashes, extra.text()) {

@@ -11,7 +11,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Pool))
         .many()
         .example("pool app { server 10.0.0.11:8000; server 10.0.0.12:8000; }"),
-    directive("balance", POOL, "round_robin | least_conn | fair | random | random2 | first | hash KEY | ring_hash KEY | maglev KEY", "The load balancing policy. `round_robin` takes servers in turn by weight, smoothly interleaved. `least_conn` picks the server with the fewest exchanges in flight and waiting for it, relative to its weight. `fair` works as nginx-upstream-fair: an idle server in turn, otherwise the one with the fewest exchanges, and among equals the one that was picked longest ago. `random` draws a server by weight, `random2` picks the better of two drawn ones, and `first` picks the first server below its `max_conn`. `hash`, `ring_hash` and `maglev` always map a key to the same server while it is available, on every worker and after a restart, whatever the order in the file. KEY is a text with `$variables`, such as `$remote_addr`, `$request_uri`, `$http_NAME`, `$cookie_NAME` or `$arg_NAME`. A request with an empty key goes to any server, by weight. A key whose server is full goes to the next server for this key, always the same one, or waits for its own server if the pool has a queue. `hash` (rendezvous hashing) distributes keys exactly by weight; `ring_hash` corresponds to nginx's `consistent`; `maglev` has the fastest lookup for very many servers. When servers are added or removed, only their keys move (with `maglev` a few more when the file changes).")
+    directive("balance", POOL, "round_robin | least_conn | fair | random | random2 | least_time [header | last_byte] | peak_ewma | first | hash KEY | ring_hash KEY | maglev KEY", "The load balancing policy. `round_robin` takes servers in turn by weight, smoothly interleaved. `least_conn` picks the server with the fewest exchanges in flight and waiting for it, relative to its weight. `fair` works as nginx-upstream-fair: an idle server in turn, otherwise the one with the fewest exchanges, and among equals the one that was picked longest ago. `random` draws a server by weight, `random2` picks the better of two drawn ones. `least_time` picks the server with the lowest product of its average response time and the exchanges in flight, this one included, relative to its weight; `peak_ewma` does so by an average that rises at once to a longer response time and falls slowly. The averages are those of all workers, up to the head of the response or, with `last_byte`, to its end; they fall while a server does not respond, so that it is tried again, and a failure (see `passive`) doubles them. Error responses count, too: a server that fails fast is kept away by `passive on=status`. A server that has not responded yet counts as fast as the fastest one. In pools of more than 64 servers the better of two drawn ones is taken. `first` picks the first server below its `max_conn`. `hash`, `ring_hash` and `maglev` always map a key to the same server while it is available, on every worker and after a restart, whatever the order in the file. KEY is a text with `$variables`, such as `$remote_addr`, `$request_uri`, `$http_NAME`, `$cookie_NAME` or `$arg_NAME`. A request with an empty key goes to any server, by weight. A key whose server is full goes to the next server for this key, always the same one, or waits for its own server if the pool has a queue. `hash` (rendezvous hashing) distributes keys exactly by weight; `ring_hash` corresponds to nginx's `consistent`; `maglev` has the fastest lookup for very many servers. When servers are added or removed, only their keys move (with `maglev` a few more when the file changes).")
         .words(1, 3)
         .options(BALANCE)
         .default("round_robin")
@@ -73,6 +73,12 @@ pub(super) const DIRECTIVES: &[Spec] = &[
 ];
 
 const BALANCE: &[OptionSpec] = &[
+    option(
+        "decay",
+        "TIME",
+        "10s",
+        "With `peak_ewma`: the time after which a response time counts about a third (1/e). With `least_time` it is 10 seconds.",
+    ),
     flag(
         "no_rr",
         "With `fair`: the search for an idle server always begins at the first one, so that the last servers in the file get requests only while the others are busy.",

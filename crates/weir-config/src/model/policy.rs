@@ -1,10 +1,15 @@
 //! The balancing policy of a pool with its settings. No endpoint is picked here.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use weir_balance::{BalanceFactor, FairSettings, HashSettings, PolicyKind};
+use weir_balance::{
+    BalanceFactor, FairSettings, HashSettings, MeasuredTime, PeakEwmaSettings, PolicyKind,
+};
 use weir_stats::Template;
 
 use super::ClientPrefix;
+use crate::units::duration;
 use crate::words;
 
 /// The balancing policy of a pool.
@@ -22,6 +27,10 @@ pub enum Policy {
     Random,
     /// The better of two random endpoints, drawn by weight.
     Random2,
+    /// The lowest average response time, by the load and the weight.
+    LeastTime(MeasuredTime),
+    /// The same by an average that rises at once.
+    PeakEwma(PeakEwma),
     /// The first endpoint that is below its `max_conn`.
     First,
     /// Rendezvous hashing.
@@ -30,6 +39,21 @@ pub enum Policy {
     RingHash(KeyHash),
     /// A Maglev table.
     Maglev(KeyHash),
+}
+
+/// The settings of `peak_ewma`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PeakEwma {
+    /// The time after which a response time counts about a third.
+    #[serde(with = "duration")]
+    pub decay: Duration,
+}
+
+impl Default for PeakEwma {
+    fn default() -> Self {
+        Self { decay: Duration::from_micros(PeakEwmaSettings::DECAY_US) }
+    }
 }
 
 /// The settings of the hashing policies.
@@ -72,6 +96,10 @@ impl Policy {
             PolicyKind::Fair(settings) => Self::Fair(settings),
             PolicyKind::Random => Self::Random,
             PolicyKind::Random2 => Self::Random2,
+            PolicyKind::LeastTime(measured) => Self::LeastTime(measured),
+            PolicyKind::PeakEwma(PeakEwmaSettings { decay_us }) => {
+                Self::PeakEwma(PeakEwma { decay: Duration::from_micros(decay_us) })
+            }
             PolicyKind::First => Self::First,
             PolicyKind::Hash(settings) => Self::Hash(hash(settings)),
             PolicyKind::RingHash(settings) => Self::RingHash(hash(settings)),
@@ -88,6 +116,10 @@ impl Policy {
             Self::Fair(settings) => PolicyKind::Fair(*settings),
             Self::Random => PolicyKind::Random,
             Self::Random2 => PolicyKind::Random2,
+            Self::LeastTime(measured) => PolicyKind::LeastTime(*measured),
+            Self::PeakEwma(PeakEwma { decay }) => {
+                PolicyKind::PeakEwma(PeakEwmaSettings { decay_us: decay.as_micros() as u64 })
+            }
             Self::First => PolicyKind::First,
             Self::Hash(hash) => PolicyKind::Hash(settings(hash)),
             Self::RingHash(hash) => PolicyKind::RingHash(settings(hash)),

@@ -14,8 +14,8 @@ use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
     EndpointAddress, EndpointCheck, ErrorDestination, ErrorPage, ErrorTarget, ErrorTargetStatus,
     ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress, Listener,
-    LogEscape, LogFormat, LogTarget, MOST_RETRIES, Pool, PoolChoice, PoolSplit, Queue, RateLimit,
-    Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
+    LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool, PoolChoice, PoolSplit, Queue,
+    RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
     TlsProtocol, UpstreamTimeouts, Workers, internal_fault, types, values,
 };
 use crate::defaults;
@@ -291,6 +291,9 @@ impl<'a> Validator<'a> {
         if let Some(key) = pool.policy.key() {
             let path = format!("{path}.policy.{}.key", pool.policy.kind());
             self.held(path, values::sound_key(key));
+        }
+        if let Policy::PeakEwma(settings) = &pool.policy {
+            self.waits(&format!("{path}.policy.peak_ewma"), &[("decay", settings.decay)]);
         }
         if let Some(message) = pool.policy.hash().and_then(KeyHash::objection) {
             self.problem(format!("{path}.policy.{}.prefix", pool.policy.kind()), message);

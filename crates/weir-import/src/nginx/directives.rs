@@ -190,7 +190,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("keepalive_time", &["upstream"], Handling::Converted, "lines of a pool"),
     row("keepalive_timeout", &["upstream"], Handling::Converted, "lines of a pool"),
     row("zone", &["upstream"], Handling::Converted, "lines of a pool"),
-    row("least_time", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
+    row("least_time", &["upstream"], Handling::Converted, "lines of a pool"),
     row("sticky", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
     row("sticky_cookie_insert", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
     row("queue", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),

@@ -147,6 +147,7 @@ impl<'t> Converter<'_, 't> {
                     _ => None,
                 }
             }
+            "least_time" => self.least_time(id, line),
             "random" if first.is_empty() => {
                 self.outcomes.honour(id);
                 Some(line.keyword("random").end())
@@ -161,6 +162,27 @@ impl<'t> Converter<'_, 't> {
             }
             _ => None,
         }
+    }
+
+    fn least_time(&mut self, id: StatementId, line: NativeLine) -> Option<Directive> {
+        let (measured, option) = (self.statements.word(id, 0), self.statements.word(id, 1));
+        if !matches!(measured, "header" | "last_byte") {
+            let reason = "Weir averages times of HTTP responses: write `header` or `last_byte`, or `least_conn` for TCP";
+            self.outcomes.refuse(id, reason);
+            return None;
+        }
+        match option {
+            "" => self.outcomes.honour(id),
+            "inflight" => self.outcomes.differs(
+                id,
+                "requests in flight count by their number, not by the time that they have taken",
+            ),
+            _ => {
+                self.outcomes.refuse(id, format!("`{option}` has no conversion"));
+                return None;
+            }
+        }
+        Some(line.keyword("least_time").keyword(measured).end())
     }
 
     /// Converts a server of an upstream.

@@ -1,5 +1,7 @@
 //! The properties of policies and the limits of servers hold over all workers together.
 
+use std::time::Duration;
+
 use crate::origin::Origin;
 use crate::peer::Peer;
 use crate::world::{World, app, play};
@@ -66,6 +68,24 @@ fn least_conn_avoids_the_server_that_another_worker_keeps_busy() {
         busy.send(OK).await;
         assert_eq!(clients[0].message().await.status(), 200);
     });
+}
+
+#[test]
+fn policies_by_response_time_prefer_the_faster_server() {
+    for policy in ["least_time", "least_time last_byte", "peak_ewma decay=1h"] {
+        let pool = format!("balance {policy}; stall off; server 10.0.1.1:80; server 10.0.1.2:80;");
+        play(&three_workers(&pool), async |world| {
+            let slow = world.origin(1).answers_after(Duration::from_millis(200), OK);
+            let fast = world.origin(2).answers_after(Duration::from_millis(20), OK);
+            let mut clients = clients(world).await;
+            // One after the other: after its first answer the slow one gets no more.
+            for turn in 0..20 {
+                assert_eq!(get(&mut clients[turn % 3]).await, 200);
+            }
+            let seen = (slow.borrow().requests.len(), fast.borrow().requests.len());
+            assert_eq!(seen, (1, 19), "{policy}");
+        });
+    }
 }
 
 #[test]
