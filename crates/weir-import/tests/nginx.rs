@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, PassiveCause, Pool, Protocol, Route, Rule, SendProxy};
+use weir_config::model::{Action, BodyBound, PassiveCause, Pool, Protocol, Route, Rule, SendProxy};
 use weir_import::{Coverage, CoverageTotals, Imported, Language, nginx_file, nginx_text};
 
 fn shop() -> Imported {
@@ -440,16 +440,32 @@ fn a_server_that_wants_client_certificates_stays_closed() {
 }
 
 #[test]
-fn a_bound_on_bodies_that_stream_is_reported() {
-    let check = |contents: &str, directive: &str| {
+fn a_body_that_cannot_be_buffered_is_reported() {
+    let check = |contents: &str, directive: &str, expected: &str| {
         let text = format!("location / {{ {contents} proxy_pass http://127.0.0.1:2; }}");
         let imported = server(&text);
-        let (word, reason) = outcome(&imported.coverage, directive);
-        assert!(word == "differently" && reason.contains("largest"), "{contents}: {word}");
+        assert_eq!(outcome(&imported.coverage, directive).0, expected, "{contents}");
     };
-    check("client_max_body_size 1k; proxy_request_buffering off;", "client_max");
-    check("proxy_request_buffering off;", "proxy_request_buffering");
-    check("client_max_body_size 1g;", "client_max");
+    check("client_max_body_size 1k; proxy_request_buffering off;", "client_max", "honoured");
+    check("proxy_request_buffering off;", "proxy_request_buffering", "honoured");
+    check("client_max_body_size 1g;", "client_max", "differently");
+}
+
+#[test]
+fn every_route_has_the_bound_on_bodies_of_its_location() {
+    let imported = server(
+        "client_max_body_size 8m; if ($host = x) { return 400; }
+        location / { return 200 a; } location = /a { return 200 a; } location /a { return 200 a; } location /b { client_max_body_size 1g; return 200 b; }
+        location /c { client_max_body_size 0; return 200 c; }",
+    );
+    let native = imported.native();
+    let config = config(imported);
+    let listener = &config.listeners[0];
+    assert_eq!(listener.limits.body_bytes, Some(8 << 20));
+    let bounds = listener.default.iter().map(|route| route.body);
+    let own: Vec<BodyBound> = bounds.filter(|bound| !bound.is_inherited()).collect();
+    let expected = [BodyBound::Off, BodyBound::UpTo(1 << 30), BodyBound::Off];
+    assert_eq!((own.as_slice(), listener.default.len()), (&expected[..], 6), "{native}");
 }
 
 /// Returns the outcomes of a setting in the default server and in another one.

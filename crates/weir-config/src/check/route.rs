@@ -3,11 +3,12 @@
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
+use super::pool::size_or_off;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AccessRule, Expires, HeaderEdit, RequestTimeout, ResponseRules, Route, RouteUpstream, Rule,
-    Verdict, values,
+    AccessRule, BodyBound, Expires, HeaderEdit, RequestTimeout, ResponseRules, Route,
+    RouteUpstream, Rule, Verdict, values,
 };
 use crate::pattern::TextPattern;
 use crate::source::SourceSpan;
@@ -56,6 +57,7 @@ impl BlockRoutes {
             error_targets: Vec::new(),
             expires: None,
             responses: ResponseRules::default(),
+            body: BodyBound::Inherited,
             request_headers,
             response_headers,
         });
@@ -86,11 +88,10 @@ impl<'a> Checker<'a> {
         let mut name = None;
         let mut limits = Vec::new();
         let mut logs = None;
-        let mut rewrite = Vec::new();
-        let mut upstream = Vec::new();
+        let (mut rewrite, mut upstream) = (Vec::new(), Vec::new());
         let mut errors = Vec::new();
-        let mut expires = None;
         let mut responses = Vec::new();
+        let (mut expires, mut body) = (None, BodyBound::Inherited);
         let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
@@ -99,6 +100,7 @@ impl<'a> Checker<'a> {
                 "log" => logs = Some(self.use_logs(&line)),
                 "rewrite" | "query" => rewrite.push(line),
                 "expires" => expires = self.expires(&line),
+                "limits" => self.set(&line, "body", &mut body, body_bound),
                 "error_page" => errors.extend(self.error_target(&line)),
                 "intercept" | "response_status" => responses.push(line),
                 "retry" | "buffer_request" => upstream.push(line),
@@ -125,6 +127,7 @@ impl<'a> Checker<'a> {
             route.error_targets = errors;
             route.expires = expires;
             self.response_rules(&responses, route);
+            route.body = body;
             route.upgrade = lines.upgrade;
             route.request_timeout = timeout;
             route.access = lines.access;
@@ -299,6 +302,12 @@ impl<'a> Checker<'a> {
             HeaderEdit::Add(header, template)
         })
     }
+}
+
+fn body_bound(text: &str) -> Result<BodyBound, String> {
+    let up_to = |size| usize::try_from(size).map(BodyBound::UpTo);
+    let size = size_or_off(text)?;
+    size.map_or(Ok(BodyBound::Off), up_to).map_err(|_| format!("`{text}` is too large"))
 }
 
 /// The directives that listeners and routes have in common.

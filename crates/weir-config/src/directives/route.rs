@@ -39,6 +39,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(ROUTE_TIMEOUT)
         .example("timeout request=10m read=5m;"),
+    directive("limits", &[Context::Route], "", "The limit on the bodies of this route's requests, instead of the listener's. It holds for every target; a request with a larger `Content-Length` gets 413 before anything else is done with it.")
+        .words(0, 0)
+        .options(ROUTE_LIMITS)
+        .example("limits body=64m;"),
     directive("rewrite", &[Context::Route], "strip_prefix PREFIX | prefix FROM TO | regex ~REGEX TEXT | path TEXT | query TEXT", REWRITE)
         .words(2, 3)
         .many()
@@ -130,6 +134,9 @@ const RESPONSE_CONDITION: &[OptionSpec] = &[option(
     "",
     "Holds for responses for which the text with `$variables` is neither empty nor `0`. `$status` and `$sent_http_NAME` are those of the server.",
 )];
+
+const ROUTE_LIMITS: &[OptionSpec] =
+    &[option("body", "SIZE | off", "", "The size of the request body; larger ones get 413.")];
 
 const ROUTE_TIMEOUT: &[OptionSpec] = &[
     option(

@@ -9,6 +9,9 @@ use super::statements::StatementId;
 use super::values::{self, KnownVariables, template};
 use crate::native::NativeLine;
 
+/// The variable of the statuses with which headers are added.
+const ADDED: &str = "add_header_statuses";
+
 /// The headers that belong to a single connection or frame a message.
 const OWN: [&str; 9] = [
     "connection",
@@ -178,21 +181,36 @@ impl<'t> Converter<'_, 't> {
                 (Ok(_), "" | "always") if value.is_empty() => self.outcomes.honour(id),
                 (Ok(value), "" | "always") => {
                     let line = NativeLine::new("response_header", self.statements.span(id));
-                    lines.push(line.keyword("add").value(name).value(&value).end());
-                    if always.is_empty() {
-                        self.outcomes.differs(
-                            id,
-                            "it is added to responses of every status, as with `always`",
-                        );
+                    let line = line.keyword("add").value(name).value(&value);
+                    lines.push(if always.is_empty() {
+                        line.option("if", &self.added_statuses(id)).end()
                     } else {
-                        self.outcomes.honour(id);
-                    }
+                        line.end()
+                    });
+                    self.outcomes.honour(id);
                 }
                 (Ok(_), _) => self.outcomes.refuse(id, "the third word can only be `always`"),
                 (Err(reason), _) => self.outcomes.refuse(id, reason),
             }
         }
         lines
+    }
+
+    /// Returns the variable that is true for the statuses with which `add_header` adds a header
+    /// without `always`.
+    fn added_statuses(&mut self, id: StatementId) -> String {
+        const STATUSES: [&str; 10] =
+            ["200", "201", "204", "206", "301", "302", "303", "304", "307", "308"];
+        if !self.has_added_statuses {
+            self.has_added_statuses = true;
+            let span = self.statements.span(id);
+            let line = |status: &&str| NativeLine::entry(status, span).value("1").end();
+            let mut lines: Vec<Directive> = STATUSES.iter().map(line).collect();
+            lines.push(NativeLine::new("default", span).value("0").end());
+            let map = NativeLine::new("map", span).value("$status").value(&format!("${ADDED}"));
+            self.logs.directives.push(map.block(lines));
+        }
+        format!("${{{ADDED}}}")
     }
 
     /// Returns `allow` and `deny` of a location.

@@ -8,6 +8,7 @@ use weir_config::pattern::HostPattern;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
+use super::body_bounds::common_bound;
 use super::logs::log_line;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
@@ -243,12 +244,14 @@ impl<'t> Converter<'_, 't> {
         if matches!(key, ListenKey::Unix(_)) {
             head = head.option("mode", "0666");
         }
-        self.body_limits.clear();
         self.listener_logs =
             default.map(|default| self.access_logs(&http.inner(default))).unwrap_or_default();
         let (mut hosts, mut routes) = self.hosts(http, key, group, default);
         let mut block = match default {
-            Some(default) => self.settings(http, default, group, span),
+            Some(default) => {
+                let body = common_bound(&mut routes, &mut hosts);
+                self.settings(http, default, &body, group, span)
+            }
             None => Vec::new(),
         };
         block.append(&mut hosts);
@@ -367,11 +370,12 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         http: &InheritanceScope<'_, 't>,
         default: StatementId,
+        body: &str,
         group: &AddressServers,
         span: SourceSpan,
     ) -> Vec<Directive> {
         let scope = http.inner(default);
-        let mut lines = vec![self.client_timeouts(&scope, span), self.limits(&scope, span)];
+        let mut lines = vec![self.client_timeouts(&scope, span), self.limits(&scope, body, span)];
         if !self.switch(&scope, "merge_slashes", true)
             && let Some(id) = self.single(&scope, "merge_slashes")
         {
@@ -468,7 +472,12 @@ impl<'t> Converter<'_, 't> {
         line.end()
     }
 
-    fn limits(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
+    fn limits(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        body: &str,
+        span: SourceSpan,
+    ) -> Directive {
         let (mut number, mut size) = (4, 8 << 10);
         if let Some(id) = self.single(scope, "large_client_header_buffers") {
             let words = (self.statements.word(id, 0), self.statements.word(id, 1));
@@ -486,18 +495,11 @@ impl<'t> Converter<'_, 't> {
             .single(scope, "keepalive_timeout")
             .is_some_and(|id| values::milliseconds(self.statements.word(id, 0)) == Some(0));
         let requests = self.requests(scope);
-        let own = self.bytes(scope, "client_max_body_size", 1 << 20);
-        self.body_limits.push(own);
-        let body = if self.body_limits.contains(&0) {
-            "off".to_owned()
-        } else {
-            values::size(self.body_limits.iter().copied().max().unwrap_or(own))
-        };
         NativeLine::new("limits", span)
             .option("head", &values::size((number * size).clamp(256, 16 << 20)))
             .option("request_line", &values::size(size))
             .option("headers", "10000")
-            .option("body", &body)
+            .option("body", body)
             .option("requests", if closes { "1" } else { &requests })
             .option("hops", "off")
             .end()

@@ -8,6 +8,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
+use super::body_bounds::{BODY_BOUND, unbounded};
 use super::errors::Intercepted;
 use super::file_types::with_charset;
 use super::guards::GUARDED;
@@ -72,13 +73,16 @@ impl<'t> Converter<'_, 't> {
         let root = ProxyPlace { kind: Match::Prefix, pattern: "/", place };
         if let Some(mut files) = self.static_files(server, scope, root) {
             files.block.extend(self.request_limits(scope, place, span));
+            files.block.push(self.body_bound(scope, span));
             routes.push(written(&[], &[], &files, span));
         } else {
             self.default(
                 "location /",
                 "where no location matches, nginx looks for a file in its own folder; Weir answers 404",
             );
-            routes.push(written(&[], &[], &self.missing(span, scope, place), span));
+            let mut missing = self.missing(span, scope, place);
+            missing.block.push(self.body_bound(scope, span));
+            routes.push(written(&[], &[], &missing, span));
         }
         routes
     }
@@ -118,10 +122,10 @@ impl<'t> Converter<'_, 't> {
             all.extend(before.iter().cloned());
             all.extend(Some(condition).filter(|condition| !condition.is_empty()));
             let and = NativeLine::new("", span).keyword("and").into_words();
-            routes.push(written(&[], &all.join(and.as_slice()), &parts, span));
+            routes.push(unchecked(&all.join(and.as_slice()), parts, span));
         }
         if let Some((id, answer)) = phase.end {
-            routes.push(written(&[], &[], &answer, self.statements.span(id)));
+            routes.push(unchecked(&[], answer, self.statements.span(id)));
         }
         routes
     }
@@ -258,12 +262,9 @@ impl<'t> Converter<'_, 't> {
             }
         }
         routes.push(route(id, Vec::new(), answer.unwrap_or(content)));
-        let logs = self.access_logs(scope);
-        if logs != self.server_logs {
-            let line = log_line(&logs, span);
-            for route in &mut routes {
-                route.parts.block.push(line.clone());
-            }
+        let lines = self.common_lines(scope, location, span);
+        for route in &mut routes {
+            route.parts.block.extend(lines.iter().cloned());
         }
         let inside = NativeLine::new("", span).keyword("internal");
         let inside = match (location.kind, scope.all("internal").first()) {
@@ -282,10 +283,31 @@ impl<'t> Converter<'_, 't> {
             }
         }
         if location.kind != Match::Named {
-            let refused = self.missing(span, scope, location.place);
+            let mut refused = self.missing(span, scope, location.place);
+            refused.block.push(self.body_bound(scope, span));
             routes.push(route(id, Vec::new(), refused));
         }
         routes
+    }
+
+    /// Returns the lines that all routes of a location have.
+    fn common_lines(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+        span: SourceSpan,
+    ) -> Vec<Directive> {
+        let mut lines = vec![self.body_bound(scope, span)];
+        if location.kind == Match::Named
+            && let Some(own) = scope.own("client_max_body_size").first()
+        {
+            self.outcomes.differs(*own, "nginx holds chunked bodies to it only, Weir all");
+        }
+        let logs = self.access_logs(scope);
+        if logs != self.server_logs {
+            lines.push(log_line(&logs, span));
+        }
+        lines
     }
 
     /// Notes the directives of a location that have no effect behind a `return`.
@@ -464,9 +486,10 @@ impl<'t> Converter<'_, 't> {
             NativeLine::new("", span).keyword("redirect").value(status).value_at(&url, span)
         } else {
             let has_text = words.len() == 2 || status.starts_with(['2', '3']);
-            if !has_text {
-                block.extend(self.error_pages(scope, place, Intercepted::No));
-            }
+            let pages = self.error_pages(scope, place, Intercepted::No);
+            // Before its text only the size of the body can be an error.
+            let is_it = |line: &Directive| line.words.iter().any(|word| word.text == "413");
+            block.extend(pages.into_iter().filter(|line| !has_text || is_it(line)));
             let text = if has_text { Some(text) } else { None };
             self.fixed(id, status, text, scope)
         };
@@ -570,7 +593,9 @@ impl<'t> Converter<'_, 't> {
         let text = format!("{}$is_args$args", location.pattern.replace('$', "$$"));
         let url = self.location_url(&text, scope, place);
         let target = NativeLine::new("", span).keyword("redirect").value("301").value(&url);
-        let route = RouteParts { target: target.into_words(), block: Vec::new() };
+        let of_location = location.routes.first().map(|route| route.parts.block.iter());
+        let kept = of_location.into_iter().flatten().filter(|line| concerns_redirects(line));
+        let route = RouteParts { target: target.into_words(), block: kept.cloned().collect() };
         routes.push(written(patterns, &[], &route, span));
     }
 
@@ -649,6 +674,21 @@ fn changed(content: &RouteParts, change: Directive) -> Result<RouteParts, String
     let mut parts = content.clone();
     parts.block.push(change);
     Ok(parts)
+}
+
+/// Returns true if a line of a location holds for the redirect to the path with a slash, too.
+fn concerns_redirects(line: &Directive) -> bool {
+    match line.name.text.as_str() {
+        BODY_BOUND | "expires" => true,
+        "response_header" => line.words.first().is_some_and(|verb| verb.is("add")),
+        _ => false,
+    }
+}
+
+/// Returns the route of an answer that comes before the bound on bodies is looked at.
+fn unchecked(condition: &[Word], mut route: RouteParts, span: SourceSpan) -> Directive {
+    route.block.push(unbounded(span));
+    written(&[], condition, &route, span)
 }
 
 /// Returns the route with the condition, and that all patterns match.

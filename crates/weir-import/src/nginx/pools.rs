@@ -6,6 +6,7 @@ use std::slice;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
+use super::body_bounds::USUAL;
 use super::scope::InheritanceScope;
 use super::state::{ConvertedPools, Converter, MadePool, ServerFailures, Upstream};
 use super::statements::StatementId;
@@ -464,18 +465,14 @@ impl<'t> Converter<'_, 't> {
     /// Converts the bound on request bodies, which nginx reads whole before it picks a server.
     fn buffer(&mut self, scope: &InheritanceScope<'_, 't>, span: SourceSpan) -> Directive {
         let line = NativeLine::new("buffer_request", span);
-        let most = self.bytes(scope, "client_max_body_size", 1 << 20);
-        self.body_limits.push(most);
+        let most = self.bytes(scope, "client_max_body_size", USUAL);
         let whole = self.switch(scope, "proxy_request_buffering", true);
         if whole && (1..=MOST_BUFFERED).contains(&most) {
             return line.value(&values::size(most)).end();
         }
-        let streams = "bodies stream to the server as they arrive; their bound is that of the listener, the largest of its locations";
-        let names = ["client_max_body_size", "proxy_request_buffering"];
-        for name in names {
-            if let Some(id) = self.single(scope, name) {
-                self.outcomes.differs(id, streams);
-            }
+        if whole && let Some(id) = self.single(scope, "client_max_body_size") {
+            let streams = "bodies stream to the server as they arrive, because they may be too large to be kept in memory; nginx reads them whole first";
+            self.outcomes.differs(id, streams);
         }
         line.keyword("off").end()
     }

@@ -39,8 +39,6 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) types: ConvertedTypes,
     /// The variables of maps that close a connection or pass an upgrade on.
     pub(crate) upgrade_maps: HashMap<String, StatementId>,
-    /// The bounds on request bodies in the listener that is being converted.
-    pub(crate) body_limits: Vec<u64>,
     /// The names of the servers that were converted.
     pub(crate) host_names: HashMap<StatementId, Rc<HostNames>>,
     /// The rewrite phase of servers, as far as internal redirects come to it again.
@@ -53,6 +51,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) pool_maps: usize,
     /// The variables that `set` and regexes give a value at this place.
     pub(crate) set: Rc<SetVariables>,
+    /// Set once there is a map of the statuses with which headers are added.
+    pub(crate) has_added_statuses: bool,
     /// The number of maps of conditional values.
     pub(crate) set_maps: usize,
     /// The routes and host names so far, and the lines in them.
@@ -197,13 +197,13 @@ impl<'s, 't> Converter<'s, 't> {
             zones: ConvertedZones::default(),
             types: ConvertedTypes::default(),
             upgrade_maps: HashMap::new(),
-            body_limits: Vec::new(),
             host_names: HashMap::new(),
             repeated_rewrites: HashMap::new(),
             noted: HashSet::new(),
             inside_targets: None,
             pool_maps: 0,
             set: Rc::default(),
+            has_added_statuses: false,
             set_maps: 0,
             routes: 0,
             lines: 0,

@@ -40,7 +40,7 @@ use std::task::{Context, Poll};
 use tokio::task::yield_now;
 use weir_config::model::RequestTimeout;
 use weir_stats::{Cause, Template};
-use weir_wire::Method;
+use weir_wire::{Framing, Method};
 
 use crate::exchange::client_side::{ClientSide, ConnectionFacts};
 use crate::exchange::malformed::keep_malformed;
@@ -361,10 +361,29 @@ fn permitted_route<'a, C: ClientSide>(
     let fill = |text: &Template, out: &mut Vec<u8>| record::fill(exchange, text, None, out);
     let route = router.route(&exchange.request_view(), &fill).ok_or(Cause::NoRoute)?;
     exchange.route = Some(route);
+    check_body(exchange, route)?;
     if !allowed(&route.access, exchange.arrival.client) {
         return Err(Cause::Denied.into());
     }
     Ok(route)
+}
+
+/// Refuses a request that announces a larger body than the route takes, unless the body was read
+/// before, is not sent on, or was refused for its size already.
+fn check_body<C: ClientSide>(
+    exchange: &Exchange<'_, C>,
+    route: &CompiledRoute,
+) -> Result<(), Ended> {
+    match exchange.heads.request.framing {
+        Framing::Length(length)
+            if length > route.body_bytes
+                && !exchange.arrival.body_read
+                && !exchange.heads.internal.passes_any_body() =>
+        {
+            Err(Cause::BodyTooLarge.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Sets the exchange's total time limit to the route's, or to the pool's if that is shorter than the

@@ -38,7 +38,7 @@ pub(crate) fn initial_body<C: ClientSide>(
     {
         return upload;
     }
-    let Exchange { scope, client, heads, arrival, .. } = exchange;
+    let Exchange { scope, client, heads, arrival, route, .. } = exchange;
     let request = &heads.request;
     arrival.body_begun = true;
     let ReceivedBody { framing, raw } = client.begin_body(request, &scope.worker.buffers);
@@ -46,7 +46,7 @@ pub(crate) fn initial_body<C: ClientSide>(
         if request.framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };
     let own = rules.buffer_request.unwrap_or(u64::MAX);
     let bounds = Bounds {
-        bytes: scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own),
+        bytes: route.map_or(u64::MAX, |route| route.body_bytes).min(own),
         surplus: SMALL_BUFFER,
         throttle,
         trailers: arrival.trailers.clone(),

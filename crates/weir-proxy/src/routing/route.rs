@@ -62,6 +62,8 @@ pub struct CompiledRoute {
     pub(crate) internal: Option<Box<InternalTarget>>,
     /// The targets of its requests that would get an error response; `None` if there are none.
     pub(crate) error_targets: Option<ErrorTargets>,
+    /// The most bytes that the body of its requests may have.
+    pub(crate) body_bytes: u64,
     /// The time for which clients may keep its responses.
     pub(crate) expires: Option<Expires>,
     /// Its rules for responses of endpoints; `None` if there are none.
@@ -556,6 +558,7 @@ fn compile_route(
             || response_edits.uses_local_address(),
         rewrites,
         internal: internal.map(Box::new),
+        body_bytes: route.body.or(listener.limits.body_bytes).unwrap_or(u64::MAX),
         expires: route.expires,
         error_targets: ErrorTargets::compile(errors, listener).map_err(explain)?,
         responses: CompiledResponseRules::compile(&route.responses, listener).map_err(explain)?,

@@ -63,6 +63,8 @@ fn a_client_that_does_not_wait_for_its_100_is_served() {
 fn a_refused_request_gets_no_100() {
     let refusals = [
         (app(ONE, "limits body=4b;"), 413),
+        (app(ONE, "limits body=9b; route -> respond 200 { limits body=4b; }"), 413),
+        (app(ONE, "limits body=9b; route -> app { limits body=4b; deny all; }"), 413),
         (app(ONE, "deny all;"), 403),
         (app("server 10.0.1.1:80; buffer_request 4b;", ""), 413),
         ("listen 10.0.0.1:80 { route path /x -> respond 200; }".to_owned(), 404),

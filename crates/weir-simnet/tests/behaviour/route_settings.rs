@@ -135,9 +135,31 @@ fn a_request_is_read_whole_as_its_route_says() {
                 }
                 upstream.send(OK).await;
                 assert_eq!(client.message().await.status(), 200);
-                drop(upstream);
             }
             world.log().await;
         });
     }
+}
+
+#[test]
+fn a_body_is_bounded_as_its_route_says() {
+    let text =
+        own("server 10.0.1.1:80;", "limits body=2b;").replace("route", "limits body=8b; route");
+    play(&text, async |world| {
+        let post = |path: &str, body: &str| {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked");
+            format!("{head}\r\n\r\n{body}\r\n0\r\n\r\n")
+        };
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(post("/own", "3\r\nabc")).await;
+        assert_eq!(client.message().await.status(), 413);
+        origin.expect_no_connection().await;
+        for (path, body) in [("/own", "2\r\nab"), ("/", "8\r\nabcdefgh")] {
+            let mut client = world.client().await;
+            client.send(post(path, body)).await;
+            let mut upstream = origin.accept().await;
+            assert_eq!(upstream.message().await.text().len(), body.len() - 3);
+        }
+    });
 }

@@ -63,6 +63,8 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         || !route.error_targets.is_empty()
         || !route.responses.is_empty()
         || route.request_timeout != RequestTimeout::Inherited
+        || !route.body.is_inherited()
+        || route.expires.is_some()
         || waits.iter().any(Option::is_some)
         || route.upstream.buffer_request != RouteBuffer::Inherited;
     let message = if targets.is_empty() {

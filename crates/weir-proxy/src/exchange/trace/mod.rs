@@ -334,6 +334,11 @@ impl<'a> Tracer<'a> {
             return self.follow_error(None, 404);
         };
         let own = format!("{list}[{position}]");
+        let length = self.body_length().unwrap_or_default();
+        if length > route.body_bytes && !self.internal.passes_any_body() {
+            self.trace.refuse(413, "its body is larger than `limits body=`");
+            return self.follow_error(Some(route), 413);
+        }
         if !self.passes(&route.access, &own) {
             self.trace.refuse(403, "the access rules of the route deny the client");
             return self.follow_error(Some(route), 403);

@@ -53,13 +53,10 @@ impl<'a> Tracer<'a> {
     pub(super) fn pool(&self, route: &'a CompiledRoute, number: usize) -> TraceEnd {
         let Some(pool) = self.snapshot.pools.get(number) else { return TraceEnd::NoRoute };
         let refused = |status, reason: &str| TraceEnd::Refused { status, reason: reason.into() };
-        if let Some(length) = self.body_length().filter(|_| !self.internal.drops_body()) {
-            if self.listener.limits.body_bytes.is_some_and(|most| length > most) {
-                return refused(413, "its body is larger than `limits body=` of the listener");
-            }
-            if route.rules_for(pool).buffer_request.is_some_and(|most| length > most) {
-                return refused(413, "its body is larger than `buffer_request`");
-            }
+        let length = self.body_length().filter(|_| !self.internal.drops_body());
+        let most = route.rules_for(pool).buffer_request;
+        if length.zip(most).is_some_and(|(length, most)| length > most) {
+            return refused(413, "its body is larger than `buffer_request`");
         }
         let rewritten = match self.rewritten(route) {
             Ok(rewritten) => rewritten,

@@ -19,7 +19,7 @@ const CONFIG: &str = r#"
             route path ~^/r/(.*)$ -> redirect 301 /$1;
             route path /k/* -> keyed { rewrite strip_prefix /k; limit rate $arg_a rate=1/s; };
             route path /d -> down;
-            route path /t -> respond 200 "$host $uri";
+            route path /t -> respond 200 "$host $uri" { limits body=200b; };
         }
         limit rate $remote_addr rate=9/s;
         route path /only/* -> app;
@@ -71,6 +71,8 @@ fn each_end_of_a_way_is_told() {
     assert!(end("GET /d", "").contains("out of service"));
     assert_eq!(end("GET /%2f", ""), "400");
     assert_eq!(end("GET /k/", "Content-Length: 101\r\n"), "413");
+    assert_eq!(end("GET /t", "Content-Length: 200\r\n"), "a /t");
+    assert_eq!(end("GET /t", "Content-Length: 201\r\n"), "413");
     assert_eq!(end("GET /k/", "Weir-Hops: 4\r\n"), "508");
     assert_eq!(end("GET /t", "Content-Length: x\r\n"), "400");
     assert_eq!(end("GET /t", &format!("X: {}\r\n", "y".repeat(5_000))), "431");
@@ -106,10 +108,10 @@ fn what_follows_an_error_is_told() {
             error_page 405 status=204 -> internal /page;
             route path /page -> respond 200 "$request_method";
             route internal @app -> app;
-            route path /f -> files / { error_page 404 -> internal /etc/passwd; };
+            route path /f -> files / { limits body=99b; error_page 404 -> internal /etc/passwd; };
             route path /etc/* -> files /;
-            route path /post -> respond 405;
-            route path /app -> respond 410 { error_page 410 -> internal /to; };
+            route path /post -> respond 405 { limits body=99b; };
+            route path /app -> respond 410 { limits body=off; error_page 410 -> internal /to; };
             route path /to -> app;
         }"#;
     let traced = |line: &str, peer: &str| {
