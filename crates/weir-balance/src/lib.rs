@@ -26,6 +26,7 @@ pub use dispatcher::request::{Request, Seniority};
 pub use dispatcher::settings::Fault;
 pub use dispatcher::settings::{QueueSettings, Settings};
 pub use dispatcher::slot::Slot;
+pub use dispatcher::ticker::Ticker;
 pub use dispatcher::ticket::Ticket;
 pub use policy::fair::{FairSettings, WeightMode};
 pub use policy::hashing::bounded::BalanceFactor;

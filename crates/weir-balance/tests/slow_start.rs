@@ -1,6 +1,8 @@
 //! Slow start: the share and the limit of an endpoint that returns.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 
 mod pool;
 
@@ -268,6 +270,111 @@ fn a_slow_start_of_another_process_continues() {
     assert_eq!(pool.slow_for_us(0, 75 * SECOND + 5), None);
 }
 
+/// A successor whose endpoints have slow starts of `seconds`.
+fn with_slow_starts(
+    before: &Arc<Balancer>,
+    state: &Arc<EndpointState>,
+    seconds: u64,
+) -> Arc<Balancer> {
+    let slow_start_us = seconds * SECOND;
+    let first = Member { max_conn: Some(10), slow_start_us, ..member(state) };
+    Balancer::prepared(before, queued(), vec![first])
+}
+
+#[test]
+fn a_slow_start_that_began_long_before_the_clock_ends() {
+    let state = Arc::default();
+    let before = Balancer::new(queued(), vec![Member { max_conn: Some(10), ..member(&state) }]);
+    before.continue_slow_start(0, 45 * SECOND, 200_000);
+    assert!(before.next_change_us(200_000).is_some());
+    let after = with_slow_starts(&before, &state, 30);
+    after.succeed(&before, &[AdminState::Ready], 200_000);
+    assert_eq!((after.slow_for_us(0, 200_000), state.max_conn()), (None, Some(10)));
+    assert_eq!(after.next_change_us(200_000), None);
+    // Shorter in the new process at once.
+    let pool = limited(10);
+    pool.continue_slow_start(0, 145 * SECOND, 200_000);
+    assert_eq!((pool.slow_for_us(0, 200_000), pool.next_change_us(200_000)), (None, None));
+}
+
+#[test]
+fn a_slow_start_that_begins_while_a_reload_is_prepared_goes_on() {
+    let state = Arc::default();
+    let before = Balancer::new(queued(), vec![Member { max_conn: Some(10), ..member(&state) }]);
+    let after = with_slow_starts(&before, &state, 100);
+    returns(&before, 0, SECOND);
+    after.succeed(&before, &[AdminState::Ready], 2 * SECOND);
+    assert_eq!(state.max_conn(), Some(1));
+    assert_eq!(after.next_change_us(2 * SECOND), Some(21 * SECOND));
+}
+
+#[test]
+fn a_longer_slow_start_does_not_revive_one_that_has_ended() {
+    let state = Arc::default();
+    let before = Balancer::new(queued(), vec![Member { max_conn: Some(10), ..member(&state) }]);
+    returns(&before, 0, SECOND);
+    let after = with_slow_starts(&before, &state, 1_000);
+    after.succeed(&before, &[AdminState::Ready], 102 * SECOND);
+    assert_eq!((after.slow_for_us(0, 102 * SECOND), state.max_conn()), (None, Some(10)));
+    // One that has not ended is prolonged.
+    returns(&after, 0, 200 * SECOND);
+    let last = with_slow_starts(&after, &state, 2_000);
+    last.succeed(&after, &[AdminState::Ready], 1_199 * SECOND);
+    assert_eq!(last.slow_for_us(0, 1_201 * SECOND), Some(1_001 * SECOND));
+}
+
+#[test]
+fn steps_of_limits_are_taken_together() {
+    let states: Vec<Arc<EndpointState>> = (0..50).map(|_| Arc::default()).collect();
+    let one = |state| Member { max_conn: Some(100), ..member(state) };
+    let pool = Balancer::new(queued(), states.iter().map(one).collect());
+    (0..50).for_each(|index| returns(&pool, index, SECOND + index as u64));
+    let due = std::iter::successors(Some(SECOND), |at| pool.next_change_us(*at));
+    let due: Vec<u64> = due.take_while(|at| *at < 11 * SECOND).collect();
+    assert!(due.windows(2).all(|pair| pair[1] - pair[0] >= 10_000), "{due:?}");
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Alarm(AtomicUsize);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_ticker_is_woken_when_a_slow_start_begins_and_ends_with_the_queue() {
+    let pool = limited(2);
+    let alarm = Arc::<Alarm>::default();
+    let waker = Waker::from(Arc::clone(&alarm));
+    let slots = [arrive(&pool, 0).expect("a slot"), arrive(&pool, 0).expect("a slot")];
+    let tickets = [arrive(&pool, 0).expect_err("it is full"), arrive(&pool, 0).expect_err("it is")];
+    let mut ticker = pool.ticker().expect("none runs");
+    assert!(pool.ticker().is_none(), "one runs");
+    assert_eq!(ticker.tick(0, &waker), Some(u64::MAX));
+    let unknown = Availability::Unavailable;
+    pool.set_availability(0, unknown, SECOND);
+    drop(tickets);
+    pool.set_availability(0, Availability::Available, SECOND);
+    let tickets = [arrive(&pool, SECOND).expect_err("1"), arrive(&pool, SECOND).expect_err("2")];
+    assert_eq!(alarm.0.load(Ordering::Relaxed), 1);
+    assert_eq!(ticker.tick(SECOND, &waker), Some(101 * SECOND));
+    drop(slots);
+    let state = pool.endpoint(0).unwrap();
+    assert_eq!((state.max_conn(), state.in_flight()), (Some(1), 1));
+    assert_eq!(ticker.tick(101 * SECOND, &waker), None);
+    assert_eq!((state.max_conn(), state.in_flight()), (Some(2), 2));
+    assert_eq!(alarm.0.load(Ordering::Relaxed), 1);
+    drop(tickets);
+    let other = pool.ticker().expect("none runs");
+    drop(ticker);
+    assert!(pool.ticker().is_none(), "its end takes nothing from the next one");
+    drop(other);
+    assert!(pool.ticker().is_some());
+}
+
 #[test]
 fn a_slow_endpoint_that_is_passed_over_is_no_inversion() {
     let pool = pool(PolicyKind::RoundRobin, 2);
@@ -277,10 +384,13 @@ fn a_slow_endpoint_that_is_passed_over_is_no_inversion() {
     assert_eq!(pool.counters().inversions, 0);
 }
 
-fn limited(max_conn: u32) -> Arc<Balancer> {
+fn queued() -> Settings {
     let queue = Some(QueueSettings { max: 1000, max_per_endpoint: None });
-    let settings = Settings { queue, ..Settings::new(PolicyKind::RoundRobin) };
-    Balancer::new(settings, vec![Member { max_conn: Some(max_conn), ..member(&Arc::default()) }])
+    Settings { queue, ..Settings::new(PolicyKind::RoundRobin) }
+}
+
+fn limited(max_conn: u32) -> Arc<Balancer> {
+    Balancer::new(queued(), vec![Member { max_conn: Some(max_conn), ..member(&Arc::default()) }])
 }
 
 fn arrive(pool: &Arc<Balancer>, now_us: u64) -> Result<Slot, Ticket> {

@@ -95,7 +95,11 @@ fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
 
 fn facts(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus, endpoint: &EndpointStatus) {
     let traffic = &endpoint.traffic;
-    let limit = endpoint.max_conn.map_or("no limit".to_owned(), |most| format!("at most {most}"));
+    let limit = match (endpoint.max_conn, endpoint.max_conn_now) {
+        (Some(most), Some(now)) if now < most => format!("at most {most}, for now {now}"),
+        (_, Some(most)) => format!("at most {most}"),
+        (_, None) => "no limit".to_owned(),
+    };
     let place = match (endpoint.backup, endpoint.tier) {
         (true, _) => "backup".to_owned(),
         (false, 0) => "first tier".to_owned(),

@@ -64,6 +64,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         in_flight: 5,
         most_in_flight: 7,
         max_conn: Some(8),
+        max_conn_now: Some(8),
         queued: 0,
         most_queued: 2,
         weight: 2,

@@ -96,6 +96,8 @@ pub struct EndpointStatus {
     pub most_in_flight: u32,
     /// The largest number of requests allowed in flight.
     pub max_conn: Option<u32>,
+    /// The limit for now: a slow start or the pool's policy may reduce it.
+    pub max_conn_now: Option<u32>,
     /// The number of requests that wait for this endpoint only.
     pub queued: u32,
     /// The largest number of requests that waited for it at once.

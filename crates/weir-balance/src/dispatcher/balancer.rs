@@ -5,6 +5,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::dispatcher::settings::{Fault, QueueSettings, Settings};
+use crate::dispatcher::ticker::TickerState;
 use crate::policy::PolicyKind;
 use crate::policy::picker::Picker;
 use crate::policy::stall::Stall;
@@ -266,12 +267,14 @@ pub(crate) struct Books {
     /// The number in flight at each endpoint when its limit was last changed. A number above the
     /// limit is no violation up to this one.
     pub(crate) ceilings: Box<[u32]>,
+    pub(crate) ticker: TickerState,
 }
 
 impl Books {
     pub(crate) fn new(members: &[Member]) -> Self {
         let queue = WaiterQueue::new(members.len());
-        Self { queue, clock_us: 0, due_us: u64::MAX, slots: 0, ceilings: ceilings(members) }
+        let ticker = TickerState::default();
+        Self { queue, clock_us: 0, due_us: u64::MAX, slots: 0, ceilings: ceilings(members), ticker }
     }
 
     /// Resets the books for other endpoints. Slots of the former endpoints are not counted out when

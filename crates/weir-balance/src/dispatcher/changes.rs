@@ -103,9 +103,12 @@ impl Balancer {
         self.with_dispatcher(|dispatcher| {
             dispatcher.advance(now_us);
             let picker = &dispatcher.pool.picker;
-            if let Some(index) = picker.position(&member.state) {
-                picker.begin_slow_start(index, now_us.wrapping_sub(passed_us));
-            }
+            let index = picker.position(&member.state);
+            let goes_on = |index: &usize| {
+                picker.members.get(*index).is_some_and(|member| passed_us < member.slow_start_us)
+            };
+            let Some(index) = index.filter(goes_on) else { return };
+            picker.begin_slow_start(index, now_us.wrapping_sub(passed_us));
             dispatcher.settle();
         });
     }

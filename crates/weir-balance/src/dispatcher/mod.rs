@@ -11,6 +11,7 @@ pub(crate) mod request;
 pub(crate) mod settings;
 pub(crate) mod slot;
 pub(crate) mod succession;
+pub(crate) mod ticker;
 pub(crate) mod ticket;
 
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -197,7 +198,10 @@ impl<'a> Dispatcher<'a> {
         let picker = &self.pool.picker;
         picker.refresh_panic();
         self.renew_limits();
-        self.books.due_us = self.pool.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
+        let due_us = self.pool.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
+        if due_us < std::mem::replace(&mut self.books.due_us, due_us) {
+            self.woken.0.extend(self.books.ticker.waker.take());
+        }
         if self.books.queue.waiting() == 0 {
             return;
         }

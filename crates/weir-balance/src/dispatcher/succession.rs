@@ -54,6 +54,7 @@ impl Balancer {
             waiter.server = Some(Arc::clone(self));
         });
         self.picker.set_limits();
+        self.picker.take_over_slow_starts(&before.picker, now_us);
         self.begin_slow_starts(before, states, now_us);
         for (member, state) in self.picker.members.iter().zip(states) {
             member.state.set_admin_state(*state);
@@ -73,7 +74,7 @@ impl Balancer {
     /// no endpoint stays, the pool is a new one, and begins like the first.
     fn begin_slow_starts(&self, before: &Self, states: &[AdminState], now_us: u64) {
         let members = &self.picker.members;
-        if members.iter().all(|member| member.slow_start_us == 0) {
+        if !self.picker.has_slow_starts {
             return;
         }
         let is_new = |member: &Member| before.picker.position(&member.state).is_none();

@@ -41,6 +41,8 @@ pub(crate) struct Picker {
     pub(crate) regret: Arc<Regret>,
     /// The state of a pool of many endpoints.
     pub(crate) crowd: Option<Crowd>,
+    /// Set if any endpoint has slow starts.
+    pub(crate) has_slow_starts: bool,
     /// The end of the last slow start, µs; 0 if there was none.
     pub(crate) slow_until_us: AtomicU64,
     panic_percent: u8,
@@ -120,6 +122,7 @@ impl Picker {
             regret: before
                 .map_or_else(|| Arc::new(Regret::new()), |before| Arc::clone(&before.regret)),
             crowd: Crowd::new(&members),
+            has_slow_starts: members.iter().any(|member| member.slow_start_us > 0),
             slow_until_us: AtomicU64::new(
                 members.iter().filter_map(Member::slow_until_us).max().unwrap_or(0),
             ),

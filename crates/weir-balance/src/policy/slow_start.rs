@@ -13,6 +13,9 @@ use crate::sync::Ordering;
 /// The number of bits of a [`SlowShare`].
 const BITS: u32 = 10;
 
+/// The time between two steps of limits: those of many endpoints are taken together.
+const MIN_STEP_US: u64 = 10_000;
+
 /// The part of its weight that an endpoint has at a moment, in 1/1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlowShare(u32);
@@ -56,10 +59,20 @@ impl Member {
         SlowShare(share as u32).max(SlowShare::LEAST)
     }
 
-    /// The end of the latest slow start, past or future, µs.
+    /// The end of the latest slow start, past or future, µs; `None` if it came before the clock
+    /// began.
     pub(crate) fn slow_until_us(&self) -> Option<u64> {
         let since_us = Some(self.state.slow_since()).filter(|since_us| *since_us > 0)?;
-        (self.slow_start_us > 0).then(|| since_us.wrapping_add(self.slow_start_us))
+        let until_us = since_us.wrapping_add(self.slow_start_us);
+        (self.slow_start_us > 0 && until_us as i64 > 0).then_some(until_us)
+    }
+
+    /// Forgets a slow start that has ended, so that a longer one configured later does not revive
+    /// it.
+    fn forget_ended_slow_start(&self, now_us: u64) {
+        if passed_us(self.state.slow_since(), now_us) >= self.slow_start_us.max(1) {
+            self.state.forget_slow_start();
+        }
     }
 
     /// The time since the slow start began, µs; `None` if the endpoint is in none.
@@ -86,7 +99,10 @@ impl Member {
         let next = u128::from(self.reduced_limit(now_us)?) + (whole / 100).max(1);
         let passed_us = (next * u128::from(self.slow_start_us)).div_ceil(whole);
         let passed_us = u64::try_from(passed_us).unwrap_or(u64::MAX);
-        Some(self.state.slow_since().wrapping_add(passed_us).min(until_us))
+        let at_us = self.state.slow_since().wrapping_add(passed_us);
+        // A step may be due before the clock began.
+        let at_us = if at_us as i64 > 0 { at_us } else { 0 };
+        Some(at_us.max(now_us.saturating_add(MIN_STEP_US)).min(until_us))
     }
 }
 
@@ -105,6 +121,15 @@ impl Picker {
         member.state.begin_slow_start(from_us);
         let until_us = member.slow_until_us().unwrap_or(0);
         self.slow_until_us.fetch_max(until_us, Ordering::Relaxed);
+    }
+
+    /// Takes over the slow starts of the endpoints that stay from the picker before this one.
+    pub(crate) fn take_over_slow_starts(&self, before: &Self, now_us: u64) {
+        if before.has_slow_starts {
+            before.members.iter().for_each(|member| member.forget_ended_slow_start(now_us));
+        }
+        let until_us = self.members.iter().filter_map(Member::slow_until_us).max().unwrap_or(0);
+        self.slow_until_us.store(until_us, Ordering::Relaxed);
     }
 
     /// Returns true if an endpoint may be in slow start.

@@ -371,6 +371,10 @@ impl EndpointState {
         self.slow_since.store(from_us.max(1), Ordering::Relaxed);
     }
 
+    pub(crate) fn forget_slow_start(&self) {
+        self.slow_since.store(0, Ordering::Relaxed);
+    }
+
     /// Saves up `part`/2³² of a turn; returns true if that makes a whole turn.
     pub(crate) fn saves_up_a_turn(&self, part: u32) -> bool {
         self.turn_credit.fetch_add(part, Ordering::Relaxed).checked_add(part).is_none()

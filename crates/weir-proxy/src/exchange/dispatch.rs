@@ -445,6 +445,7 @@ impl<'a> Dispatch<'a> {
     ) -> Result<Result<Slot, Rejection>, Ended> {
         let _place = self.waiting_place(exchange)?;
         let scope = exchange.scope;
+        scope.worker.tick_while_waiting(&self.pool.balancer);
         if exchange.placement.queue_position == 0 {
             exchange.placement.queue_position = ticket.position().saturating_add(1);
         }

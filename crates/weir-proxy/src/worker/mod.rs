@@ -21,13 +21,15 @@ pub mod sessions;
 pub(crate) mod workspace;
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
-use weir_balance::{Balancer, Holder};
+use weir_balance::{Balancer, Holder, Ticker};
 use weir_stats::Clock;
 use weir_stats::metrics::Yield;
 
@@ -39,6 +41,7 @@ use crate::net::buffers::Buffers;
 use crate::net::tls::TlsFacts;
 use crate::snapshot::Snapshot;
 use crate::snapshot::generation::{Generation, Seat};
+use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::http_date::HttpDate;
 use crate::time::instant::Instant;
 use crate::time::turns::HandshakeTurns;
@@ -55,6 +58,9 @@ use crate::worker::process::Process;
 use crate::worker::residents::Residents;
 use crate::worker::sessions::Sessions;
 use crate::worker::workspace::Workspace;
+
+/// The longest time between two looks of a pool's ticker, µs.
+const TICKER_LOOK_US: u64 = 1_000_000;
 
 /// The state that the tasks of one worker share.
 pub(crate) struct Worker<N: Net> {
@@ -232,6 +238,33 @@ impl<N: Net> Worker<N> {
             sleep(Duration::from_micros(at_us.saturating_sub(now_us))).await;
             balancer.tick(process.balance_clock(Instant::now()));
         });
+    }
+
+    /// Applies the timed changes of a pool in which an exchange was queued, until none waits there.
+    #[inline]
+    pub(crate) fn tick_while_waiting(&self, balancer: &Arc<Balancer>) {
+        if let Some(ticker) = balancer.ticker() {
+            self.run_ticker(ticker);
+        }
+    }
+
+    #[cold]
+    fn run_ticker(&self, mut ticker: Ticker) {
+        let process = Arc::clone(&self.process);
+        let mut timer = DeadlineTimer::default();
+        tokio::task::spawn_local(poll_fn(move |context| {
+            loop {
+                let now_us = process.balance_clock(Instant::now());
+                let Some(due_us) = ticker.tick(now_us, context.waker()) else {
+                    return Poll::Ready(());
+                };
+                // With nothing due, it looks again whether exchanges wait.
+                let due_us = due_us.min(now_us + TICKER_LOOK_US);
+                if timer.poll(context, process.instant(due_us)).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        }));
     }
 
     /// The `Date` header's value at `now`.

@@ -8,7 +8,7 @@ use weir_balance::Health;
 
 use crate::origin::Origin;
 use crate::peer::Peer;
-use crate::world::{World, app, play};
+use crate::world::{World, app, pass, play};
 use crate::{GET, OK};
 
 const TWO: &str = "server 10.0.1.1:80; server 10.0.1.2:80;";
@@ -94,6 +94,44 @@ fn a_server_that_returns_gets_its_share_slowly() {
         let before = first.borrow().requests.len();
         assert_eq!(count(&twenty(world).await, 200), 20);
         assert_eq!(first.borrow().requests.len(), before + 10);
+    });
+}
+
+#[test]
+fn waiting_requests_get_the_slots_of_a_growing_limit_though_none_arrives() {
+    let pool = "server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=10 slow_start=10s; \
+                queue timeout=1m;";
+    play(&app(pool, ""), async |world| {
+        let (busy, slow) = (world.origin(1), world.origin(2));
+        is_silent(busy);
+        let found = |health| {
+            let now_us = world.process.balance_clock(Instant::now());
+            world.pool().balancer.set_health(1, health, now_us);
+        };
+        found(Health::Unhealthy);
+        let mut clients = Vec::new();
+        for _ in 0..11 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            clients.push(client);
+        }
+        pass(100).await;
+        assert_eq!(world.waiting(), 10);
+        found(Health::Healthy);
+        let began = Instant::now();
+        let mut held = Vec::new();
+        for slots in 1..=10 {
+            let mut upstream = slow.accept().await;
+            assert!(upstream.next_message().await.is_some());
+            let passed = began.elapsed().as_millis();
+            let due = if slots == 1 { 0 } else { slots * 1_000 };
+            assert!((due..due + 20).contains(&passed), "slot {slots} after {passed} ms");
+            held.push(upstream);
+        }
+        assert_eq!(world.waiting(), 0);
+        for upstream in &mut held {
+            upstream.send(OK).await;
+        }
     });
 }
 

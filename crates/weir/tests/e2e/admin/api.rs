@@ -141,6 +141,24 @@ fn a_change_of_a_value_that_changed_meanwhile_is_refused() {
 }
 
 #[test]
+fn the_tag_of_an_endpoint_does_not_change_while_a_slow_start_reduces_its_limit() {
+    let pool = "pool slow { server 127.0.0.1:9 name=one max_conn=50 slow_start=10h; queue; }";
+    let managed = Managed::start(&format!("{pool} listen 127.0.0.1:0 -> slow;"), 1);
+    let path = "/v1/pools/slow/endpoints/one";
+    for order in ["maintenance", "ready"] {
+        let body = format!(r#"{{"order": "{order}"}}"#);
+        assert_eq!(managed.change("PATCH", path, &body).0, 200);
+    }
+    let shown = managed.json(path);
+    assert_eq!((&shown["max_conn"], &shown["max_conn_now"]), (&50.into(), &1.into()));
+    let (_, head) = managed.ask(&["--head", path]);
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().trim();
+    let header = format!("If-Match: {tag}");
+    let change = ["-X", "PATCH", "-H", &header, "--data", r#"{"weight": 2}"#, path];
+    assert_eq!(managed.ask(&change).0, 200);
+}
+
+#[test]
 fn changes_are_kept_over_a_restart_and_shown_as_such() {
     let mut managed = Managed::start("state_file DIRECTORY/state.json;", 0);
     let (status, said) = managed.change("PATCH", ONE, r#"{"order": "maintenance", "max_conn": 5}"#);
