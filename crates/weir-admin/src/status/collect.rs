@@ -275,8 +275,7 @@ impl ReadModel<'_> {
         let counts = pool.balancer.endpoint(index)?;
         let now_us = self.process().balance_clock(self.now);
         let state = live::state(counts, now_us);
-        let names = names_of(written, own);
-        let (since, event) = self.standing(pool, live, &names, state);
+        let (since, event) = self.standing(pool, live, &names_of(written, own), state);
         let checked = config.check.is_some() && own.check != EndpointCheck::Off;
         let given_up = counted.given_up(&pool.name, Some(&live.name));
         let outages = EndpointName { pool: pool.name.clone(), endpoint: live.name.clone() };
