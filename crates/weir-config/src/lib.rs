@@ -23,8 +23,8 @@ pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use directives::reference;
 pub use lints::{lint, lint_at};
 pub use load::{
-    Checked, ForeignWords, check_directives, formatted, from_json, load, load_mapped, parse_str,
-    to_json,
+    Checked, ForeignWords, Origins, SourcedValue, ValueSource, check_directives, formatted,
+    from_json, load, load_mapped, parse_str, sourced, to_json,
 };
 pub use model::Config;
 pub use model::values::endpoint_address;

@@ -4,6 +4,7 @@
 mod checked;
 mod formatted;
 mod json;
+mod origins;
 mod places;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use checked::verdict;
 pub use checked::{Checked, ForeignWords};
 pub use formatted::formatted;
 pub use json::{from_json, to_json};
+pub use origins::{Origins, SourcedValue, ValueSource, sourced};
 
 /// Reads and checks a file. A file that begins with `{` is JSON.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Checked, Diagnostics> {

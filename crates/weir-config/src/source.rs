@@ -135,6 +135,11 @@ impl ModelPlaces {
         self.places.insert(path, span);
     }
 
+    /// Returns every part, with the number of its file and its first byte.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, usize, usize)> {
+        self.places.iter().map(|(path, span)| (path.as_str(), span.file.0, span.start))
+    }
+
     /// Returns the place of a part, or of the innermost part around it that has one.
     pub fn find(&self, path: &str) -> Option<SourceSpan> {
         let mut path = path;

@@ -25,9 +25,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::MutexGuard as Turn;
 use tokio::time::timeout;
-use weir_config::Config;
 use weir_config::model::names::Answers;
 use weir_config::model::{ListenAddress, Overrides, Pool};
+use weir_config::{Config, Origins};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
 use weir_proxy::process::Process;
@@ -67,8 +67,10 @@ const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
 pub struct ConfigSource {
     /// The configuration file.
     pub path: PathBuf,
+    /// The lines that the values of the first reading come from.
+    pub origins: Origins,
     /// Reads and checks the file. The error lists everything that is wrong with it, ready to print.
-    pub read: Box<dyn Fn() -> Result<Config, String> + Send + Sync>,
+    pub read: Box<dyn Fn() -> Result<(Config, Origins), String> + Send + Sync>,
 }
 
 /// The handle through which the configuration of a running server is read and changed.
@@ -76,6 +78,8 @@ pub struct Control {
     plane: Arc<DataPlane>,
     health: Arc<HealthLog>,
     source: Option<ConfigSource>,
+    /// The lines that the values of the file come from, of its last reading.
+    origins: Mutex<Arc<Origins>>,
     held: Mutex<EffectiveConfig>,
     /// The parts that follow the configuration. A change holds this lock from its beginning to its
     /// end.
@@ -199,10 +203,12 @@ impl Control {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { plane, health, source, file, overrides, beside, .. } = parts;
         let names = beside.resolver.names().answers();
+        let origins = source.as_ref().map(|source| source.origins.clone()).unwrap_or_default();
         Self {
             plane,
             health,
             source,
+            origins: Mutex::new(Arc::new(origins)),
             held: Mutex::new(EffectiveConfig::new(
                 file,
                 Arc::new(parts.files_read),
@@ -258,6 +264,11 @@ impl Control {
     /// The configuration as the file has it.
     pub fn file(&self) -> Arc<Config> {
         self.held().file.clone()
+    }
+
+    /// The lines that the values of the file come from.
+    pub fn origins(&self) -> Arc<Origins> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The runtime changes.
@@ -364,13 +375,14 @@ impl Control {
         let mut turn = self.changing().await;
         let source = self.source.as_ref();
         let source = source.ok_or("there is no configuration file to reload")?;
-        let file = (source.read)()?;
+        let (file, origins) = (source.read)()?;
         let mut overrides = self.overrides();
         let gone = overrides.prune(&file);
         let gone = gone.into_iter().map(|gone| {
             format!("changes made at run time to {gone} are dropped: it is no longer in the configuration")
         });
         let mut report = self.swap(&mut turn, file, overrides, FileReading::Anew).await?;
+        *self.origins.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(origins);
         report.warnings.splice(0..0, gone);
         report.warnings.extend(self.files.keep(&self.overrides()).err());
         Ok(report)

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use weir_config::source::Mappings;
-use weir_config::{Checked, Config};
+use weir_config::{Checked, Config, Origins};
 use weir_import::{HaproxyVersion, Imported, Language};
 
 use crate::failure::CommandFailure;
@@ -77,10 +78,15 @@ pub(crate) enum ConfigFile {
     Imported(Box<Imported>),
 }
 
-/// Reads and checks a file. Warnings go to standard error, and so do the directives of another
-/// program's file that are refused.
-pub(crate) fn load(path: &Path, language: &LanguageArguments) -> Result<Config, CommandFailure> {
-    checked_file(path, language).map(|checked| checked.config)
+/// Reads and checks a file, and returns the lines that its values come from too. Warnings go to
+/// standard error, and so do the directives of another program's file that are refused.
+pub(crate) fn load(
+    path: &Path,
+    language: &LanguageArguments,
+) -> Result<(Config, Origins), CommandFailure> {
+    let checked = checked_file(path, language)?;
+    let origins = Origins::of(&checked);
+    Ok((checked.config, origins))
 }
 
 /// Does the same, and returns the places of the configuration's parts too.
@@ -101,6 +107,12 @@ pub(crate) fn checked_file(
             checked(*imported, path)
         }
     }
+}
+
+/// Returns the line of a value in a list of values with their sources.
+pub(crate) fn value_line(source: &str, path: &str, value: &Value) -> String {
+    let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    format!("{source}: {path} = {value}\n")
 }
 
 /// Finds the language of a file, and converts it if it is another program's.

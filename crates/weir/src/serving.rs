@@ -1,8 +1,8 @@
 //! Serving in the foreground: the part that all commands with a proxy share.
 
 use clap::Args;
-use weir_config::Config;
 use weir_config::model::Workers;
+use weir_config::{Config, Origins};
 use weir_control::{ConfigSource, Server};
 
 use crate::failure::CommandFailure;
@@ -20,6 +20,14 @@ impl WorkerCount {
     pub(crate) fn apply(self, config: &mut Config) {
         if let Some(count) = self.workers {
             config.workers = Workers::Count(usize::from(count));
+        }
+    }
+
+    /// Does the same, and notes that the value does not come from the file.
+    pub(crate) fn apply_over(self, config: &mut Config, origins: &mut Origins) {
+        self.apply(config);
+        if self.workers.is_some() {
+            origins.replace("workers");
         }
     }
 }

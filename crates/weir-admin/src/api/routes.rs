@@ -3,6 +3,8 @@
 
 use hyper::{Method, header};
 use serde_json::json;
+use weir_config::{Config, ValueSource, sourced};
+use weir_control::admin_port::milliseconds;
 
 use super::live;
 use super::metrics;
@@ -135,11 +137,14 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     look("/v1/events", "Events, oldest first; `?after=NUMBER` returns only later ones", events),
     look(
         "/v1/config",
-        "The configuration in effect, runtime changes included; `?file=true` leaves them out",
+        "The configuration in effect, runtime changes included; `?file=true` leaves them out, `?sources=true` lists each value with the line, change or default that it comes from",
         |call| {
             let served = call.context.operations().served();
             let file = write::yes(call, "file")?;
             let config = if file { &served.file } else { &served.config };
+            if write::yes(call, "sources")? {
+                return Ok(sources(call, config, &served.file));
+            }
             Ok(HttpReply::new("application/json", weir_config::to_json(&config.without_secrets())))
         },
     ),
@@ -259,6 +264,28 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         write::patch,
     ),
 ];
+
+/// Every value of a configuration with its source.
+fn sources(call: &Call, config: &Config, file: &Config) -> HttpReply {
+    let operations = call.context.operations();
+    let (config, file) = (config.without_secrets(), file.without_secrets());
+    let values = sourced(&config, &file, &operations.origins()).into_iter().map(|one| {
+        let source = match one.source {
+            ValueSource::Line { file, line } => {
+                json!({"kind": "file", "file": &*file, "line": line})
+            }
+            ValueSource::CommandLine => json!({"kind": "command_line"}),
+            ValueSource::Default => json!({"kind": "default"}),
+            ValueSource::RunTime { pool, name, field } => {
+                let by = operations.changed_by(pool.as_deref(), name.as_deref(), &field);
+                let (who, at) = by.unzip();
+                json!({"kind": "run_time", "who": who, "at_ms": at.map(milliseconds)})
+            }
+        };
+        json!({"path": one.path, "value": one.value, "source": source})
+    });
+    HttpReply::json(&json!({"values": values.collect::<Vec<_>>()}))
+}
 
 /// The number of slowest requests listed by default.
 const SLOW_TOLD: usize = 20;

@@ -140,6 +140,14 @@ impl<'a> Checker<'a> {
             name => name,
         };
         self.note(field, line.span());
+        self.note_options(field, line);
+    }
+
+    /// Notes the places of the options of a line, which are fields of this field.
+    pub(super) fn note_options(&mut self, field: &str, line: &Arguments<'_>) {
+        for (name, value) in &line.options {
+            self.note(&format!("{field}.{name}"), value.word.span);
+        }
     }
 
     /// Returns true if an error was reported. Warnings that may be its consequences are then left

@@ -34,7 +34,10 @@ impl<'a> Checker<'a> {
             match line.name() {
                 "server" => {
                     self.server(line, &mut pool, &mut servers);
-                    self.note_last("endpoints", pool.endpoints.len(), line.span());
+                    if let Some(last) = pool.endpoints.len().checked_sub(1) {
+                        self.note(&format!("endpoints[{last}]"), line.span());
+                        self.note_options(&format!("endpoints[{last}]"), line);
+                    }
                 }
                 "timeout" => self.upstream_timeouts(line, &mut pool),
                 "tcp_keepalive" => self.tcp_keepalive(line, &mut pool.tcp_keepalive),

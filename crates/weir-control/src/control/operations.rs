@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::time::Instant;
-use weir_config::Config;
 use weir_config::model::{Change, ChangeRefusal, Overrides};
+use weir_config::{Config, Origins};
 use weir_proxy::process::Process;
 use weir_proxy::sessions::RunningExchange;
 
@@ -46,7 +46,12 @@ struct MadeChanges {
     /// The time at which each endpoint's order was last changed, or the endpoint was added, by pool
     /// and endpoint.
     ordered: HashMap<(String, String), SystemTime>,
+    /// The author and time of each change, by pool, endpoint or listener, and field.
+    by: HashMap<ChangedField, (String, SystemTime)>,
 }
+
+/// A field that changes at run time: its pool, its endpoint or listener, and its name.
+type ChangedField = (Option<String>, Option<String>, String);
 
 /// The effect that a change is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +144,11 @@ impl Operations {
     /// The runtime changes.
     pub fn overrides(&self) -> Overrides {
         self.control.overrides()
+    }
+
+    /// The lines that the values of the file come from.
+    pub fn origins(&self) -> Arc<Origins> {
+        self.control.origins()
     }
 
     /// The file that a reload reads, if there is one.
@@ -268,7 +278,7 @@ impl Operations {
             let applied = self.control.apply(&mut turn, after.clone()).await;
             applied.map_err(|error| ChangeRefusal::conflict("configuration", error))?;
         }
-        self.remember(&changed);
+        self.remember(who, &changed);
         let lasts = self.lasts(self.keep_state().err());
         for one in &changed {
             self.note(Event {
@@ -340,10 +350,28 @@ impl Operations {
         self.control.files.keep(&self.overrides())
     }
 
-    fn remember(&self, changed: &[Changed]) {
+    /// The author and time of the last change of a field at run time, if this process made it.
+    pub fn changed_by(
+        &self,
+        pool: Option<&str>,
+        name: Option<&str>,
+        field: &str,
+    ) -> Option<(String, SystemTime)> {
+        let own = |name: Option<&str>| name.map(str::to_owned);
+        locked(&self.made).by.get(&(own(pool), own(name), field.to_owned())).cloned()
+    }
+
+    fn remember(&self, who: &str, changed: &[Changed]) {
         let now = SystemTime::now();
         let mut made = locked(&self.made);
         for one in changed {
+            let name = one.endpoint.clone().or_else(|| one.listener.clone());
+            if (one.field.as_str(), &one.after) == ("server", &None) {
+                made.by.retain(|(pool, own, _), _| (pool, own) != (&one.pool, &name));
+            } else {
+                let field = (one.pool.clone(), name, one.field.clone());
+                made.by.insert(field, (who.to_owned(), now));
+            }
             let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) else { continue };
             let place = (pool.clone(), endpoint.clone());
             match (one.field.as_str(), &one.after) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use weir_config::{Checked, lint, lint_at};
+use weir_config::{Checked, Origins, SourcedValue, ValueSource, lint, lint_at, sourced};
 
 use crate::admin_client::AdminPlace;
 use crate::config_file::{self, CONFIGURATION_FILE, ConfigFile, LanguageArguments};
@@ -14,6 +14,7 @@ use crate::terminal;
 
 /// Check a configuration, its certificates and the files that it names
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct CheckArguments {
     /// Configuration file [default: /etc/weir/weir.conf]
     #[arg(value_name = "FILE", conflicts_with = "config")]
@@ -30,6 +31,9 @@ pub(crate) struct CheckArguments {
     /// Exit with 3 if there are warnings
     #[arg(long)]
     deny_warnings: bool,
+    /// Print each value of the configuration with the line that it comes from, or `default`
+    #[arg(long, conflicts_with = "json")]
+    sources: bool,
     /// State what limits cost at this number of requests per second, or with `observed` at those
     /// of the busiest second of the running Weir [default: 1000]
     #[arg(long, value_name = "NUMBER|observed", value_parser = rate)]
@@ -62,8 +66,8 @@ impl CheckArguments {
     pub(crate) fn of(file: Option<PathBuf>) -> Self {
         let language = LanguageArguments::default();
         let (config, json, show_secrets, deny_warnings) = (None, false, false, false);
-        let (rate, admin) = (None, None);
-        Self { file, config, json, show_secrets, deny_warnings, rate, admin, language }
+        let (rate, admin, sources) = (None, None, false);
+        Self { file, config, json, show_secrets, deny_warnings, sources, rate, admin, language }
     }
 
     /// Returns the rate for which costs are stated, if one is given.
@@ -83,9 +87,14 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
         ConfigFile::Native => config_file::checked_file(path, &arguments.language)?,
         ConfigFile::Imported(imported) => {
             let coverage = &imported.coverage;
-            terminal::print(&if arguments.json { coverage.json() } else { coverage.text() })?;
+            if !arguments.sources {
+                terminal::print(&if arguments.json { coverage.json() } else { coverage.text() })?;
+            }
             config_file::accept(&imported, path, &arguments.language)?;
             let checked = config_file::checked(*imported, path)?;
+            if arguments.sources {
+                terminal::print(&sources(&checked))?;
+            }
             let rate = arguments.rate(path)?;
             return verdict(arguments, path, warn(&checked, rate)?);
         }
@@ -93,6 +102,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
     let warnings = warn(&checked, arguments.rate(path)?)?;
     if warnings > 0 && arguments.deny_warnings {
         return verdict(arguments, path, warnings);
+    }
+    if arguments.sources {
+        return terminal::print(&sources(&checked));
     }
     if arguments.json {
         let config = checked.config;
@@ -117,6 +129,20 @@ fn warn(checked: &Checked, rate: Option<u64>) -> Result<usize, CommandFailure> {
         terminal::say(&format!("weir: warning: {warning}\n"));
     }
     Ok(checked.warnings.count() + found.count() + of_start.len())
+}
+
+/// Lists the values of a configuration with their sources.
+fn sources(checked: &Checked) -> String {
+    let config = checked.config.without_secrets();
+    let values = sourced(&config, &config, &Origins::of(checked));
+    let line = |one: SourcedValue| {
+        let source = match &one.source {
+            ValueSource::Line { file, line } => format!("{file}:{line}"),
+            _ => "default".to_owned(),
+        };
+        config_file::value_line(&source, &one.path, &one.value)
+    };
+    values.into_iter().map(line).collect()
 }
 
 /// Asks the running Weir for the requests of its listeners in the busiest second of each, in all.

@@ -26,7 +26,7 @@ pub(crate) struct RunArguments {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), CommandFailure> {
-    let config = config_file::load(&arguments.config, &arguments.language)?;
+    let (config, mut origins) = config_file::load(&arguments.config, &arguments.language)?;
     let mut config = if is_supervised(arguments, &config) {
         let rights = if config.sandbox { SupervisorRights::Needed } else { SupervisorRights::All };
         match weir_control::supervise(config, rights).map_err(CommandFailure::RunTime)? {
@@ -34,20 +34,25 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), CommandFailure> {
             ProcessRole::Ended(code) => return Err(CommandFailure::Exit(code)),
             ProcessRole::Serves(Some(config)) => config,
             // The file may have changed since the first process was started.
-            ProcessRole::Serves(None) => config_file::load(&arguments.config, &arguments.language)?,
+            ProcessRole::Serves(None) => {
+                let (config, now) = config_file::load(&arguments.config, &arguments.language)?;
+                origins = now;
+                config
+            }
         }
     } else {
         config
     };
-    arguments.workers.apply(&mut config);
+    arguments.workers.apply_over(&mut config, &mut origins);
     let (path, workers) = (arguments.config.clone(), arguments.workers);
     let language = arguments.language.clone();
     let read = move || {
-        let mut config = config_file::load(&path, &language).map_err(|failure| failure.text())?;
-        workers.apply(&mut config);
-        Ok(config)
+        let read = config_file::load(&path, &language).map_err(|failure| failure.text())?;
+        let (mut config, mut origins) = read;
+        workers.apply_over(&mut config, &mut origins);
+        Ok((config, origins))
     };
-    let source = ConfigSource { path: arguments.config.clone(), read: Box::new(read) };
+    let source = ConfigSource { path: arguments.config.clone(), origins, read: Box::new(read) };
     serve(&config, Some(source))
 }
 

@@ -121,6 +121,9 @@ enum Asking {
         /// Show the configuration of the file, without these changes
         #[arg(long)]
         file: bool,
+        /// Show each value with its source: a line of the file, a change at run time or a default
+        #[arg(long)]
+        sources: bool,
     },
     /// Show the differences from the configuration file
     Diff,
@@ -272,7 +275,12 @@ impl Asking {
                 look(format!("/v1/slow?limit={limit}{}", route.unwrap_or_default()), show::slow)
             }
             Self::Why { id } => look(format!("/v1/why/{}", encoded(id)), show::why),
-            Self::Config { file } => look(format!("/v1/config?file={file}"), show::as_it_is),
+            Self::Config { file, sources: true } => {
+                look(format!("/v1/config?sources=true&file={file}"), show::sources)
+            }
+            Self::Config { file, sources: false } => {
+                look(format!("/v1/config?file={file}"), show::as_it_is)
+            }
             Self::Diff => look("/v1/overrides".into(), show::differences),
             Self::Adopt => CtlRequest {
                 method: "POST",

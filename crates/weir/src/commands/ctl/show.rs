@@ -7,6 +7,7 @@ use serde_json::Value;
 use weir_admin::humanize::age_ms;
 use weir_admin::status::{EndpointStatus, LimitsStatus, PoolStatus, Status, Traffic};
 
+use crate::config_file::value_line;
 use crate::failure::CommandFailure;
 
 fn read<T: DeserializeOwned>(body: &str) -> Result<T, CommandFailure> {
@@ -437,6 +438,31 @@ pub(super) fn differences(body: &str) -> Result<String, CommandFailure> {
         vec![place.join("/"), text("field"), text("file"), text("now")]
     };
     Ok(table(&["what", "field", "file", "now"], &list.iter().map(row).collect::<Vec<_>>()))
+}
+
+/// Formats the values of a configuration with their sources.
+pub(super) fn sources(body: &str) -> Result<String, CommandFailure> {
+    let value: Value = read(body)?;
+    let now = now_ms();
+    let list = value["values"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    let line = |one: &Value| {
+        let source = &one["source"];
+        let text = |name: &str| source[name].as_str().unwrap_or_default();
+        let source = match text("kind") {
+            "file" => format!("{}:{}", text("file"), source["line"]),
+            "command_line" => "command line".to_owned(),
+            "run_time" => match source["at_ms"].as_u64() {
+                Some(at) => {
+                    let ago = age_ms(now.saturating_sub(at));
+                    format!("run time ({}, {ago} ago)", text("who"))
+                }
+                None => "run time (from the state file)".to_owned(),
+            },
+            kind => kind.to_owned(),
+        };
+        value_line(&source, one["path"].as_str().unwrap_or_default(), &one["value"])
+    };
+    Ok(list.iter().map(line).collect())
 }
 
 pub(super) fn lines(body: &str) -> Result<String, CommandFailure> {

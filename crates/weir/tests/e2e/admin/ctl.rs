@@ -226,3 +226,56 @@ fn lints_state_costs_at_the_rate_that_the_running_process_has_seen() {
     assert!((1..=25).contains(&rate(&observed).unwrap()), "{observed}");
     assert!(observed.contains("requests per second, the sum of the busiest"), "{observed}");
 }
+
+#[test]
+fn each_value_says_its_line_its_author_or_that_it_is_a_default() {
+    let managed = Managed::start("", 0);
+    let path = managed.directory.text("weir.conf");
+    let sources = || ctl(&managed, &["config", "--sources"]);
+    let line = |text: &str, ends: &str| {
+        let found = text.lines().find(|line| line.ends_with(ends));
+        found.unwrap_or_else(|| panic!("no {ends} in {text}")).to_owned()
+    };
+    let first = sources();
+    let at = |number: usize| format!("{path}:{number}: ");
+    assert!(line(&first, ": workers = {\"count\":2}").starts_with(&at(1)), "{first}");
+    let weight = "pools[app].endpoints[two].weight = 3";
+    assert!(line(&first, weight).starts_with(&at(6)), "{first}");
+    assert!(line(&first, "endpoints[one].weight = 1").starts_with("default: "));
+    assert!(line(&first, "pools[app].keepalive.idle = 100").starts_with("default: "));
+    ctl(&managed, &["set", "app", "keepalive_idle=9"]);
+    ctl(&managed, &["set", "app/two", "weight=4"]);
+    let second = sources();
+    let changed = line(&second, "pools[app].keepalive.idle = 9");
+    assert!(changed.starts_with("run time (uid ") && changed.contains(" ago): "), "{changed}");
+    assert!(line(&second, "endpoints[two].weight = 4").starts_with("run time ("), "{second}");
+}
+
+#[test]
+fn values_of_an_imported_file_have_its_lines() {
+    let directory = Directory::new();
+    let check = |name: &str, text: &str, expected: &[&str]| {
+        let path = directory.file(name, text);
+        let mut command = weir_command();
+        let done = finish(command.args(["check", "--sources"]).arg(&path), b"");
+        let said = String::from_utf8(done.stdout).unwrap();
+        for ends in expected {
+            let line = format!("{}:{ends}", path.display());
+            assert!(said.lines().any(|own| own == line), "no {line} in {said}");
+        }
+    };
+    check(
+        "nginx.conf",
+        "events {}\nhttp {\n upstream app {\n  server 127.0.0.1:9000 max_conns=7;\n }\n\
+         server {\n  listen 127.0.0.1:8080;\n  location / {\n   proxy_pass http://app;\n  }\n }\n}\n",
+        &["4: pools[app].endpoints[127.0.0.1:9000].max_conn = 7"],
+    );
+    check(
+        "haproxy.cfg",
+        "defaults\n mode http\n timeout connect 3s\n timeout client 9s\n timeout server 9s\n\
+         frontend web\n bind 127.0.0.1:8080\n default_backend app\n\
+         backend app\n server one 127.0.0.1:9000 maxconn 7\n",
+        // What a section inherits is said at the section.
+        &["10: pools[app].endpoints[one].max_conn = 7", "9: pools[app].timeouts.connect = 3s"],
+    );
+}
