@@ -220,12 +220,10 @@ impl HaproxyConverter<'_> {
         match native {
             // What a rule has changed is read as a variable.
             Ok(test) if test.reads(&scope.changed) => {
-                self.variable_test(criterion, scope, span).map_err(|reason| {
-                    if reason == READS_CHANGED { CHANGED.to_owned() } else { reason }
-                })
+                self.variable_test(criterion, scope, span).map_err(changed_condition)
             }
             Ok(test) => Ok(test.with_origin(criterion)),
-            Err(_) => self.variable_test(criterion, scope, span),
+            Err(_) => self.variable_test(criterion, scope, span).map_err(changed_condition),
         }
     }
 }
@@ -233,10 +231,17 @@ impl HaproxyConverter<'_> {
 /// Returns true if a fetch reads the head of a request, which HAProxy keeps only until it is sent.
 fn is_of_request_head(name: &str) -> bool {
     let begins = |prefix: &&str| name.starts_with(prefix);
-    // `hdr` alone is that of the response there.
-    ["path", "base", "url", "query", "cook", "req.cook", "req.hdr", "req.fhdr", "hdr_"]
-        .iter()
-        .any(begins)
+    let prefixes = ["path", "base", "url", "query", "hdr_", "http_auth"];
+    let requests = ["req.cook", "req.hdr", "req.fhdr", "req.body", "req.len", "req.ver", "req_ver"];
+    // Texts of responses have `hdr` of the response, conditions find nothing. `cookie` is of both.
+    matches!(name, "hdr" | "cook")
+        || name.starts_with("cook_")
+        || prefixes.iter().chain(&requests).any(begins)
+}
+
+/// Returns the reason for a condition in the place of that for a text.
+fn changed_condition(reason: String) -> String {
+    if reason == READS_CHANGED { CHANGED.to_owned() } else { reason }
 }
 
 impl Criterion {

@@ -54,6 +54,8 @@ pub(super) struct HaproxyConverter<'s> {
     /// The names of the routes of responses that replace those of servers, by what they are.
     pub(super) response_names: HashMap<String, String>,
     pub(super) response_count: usize,
+    /// Set where a text or a condition reads headers of the response itself.
+    pub(super) reads_response: bool,
     pool_names: HashSet<String>,
     /// The next number for each name of a pool that is taken.
     pool_numbers: HashMap<String, usize>,
@@ -125,6 +127,7 @@ impl<'s> HaproxyConverter<'s> {
             global_scope: RuleScope::new(FormatPlace::Request),
             response_names: HashMap::new(),
             response_count: 1,
+            reads_response: false,
             pool_names: HashSet::new(),
             pool_numbers: HashMap::new(),
             page_groups: by_name(&["http-errors"]),
@@ -228,7 +231,12 @@ impl<'s> HaproxyConverter<'s> {
     /// Counts the lines that a section inherits, which are read again for it, or returns false if
     /// there are too many.
     pub(super) fn room_for_inherited(&mut self, id: SectionId) -> bool {
-        self.inherited = self.inherited.saturating_add(self.sections.inherited(id));
+        self.room_for_reading(self.sections.inherited(id))
+    }
+
+    /// Counts lines that are read again, or returns false if there are too many.
+    pub(super) fn room_for_reading(&mut self, lines: usize) -> bool {
+        self.inherited = self.inherited.saturating_add(lines);
         self.inherited <= MOST_INHERITED
     }
 

@@ -86,8 +86,11 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Result<SampleText, String> {
         let mut sample = Self::fetch(&expression.fetch, scope)?;
-        if !sample.settled && scope.changed.is_in(&sample.text) {
-            return Err(READS_CHANGED.to_owned());
+        if !sample.settled {
+            if scope.reads_changed(&sample.text) {
+                return Err(READS_CHANGED.to_owned());
+            }
+            self.reads_response |= sample.text.contains("${sent_h");
         }
         for converter in &expression.converters {
             sample = self.converter(sample, converter, scope, span)?;
@@ -149,7 +152,7 @@ impl HaproxyConverter<'_> {
                 };
                 text.ok_or_else(|| format!("nothing is captured as `{name}({argument})`"))
             }
-            "var" => Ok(SampleText::settled(if let Some(text) = scope.variable(argument) {
+            "var" => Ok(SampleText::settled(if let Some(text) = scope.known_variable(argument)? {
                 text
             } else {
                 if !argument.starts_with("proc.") {
@@ -188,7 +191,7 @@ impl HaproxyConverter<'_> {
                 let argument = |at: usize| call.arguments.get(at).map_or("", String::as_str);
                 let middle = match argument(1).trim() {
                     "" => "",
-                    name => scope.variable(name).unwrap_or_default(),
+                    name => scope.known_variable(name)?.unwrap_or_default(),
                 };
                 let after = format!(
                     "{}{middle}{}",
@@ -242,7 +245,7 @@ fn number_argument(words: &mut [String], scope: &RuleScope) -> Result<(), String
     if argument.parse::<i64>().is_ok() {
         return Ok(());
     }
-    let value = scope.variable(argument).unwrap_or_default();
+    let value = scope.known_variable(argument)?.unwrap_or_default();
     if value.parse::<i64>().is_err() {
         return Err(format!(
             "`{argument}` is not a number, nor a variable with the same one always"

@@ -110,7 +110,7 @@ impl HaproxyConverter<'_> {
                 let shown = if end == 0 { "%" } else { &rest[..end] };
                 return Err(format!("Weir has no field `%{}`", shown.trim_start_matches('%')));
             };
-            if scope.changed.is_in(&text) {
+            if scope.reads_changed(&text) {
                 return Err(READS_CHANGED.to_owned());
             }
             written = if name == "HQ" && scope.place == FormatPlace::Log {

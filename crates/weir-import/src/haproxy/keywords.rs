@@ -802,7 +802,6 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("redirect", "r", KeywordHandling::Converted, "`intercept`, with a route for the response"),
     row("set-status", "r", KeywordHandling::Converted, "`response_status`; not for 204, 205 and 304, and not in `http-after-response`"),
     row("silent-drop", "r", KeywordHandling::Converted, "`intercept`, with a route to `respond 502`"),
-    row("reject", "r", KeywordHandling::Converted, "`intercept`, with a route to `respond 502`"),
     row("pause", "r", KeywordHandling::Refused, "Weir delays no responses except by `limit bandwidth`"),
     row("pause", "q", KeywordHandling::Refused, "Weir delays no requests except by `limit rate`"),
     row("path", "n", KeywordHandling::Converted, "`path`, byte for byte as received"),

@@ -1,5 +1,7 @@
-//! The rules of responses: changes of headers and of the status, and responses that replace those of
-//! servers, which are routes of their own that `intercept` leads to.
+//! The rules of responses: changes of headers and of the status, and responses that replace those
+//! of servers, which are routes of their own that `intercept` leads to.
+
+use std::collections::HashSet;
 
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
@@ -9,9 +11,9 @@ use super::condition_texts::ConditionText;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::lexer::LineWord;
-use super::rules::{ResponseRulesOf, RouteDraft, RuleEdit};
-use super::scope::{FormatPlace, RuleScope};
-use super::sections::LineId;
+use super::rules::{REPLACING, ResponseEdit, ResponseRulesOf, RouteDraft, RuleEdit};
+use super::scope::{ChangedPart, ChangedResponse, FormatPlace, RuleScope};
+use super::sections::{LineId, SectionId};
 use crate::native::{NativeLine, print, with_option};
 
 /// Responses of the server that no longer reach the client, when a condition has no conversion.
@@ -24,36 +26,42 @@ impl HaproxyConverter<'_> {
         &mut self,
         keyword: &str,
         rules: &mut ResponseRulesOf<'_>,
-    ) -> Vec<RuleEdit> {
-        let ResponseRulesOf { section, scope, drafts } = rules;
+    ) -> Vec<ResponseEdit> {
+        if keyword == "http-after-response" {
+            // What comes from the proxy itself has another one.
+            rules.scope.hide_status();
+        }
         let mut edits = Vec::new();
         // The negated conditions of each `allow`, which skips the rules after it.
         let mut allowed = Vec::new();
-        for line in self.sections.every(*section, keyword) {
+        for line in self.sections.every(rules.section, keyword) {
             let words = self.sections.words(line).to_vec();
             let action = words.first().map_or("", |word| word.text.as_str());
-            let guards = matches!(action, "deny" | "reject" | "silent-drop");
-            let found = self.condition(line, &words, scope);
+            let guards = matches!(action, "deny" | "silent-drop");
+            self.reads_response = false;
+            let found = self.condition(line, &words, rules.scope);
             let done = found.and_then(|(test, count)| {
                 let rule = words.get(..count).unwrap_or_default();
-                let effect = self.response_action(line, (keyword, rule), scope)?;
+                let effect = self.response_action(line, (keyword, rule), rules.scope)?;
                 if let RuleEffect::Allows = effect {
                     allowed.push(test.not());
                     return Ok(None);
                 }
                 let test = AclTest::all(allowed.iter().cloned().chain([test]).collect());
-                self.response_effect(line, effect, test, (&mut *scope, &mut *drafts))
+                self.response_effect(line, effect, test, rules)
             });
             match done {
                 Ok(edit) => {
                     self.outcomes.honour(line);
-                    edits.extend(edit);
+                    let reads_response = self.reads_response;
+                    edits.extend(edit.map(|edit| ResponseEdit { edit, reads_response }));
                 }
                 Err(reason) if guards => {
                     self.outcomes.refuse(line, format!("{reason}; {CLOSED}"));
                     let target = self.denial(line);
-                    let line = self.intercept(line, (target, Vec::new()), drafts);
-                    edits.push(RuleEdit { when: AclTest::Always(true), line });
+                    let line = self.intercept(line, (target, Vec::new()), rules);
+                    let edit = RuleEdit { when: AclTest::Always(true), line };
+                    edits.push(ResponseEdit { edit, reads_response: false });
                 }
                 Err(reason) => self.outcomes.refuse(line, reason),
             }
@@ -67,30 +75,36 @@ impl HaproxyConverter<'_> {
         line: LineId,
         effect: RuleEffect,
         test: AclTest,
-        (scope, drafts): (&mut RuleScope, &mut Vec<RouteDraft>),
+        rules: &mut ResponseRulesOf<'_>,
     ) -> Result<Option<RuleEdit>, String> {
         match effect {
-            RuleEffect::Edits(native, ..) => self.response_edit(line, native, test),
+            RuleEffect::Edits(native, part, _) => {
+                let edit = self.response_edit(line, native, test)?;
+                if let (Some(_), ChangedPart::Header(name)) = (&edit, part) {
+                    rules.scope.changed_response.add_header(&name);
+                }
+                Ok(edit)
+            }
             RuleEffect::Status(status) => {
                 let span = self.sections.span(line);
                 let native = NativeLine::new("response_status", span).value(&status).end();
                 let edit = self.response_edit(line, native, test.clone())?;
-                self.set_status(line, scope, &status, &test)?;
+                self.set_status(line, rules.scope, &status, &test)?;
                 Ok(edit)
             }
             RuleEffect::Ends(target, block) => {
                 if !self.room_for_routes(2) {
                     return Err(TOO_LARGE.to_owned());
                 }
-                let native = self.intercept(line, (target, block), drafts);
+                let native = self.intercept(line, (target, block), rules);
                 self.response_edit(line, native, test)
             }
             RuleEffect::Sets(name, text) => {
-                self.set_variable(line, scope, (&name, text), &test);
+                self.set_variable(line, rules.scope, (&name, text), &test);
                 Ok(None)
             }
             RuleEffect::Captures(text) => {
-                scope.capture(1, text);
+                rules.scope.capture(1, text);
                 Ok(None)
             }
             _ => Ok(None),
@@ -110,6 +124,8 @@ impl HaproxyConverter<'_> {
         match self.condition_text(test, span)? {
             ConditionText::Always(true) => scope.set("status", status.to_owned()),
             ConditionText::Always(false) => {}
+            // A backend has set another one before, perhaps.
+            ConditionText::Text(_) if scope.changed_response.status => {}
             ConditionText::Text(condition) => {
                 let entries = [("1", status)];
                 let text = self.looked_up(&condition, &entries, &before, "status", span);
@@ -145,7 +161,7 @@ impl HaproxyConverter<'_> {
                 self.answer(line, arguments, "502", &texts()).map(RuleEffect::denied)
             }
             "return" if replaces => self.answer(line, arguments, "200", &texts()),
-            "silent-drop" | "reject" if replaces => {
+            "silent-drop" if replaces => {
                 self.outcomes.differs(line, "the client gets 502; HAProxy closes its connection");
                 self.answer(line, &[], "502", scope).map(RuleEffect::denied)
             }
@@ -156,6 +172,9 @@ impl HaproxyConverter<'_> {
                 self.redirect(line, arguments, RedirectText::Format, &texts())
             }
             _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
+            "deny" | "return" | "redirect" | "silent-drop" => {
+                Err(format!("`{action}` is no action of `{keyword}`: write it in `http-response`"))
+            }
             _ => self.other_action(line, action, "http-response"),
         }
     }
@@ -179,7 +198,7 @@ impl HaproxyConverter<'_> {
                 "`{}` ends a response without a body: write `http-response return`",
                 status.text
             )),
-            Ok(200..=599) => Ok(RuleEffect::Status(status.text.clone())),
+            Ok(number @ 200..=599) => Ok(RuleEffect::Status(number.to_string())),
             _ => Err(format!("`{}` is not a status from 200 to 599", status.text)),
         }
     }
@@ -191,29 +210,74 @@ impl HaproxyConverter<'_> {
         target.option("cause", "denied").into_words()
     }
 
+    /// Notes what the rules of a frontend's backends change, which run before its own.
+    pub(super) fn changed_by_backends(
+        &mut self,
+        id: SectionId,
+        keywords: &[&str],
+        changed: &mut ChangedResponse,
+    ) {
+        let sections = self.sections;
+        if sections.count_of(id, &["http-response", "http-after-response"]) == 0 {
+            return;
+        }
+        let mut backends = HashSet::new();
+        for line in sections.every_of(id, &["use_backend", "default_backend"]) {
+            let name = sections.word(line, 0);
+            let any = name.contains("%[");
+            if any {
+                backends.extend(self.backends.values().copied());
+            } else {
+                backends.extend(self.backends.get(name).copied());
+            }
+            if !self.room_for_reading(if any { self.backends.len() } else { 1 }) {
+                changed.all = true;
+                return;
+            }
+        }
+        backends.remove(&id);
+        for backend in backends {
+            for &keyword in keywords {
+                if !self.room_for_reading(1 + sections.count_of(backend, &[keyword])) {
+                    changed.all = true;
+                    return;
+                }
+                for line in sections.every(backend, keyword) {
+                    let (action, name) = (sections.word(line, 0), sections.word(line, 1));
+                    changed.note(action, name, keyword.ends_with("-response"));
+                }
+            }
+        }
+    }
+
     /// Returns the line that discards a response for one of its own, whose route comes first.
     fn intercept(
         &mut self,
         line: LineId,
         (target, block): (Vec<Word>, Vec<Directive>),
-        drafts: &mut Vec<RouteDraft>,
+        rules: &mut ResponseRulesOf<'_>,
     ) -> Directive {
         let span = self.sections.span(line);
         let always = |line: Directive| RuleEdit { when: AclTest::Always(true), line };
         let shown = {
             let line = NativeLine::new("", span).words(target.iter().cloned());
-            print(&[line.block(block.clone())])
+            let shown = print(&[line.block(block.clone())]);
+            // The route has the changes of all responses of the section too.
+            match self.sections.count_of(rules.section, &["http-after-response"]) {
+                0 => shown,
+                _ => format!("{shown} {:?}", rules.section),
+            }
         };
         let name = self.response_names.entry(shown).or_default();
         if name.is_empty() {
-            *name = format!("@response-{}", self.response_count);
+            *name = format!("{REPLACING}{}", self.response_count);
             self.response_count += 1;
         }
         let name = name.clone();
         let when = AclTest::native("internal", name.clone());
-        if !drafts.iter().any(|draft| draft.when == when) {
+        if !rules.drafts.iter().any(|draft| draft.when == when) {
             let block = block.into_iter().map(always).collect();
-            drafts.insert(0, RouteDraft { when, target, block, span });
+            rules.drafts.insert(0, RouteDraft { when, target, block, span });
         }
         let native = NativeLine::new("intercept", span).keyword("->");
         native.keyword("internal").value(&name).end()

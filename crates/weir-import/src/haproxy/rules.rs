@@ -25,6 +25,17 @@ pub(super) struct RuleEdit {
     pub(super) line: Directive,
 }
 
+/// The beginning of the names of routes whose responses replace those of servers.
+pub(super) const REPLACING: &str = "@response-";
+
+/// A change of a response.
+#[derive(Clone, Debug)]
+pub(super) struct ResponseEdit {
+    pub(super) edit: RuleEdit,
+    /// Set if it reads headers of the response itself: what replaces that one has not got them.
+    pub(super) reads_response: bool,
+}
+
 /// A route before it is written for a listener.
 #[derive(Clone, Debug)]
 pub(super) struct RouteDraft {
@@ -135,7 +146,7 @@ impl HaproxyConverter<'_> {
 pub(super) struct FrontendRules {
     pub(super) drafts: Vec<RouteDraft>,
     /// Changes of all responses, Weir's own included.
-    after: Vec<RuleEdit>,
+    after: Vec<ResponseEdit>,
     /// What logs can read.
     pub(super) scope: RuleScope,
 }
@@ -156,11 +167,16 @@ impl HaproxyConverter<'_> {
         state.forwarded = self.forwarded_headers(id);
         let mut scope = state.scope.at(FormatPlace::Response);
         let rules = &mut ResponseRulesOf { section: id, scope: &mut scope, drafts: &mut drafts };
-        state.response = self.response_rules("http-response", rules);
+        let changed = &mut rules.scope.changed_response;
+        self.changed_by_backends(id, &RULES_BEFORE, changed);
+        let response = self.response_rules("http-response", rules);
+        state.response = response.into_iter().map(|one| one.edit).collect();
+        let changed = &mut rules.scope.changed_response;
+        self.changed_by_backends(id, &["http-after-response"], changed);
         let after = self.response_rules("http-after-response", rules);
         self.backend_choice(id, &state, &mut drafts, span);
         self.unused_acls(id);
-        let after = self.of_all_routes(id, after, &drafts);
+        let after = self.of_all_routes(id, after, drafts.iter());
         FrontendRules { drafts, after, scope: scope.at(FormatPlace::Log) }
     }
 
@@ -218,17 +234,18 @@ impl HaproxyConverter<'_> {
             })));
     }
 
-    /// Returns the changes that every route gets, if there is room for them.
-    fn of_all_routes(
+    /// Returns the changes that each of these routes gets, if there is room for them.
+    fn of_all_routes<'d>(
         &mut self,
         id: SectionId,
-        after: Vec<RuleEdit>,
-        drafts: &[RouteDraft],
-    ) -> Vec<RuleEdit> {
+        after: Vec<ResponseEdit>,
+        drafts: impl Iterator<Item = &'d RouteDraft>,
+    ) -> Vec<ResponseEdit> {
         let mut reason = None;
-        let varies = !conditions_of(&after).is_empty();
-        for draft in drafts.iter().filter(|_| !after.is_empty()) {
-            let conditions = conditions_of(draft.block.iter().chain(&after));
+        let varies = !conditions_of(after.iter().map(|one| &one.edit)).is_empty();
+        for draft in drafts.filter(|_| !after.is_empty()) {
+            let edits = after.iter().map(|one| &one.edit);
+            let conditions = conditions_of(draft.block.iter().chain(edits));
             let repeated = if varies { draft.block.len() } else { 0 };
             let lines = after.len() + repeated;
             if conditions.len() > MOST_CONDITIONS {
@@ -470,11 +487,7 @@ impl HaproxyConverter<'_> {
         let lines = block.len();
         let mut draft = RouteDraft { when, target: target.into_words(), block, span };
         if conditions.len() > MOST_CONDITIONS {
-            let reason = format!(
-                "more than {MOST_CONDITIONS} changes under conditions lead here: write backends for these requests"
-            );
-            self.outcomes.refuse(line, reason);
-            draft.block.clear();
+            self.outcomes.refuse(line, draft.without_changes());
         } else if !self.room_for_sets(&draft, &conditions, lines) {
             self.outcomes.refuse(line, TOO_LARGE);
             return;
@@ -489,14 +502,27 @@ impl HaproxyConverter<'_> {
         state: &mut RulePosition,
         drafts: &mut Vec<RouteDraft>,
     ) {
+        let mut known = drafts.len();
         self.request_rules(backend, state, drafts);
+        let asked = drafts.len();
         let mut scope = state.scope.at(FormatPlace::Response);
-        let rules = &mut ResponseRulesOf { section: backend, scope: &mut scope, drafts };
-        let mut response = self.response_rules("http-response", rules);
-        response.append(&mut state.response);
-        state.response = response;
+        let rules =
+            &mut ResponseRulesOf { section: backend, scope: &mut scope, drafts: &mut *drafts };
+        let response = self.response_rules("http-response", rules);
+        let frontend = std::mem::take(&mut state.response);
+        state.response = response.into_iter().map(|one| one.edit).chain(frontend).collect();
         let after = self.response_rules("http-after-response", rules);
-        state.response.extend(after);
+        // Responses of rules for responses were put before all others.
+        let replacing = drafts.len() - asked;
+        known += replacing;
+        let own = drafts[..replacing].iter().chain(&drafts[known..]);
+        let after = self.of_all_routes(backend, after, own);
+        let (before, own) = drafts.split_at_mut(known);
+        for draft in before[..replacing].iter_mut().chain(own) {
+            let edits: Vec<RuleEdit> = draft.held(&after).cloned().collect();
+            draft.block.extend(edits);
+        }
+        state.response.extend(after.into_iter().map(|one| one.edit));
         self.unused_acls(backend);
     }
 }
@@ -525,7 +551,7 @@ impl FrontendRules {
             let edits: Vec<RuleEdit> = draft
                 .block
                 .iter()
-                .chain(&self.after)
+                .chain(draft.held(&self.after))
                 .map(|edit| RuleEdit { when: edit.when.at(place), line: edit.line.clone() })
                 .collect();
             let conditions = conditions_of(&edits);
@@ -555,6 +581,31 @@ impl FrontendRules {
 }
 
 impl RouteDraft {
+    /// Takes the changes away, which are under too many conditions. Returns the reason.
+    fn without_changes(&mut self) -> String {
+        let mut reason = format!(
+            "more than {MOST_CONDITIONS} changes under conditions lead here: write backends for \
+             these requests"
+        );
+        // A response that was to be denied is not passed on.
+        if self.block.iter().any(|edit| edit.line.name.text == "intercept") {
+            reason.push_str("; if that is accepted, they get 503");
+            let target = NativeLine::new("", self.span).keyword("respond").value("503");
+            self.target = target.into_words();
+        }
+        self.block.clear();
+        reason
+    }
+
+    /// Returns the changes of all responses that this one gets. What replaces a response of a
+    /// server has not got its headers.
+    fn held<'e>(&self, after: &'e [ResponseEdit]) -> impl Iterator<Item = &'e RuleEdit> + use<'e> {
+        let replaces = matches!(&self.when, AclTest::Native(test)
+            if test.keyword == "internal" && test.values[0].starts_with(REPLACING));
+        let held = after.iter().filter(move |one| !(replaces && one.reads_response));
+        held.map(|one| &one.edit)
+    }
+
     /// Returns the route under this condition with these lines in its block.
     fn written(&self, when: &AclTest, lines: Vec<Directive>) -> Directive {
         let always = *when == AclTest::Always(true);
@@ -583,6 +634,9 @@ fn conditions_of<'e>(edits: impl IntoIterator<Item = &'e RuleEdit>) -> Vec<AclTe
     }
     conditions
 }
+
+/// The rules of a backend that run before those for responses of the frontend.
+const RULES_BEFORE: [&str; 3] = ["tcp-request content", "http-request", "http-response"];
 
 /// The most tests of a route, below what Weir's syntax allows.
 const MOST_ROUTE_TESTS: usize = 9_000;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 /// The reason for a condition that reads what a rule before it changes.
 pub(super) const CHANGED: &str =
-    "its condition reads what a rule before it changes; Weir matches the request as received";
+    "its condition reads what a rule before it changes; Weir matches what was received";
 /// The reason for a text that reads what a rule before it changes.
 pub(super) const READS_CHANGED: &str =
     "it reads what a rule before it changes; Weir takes what was received";
@@ -82,11 +82,63 @@ impl ChangedRequest {
     }
 }
 
+/// What earlier rules changed of a response and with it: Weir's later rules read what was received.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangedResponse {
+    /// The names of headers in small letters.
+    headers: Rc<HashSet<String>>,
+    pub(super) status: bool,
+    /// The variables that the rules of backends set, between those of the frontend.
+    variables: Rc<HashSet<String>>,
+    /// Set if the rules are too many to be looked at.
+    pub(super) all: bool,
+}
+
+impl ChangedResponse {
+    pub(super) fn add_header(&mut self, name: &str) {
+        Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
+    }
+
+    fn add_variable(&mut self, name: &str) {
+        Rc::make_mut(&mut self.variables).insert(name.to_owned());
+    }
+
+    /// Notes what a rule of a backend changes, of which these are the first words.
+    pub(super) fn note(&mut self, action: &str, name: &str, of_response: bool) {
+        if let Some((_, name)) =
+            action.split_once("set-var").and_then(|(_, rest)| rest.split_once('('))
+        {
+            self.add_variable(name.split([',', ')']).next().unwrap_or_default());
+        } else if of_response && action == "set-status" {
+            self.status = true;
+        } else if of_response && action.contains("-header") {
+            self.add_header(name);
+        }
+    }
+
+    /// Returns true if a text has a variable of something that was changed.
+    fn is_in(&self, text: &str) -> bool {
+        if (self.status || self.all) && text.contains("${status}") {
+            return true;
+        }
+        ["${sent_http_", "${sent_headers_"].iter().any(|prefix| {
+            let names = text.split(prefix).skip(1).filter_map(|rest| rest.split_once('}'));
+            names.into_iter().any(|(name, _)| self.all || self.has_header(name))
+        })
+    }
+
+    /// Returns true if a header was changed whose name a variable has.
+    fn has_header(&self, name: &str) -> bool {
+        self.headers.contains(&name.replace('_', "-"))
+    }
+}
+
 /// The names and values at one place among the rules.
 #[derive(Clone, Debug)]
 pub(super) struct RuleScope {
     pub(super) place: FormatPlace,
     pub(super) changed: ChangedRequest,
+    pub(super) changed_response: ChangedResponse,
     /// The texts of variables such as `txn.user`, of changed headers such as `header x-user`, and of
     /// the changed path, `path`.
     variables: Rc<HashMap<String, String>>,
@@ -102,6 +154,7 @@ impl RuleScope {
         Self {
             place,
             changed: ChangedRequest::default(),
+            changed_response: ChangedResponse::default(),
             variables: Rc::default(),
             captures: Rc::default(),
             cookies: None,
@@ -114,6 +167,9 @@ impl RuleScope {
         let mut scope = Self { place, ..self.clone() };
         if place != FormatPlace::Request {
             scope.changed = ChangedRequest::default();
+            if place == FormatPlace::Log {
+                scope.changed_response = ChangedResponse::default();
+            }
             // Logs have the status that was sent.
             let ends = |name: &str| {
                 name.starts_with("req.")
@@ -135,6 +191,22 @@ impl RuleScope {
         }
     }
 
+    /// Returns true if a text has a variable of something that was changed.
+    pub(super) fn reads_changed(&self, text: &str) -> bool {
+        self.changed.is_in(text) || self.changed_response.is_in(text)
+    }
+
+    /// Returns the text of a variable, if one was set, or the reason why it is not known.
+    pub(super) fn known_variable(&self, name: &str) -> Result<Option<&str>, String> {
+        let changed = &self.changed_response;
+        if changed.all || changed.variables.contains(name) {
+            return Err(format!(
+                "a backend sets `{name}` before: write the rules that read it in the backends"
+            ));
+        }
+        Ok(self.variable(name))
+    }
+
     /// Returns the text that a header or the path has after the rules before, if they changed it and
     /// the text is known.
     pub(super) fn value_of(&self, part: &ChangedPart) -> Option<&str> {
@@ -153,6 +225,14 @@ impl RuleScope {
     pub(super) fn unset(&mut self, name: &str) {
         if self.variables.contains_key(name) {
             Rc::make_mut(&mut self.variables).remove(name);
+        }
+    }
+
+    /// Takes the status that rules have set from those after them, which cannot read any.
+    pub(super) fn hide_status(&mut self) {
+        if self.variable("status").is_some() {
+            self.unset("status");
+            self.changed_response.status = true;
         }
     }
 

@@ -153,3 +153,109 @@ fn a_fetch_without_a_condition_has_the_reason_of_the_table() {
     assert!(page.contains("| `path_beg` | condition | converted |"), "{page}");
     assert!(!page.contains("|  |"), "a keyword without a context");
 }
+
+#[test]
+fn denials_of_responses_under_too_many_conditions_let_nothing_pass() {
+    let deny = |n| format!("http-response deny if {{ src 10.0.0.{n} }}\n");
+    let imported = proxies(&(1..8).map(deny).collect::<String>(), "");
+    let (word, reason) = outcome(&imported.coverage, "default_backend");
+    assert!(word == "refused" && reason.ends_with("they get 503"), "{word} {reason}");
+    let native = imported.native();
+    assert!(!native.contains("-> \"b\"") && !native.contains("-> b"), "{native}");
+    // Changes of headers alone keep nobody away.
+    let set = |n| format!("http-response set-header X-A {n} if {{ src 10.0.0.{n} }}\n");
+    let imported = proxies(&(1..8).map(set).collect::<String>(), "");
+    let (word, reason) = outcome(&imported.coverage, "default_backend");
+    assert!(word == "refused" && !reason.contains("503"), "{word} {reason}");
+}
+
+#[test]
+fn rules_of_responses_do_not_read_what_rules_before_them_changed() {
+    let check = |lines: &str, backend: &str, rule: &str, expected: &str| {
+        let imported = proxies(lines, backend);
+        let (word, reason) = outcome(&imported.coverage, rule);
+        assert_eq!(word, expected, "{lines}\n{backend}: {reason}");
+        imported.native()
+    };
+    let deny = "http-response deny if { res.hdr(x-leak) -m found }";
+    let closed = check(&format!("http-response del-header X-Leak\n{deny}"), "", deny, "refused");
+    assert!(closed.contains("intercept -> internal @response-1;"), "{closed}");
+    let kept = format!("http-response del-header X-Other\n{deny}");
+    assert!(check(&kept, "", deny, "honoured").contains("intercept -> internal @response-1 if="));
+    let copy = "http-response set-header X-Copy %[res.hdr(x-class)]";
+    check(&format!("http-response set-header X-Class a\n{copy}"), "", copy, "refused");
+    // The rules of the backend come first.
+    check(deny, "http-response del-header X-Leak", deny, "refused");
+    check(deny, "http-after-response del-header X-Leak", deny, "honoured");
+    let after = "http-after-response set-header X-B 1 if { res.hdr(x-leak) -m found }";
+    check(after, "http-after-response del-header X-Leak", after, "refused");
+    let status = "http-response deny if { status 404 }";
+    check(status, "http-response set-status 404", status, "refused");
+    check(status, "", status, "honoured");
+    let variable = "http-response deny if { var(txn.secret) -m bool }";
+    check(variable, "http-response set-var(txn.secret) bool(true)", variable, "refused");
+    check(variable, "http-request set-var(txn.secret) bool(true)", variable, "refused");
+    check(variable, "http-response set-var(txn.other) bool(true)", variable, "honoured");
+}
+
+#[test]
+fn conditions_of_responses_find_nothing_of_the_request() {
+    for criterion in ["hdr(x-a) -m found", "hdr_cnt(x-a) gt 0", "req.body -m found", "req.ver 1.1"]
+    {
+        let rule = format!("http-response set-header X-B 1 if {{ {criterion} }}");
+        let native = proxies(&rule, "").native();
+        assert!(!native.contains("X-B"), "{criterion}: {native}");
+        let native = proxies(&rule.replace(" if ", " unless "), "").native();
+        assert!(native.contains("response_header set X-B 1;"), "{criterion}: {native}");
+    }
+    let native =
+        proxies("http-response set-header X-B 1 if { res.hdr(x-a) -m found }", "").native();
+    assert!(native.contains("response_header set X-B 1 if="), "{native}");
+}
+
+#[test]
+fn responses_of_a_backend_have_its_changes_of_all_responses() {
+    let own = "http-response return status 403\n http-request deny if { path /no }\n \
+               http-after-response set-header X-After 1";
+    let native = proxies("", own).native();
+    let routes: Vec<&str> = native.split("route ").skip(1).collect();
+    let with = |start: &str| {
+        let found = routes.iter().find(|route| route.starts_with(start));
+        found.unwrap_or_else(|| panic!("no {start} in {native}")).contains("X-After")
+    };
+    assert!(with("internal @response-1") && with("path /no"), "{native}");
+}
+
+#[test]
+fn what_replaces_a_response_has_not_got_its_headers() {
+    let lines = "capture response header X-Kept len 9\n http-response deny if { status 500 }\n \
+                 http-after-response set-header X-Copy %[res.hdr(x-a)]\n \
+                 http-after-response set-header X-If 1 if { res.hdr(x-a) -m found }\n \
+                 http-after-response set-header X-Held %[capture.res.hdr(0)]";
+    let native = proxies(lines, "").native();
+    let routes: Vec<&str> = native.split("route ").collect();
+    let denial = routes.iter().find(|route| route.starts_with("internal @response-1"));
+    let denial = denial.unwrap_or_else(|| panic!("{native}"));
+    assert!(denial.contains("X-Held"), "{native}");
+    assert!(!denial.contains("X-Copy") && !denial.contains("X-If"), "{native}");
+    assert!(native.contains("X-Copy") && native.contains("X-If"), "{native}");
+}
+
+#[test]
+fn the_status_that_rules_set_is_not_that_of_other_responses() {
+    let lines = "http-response set-status +503\n http-after-response set-header X-S %[status]";
+    let imported = proxies(lines, "");
+    assert_eq!(outcome(&imported.coverage, "http-after-response").0, "refused");
+    assert!(imported.native().contains("response_status 503;"));
+    let imported = proxies("http-after-response set-header X-S %[status]", "");
+    assert_eq!(outcome(&imported.coverage, "http-after-response").0, "honoured");
+}
+
+#[test]
+fn actions_of_responses_that_haproxy_lacks_are_refused() {
+    let imported = proxies("http-response reject", "");
+    assert_eq!(outcome(&imported.coverage, "http-response reject").0, "refused");
+    let imported = proxies("http-after-response deny", "");
+    let (word, reason) = outcome(&imported.coverage, "http-after-response");
+    assert!(word == "refused" && reason.ends_with("write it in `http-response`"), "{reason}");
+}
