@@ -37,7 +37,8 @@ impl HaproxyConverter<'_> {
         for line in self.sections.every(rules.section, keyword) {
             let words = self.sections.words(line).to_vec();
             let action = words.first().map_or("", |word| word.text.as_str());
-            let guards = matches!(action, "deny" | "silent-drop");
+            let replaces = keyword == "http-response";
+            let guards = replaces && matches!(action, "deny" | "silent-drop");
             self.reads_response = false;
             let found = self.condition(line, &words, rules.scope);
             let done = found.and_then(|(test, count)| {

@@ -160,8 +160,8 @@ fn denials_of_responses_under_too_many_conditions_let_nothing_pass() {
     let imported = proxies(&(1..8).map(deny).collect::<String>(), "");
     let (word, reason) = outcome(&imported.coverage, "default_backend");
     assert!(word == "refused" && reason.ends_with("they get 503"), "{word} {reason}");
-    let native = imported.native();
-    assert!(!native.contains("-> \"b\"") && !native.contains("-> b"), "{native}");
+    let native = imported.native().replace('"', "");
+    assert!(!native.contains("-> b"), "{native}");
     // Changes of headers alone keep nobody away.
     let set = |n| format!("http-response set-header X-A {n} if {{ src 10.0.0.{n} }}\n");
     let imported = proxies(&(1..8).map(set).collect::<String>(), "");
@@ -175,13 +175,13 @@ fn rules_of_responses_do_not_read_what_rules_before_them_changed() {
         let imported = proxies(lines, backend);
         let (word, reason) = outcome(&imported.coverage, rule);
         assert_eq!(word, expected, "{lines}\n{backend}: {reason}");
-        imported.native()
+        imported.native().replace('"', "")
     };
     let deny = "http-response deny if { res.hdr(x-leak) -m found }";
     let closed = check(&format!("http-response del-header X-Leak\n{deny}"), "", deny, "refused");
     assert!(closed.contains("intercept -> internal @response-1;"), "{closed}");
     let kept = format!("http-response del-header X-Other\n{deny}");
-    assert!(check(&kept, "", deny, "honoured").contains("intercept -> internal @response-1 if="));
+    assert!(check(&kept, "", deny, "honoured").contains("intercept if="));
     let copy = "http-response set-header X-Copy %[res.hdr(x-class)]";
     check(&format!("http-response set-header X-Class a\n{copy}"), "", copy, "refused");
     // The rules of the backend come first.
@@ -203,13 +203,14 @@ fn conditions_of_responses_find_nothing_of_the_request() {
     for criterion in ["hdr(x-a) -m found", "hdr_cnt(x-a) gt 0", "req.body -m found", "req.ver 1.1"]
     {
         let rule = format!("http-response set-header X-B 1 if {{ {criterion} }}");
-        let native = proxies(&rule, "").native();
+        let native = proxies(&rule, "").native().replace('"', "");
         assert!(!native.contains("X-B"), "{criterion}: {native}");
-        let native = proxies(&rule.replace(" if ", " unless "), "").native();
+        let native = proxies(&rule.replace(" if ", " unless "), "").native().replace('"', "");
         assert!(native.contains("response_header set X-B 1;"), "{criterion}: {native}");
     }
-    let native =
-        proxies("http-response set-header X-B 1 if { res.hdr(x-a) -m found }", "").native();
+    let native = proxies("http-response set-header X-B 1 if { res.hdr(x-a) -m found }", "")
+        .native()
+        .replace('"', "");
     assert!(native.contains("response_header set X-B 1 if="), "{native}");
 }
 
@@ -217,7 +218,7 @@ fn conditions_of_responses_find_nothing_of_the_request() {
 fn responses_of_a_backend_have_its_changes_of_all_responses() {
     let own = "http-response return status 403\n http-request deny if { path /no }\n \
                http-after-response set-header X-After 1";
-    let native = proxies("", own).native();
+    let native = proxies("", own).native().replace('"', "");
     let routes: Vec<&str> = native.split("route ").skip(1).collect();
     let with = |start: &str| {
         let found = routes.iter().find(|route| route.starts_with(start));
@@ -232,7 +233,7 @@ fn what_replaces_a_response_has_not_got_its_headers() {
                  http-after-response set-header X-Copy %[res.hdr(x-a)]\n \
                  http-after-response set-header X-If 1 if { res.hdr(x-a) -m found }\n \
                  http-after-response set-header X-Held %[capture.res.hdr(0)]";
-    let native = proxies(lines, "").native();
+    let native = proxies(lines, "").native().replace('"', "");
     let routes: Vec<&str> = native.split("route ").collect();
     let denial = routes.iter().find(|route| route.starts_with("internal @response-1"));
     let denial = denial.unwrap_or_else(|| panic!("{native}"));
