@@ -13,6 +13,8 @@ use crate::model::{
 use crate::pattern::TextPattern;
 use crate::source::SourceSpan;
 
+const EDIT_VERBS: [&str; 5] = ["set", "add", "remove", "replace", "replace_item"];
+
 /// The routes of one block.
 pub(super) struct BlockRoutes {
     pub(super) routes: Vec<Route>,
@@ -209,10 +211,13 @@ impl<'a> Checker<'a> {
 
     fn plain_edit(&mut self, line: &Arguments<'a>) -> Option<HeaderEdit> {
         let (verb, name) = (line.word(0)?, line.word(1)?);
+        if verb.text() == "remove" && name.text().starts_with('~') && line.word(2).is_none() {
+            return self.value(name, str::parse).map(HeaderEdit::RemoveMatching);
+        }
         let header = self.value(name, values::header_name);
         if line.name() == "header"
             && name.text().eq_ignore_ascii_case("host")
-            && matches!(verb.text(), "add" | "remove" | "replace")
+            && matches!(verb.text(), "add" | "remove" | "replace" | "replace_item")
         {
             let error = Diagnostic::error(name.span(), "a request has exactly one `Host`");
             self.report(error.help("write `header set Host VALUE;` to change it"));
@@ -237,7 +242,7 @@ impl<'a> Checker<'a> {
                 self.report(Diagnostic::error(value.span(), "`remove` takes no value"));
                 None
             }
-            ("replace", _) => self.replacement(line, header?),
+            ("replace" | "replace_item", _) => self.replacement(line, header?),
             ("set" | "add", None) => {
                 let error =
                     Diagnostic::error(name.span(), format!("`{}` needs a value", verb.text()));
@@ -260,11 +265,10 @@ impl<'a> Checker<'a> {
                 None
             }
             (other, _) => {
-                let error = Diagnostic::error(
-                    verb.span(),
-                    format!("`{other}` is none of `set`, `add`, `remove` and `replace`"),
-                );
-                let error = error.suggest(other, ["set", "add", "remove", "replace"]);
+                let known = "`set`, `add`, `remove`, `replace` and `replace_item`";
+                let error = format!("`{other}` is none of {known}");
+                let error = Diagnostic::error(verb.span(), error);
+                let error = error.suggest(other, EDIT_VERBS);
                 let lone = line.words.len() == 2;
                 let help = || format!("write `{} set {} VALUE;`", line.name(), other);
                 self.report(if lone { error.help(help()) } else { error });
@@ -274,17 +278,23 @@ impl<'a> Checker<'a> {
     }
 
     fn replacement(&mut self, line: &Arguments<'a>, header: String) -> Option<HeaderEdit> {
+        let verb = line.word(0).map_or("replace", |verb| verb.text());
         let (Some(pattern), Some(value)) = (line.word(2), line.word(3)) else {
-            let error = Diagnostic::error(line.span(), "`replace` needs a pattern and a value");
+            let error = format!("`{verb}` needs a pattern and a value");
+            let error = Diagnostic::error(line.span(), error);
             self.report(
-                error.help(format!("write `{} replace {header} PATTERN VALUE;`", line.name())),
+                error.help(format!("write `{} {verb} {header} PATTERN VALUE;`", line.name())),
             );
             return None;
+        };
+        let make = match verb {
+            "replace" => HeaderEdit::Replace,
+            _ => HeaderEdit::ReplaceItem,
         };
         let pattern = self.value(pattern, str::parse::<TextPattern>);
         self.value(value, values::line_text)?;
         let value = self.template(value)?;
-        Some(HeaderEdit::Replace(header, pattern?, value))
+        Some(make(header, pattern?, value))
     }
 
     fn edit_with(

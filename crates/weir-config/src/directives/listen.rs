@@ -88,12 +88,12 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .many()
         .example("allow 192.0.2.0/24;"),
     directive("deny", EDITS, "NETWORK… | all", "Refuses these clients with 403.").words(1, MANY).many().example("deny all;"),
-    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | replace NAME PATTERN VALUE", "Changes a header of the request to the server. Values may contain `$variables`. Changes of the listener are applied before those of the route. `replace` gives each received line of that name that the pattern matches (an exact text, one with `*`, `~regex` or `~*regex`) another value, in which `$1` to `$9` are the groups of the regex; several for one name apply in order.")
+    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | remove ~REGEX | replace NAME PATTERN VALUE | replace_item NAME PATTERN VALUE", "Changes a header of the request to the server. Values may contain `$variables`. Changes of the listener are applied before those of the route. `replace` gives each received line of that name that the pattern matches (an exact text, one with `*`, `~regex` or `~*regex`) another value, in which `$1` to `$9` are the groups of the regex; several for one name apply in order. `replace_item` does so for each item of a list with commas. `remove ~*REGEX` removes the headers whose names the regex matches (`~` minds case), of those that a route may change at all.")
         .words(2, 4)
         .options(HEADER_EDIT)
         .many()
         .example("header set X-Client $remote_addr;"),
-    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | replace NAME PATTERN VALUE", "Changes a header of the response to the client, as `header` does for the request.")
+    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME | remove ~REGEX | replace NAME PATTERN VALUE | replace_item NAME PATTERN VALUE", "Changes a header of the response to the client, as `header` does for the request.")
         .words(2, 4)
         .options(HEADER_EDIT)
         .many()

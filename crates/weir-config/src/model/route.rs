@@ -389,21 +389,27 @@ pub enum HeaderEdit {
     Add(String, #[serde(with = "words::template")] Template),
     /// Removes every line of that name.
     Remove(String),
+    /// Removes every received line whose name the regex matches.
+    RemoveMatching(TextPattern),
     /// Replaces the value of each received line of that name that the pattern matches; `$1`…`$9`
     /// are the groups of a regex. Several for one name apply in order.
     Replace(String, TextPattern, #[serde(with = "words::template")] Template),
+    /// Does the same for each item of the comma-separated lists in lines of that name.
+    ReplaceItem(String, TextPattern, #[serde(with = "words::template")] Template),
     /// Holds for messages for which the text is neither empty nor `0`.
     When(#[serde(with = "words::template")] Template, Box<HeaderEdit>),
 }
 
 impl HeaderEdit {
-    /// Returns the name of the header.
+    /// Returns the name of the header, or the regex of names.
     pub fn name(&self) -> &str {
         match self {
             Self::Set(name, _)
             | Self::Add(name, _)
             | Self::Remove(name)
-            | Self::Replace(name, ..) => name,
+            | Self::Replace(name, ..)
+            | Self::ReplaceItem(name, ..) => name,
+            Self::RemoveMatching(names) => names.as_str(),
             Self::When(_, edit) => edit.name(),
         }
     }
@@ -427,8 +433,11 @@ impl HeaderEdit {
     /// Returns the new value, if there is one.
     pub fn value(&self) -> Option<&Template> {
         match self {
-            Self::Set(_, value) | Self::Add(_, value) | Self::Replace(_, _, value) => Some(value),
-            Self::Remove(_) => None,
+            Self::Set(_, value)
+            | Self::Add(_, value)
+            | Self::Replace(_, _, value)
+            | Self::ReplaceItem(_, _, value) => Some(value),
+            Self::Remove(_) | Self::RemoveMatching(_) => None,
             Self::When(_, edit) => edit.value(),
         }
     }

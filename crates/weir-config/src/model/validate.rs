@@ -798,7 +798,16 @@ impl<'a> Validator<'a> {
     fn edits(&mut self, path: &str, edits: &[HeaderEdit]) {
         for (index, edit) in edits.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            self.held(path.clone(), values::header_name(edit.name()));
+            match edit.plain() {
+                HeaderEdit::RemoveMatching(names) if names.as_str().starts_with('~') => {}
+                HeaderEdit::RemoveMatching(_) => {
+                    self.problem(
+                        path.clone(),
+                        "a pattern of names is a regex, which starts with `~`",
+                    );
+                }
+                _ => self.held(path.clone(), values::header_name(edit.name())),
+            }
             if let HeaderEdit::When(_, inner) = edit
                 && matches!(**inner, HeaderEdit::When(..))
             {

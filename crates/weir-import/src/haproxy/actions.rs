@@ -458,8 +458,10 @@ impl HaproxyConverter<'_> {
             "set-header" | "add-header" | "del-header" => {
                 self.header_edit(line, action, arguments, scope)
             }
-            "replace-header" => self.header_replacement(line, arguments, scope),
-            "set-path" | "replace-path" | "set-query" => {
+            "replace-header" | "replace-value" => {
+                self.header_replacement(line, action, arguments, scope)
+            }
+            "set-path" | "replace-path" | "set-query" | "set-pathq" | "set-uri" => {
                 self.rewrite(line, action, arguments, scope)
             }
             "capture" => self.captured(line, arguments, scope),
@@ -501,15 +503,15 @@ impl HaproxyConverter<'_> {
         arguments: &[LineWord],
         scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
+        if let ("del-header", [pattern, flag, kind]) = (action, arguments)
+            && flag.text == "-m"
+        {
+            return self.header_removal(line, pattern, &kind.text, scope);
+        }
         let name = arguments.first().map_or("", |word| word.text.as_str());
         let expected = if action == "del-header" { 1 } else { 2 };
         if arguments.len() != expected || name.is_empty() {
-            return Err(match arguments.get(1) {
-                Some(word) if word.text == "-m" => {
-                    "headers are removed by their whole name".to_owned()
-                }
-                _ => format!("`{action}` needs {expected} words"),
-            });
+            return Err(format!("`{action}` needs {expected} words"));
         }
         if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
             self.outcomes.differs(line, format!("`{name}` is written by the proxy itself; HAProxy too writes its own `Connection`, whatever the rule says"));
@@ -535,16 +537,41 @@ impl HaproxyConverter<'_> {
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned()), new))
     }
 
-    /// Converts `replace-header NAME REGEX TEXT`.
+    /// Converts `del-header PATTERN -m KIND`.
+    fn header_removal(
+        &self,
+        line: LineId,
+        pattern: &LineWord,
+        kind: &str,
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let literal = super::patterns::literal(&pattern.text);
+        let regex = match kind {
+            "beg" => format!("~*^{literal}"),
+            "end" => format!("~*{literal}$"),
+            "sub" => format!("~*{literal}"),
+            "str" => format!("~*^{literal}$"),
+            "reg" => format!("~*{}", crate::pcre::native(&pattern.text)?),
+            other => return Err(format!("`-m {other}` has no conversion for names of headers")),
+        };
+        let native = NativeLine::new(edited(scope.place), self.sections.span(line));
+        let native = native.keyword("remove").value_at(&regex, pattern.span).end();
+        Ok(RuleEffect::Edits(native, ChangedPart::Headers, None))
+    }
+
+    /// Converts `replace-header NAME REGEX TEXT` and `replace-value`, which looks at each value of a
+    /// list.
     pub(super) fn header_replacement(
         &mut self,
         line: LineId,
+        action: &str,
         arguments: &[LineWord],
         scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
         let [name, regex, text] = arguments else {
-            return Err("`replace-header` needs a name, a regex and a text".to_owned());
+            return Err(format!("`{action}` needs a name, a regex and a text"));
         };
+        let verb = if action == "replace-value" { "replace_item" } else { "replace" };
         if scope.changed.has_header(&name.text) {
             return Err(READS_CHANGED.to_owned());
         }
@@ -555,7 +582,7 @@ impl HaproxyConverter<'_> {
         let span = self.sections.span(line);
         let regex = format!("~{}", crate::pcre::native(&regex.text)?);
         let value = groups(&self.template(&text.text, scope, text.span)?, 0);
-        let edit = NativeLine::new(native, span).keyword("replace").value(&name.text);
+        let edit = NativeLine::new(native, span).keyword(verb).value(&name.text);
         let edit = edit.value(&regex).value_at(&value, text.span);
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.text.clone()), None))
     }

@@ -108,7 +108,7 @@ impl HaproxyConverter<'_> {
             self.leave_out(id, "it is `disabled`");
             return Vec::new();
         }
-        let is_tcp = self.mode(id) == ProxyMode::Tcp && !self.becomes_http(id);
+        let is_tcp = self.is_of_connections(id);
         self.outcomes.honour(section.head);
         if !is_tcp && self.is_statistics(id) {
             return self.statistics(id);
@@ -180,6 +180,11 @@ impl HaproxyConverter<'_> {
         let head = self.sections.get(id).head;
         self.outcomes.refuse(head, TOO_LARGE);
         Vec::new()
+    }
+
+    /// Returns true if a frontend passes bytes on instead of requests.
+    pub(super) fn is_of_connections(&mut self, id: SectionId) -> bool {
+        self.mode(id) == ProxyMode::Tcp && !self.becomes_http(id)
     }
 
     /// Returns true if HAProxy makes HTTP of the connections of a frontend in mode `tcp`: it does

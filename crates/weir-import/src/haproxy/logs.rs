@@ -204,6 +204,11 @@ impl HaproxyConverter<'_> {
                     NamedFormat::Refused
                 }
             },
+            // Such a line of a connection is that of `option tcplog`.
+            "option tcplog" if self.is_of_connections(id) => {
+                self.outcomes.honour(line);
+                NamedFormat::Line(native.keyword("haproxy").end())
+            }
             "option tcplog" => {
                 self.outcomes
                     .differs(line, "requests are logged with the line of `option httplog`");

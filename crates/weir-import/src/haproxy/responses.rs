@@ -151,7 +151,9 @@ impl HaproxyConverter<'_> {
             "set-header" | "add-header" | "del-header" => {
                 self.header_edit(line, action, arguments, scope)
             }
-            "replace-header" => self.header_replacement(line, arguments, scope),
+            "replace-header" | "replace-value" => {
+                self.header_replacement(line, action, arguments, scope)
+            }
             "capture" => self.captured(line, arguments, scope),
             "allow" => Ok(RuleEffect::Allows),
             "set-status" if replaces => self.status_action(line, arguments),

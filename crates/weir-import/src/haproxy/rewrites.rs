@@ -1,4 +1,5 @@
-//! Changes of the path and the query: `set-path`, `replace-path` and `set-query`.
+//! Changes of the path and the query: `set-path`, `replace-path`, `set-query`, `set-pathq` and
+//! `set-uri`.
 
 use std::fmt::Write as _;
 
@@ -61,9 +62,34 @@ impl HaproxyConverter<'_> {
                 let text = groups(&self.path_text(text, scope, span)?, 0);
                 (native.keyword("regex").value(&regex).value(&text), ChangedPart::Path)
             }
+            ("set-pathq" | "set-uri", [text]) => {
+                let text = self.target_text(text, scope, span)?;
+                self.outcomes.differs(line, CHECKED);
+                // The received query falls away.
+                (native.keyword("path").value(&format!("{text}?")), ChangedPart::Target)
+            }
             _ => return Err(format!("`{action}` needs other words")),
         };
         Ok(RuleEffect::Edits(native.end(), part, new))
+    }
+
+    /// Returns a text for a path with its query.
+    fn target_text(
+        &mut self,
+        text: &str,
+        scope: &RuleScope,
+        span: SourceSpan,
+    ) -> Result<String, String> {
+        let text = self.template(text, scope, span)?;
+        if !text.starts_with('/') {
+            return Err("it does not begin with `/`: write `set-path` and `set-query`, and \
+                `set-header Host` for another host"
+                .to_owned());
+        }
+        if text.contains("${request_uri}") || text.matches('?').count() > 1 || text.ends_with('?') {
+            return Err("this text has no conversion: write `set-path` and `set-query`".to_owned());
+        }
+        Ok(text)
     }
 
     /// Returns a text for a path with Weir's variables.

@@ -27,6 +27,8 @@ pub(super) enum FormatPlace {
 pub(super) struct ChangedRequest {
     /// Their names in small letters.
     headers: Rc<HashSet<String>>,
+    /// Any header may have been removed.
+    every_header: bool,
     pub(super) path: bool,
     pub(super) query: bool,
 }
@@ -35,8 +37,12 @@ pub(super) struct ChangedRequest {
 #[derive(Clone, Debug)]
 pub(super) enum ChangedPart {
     Header(String),
+    /// Headers that are not known.
+    Headers,
     Path,
     Query,
+    /// The path and the query.
+    Target,
 }
 
 impl ChangedPart {
@@ -45,7 +51,7 @@ impl ChangedPart {
         match self {
             Self::Header(name) => Some(format!("header {}", name.to_ascii_lowercase())),
             Self::Path => Some("path".to_owned()),
-            Self::Query => None,
+            Self::Headers | Self::Query | Self::Target => None,
         }
     }
 }
@@ -56,13 +62,15 @@ impl ChangedRequest {
             ChangedPart::Header(name) => {
                 Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
             }
+            ChangedPart::Headers => self.every_header = true,
             ChangedPart::Path => self.path = true,
             ChangedPart::Query => self.query = true,
+            ChangedPart::Target => (self.path, self.query) = (true, true),
         }
     }
 
     pub(super) fn has_header(&self, name: &str) -> bool {
-        self.headers.contains(&name.to_ascii_lowercase())
+        self.every_header || self.headers.contains(&name.to_ascii_lowercase())
     }
 
     /// Returns true if a text has a variable of something that was changed.
@@ -186,6 +194,16 @@ impl RuleScope {
     /// Notes a change. Its new value is that of [`RuleScope::value_of`], if it is known.
     pub(super) fn change(&mut self, part: &ChangedPart) {
         self.changed.add(part);
+        match part {
+            ChangedPart::Target => self.unset("path"),
+            ChangedPart::Headers => {
+                let is_header = |name: &String| name.starts_with("header ");
+                if self.variables.keys().any(is_header) {
+                    Rc::make_mut(&mut self.variables).retain(|name, _| !is_header(name));
+                }
+            }
+            _ => {}
+        }
         if let Some(name) = part.value_name() {
             self.unset(&name);
         }

@@ -28,8 +28,10 @@ pub enum EditedMessage {
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
     dropped: Box<[Box<[u8]>]>,
-    /// One bit for the length, modulo 64, of each dropped name: rules most names out without
-    /// comparing them.
+    /// The patterns of names of which received lines are left out.
+    dropped_patterns: Box<[TextPattern]>,
+    /// One bit for the length, modulo 64, of each dropped name, or all bits if there are patterns:
+    /// rules most names out without comparing them.
     lengths: u64,
     lines: Box<[EditLine]>,
     host: Option<Template>,
@@ -56,8 +58,17 @@ struct ConditionalEdits {
 #[derive(Clone, Debug)]
 struct Replacement {
     name: Box<[u8]>,
+    part: ReplacedPart,
     pattern: TextPattern,
     value: Template,
+}
+
+/// The part of a value that a replacement looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplacedPart {
+    Whole,
+    /// Each item of a list with commas.
+    Item,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +107,7 @@ impl Edits {
         edits: impl IntoIterator<Item = &'a HeaderEdit>,
     ) -> Result<Self, String> {
         let mut dropped: Vec<Box<[u8]>> = Vec::new();
+        let mut dropped_patterns = Vec::new();
         let mut lines: Vec<EditLine> = Vec::new();
         let mut host = None;
         let mut replacements = Vec::new();
@@ -114,18 +126,25 @@ impl Edits {
                 HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) => {
                     lines.extend(EditLine::new(name, value));
                 }
-                HeaderEdit::Replace(_, pattern, value) => replacements.push(Replacement {
-                    name: name.as_bytes().into(),
-                    pattern: pattern.clone(),
-                    value: value.clone(),
-                }),
+                HeaderEdit::Replace(_, pattern, value) => {
+                    replacements.push(Replacement::new(name, ReplacedPart::Whole, pattern, value));
+                }
+                HeaderEdit::ReplaceItem(_, pattern, value) => {
+                    replacements.push(Replacement::new(name, ReplacedPart::Item, pattern, value));
+                }
+                HeaderEdit::RemoveMatching(names) => {
+                    lines.retain(|line| !matches_name(names, line.name.as_bytes()));
+                    dropped_patterns.push(names.clone());
+                }
                 // The caller has taken the conditions away.
                 HeaderEdit::Remove(_) | HeaderEdit::When(..) => {}
             }
         }
-        let lengths = dropped.iter().fold(0, |lengths, name| lengths | length_bit(name));
+        let lengths = if dropped_patterns.is_empty() { 0 } else { u64::MAX };
+        let lengths = dropped.iter().fold(lengths, |lengths, name| lengths | length_bit(name));
         Ok(Self {
             dropped: dropped.into(),
+            dropped_patterns: dropped_patterns.into(),
             lengths,
             lines: lines.into(),
             host,
@@ -166,11 +185,7 @@ impl Edits {
         let mut changed: Option<Vec<u8>> = None;
         for one in self.replacements.iter().filter(|one| same_name(&one.name, name)) {
             let current = changed.as_deref().unwrap_or(value);
-            if let Some(groups) = one.pattern.captures(current) {
-                let mut text = Vec::new();
-                one.append_value(&groups, entry, &mut text);
-                changed = Some(text);
-            }
+            changed = one.replaced(current, entry).or(changed);
         }
         match &changed {
             None => return false,
@@ -184,7 +199,8 @@ impl Edits {
     #[inline]
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
         self.lengths & length_bit(name) != 0
-            && self.dropped.iter().any(|other| same_name(other, name))
+            && (self.dropped.iter().any(|other| same_name(other, name))
+                || self.dropped_patterns.iter().any(|names| matches_name(names, name)))
     }
 
     /// Returns true if the lines of this name are those that were set.
@@ -206,6 +222,16 @@ impl Edits {
             .filter(|(_, edit)| !matches!(edit, HeaderEdit::Add(..)))
             .map(|(_, edit)| edit.name().as_bytes());
         self.dropped.iter().map(|name| &**name).chain(replaced).chain(conditional)
+    }
+
+    /// The patterns of names that no trailer may have.
+    pub(crate) fn patterns_unfit_for_trailers(&self) -> impl Iterator<Item = &TextPattern> {
+        let conditional = self.conditional.iter().flat_map(|conditional| &conditional.edits);
+        let conditional = conditional.filter_map(|(_, edit)| match edit {
+            HeaderEdit::RemoveMatching(names) => Some(names),
+            _ => None,
+        });
+        self.dropped_patterns.iter().chain(conditional)
     }
 
     /// Appends the lines that were set and added.
@@ -260,7 +286,7 @@ impl Edits {
         let replacements = self.replacements.iter().map(|one| &one.value);
         let conditional = self.conditional.iter().flat_map(|conditional| &conditional.edits);
         let conditional = conditional
-            .filter(|(_, edit)| matches!(edit, HeaderEdit::Replace(..)))
+            .filter(|(_, edit)| is_replacement(edit))
             .filter_map(|(_, edit)| edit.value());
         let replacements = replacements.chain(conditional);
         self.written().chain(replacements.filter(|value| value.constant().is_none()))
@@ -276,7 +302,7 @@ impl Edits {
         let conditions = conditional.clone().flat_map(|conditional| &conditional.conditions);
         let values = conditional
             .flat_map(|conditional| &conditional.edits)
-            .filter(|(_, edit)| !matches!(edit, HeaderEdit::Replace(..)))
+            .filter(|(_, edit)| !is_replacement(edit))
             .filter_map(|(_, edit)| edit.value())
             .filter(|value| value.constant().is_none());
         varying.chain(&self.host).chain(conditions).chain(values)
@@ -335,6 +361,36 @@ impl ConditionalEdits {
 }
 
 impl Replacement {
+    fn new(name: &str, part: ReplacedPart, pattern: &TextPattern, value: &Template) -> Self {
+        let (pattern, value) = (pattern.clone(), value.clone());
+        Self { name: name.as_bytes().into(), part, pattern, value }
+    }
+
+    /// Returns the new value of a line, if it gets one.
+    fn replaced(&self, current: &[u8], entry: Option<&Entry<'_>>) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        if self.part == ReplacedPart::Whole {
+            let groups = self.pattern.captures(current)?;
+            self.append_value(&groups, entry, &mut text);
+            return Some(text);
+        }
+        let mut found = false;
+        for (number, part) in list_parts(current).enumerate() {
+            if number > 0 {
+                text.push(b',');
+            }
+            let item = part.trim_ascii();
+            let Some(groups) = self.pattern.captures(item).filter(|_| !item.is_empty()) else {
+                text.extend_from_slice(part);
+                continue;
+            };
+            found = true;
+            // Without the blanks around it, as in HAProxy.
+            self.append_value(&groups, entry, &mut text);
+        }
+        found.then_some(text)
+    }
+
     fn append_value(&self, groups: &RegexGroups<'_>, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
         match (self.value.constant(), entry) {
             (Some(text), _) => out.extend_from_slice(text),
@@ -402,6 +458,27 @@ pub(crate) fn same_name(name: &[u8], other: &[u8]) -> bool {
     name.len() == other.len() && name.iter().map(plain).eq(other.iter().map(plain))
 }
 
+/// Returns true if the pattern matches a name, also one that reads the same to an application.
+pub(crate) fn matches_name(names: &TextPattern, name: &[u8]) -> bool {
+    let plain = || name.iter().map(|&byte| if byte == b'_' { b'-' } else { byte });
+    names.matches(name) || name.contains(&b'_') && names.matches(&plain().collect::<Vec<u8>>())
+}
+
+/// The parts of a list between commas outside quotes.
+fn list_parts(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut quoted, mut escaped) = (false, false);
+    list.split(move |&byte| {
+        let is_escaped = escaped;
+        escaped = quoted && byte == b'\\' && !is_escaped;
+        quoted ^= byte == b'"' && !is_escaped;
+        byte == b',' && !quoted
+    })
+}
+
+fn is_replacement(edit: &HeaderEdit) -> bool {
+    matches!(edit, HeaderEdit::Replace(..) | HeaderEdit::ReplaceItem(..))
+}
+
 fn length_bit(name: &[u8]) -> u64 {
     1 << (name.len() % 64)
 }
@@ -411,11 +488,17 @@ fn is_request_host(direction: EditedMessage, name: &str) -> bool {
 }
 
 fn check_edit(direction: EditedMessage, edit: &HeaderEdit, name: &str) -> Result<(), String> {
+    if let HeaderEdit::RemoveMatching(_) = edit {
+        // Weir writes the headers that no edit may change after the edits.
+        return Ok(());
+    }
     if let Some(reason) = forbidden_edit(name) {
         return Err(format!("header `{name}` {reason}"));
     }
     match edit {
-        HeaderEdit::Add(..) | HeaderEdit::Replace(..) if is_request_host(direction, name) => {
+        HeaderEdit::Add(..) | HeaderEdit::Replace(..) | HeaderEdit::ReplaceItem(..)
+            if is_request_host(direction, name) =>
+        {
             Err(format!("header `{name}`: a request has only one; use `set`"))
         }
         HeaderEdit::Remove(_) if is_request_host(direction, name) => {
@@ -534,6 +617,45 @@ mod tests {
         check("X-Twice", "axy", Some("X-Twice: cx\r\n"));
         check("X-Other", "a", None);
         assert!(edits.unfit_for_trailers().any(|name| name == b"X-Gone"));
+    }
+
+    #[test]
+    fn items_of_lists_are_replaced_one_by_one() {
+        let edit = HeaderEdit::ReplaceItem(
+            "X-List".into(),
+            "~^a(.?)$".parse().unwrap(),
+            Template::parse("b$1").unwrap(),
+        );
+        let edits = Edits::compile(EditedMessage::Response, [&edit]).unwrap();
+        assert!(edits.replaces_any() && edits.has_variables());
+        let request = SampleRequest::new("GET / HTTP/1.1\r\nHost: shop\r\n\r\n");
+        let view = request.view();
+        let check = |value: &str, expected: Option<&str>| {
+            let mut out = Vec::new();
+            let entry = request.entry(&view, &());
+            let done = edits.replace(b"x-list", value.as_bytes(), Some(&entry), &mut out);
+            let expected = expected.map(|value| format!("x-list: {value}\r\n"));
+            assert_eq!(done.then(|| String::from_utf8(out).unwrap()), expected);
+        };
+        check("a, c ,a1,  aa  ", Some("b, c ,b1,ba"));
+        check("c, abc,, d", None);
+        check(r#""x,a,\",a,y", a"#, Some(r#""x,a,\",a,y",b"#));
+    }
+
+    #[test]
+    fn names_that_a_regex_matches_are_dropped_in_any_spelling() {
+        let edits = [
+            set("X-Mine", "1"),
+            HeaderEdit::RemoveMatching("~*^x-".parse().unwrap()),
+            set("Y", "2"),
+        ];
+        let compiled = Edits::compile(EditedMessage::Request, &edits).unwrap();
+        for name in ["X-A", "x-b", "X_C"] {
+            assert!(compiled.drops(name.as_bytes()), "{name}");
+        }
+        assert!(compiled.drops_any() && !compiled.drops(b"ax-") && !compiled.drops(b"host"));
+        // A line that was set before is one of those, a later one is not.
+        check(&edits, "Y: 2\r\n");
     }
 
     #[test]

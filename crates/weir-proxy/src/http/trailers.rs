@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use weir_config::model::{HeaderNames, NameTreatment};
+use weir_config::pattern::TextPattern;
 use weir_wire::{Framing, RequestHead, ResponseHead};
 
-use crate::http::edits::{Edits, same_name};
+use crate::http::edits::{Edits, matches_name, same_name};
 use crate::http::header_names;
 
 /// The names that trailers of one direction of a route may not have, besides those that no trailer
@@ -16,6 +17,8 @@ use crate::http::header_names;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrailerRules {
     dropped: Box<[Box<[u8]>]>,
+    /// The patterns of names.
+    patterns: Arc<[TextPattern]>,
     /// What `header_names` says about other names.
     names: HeaderNames,
 }
@@ -25,7 +28,8 @@ impl TrailerRules {
     pub(crate) fn new(edits: &Edits, request_id: Option<&str>) -> Self {
         let id = request_id.map(|name| name.as_bytes().into());
         let dropped = edits.unfit_for_trailers().map(Box::from).chain(id).collect();
-        Self { dropped, names: HeaderNames::default() }
+        let patterns = edits.patterns_unfit_for_trailers().cloned().collect();
+        Self { dropped, patterns, names: HeaderNames::default() }
     }
 
     /// Drops names that a listener removes or refuses, too. The head of the message has passed on
@@ -42,7 +46,7 @@ impl TrailerRules {
             return Arc::clone(self);
         }
         let dropped = self.dropped.iter().cloned().chain(listed.map(Box::from)).collect();
-        Arc::new(Self { dropped, names: self.names })
+        Arc::new(Self { dropped, patterns: Arc::clone(&self.patterns), names: self.names })
     }
 
     /// Appends the lines that may pass, each with its line end.
@@ -51,7 +55,9 @@ impl TrailerRules {
             let end = memchr::memchr(b':', line).unwrap_or(line.len());
             let name = line.get(..end).unwrap_or_default();
             let is_kept = header_names::treatment(self.names, name) == NameTreatment::Keep;
-            if is_kept && !self.dropped.iter().any(|other| same_name(other, name)) {
+            let is_dropped = self.dropped.iter().any(|other| same_name(other, name))
+                || self.patterns.iter().any(|names| matches_name(names, name));
+            if is_kept && !is_dropped {
                 out.extend_from_slice(line);
             }
         }
@@ -94,10 +100,11 @@ mod tests {
             HeaderEdit::Remove("X-Secret".into()),
             HeaderEdit::Set("X-User".into(), Template::parse("me").unwrap()),
             HeaderEdit::Add("X-More".into(), Template::parse("1").unwrap()),
+            HeaderEdit::RemoveMatching("~^Y-".parse().unwrap()),
         ];
         let edits = Edits::compile(EditedMessage::Request, &edits).unwrap();
         let rules = Arc::new(TrailerRules::new(&edits, Some("X-Trace")));
-        let lines = b"x-secret: 1\r\nX_User: evil\r\nX-More: 2\r\nX-Trace: forged\r\nX-Hop: 3\r\nX-Sum:\r\n";
+        let lines = b"Y-Any: 1\r\nx-secret: 1\r\nX_User: evil\r\nX-More: 2\r\nX-Trace: forged\r\nX-Hop: 3\r\nX-Sum:\r\n";
         let check = |rules: &TrailerRules, expected: &[u8]| {
             let mut out = SmallVec::new();
             rules.append(lines, &mut out);

@@ -176,8 +176,12 @@ impl<'a> AccountWriter<'a> {
                     HeaderEdit::Set(name, value) => format!("set {name} `{}`", value.as_str()),
                     HeaderEdit::Add(name, value) => format!("add {name} `{}`", value.as_str()),
                     HeaderEdit::Remove(name) => format!("remove {name}"),
+                    HeaderEdit::RemoveMatching(names) => format!("remove {}", names.as_str()),
                     HeaderEdit::Replace(name, pattern, value) => {
                         format!("replace {name} `{pattern}` `{}`", value.as_str())
+                    }
+                    HeaderEdit::ReplaceItem(name, pattern, value) => {
+                        format!("replace_item {name} `{pattern}` `{}`", value.as_str())
                     }
                     // A plain change is none.
                     HeaderEdit::When(..) => String::new(),
