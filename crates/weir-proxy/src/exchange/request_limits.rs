@@ -95,7 +95,7 @@ pub(crate) async fn admit<'a, C: ClientSide>(
     let now_ns = table_clock(scope, exchange.arrival.head_end);
     let mut wait_ns = 0;
     for limit in lists(exchange, route).flat_map(|lists| &lists.rates) {
-        exchange.arrival.limits_asked += 1;
+        exchange.arrival.limits_asked = exchange.arrival.limits_asked.saturating_add(1);
         let taken = with_key(exchange, &limit.keyed, |key, exchange| {
             limit.take(key, now_ns, &mut exchange.arrival.told)
         });
@@ -111,7 +111,7 @@ pub(crate) async fn admit<'a, C: ClientSide>(
     // A request that waits for its rate is not in flight yet.
     let now_ns = table_clock(scope, Instant::now());
     for limit in lists(exchange, route).flat_map(|lists| &lists.in_flight) {
-        exchange.arrival.limits_asked += 1;
+        exchange.arrival.limits_asked = exchange.arrival.limits_asked.saturating_add(1);
         let entered = with_key(exchange, &limit.keyed, |key, exchange| {
             let places = &mut exchange.arrival.places;
             limit.enter(key, exchange.scope.worker.number, now_ns, places)
