@@ -160,7 +160,7 @@ fn observed(place: &AdminPlace) -> Result<Option<u64>, CommandFailure> {
         rate => {
             terminal::say(&format!(
                 "weir: costs are stated for {rate} requests per second, the sum of the busiest \
-                 seconds of all listeners: at most as high for each\n"
+                 seconds of all listeners; none has more\n"
             ));
             Ok(Some(rate))
         }
