@@ -24,7 +24,7 @@ use weir_config::{Checked, Diagnostic, Diagnostics, ForeignWords};
 
 pub use coverage::{Coverage, CoverageEntry, CoverageOutcome, CoverageTotals, DefaultDifference};
 pub use haproxy::{HaproxyVersion, reference as haproxy_reference};
-pub use nginx::reference;
+pub use nginx::{NginxVersion, reference};
 
 /// A language that configurations are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,14 +112,19 @@ pub fn lints_page() -> String {
 
 /// Reads an nginx file with the files that it includes. The errors are those of its syntax.
 pub fn nginx_file(path: &Path) -> Result<Imported, Diagnostics> {
-    nginx_file_mapped(path, Mappings::default())
+    nginx_file_as(path, NginxVersion::USUAL, Mappings::default())
 }
 
-/// Does the same; other addresses and paths may stand for those of the file.
-pub fn nginx_file_mapped(path: &Path, mappings: Mappings) -> Result<Imported, Diagnostics> {
+/// Does the same with the defaults of this version; other addresses and paths may stand for those
+/// of the file.
+pub fn nginx_file_as(
+    path: &Path,
+    version: NginxVersion,
+    mappings: Mappings,
+) -> Result<Imported, Diagnostics> {
     let mut sources = Sources::with(mappings);
     match tree::read(path, &mut sources) {
-        Ok(file) => nginx(sources, file),
+        Ok(file) => nginx(sources, file, version),
         Err(message) => {
             Err(Diagnostics::new(vec![Diagnostic::general(message)], Arc::new(sources)))
         }
@@ -129,13 +134,26 @@ pub fn nginx_file_mapped(path: &Path, mappings: Mappings) -> Result<Imported, Di
 /// Reads the text of an nginx file, which messages call `name`. Files are looked up relative to the
 /// folder of that name.
 pub fn nginx_text(name: &str, text: &str) -> Result<Imported, Diagnostics> {
-    let mut sources = Sources::default();
-    let file = sources.add(name, text);
-    nginx(sources, file)
+    nginx_text_as(name, text, NginxVersion::USUAL)
 }
 
-fn nginx(mut sources: Sources, file: FileId) -> Result<Imported, Diagnostics> {
-    match nginx::import(&mut sources, file) {
+/// Does the same with the defaults of this version.
+pub fn nginx_text_as(
+    name: &str,
+    text: &str,
+    version: NginxVersion,
+) -> Result<Imported, Diagnostics> {
+    let mut sources = Sources::default();
+    let file = sources.add(name, text);
+    nginx(sources, file, version)
+}
+
+fn nginx(
+    mut sources: Sources,
+    file: FileId,
+    version: NginxVersion,
+) -> Result<Imported, Diagnostics> {
+    match nginx::import(&mut sources, file, version) {
         Ok((directives, coverage, lints)) => {
             Ok(Imported { coverage, directives, lints, words: nginx::WORDS, sources })
         }

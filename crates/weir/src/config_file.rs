@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use weir_config::source::Mappings;
 use weir_config::{Checked, Config, Origins};
-use weir_import::{HaproxyVersion, Imported, Language};
+use weir_import::{HaproxyVersion, Imported, Language, NginxVersion};
 
 use crate::failure::CommandFailure;
 use crate::terminal;
@@ -43,16 +43,43 @@ pub(crate) struct LanguageArguments {
     accept_ignored: bool,
     #[command(flatten)]
     mapping: MappingArguments,
-    /// Version whose defaults hold, such as haproxy=2.6 [default: haproxy=3.4]
-    #[arg(long, value_name = "PROGRAM=VERSION", value_parser = assumed)]
-    assume: Option<HaproxyVersion>,
+    #[command(flatten)]
+    assume: AssumeArguments,
+}
+
+/// The flag about the version of another program.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AssumeArguments {
+    /// Version whose defaults hold, such as nginx=1.31 or haproxy=2.6 [default: nginx=1.22, haproxy=3.4]
+    #[arg(long = "assume", value_name = "PROGRAM=VERSION", value_parser = AssumedVersion::parse)]
+    version: Option<AssumedVersion>,
 }
 
 impl LanguageArguments {
     /// Returns the arguments for a command that starts nothing, so that refused directives are
     /// reported and do not stop it.
-    pub(crate) fn of(from: Option<LanguageName>, mapping: MappingArguments) -> Self {
-        Self { from, accept_ignored: true, mapping, assume: None }
+    pub(crate) fn of(
+        from: Option<LanguageName>,
+        mapping: MappingArguments,
+        assume: AssumeArguments,
+    ) -> Self {
+        Self { from, accept_ignored: true, mapping, assume }
+    }
+
+    fn nginx_version(&self, path: &Path) -> Result<NginxVersion, CommandFailure> {
+        match self.assume.version {
+            None => Ok(NginxVersion::USUAL),
+            Some(AssumedVersion::Nginx(version)) => Ok(version),
+            Some(AssumedVersion::Haproxy(_)) => Err(wrong_program(path, "nginx")),
+        }
+    }
+
+    fn haproxy_version(&self, path: &Path) -> Result<HaproxyVersion, CommandFailure> {
+        match self.assume.version {
+            None => Ok(HaproxyVersion::LATEST),
+            Some(AssumedVersion::Haproxy(version)) => Ok(version),
+            Some(AssumedVersion::Nginx(_)) => Err(wrong_program(path, "HAProxy")),
+        }
     }
 }
 
@@ -64,10 +91,31 @@ pub(crate) enum LanguageName {
     Haproxy,
 }
 
-/// Parses the value of `--assume`.
-fn assumed(text: &str) -> Result<HaproxyVersion, String> {
-    let version = text.strip_prefix("haproxy=").and_then(HaproxyVersion::parse);
-    version.ok_or_else(|| "write `haproxy=VERSION`, such as `haproxy=2.6`".to_owned())
+/// The value of `--assume`.
+#[derive(Clone, Copy, Debug)]
+enum AssumedVersion {
+    Nginx(NginxVersion),
+    Haproxy(HaproxyVersion),
+}
+
+impl AssumedVersion {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (program, version) = text.split_once('=').unwrap_or_default();
+        let assumed = match program {
+            "nginx" => NginxVersion::parse(version).map(Self::Nginx),
+            "haproxy" => HaproxyVersion::parse(version).map(Self::Haproxy),
+            _ => None,
+        };
+        assumed.ok_or_else(|| "write `nginx=1.31` or `haproxy=2.6`".to_owned())
+    }
+}
+
+/// Returns the failure for a version of another program.
+fn wrong_program(path: &Path, program: &str) -> CommandFailure {
+    CommandFailure::Usage(format!(
+        "{}: this is a file of {program}, and `--assume` names another program",
+        path.display()
+    ))
 }
 
 /// A configuration file that was read.
@@ -133,9 +181,12 @@ pub(crate) fn open(
     };
     let imported = match found {
         Language::Native => return Ok(ConfigFile::Native),
-        Language::Nginx => weir_import::nginx_file_mapped(path, language.mapping.mappings()?),
+        Language::Nginx => {
+            let version = language.nginx_version(path)?;
+            weir_import::nginx_file_as(path, version, language.mapping.mappings()?)
+        }
         Language::Haproxy => {
-            let version = language.assume.unwrap_or(HaproxyVersion::LATEST);
+            let version = language.haproxy_version(path)?;
             weir_import::haproxy_file(path, version, language.mapping.mappings()?)
         }
     };

@@ -250,6 +250,25 @@ fn check_says_ok_in_every_spelling() {
 }
 
 #[test]
+fn defaults_of_another_program_are_those_of_the_assumed_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "events {}\nhttp { upstream a { server 127.0.0.1:2; }
+        server { listen 127.0.0.1:1; location / { proxy_pass http://a; } } }\n";
+    let path = file(directory.path(), "nginx.conf", text);
+    let path = path.to_str().unwrap();
+    let import = |assume: &[&str]| weir(&[&["import", path], assume].concat()).output().unwrap();
+    let printed = |assume: &[&str]| String::from_utf8(import(assume).stdout).unwrap();
+    assert!(printed(&[]).contains("keepalive off;"));
+    assert!(printed(&["--assume", "nginx=1.22.1"]).contains("keepalive off;"));
+    assert!(printed(&["--assume", "nginx=1.31"]).contains("keepalive idle=32"));
+    check_sentence(&import(&["--assume", "haproxy=2.6"]), 2, &["nginx.conf", "file of nginx"]);
+    check_failure(&import(&["--assume", "nginx=new"]), 2, &["`nginx=1.31`"]);
+    let explain = ["explain", "-c", path, "--assume", "nginx=1.31", "GET http://a.test:1/"];
+    let account = weir(&explain).output().unwrap();
+    assert_eq!(account.status.code(), Some(0), "{}", String::from_utf8_lossy(&account.stderr));
+}
+
+#[test]
 fn check_writes_json_that_reads_as_the_same_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let text = "pool app { server 127.0.0.1:3000 weight=2; balance least_conn; }\nlisten 127.0.0.1:8080 -> app;\n";

@@ -10,6 +10,7 @@ use super::logs::LogKind;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::{StatementId, Statements};
+use super::version::NginxVersion;
 use crate::coverage::Coverage;
 use crate::native::NativeLine;
 
@@ -18,8 +19,9 @@ pub(crate) fn convert(
     sources: &Sources,
     file: FileId,
     statements: &Statements<'_>,
+    version: NginxVersion,
 ) -> (Vec<Directive>, Coverage) {
-    let mut converter = Converter::new(statements, Path::new(&sources.file(file).name));
+    let mut converter = Converter::new(statements, Path::new(&sources.file(file).name), version);
     let start = SourceSpan { file, start: 0, end: 0 };
     let directives = converter.file(start);
     let entries = converter.outcomes.entries(statements, sources);

@@ -91,7 +91,7 @@ This page is generated from the table in `crates/weir-import/src/nginx/directive
 
 `weir check nginx.conf` reports what becomes of each directive of a file, with its line, and the defaults of nginx that are set or that
 Weir does not have. `weir run -c nginx.conf` runs the file, and `weir import nginx.conf` prints it in Weir's own syntax. A refused
-directive stops both, unless `--accept-ignored` is given. The defaults are those of nginx 1.22.
+directive stops both, unless `--accept-ignored` is given. The defaults are those of nginx 1.22; `--assume nginx=1.31` takes those of another version.
 
 A directive that is *converted* may still be refused where the note says so, and one that is in none of these rows always is.
 
@@ -191,9 +191,9 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("keepalive_timeout", &["upstream"], Handling::Converted, "lines of a pool"),
     row("zone", &["upstream"], Handling::Converted, "lines of a pool"),
     row("least_time", &["upstream"], Handling::Converted, "lines of a pool"),
-    row("sticky", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
+    row("sticky", &["upstream"], Handling::Converted, "`sticky cookie` of a pool; `route` and `learn` are refused"),
     row("sticky_cookie_insert", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
-    row("queue", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
+    row("queue", &["upstream"], Handling::Converted, "`queue` of a pool"),
     row("state", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
     row("ntlm", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
     row("fair", &["upstream"], Handling::Refused, "the policy or feature has no conversion yet: write a native pool"),
@@ -205,6 +205,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("keepalive_requests", &["http", "server", "location"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
     row("keepalive_time", &["http", "server", "location"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
     row("large_client_header_buffers", &["http", "server"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
+    row("max_headers", &["http", "server"], Handling::Inherited, "`limits headers=` of the listener: that of the default server of the address"),
     row("merge_slashes", &["http", "server"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
     row("keepalive_timeout", &["http", "server", "location"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
     row("client_body_timeout", &["http", "server", "location"], Handling::Inherited, "a setting of the listener: that of the default server of the address"),
@@ -214,6 +215,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("log_format", &["http"], Handling::Converted, "`format` and `escape` of a `log`, if every variable exists in Weir"),
     row("default_type", &["http", "server", "location"], Handling::Inherited, "the type of texts of `return`, and of files whose extension has none"),
     row("add_header", &["http", "server", "location"], Handling::Inherited, "`response_header add`; without `always` with `if=` of the statuses that nginx names"),
+    row("add_header_inherit", &["http", "server", "location"], Handling::Inherited, "as nginx inherits `add_header` then"),
     row("return", &["http", "server", "location", "if"], Handling::Converted, "`respond` or `redirect`"),
     row("allow", &["http", "server", "location"], Handling::Inherited, "`allow` and `deny`"),
     row("deny", &["http", "server", "location"], Handling::Inherited, "`allow` and `deny`"),
@@ -265,6 +267,15 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("proxy_headers_hash_max_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and sockets of nginx; clients get the same bytes"),
     row("proxy_headers_hash_bucket_size", &["http", "server", "location"], Handling::Ignored, "it tunes tables and sockets of nginx; clients get the same bytes"),
     row("proxy_socket_keepalive", &["http", "server", "location"], Handling::Ignored, "it tunes tables and sockets of nginx; clients get the same bytes"),
+    row("proxy_socket_rcvbuf", &["http", "server", "location"], Handling::Ignored, "it tunes tables and sockets of nginx; clients get the same bytes"),
+    row("proxy_socket_sndbuf", &["http", "server", "location"], Handling::Ignored, "it tunes tables and sockets of nginx; clients get the same bytes"),
+    row("proxy_ssl_certificate_cache", &["http", "server", "location"], Handling::Ignored, "certificates are read when the configuration is loaded"),
+    row("ssl_certificate_cache", &["http", "server"], Handling::Ignored, "certificates are read when the configuration is loaded"),
+    row("ssl_object_cache_inheritable", &["main"], Handling::Ignored, "certificates are read when the configuration is loaded"),
+    row("ssl_certificate_compression", &["http", "server"], Handling::DiffersFor(&["on"]), "certificates are sent uncompressed"),
+    row("proxy_pass_trailers", &["http", "server", "location"], Handling::DiffersFor(&["off"]), "trailers of servers are passed on in any case"),
+    row("early_hints", &["http", "server", "location"], Handling::DiffersFor(&[]), "responses with 103 are passed on in any case"),
+    row("keepalive_min_timeout", &["http", "server", "location"], Handling::Ignored, "idle connections stay open for `keepalive_timeout`, but at a stop and where others need their room"),
     row("proxy_send_lowat", &["http", "server", "location"], Handling::Ignored, "it tunes tables and sockets of nginx; clients get the same bytes"),
     row("proxy_bind", &["http", "server", "location"], Handling::Refused, "it has no conversion yet: remove it, or write the route natively"),
     row("proxy_cookie_domain", &["http", "server", "location"], Handling::Inherited, "`response_header replace Set-Cookie`; a regex is refused"),

@@ -165,7 +165,7 @@ impl<'t> Converter<'_, 't> {
         known: &KnownVariables<'_>,
     ) -> Vec<Directive> {
         let mut lines = Vec::new();
-        for &id in self.lines_of(scope, "add_header") {
+        for id in self.added_headers(scope) {
             let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
             let always = self.statements.word(id, 2);
             let lower = name.to_ascii_lowercase();
@@ -194,6 +194,20 @@ impl<'t> Converter<'_, 't> {
             }
         }
         lines
+    }
+
+    /// Returns the `add_header` that hold in a block.
+    fn added_headers(&mut self, scope: &InheritanceScope<'_, 't>) -> Vec<StatementId> {
+        let Some(id) = self.single(scope, "add_header_inherit") else {
+            return self.lines_of(scope, "add_header").to_vec();
+        };
+        if matches!(self.statements.word(id, 0), "on" | "off" | "merge") {
+            self.outcomes.honour(id);
+        } else {
+            self.outcomes.refuse(id, "write `on`, `off` or `merge`");
+        }
+        let all = scope.merged("add_header", "add_header_inherit");
+        if self.room_for_lines(&all) { all } else { Vec::new() }
     }
 
     /// Returns the variable that is true for the statuses with which `add_header` adds a header

@@ -28,14 +28,18 @@ const SERVER_SETTINGS: [&str; 6] = [
 ];
 
 /// Those that hold before the server is known: nginx takes them from the default server.
-const EARLY_SETTINGS: [&str; 6] = [
+const EARLY_SETTINGS: [&str; 7] = [
     "client_header_timeout",
     "large_client_header_buffers",
+    "max_headers",
     "ignore_invalid_headers",
     "underscores_in_headers",
     "ssl_protocols",
     "ssl_ciphers",
 ];
+
+/// The number of headers where nginx has no bound of its own.
+const UNBOUNDED_HEADERS: &str = "10000";
 
 const ONE_SETTING: &str =
     "Weir has one setting for an address, that of the default server: write it there, or in `http`";
@@ -442,7 +446,11 @@ impl<'t> Converter<'_, 't> {
         let head = self.time(scope, "client_header_timeout", "1m");
         let body = self.time(scope, "client_body_timeout", "1m");
         let send = self.time(scope, "send_timeout", "1m");
-        let age = self.time(scope, "keepalive_time", "1h");
+        let age = if self.version.has_longest_age() || !scope.all("keepalive_time").is_empty() {
+            self.time(scope, "keepalive_time", "1h")
+        } else {
+            "off".to_owned()
+        };
         let mut line = NativeLine::new("timeout", span)
             .option("handshake", &head)
             .option("head", &head)
@@ -495,14 +503,36 @@ impl<'t> Converter<'_, 't> {
             .single(scope, "keepalive_timeout")
             .is_some_and(|id| values::milliseconds(self.statements.word(id, 0)) == Some(0));
         let requests = self.requests(scope);
+        let headers = self.header_count(scope);
         NativeLine::new("limits", span)
             .option("head", &values::size((number * size).clamp(256, 16 << 20)))
             .option("request_line", &values::size(size))
-            .option("headers", "10000")
+            .option("headers", &headers)
             .option("body", body)
             .option("requests", if closes { "1" } else { &requests })
             .option("hops", "off")
             .end()
+    }
+
+    /// Returns the most headers of a request.
+    fn header_count(&mut self, scope: &InheritanceScope<'_, 't>) -> String {
+        let usual = self.version.headers();
+        let Some(id) = self.single(scope, "max_headers") else {
+            if let Some(number) = usual {
+                self.default(
+                    "max_headers",
+                    &format!("{number}, as in nginx; more get 431, not 400"),
+                );
+            }
+            return usual.unwrap_or(UNBOUNDED_HEADERS).to_owned();
+        };
+        let word = self.statements.word(id, 0);
+        if word.parse::<u32>().is_ok_and(|number| (1..=10_000).contains(&number)) {
+            self.outcomes.differs(id, "requests with more headers get 431, not 400");
+            return word.to_owned();
+        }
+        self.outcomes.refuse(id, "write a number from 1 to 10000");
+        UNBOUNDED_HEADERS.to_owned()
     }
 
     /// Returns the certificates of all servers of an address, those of the default server first.
@@ -562,7 +592,7 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.differs(id, "Weir offers its own suites: TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or ChaCha20");
         }
         let Some(id) = self.single(scope, "ssl_protocols") else {
-            self.default("ssl_protocols", "TLS 1.2 and 1.3");
+            self.tls_default("ssl_protocols");
             return None;
         };
         let (min, max) = self.tls_versions(id)?;

@@ -433,6 +433,7 @@ impl<'t> Converter<'_, 't> {
         match self.single(scope, "proxy_http_version") {
             Some(id) if self.statements.word(id, 0) == "1.1" => self.outcomes.honour(id),
             Some(id) => self.outcomes.differs(id, "Weir speaks HTTP/1.1 to servers"),
+            None if self.version.keeps_connections() => {}
             None => self.default(
                 "proxy_http_version",
                 "1.0 with a connection for each request (before nginx 1.29.7); Weir speaks HTTP/1.1",

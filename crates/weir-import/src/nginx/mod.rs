@@ -2,6 +2,7 @@
 //! converted block by block (`convert` and the modules beside it) by the rules of the table
 //! `directives`. Each statement gets an outcome; one that no rule took is refused.
 
+mod affinity;
 mod body_bounds;
 mod conditions;
 mod convert;
@@ -31,6 +32,7 @@ mod upstream_tls;
 mod values;
 mod variable_values;
 mod variables;
+mod version;
 
 use weir_config::Diagnostic;
 use weir_config::source::{FileId, Sources};
@@ -41,14 +43,17 @@ use crate::{Coverage, Language};
 
 pub use directives::reference;
 pub(crate) use lints::{LINTS, WORDS};
+pub use version::NginxVersion;
 
 /// The most bytes of a text that are looked at to find its language.
 const RECOGNISED_BYTES: usize = 64 * 1024;
 
-/// Reads the files and converts them, or returns the errors of their syntax.
+/// Reads the files and converts them with the defaults of this version, or returns the errors of
+/// their syntax.
 pub(crate) fn import(
     sources: &mut Sources,
     file: FileId,
+    version: NginxVersion,
 ) -> Result<(Vec<Directive>, Coverage, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (tree, mut errors) = tree::parse_with_includes(sources, file, Dialect::Nginx);
     statements::faults(&tree, &mut errors);
@@ -56,7 +61,7 @@ pub(crate) fn import(
         return Err(errors);
     }
     let statements = statements::Statements::of(&tree);
-    let (directives, coverage) = convert::convert(sources, file, &statements);
+    let (directives, coverage) = convert::convert(sources, file, &statements, version);
     Ok((directives, coverage, lints::find(&tree)))
 }
 

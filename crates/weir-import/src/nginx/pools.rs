@@ -73,7 +73,6 @@ impl<'t> Converter<'_, 't> {
     /// Reads an `upstream`.
     pub(crate) fn upstream(&mut self, id: StatementId) {
         let name = self.statements.word(id, 0);
-        let span = self.statements.span(id);
         if name.is_empty() || self.pools.upstreams.contains_key(name) {
             self.outcomes.refuse(id, "an upstream needs a name of its own");
             return;
@@ -105,13 +104,8 @@ impl<'t> Converter<'_, 't> {
             return;
         }
         lines.push(self.keepalive(id));
-        if limited {
-            lines.push(NativeLine::new("queue", span).keyword("off").end());
-            self.default(
-                "max_conns",
-                "a request beyond the limits of all servers gets 503, not 502",
-            );
-        }
+        lines.extend(self.queue(id, limited));
+        lines.extend(self.sticky(id));
         let upstream = Upstream { id, used: false, lines, failures, servers: tried };
         self.pools.upstreams.insert(name, upstream);
     }
@@ -246,15 +240,27 @@ impl<'t> Converter<'_, 't> {
     fn keepalive(&mut self, upstream: StatementId) -> Directive {
         let scope = InheritanceScope::new(self.statements, upstream);
         let line = NativeLine::new("keepalive", self.statements.span(upstream));
-        let Some(id) = self.single(&scope, "keepalive") else { return line.keyword("off").end() };
-        let word = self.statements.word(id, 0);
+        let of_stream =
+            self.statements.parent(upstream).is_some_and(|id| self.statements.name(id) == "stream");
+        let word = match self.single(&scope, "keepalive") {
+            Some(id) => {
+                let word = self.statements.word(id, 0);
+                match word.parse::<u32>() {
+                    Ok(0) => self.outcomes.honour(id),
+                    Ok(_) => self.outcomes.differs(id, "that many idle connections for each server over all workers; nginx keeps them for each worker over all servers"),
+                    Err(_) => self.outcomes.refuse(id, "write the number of idle connections"),
+                }
+                word
+            }
+            None if self.version.keeps_connections() && !of_stream => {
+                self.default("keepalive (upstream without it)", "32 idle connections for each server over all workers; nginx keeps 32 for each worker, and lets each location use its own");
+                "32"
+            }
+            None => "0",
+        };
         if !word.parse::<u32>().is_ok_and(|idle| idle > 0) {
             return line.keyword("off").end();
         }
-        self.outcomes.differs(
-            id,
-            "that many idle connections for each server over all workers; nginx keeps them for each worker over all servers",
-        );
         self.default("keepalive (upstream)", "idle for 60s, 1000 requests, 1h, as in nginx");
         let timeout = self.time_or(&scope, "keepalive_timeout", "1m");
         let age = self.time_or(&scope, "keepalive_time", "1h");
@@ -268,14 +274,17 @@ impl<'t> Converter<'_, 't> {
 
     /// Returns `keepalive_requests`, of an upstream or of a server.
     pub(crate) fn requests(&mut self, scope: &InheritanceScope<'_, 't>) -> String {
-        let Some(id) = self.single(scope, "keepalive_requests") else { return "1000".to_owned() };
+        let usual = self.version.requests();
+        let Some(id) = self.single(scope, "keepalive_requests") else {
+            return usual.to_owned();
+        };
         let word = self.statements.word(id, 0);
         if word.parse::<u32>().is_ok_and(|number| number > 0) {
             self.outcomes.honour(id);
             return word.to_owned();
         }
         self.outcomes.refuse(id, "write a number above 0");
-        "1000".to_owned()
+        usual.to_owned()
     }
 
     /// Returns the pool for the servers of a `proxy_pass` with the settings of its location, or the

@@ -28,6 +28,25 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         found.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
     }
 
+    /// Returns the directives of that name that hold here, where another directive says `off` if the
+    /// blocks around do not count, or `merge` if they do.
+    pub(crate) fn merged(&self, name: &'t str, how: &'t str) -> Vec<StatementId> {
+        let (mut held, mut mode) = (Vec::new(), "on");
+        for block in &self.blocks {
+            if let Some(id) = self.statements.named(Some(*block), how).first() {
+                mode = self.statements.word(*id, 0);
+            }
+            let own = self.statements.named(Some(*block), name);
+            held = match mode {
+                "merge" => [own, held.as_slice()].concat(),
+                "off" => own.to_vec(),
+                _ if own.is_empty() => held,
+                _ => own.to_vec(),
+            };
+        }
+        held
+    }
+
     /// Returns the directives of two names that hold here and that nginx inherits as one list.
     pub(crate) fn both(&self, names: [&'static str; 2]) -> [&'s [StatementId]; 2] {
         let of = |block: &StatementId| names.map(|name| self.statements.named(Some(*block), name));

@@ -12,6 +12,7 @@ use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::statements::{Outcomes, StatementId, Statements};
 use super::values::{self, KnownVariables, SetVariables};
+use super::version::NginxVersion;
 use crate::coverage::DefaultDifference;
 
 /// The most routes that one file may become. A server is written out for each of its addresses and
@@ -28,6 +29,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) statements: &'s Statements<'t>,
     pub(crate) outcomes: Outcomes,
     pub(crate) defaults: Vec<DefaultDifference>,
+    /// The version whose defaults hold.
+    pub(crate) version: NginxVersion,
     /// The folder of the main file, against which nginx resolves paths.
     pub(crate) folder: PathBuf,
     pub(crate) pools: ConvertedPools<'t>,
@@ -183,12 +186,13 @@ impl HostNames {
 
 impl<'s, 't> Converter<'s, 't> {
     /// Returns the state at the start; paths are relative to the folder of this file.
-    pub(crate) fn new(statements: &'s Statements<'t>, main: &Path) -> Self {
+    pub(crate) fn new(statements: &'s Statements<'t>, main: &Path, version: NginxVersion) -> Self {
         let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
         Self {
             statements,
             outcomes: Outcomes::new(statements),
             defaults: Vec::new(),
+            version,
             folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
             pools: ConvertedPools::default(),
             logs: ConvertedLogs::default(),
@@ -215,6 +219,7 @@ impl<'s, 't> Converter<'s, 't> {
         KnownVariables {
             defined: self.statements.defined(),
             set: Rc::clone(&self.set),
+            joins_lines: self.version.joins_lines(),
             ..KnownVariables::default()
         }
     }

@@ -118,13 +118,23 @@ impl<'t> Converter<'_, 't> {
         line: NativeLine,
     ) -> NativeLine {
         let Some(id) = self.single(scope, "proxy_ssl_protocols") else {
-            self.default("proxy_ssl_protocols", "TLS 1.2 and 1.3");
+            self.tls_default("proxy_ssl_protocols");
             return line;
         };
         match self.tls_versions(id) {
             Some((min, max)) => line.option("min", min).option("max", max),
             None => line,
         }
+    }
+
+    /// Notes the versions of TLS that Weir offers where the file does not say.
+    pub(crate) fn tls_default(&mut self, directive: &'static str) {
+        let of_nginx = self.version.tls();
+        let how = match of_nginx {
+            "1.2 and 1.3" => "TLS 1.2 and 1.3, as in nginx".to_owned(),
+            _ => format!("TLS 1.2 and 1.3; nginx {} offers TLS {of_nginx}", self.version),
+        };
+        self.default(directive, &how);
     }
 
     /// Returns the lowest and the highest of the versions that a directive names.

@@ -1,5 +1,6 @@
 //! Values in nginx's forms: times, sizes, texts with variables. They are turned into Weir's forms.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -127,6 +128,8 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) defined: Option<&'a DefinedNames>,
     /// The variables of `set` and of regexes.
     pub(crate) set: Rc<SetVariables>,
+    /// Set if `$http_NAME` has the values of all lines of a header.
+    pub(crate) joins_lines: bool,
 }
 
 impl KnownVariables<'_> {
@@ -241,7 +244,7 @@ fn convert(
             "binary_remote_addr" => out.push_str("${remote_addr}"),
             _ if is_same(name) || allowed(name) => {
                 out.push_str("${");
-                out.push_str(name);
+                out.push_str(&native_name(name, known.joins_lines));
                 out.push('}');
             }
             _ => match known.defined.and_then(|defined| defined.native(name)) {
@@ -256,6 +259,17 @@ fn convert(
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// Returns Weir's name of a variable that both have.
+fn native_name(name: &str, joins_lines: bool) -> Cow<'_, str> {
+    let lines = |prefix: &str| name.strip_prefix(prefix).filter(|_| joins_lines);
+    // `$http_cookie` has all lines in any case.
+    match (lines("http_").filter(|rest| *rest != "cookie"), lines("sent_http_")) {
+        (Some(rest), _) => Cow::Owned(format!("headers_{rest}")),
+        (_, Some(rest)) => Cow::Owned(format!("sent_headers_{rest}")),
+        _ => Cow::Borrowed(name),
+    }
 }
 
 fn is_group(name: &str) -> bool {

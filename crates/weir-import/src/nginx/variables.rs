@@ -13,6 +13,7 @@ use super::pools::UpstreamScheme;
 use super::state::Converter;
 use super::statements::{StatementId, Statements};
 use super::values::{DefinedNames, KnownVariables, path_template, template, template_with};
+use super::version::NginxVersion;
 use crate::native::NativeLine;
 use crate::pcre as regex;
 
@@ -44,7 +45,7 @@ impl<'t> Converter<'_, 't> {
         let mut users: HashMap<String, Vec<usize>> = HashMap::new();
         let mut refused = Vec::new();
         for (number, &id) in waiting.iter().enumerate() {
-            let directive = definition(self.statements, id, &names);
+            let directive = definition(self.statements, id, &names, self.version);
             for name in names.take_asked() {
                 users.entry(name).or_default().push(number);
             }
@@ -255,10 +256,12 @@ fn definition(
     statements: &Statements<'_>,
     id: StatementId,
     names: &DefinedNames,
+    version: NginxVersion,
 ) -> Result<Directive, String> {
     let directive = statements.get(id).directive;
     let block = directive.block.as_ref().ok_or("it has no block")?;
-    let known = &KnownVariables { defined: Some(names), ..KnownVariables::default() };
+    let joins_lines = version.joins_lines();
+    let known = &KnownVariables { defined: Some(names), joins_lines, ..KnownVariables::default() };
     let span = directive.span();
     let name = bare(variable_word(statements, id)).and_then(|name| names.native(name));
     let name = format!("${}", name.ok_or("it has no `$variable`")?);

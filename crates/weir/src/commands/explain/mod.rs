@@ -14,7 +14,7 @@ use weir_control::explain;
 use weir_control::trace::TracedRequest;
 
 use crate::config_file::{
-    self, CONFIGURATION_FILE, LanguageArguments, LanguageName, MappingArguments,
+    self, AssumeArguments, CONFIGURATION_FILE, LanguageArguments, LanguageName, MappingArguments,
 };
 use crate::failure::CommandFailure;
 use crate::terminal;
@@ -56,6 +56,8 @@ pub(crate) struct ExplainArguments {
     language: Option<LanguageName>,
     #[command(flatten)]
     mapping: MappingArguments,
+    #[command(flatten)]
+    assume: AssumeArguments,
 }
 
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), CommandFailure> {
@@ -67,7 +69,11 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), CommandFailure> {
     };
     let ask =
         Ask::parse(&arguments.request, &arguments.headers, body).map_err(CommandFailure::Usage)?;
-    let language = LanguageArguments::of(arguments.language, arguments.mapping.clone());
+    let language = LanguageArguments::of(
+        arguments.language,
+        arguments.mapping.clone(),
+        arguments.assume.clone(),
+    );
     let checked = config_file::checked_file(&arguments.config, &language)?;
     let (listener, note) = ask
         .listener(&checked.config, arguments.listener.as_deref())
