@@ -8,7 +8,7 @@ use super::statements::StatementId;
 use super::values;
 use crate::native::NativeLine;
 
-impl<'t> Converter<'_, 't> {
+impl Converter<'_, '_> {
     /// Converts the affinity of clients by a cookie that nginx sets.
     pub(crate) fn sticky(&mut self, upstream: StatementId) -> Option<Directive> {
         let scope = InheritanceScope::new(self.statements, upstream);
