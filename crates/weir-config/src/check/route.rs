@@ -214,6 +214,9 @@ impl<'a> Checker<'a> {
         if verb.text() == "remove" && name.text().starts_with('~') && line.word(2).is_none() {
             return self.value(name, str::parse).map(HeaderEdit::RemoveMatching);
         }
+        if let Some(edit) = self.blank_connection(line) {
+            return Some(edit);
+        }
         let header = self.value(name, values::header_name);
         if line.name() == "header"
             && name.text().eq_ignore_ascii_case("host")
@@ -275,6 +278,17 @@ impl<'a> Checker<'a> {
                 None
             }
         }
+    }
+
+    /// Returns the change that gives requests a blank `Connection`, if the line is this one.
+    fn blank_connection(&mut self, line: &Arguments<'a>) -> Option<HeaderEdit> {
+        let [verb, name, value] = line.words.as_slice() else { return None };
+        let blank = value.text().chars().all(|one| matches!(one, ' ' | '\t'));
+        if line.name() != "header" || verb.text() != "set" || !blank {
+            return None;
+        }
+        let edit = HeaderEdit::Set(name.text().to_owned(), self.template(*value)?);
+        edit.is_blank_connection().then_some(edit)
     }
 
     fn replacement(&mut self, line: &Arguments<'a>, header: String) -> Option<HeaderEdit> {

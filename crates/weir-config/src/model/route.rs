@@ -422,6 +422,18 @@ impl HeaderEdit {
         }
     }
 
+    /// Returns true if it gives requests a `Connection` header of nothing but blanks, the only value
+    /// that says nothing about the connection.
+    pub fn is_blank_connection(&self) -> bool {
+        let blank = |text: &[u8]| !text.is_empty() && text.iter().all(|byte| b" \t".contains(byte));
+        match self.plain() {
+            Self::Set(name, value) => {
+                name.eq_ignore_ascii_case("connection") && value.constant().is_some_and(blank)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the text of its condition, if it has one.
     pub fn condition(&self) -> Option<&Template> {
         match self {

@@ -492,7 +492,7 @@ impl<'a> Validator<'a> {
         self.in_flight_limits(path, &listener.in_flight_limits);
         self.bandwidth(path, listener.bandwidth.as_ref());
         self.log_names(path, &listener.logs);
-        self.edits(&format!("{path}.request_headers"), &listener.request_headers);
+        self.request_edits(&format!("{path}.request_headers"), &listener.request_headers);
         self.edits(&format!("{path}.response_headers"), &listener.response_headers);
         for (index, page) in listener.error_pages.iter().enumerate() {
             self.error_page(&format!("{path}.error_pages[{index}]"), page);
@@ -612,7 +612,7 @@ impl<'a> Validator<'a> {
             self.error_targets(&path, &route.error_targets);
             self.responses(&format!("{path}.responses"), route);
             self.route_upstream(&format!("{path}.upstream"), route);
-            self.edits(&format!("{path}.request_headers"), &route.request_headers);
+            self.request_edits(&format!("{path}.request_headers"), &route.request_headers);
             self.edits(&format!("{path}.response_headers"), &route.response_headers);
         }
     }
@@ -795,30 +795,44 @@ impl<'a> Validator<'a> {
         }
     }
 
+    fn request_edits(&mut self, path: &str, edits: &[HeaderEdit]) {
+        for (index, edit) in edits.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            if !edit.is_blank_connection() {
+                self.edited_name(&path, edit);
+            }
+            self.edit(&path, edit);
+        }
+    }
+
     fn edits(&mut self, path: &str, edits: &[HeaderEdit]) {
         for (index, edit) in edits.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            match edit.plain() {
-                HeaderEdit::RemoveMatching(names) if names.as_str().starts_with('~') => {}
-                HeaderEdit::RemoveMatching(_) => {
-                    self.problem(
-                        path.clone(),
-                        "a pattern of names is a regex, which starts with `~`",
-                    );
-                }
-                _ => self.held(path.clone(), values::header_name(edit.name())),
+            self.edited_name(&path, edit);
+            self.edit(&path, edit);
+        }
+    }
+
+    fn edited_name(&mut self, path: &str, edit: &HeaderEdit) {
+        match edit.plain() {
+            HeaderEdit::RemoveMatching(names) if names.as_str().starts_with('~') => {}
+            HeaderEdit::RemoveMatching(_) => {
+                self.problem(path, "a pattern of names is a regex, which starts with `~`");
             }
-            if let HeaderEdit::When(_, inner) = edit
-                && matches!(**inner, HeaderEdit::When(..))
-            {
-                self.problem(path.clone(), "a change has one condition");
-            }
-            if let Some(value) = edit.value() {
-                self.held(path.clone(), values::line_text(value.as_str()));
-                if value.as_str() == HIDDEN {
-                    self.problem(path, "this is the placeholder of a hidden value; `weir check --json --show-secrets` prints such values");
-                }
-            }
+            _ => self.held(path, values::header_name(edit.name())),
+        }
+    }
+
+    fn edit(&mut self, path: &str, edit: &HeaderEdit) {
+        if let HeaderEdit::When(_, inner) = edit
+            && matches!(**inner, HeaderEdit::When(..))
+        {
+            self.problem(path, "a change has one condition");
+        }
+        let Some(value) = edit.value() else { return };
+        self.held(path, values::line_text(value.as_str()));
+        if value.as_str() == HIDDEN {
+            self.problem(path, "this is the placeholder of a hidden value; `weir check --json --show-secrets` prints such values");
         }
     }
 

@@ -35,7 +35,7 @@ impl<'t> Converter<'_, 't> {
     ) -> Vec<Directive> {
         let mut lines = Vec::new();
         let mut host = false;
-        let mut upgrade = (false, false);
+        let upgrades = self.asks_for_upgrades(scope);
         for &id in self.lines_of(scope, "proxy_set_header") {
             let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
             let lower = name.to_ascii_lowercase();
@@ -45,11 +45,7 @@ impl<'t> Converter<'_, 't> {
             }
             host |= lower == "host";
             if OWN.contains(&lower.as_str()) {
-                upgrade.0 |= lower == "upgrade" && value == "$http_upgrade";
-                upgrade.1 |= lower == "connection"
-                    && (value.eq_ignore_ascii_case("upgrade")
-                        || self.upgrade_maps.contains_key(value));
-                self.own_header(id, &lower, value);
+                lines.extend(self.own_header(id, &lower, value, upgrades));
                 continue;
             }
             lines.extend(self.request_header(id, &lower, value, known));
@@ -59,7 +55,7 @@ impl<'t> Converter<'_, 't> {
             lines.push(line.value(proxy_host).end());
             self.default("proxy_set_header Host", "$proxy_host, as in nginx");
         }
-        if upgrade == (true, true) {
+        if upgrades {
             lines.push(NativeLine::new("upgrade", span).value("websocket").end());
         }
         lines
@@ -98,23 +94,62 @@ impl<'t> Converter<'_, 't> {
         }
     }
 
-    /// Notes the outcome of a header that Weir itself writes.
-    fn own_header(&mut self, id: StatementId, lower: &str, value: &str) {
-        let web_socket = (lower == "upgrade" && value == "$http_upgrade")
-            || (lower == "connection"
-                && (value.eq_ignore_ascii_case("upgrade")
-                    || self.upgrade_maps.contains_key(value)));
-        match lower {
-            "connection" if value.is_empty() => self.outcomes.honour(id),
-            _ if web_socket => self.outcomes.differs(
-                id,
-                "`upgrade websocket`: of the protocols that a client offers, only WebSocket passes",
-            ),
-            _ => self.outcomes.differs(
-                id,
-                "Weir writes the headers of a single connection itself and does not send this one",
-            ),
+    /// Returns true if the upgrades that clients ask for go on to servers, which takes two headers.
+    fn asks_for_upgrades(&mut self, scope: &InheritanceScope<'_, 't>) -> bool {
+        let lines = self.lines_of(scope, "proxy_set_header").iter();
+        let (mut protocol, mut connection) = (false, false);
+        for &id in lines {
+            let value = self.statements.word(id, 1);
+            match self.statements.word(id, 0).to_ascii_lowercase().as_str() {
+                "upgrade" => protocol |= value == "$http_upgrade",
+                "connection" => connection |= self.asks_for_upgrade(value),
+                _ => {}
+            }
         }
+        protocol && connection
+    }
+
+    fn asks_for_upgrade(&self, connection: &str) -> bool {
+        connection.eq_ignore_ascii_case("upgrade") || self.upgrade_maps.contains_key(connection)
+    }
+
+    /// Notes the outcome of a header that Weir itself writes. Of these only a blank `Connection` can
+    /// be set, which says nothing.
+    fn own_header(
+        &mut self,
+        id: StatementId,
+        lower: &str,
+        value: &str,
+        upgrades: bool,
+    ) -> Option<Directive> {
+        let is_connection = lower == "connection";
+        if is_connection && value.is_empty() {
+            self.outcomes.honour(id);
+            return None;
+        }
+        if is_connection && value.trim_matches([' ', '\t']).is_empty() {
+            self.outcomes.honour(id);
+            let line = NativeLine::new("header", self.statements.span(id)).keyword("set");
+            return Some(line.value(self.statements.word(id, 0)).value(value).end());
+        }
+        let is_upgrade = match lower {
+            "upgrade" => value == "$http_upgrade",
+            _ => is_connection && self.asks_for_upgrade(value),
+        };
+        let how = if is_upgrade && upgrades {
+            "`upgrade websocket`: of the protocols that a client offers, only WebSocket passes, and \
+             requests that offer none have no such header"
+        } else if is_upgrade {
+            "upgrades pass only with both `Upgrade $http_upgrade` and `Connection upgrade`; the \
+             server gets neither header"
+        } else if is_connection && value.eq_ignore_ascii_case("close") {
+            "Weir does not send this header and keeps connections to servers; a server that wants \
+             them closed closes them"
+        } else {
+            "Weir writes the headers of a single connection itself and does not send this one"
+        };
+        self.outcomes.differs(id, how);
+        None
     }
 
     /// Returns the removals of headers that servers send.

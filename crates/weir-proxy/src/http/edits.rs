@@ -35,6 +35,8 @@ pub struct Edits {
     lengths: u64,
     lines: Box<[EditLine]>,
     host: Option<Template>,
+    /// The line of a blank `Connection` of requests.
+    connection: Option<Box<[u8]>>,
     replacements: Box<[Replacement]>,
     /// Set if some edits hold for some messages only; [`Edits::resolve`] then has the edits.
     conditional: Option<Box<ConditionalEdits>>,
@@ -109,11 +111,15 @@ impl Edits {
         let mut dropped: Vec<Box<[u8]>> = Vec::new();
         let mut dropped_patterns = Vec::new();
         let mut lines: Vec<EditLine> = Vec::new();
-        let mut host = None;
+        let (mut host, mut connection) = (None, None);
         let mut replacements = Vec::new();
         for edit in edits {
             let name = edit.name();
             check_edit(direction, edit, name)?;
+            if edit.is_blank_connection() {
+                connection = edit.value().and_then(|value| fixed_line(name, value.constant()?));
+                continue;
+            }
             if matches!(edit, HeaderEdit::Set(..) | HeaderEdit::Remove(_)) {
                 lines.retain(|line| !line.name.eq_ignore_ascii_case(name));
                 dropped.retain(|other| !other.eq_ignore_ascii_case(name.as_bytes()));
@@ -148,6 +154,7 @@ impl Edits {
             lengths,
             lines: lines.into(),
             host,
+            connection,
             replacements: replacements.into(),
             conditional: None,
         })
@@ -260,6 +267,14 @@ impl Edits {
             write_varying("Host", template, entry, out);
         }
         out.len() > start
+    }
+
+    /// Appends the blank `Connection` line, if there is one.
+    #[inline]
+    pub(crate) fn write_connection(&self, out: &mut Vec<u8>) {
+        if let Some(line) = &self.connection {
+            out.extend_from_slice(line);
+        }
     }
 
     /// Returns true if a line uses a group of the route's path regex.
@@ -408,16 +423,18 @@ impl EditLine {
     /// Returns `None` for a line without a value, which is never sent.
     fn new(name: &str, value: &Template) -> Option<Self> {
         let value = match value.constant() {
-            Some(b"") => return None,
-            Some(text) => {
-                let mut line = Vec::new();
-                encode::header(&mut line, name.as_bytes(), text);
-                EditValue::Fixed(line.into())
-            }
+            Some(text) => EditValue::Fixed(fixed_line(name, text)?),
             None => EditValue::Varying(value.clone()),
         };
         Some(Self { name: name.into(), value })
     }
+}
+
+/// Returns the whole line, unless its value is empty.
+fn fixed_line(name: &str, value: &[u8]) -> Option<Box<[u8]>> {
+    let mut line = Vec::new();
+    encode::header(&mut line, name.as_bytes(), value);
+    (!value.is_empty()).then(|| line.into())
 }
 
 fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut Vec<u8>) {
@@ -492,7 +509,8 @@ fn check_edit(direction: EditedMessage, edit: &HeaderEdit, name: &str) -> Result
         // Weir writes the headers that no edit may change after the edits.
         return Ok(());
     }
-    if let Some(reason) = forbidden_edit(name) {
+    let is_blank = direction == EditedMessage::Request && edit.is_blank_connection();
+    if let Some(reason) = forbidden_edit(name).filter(|_| !is_blank) {
         return Err(format!("header `{name}` {reason}"));
     }
     match edit {
@@ -684,6 +702,10 @@ mod tests {
         for name in ["Connection", "Keep-Alive", "Upgrade", "Proxy-Connection"] {
             check(EditedMessage::Request, remove(name), "belongs to a single connection");
         }
+        for value in ["close", " close", "", "$host"] {
+            check(EditedMessage::Request, set("Connection", value), "belongs to a single");
+        }
+        check(EditedMessage::Response, set("Connection", " "), "belongs to a single connection");
         check(EditedMessage::Request, add("Expect", "x"), "answered by Weir itself");
         for name in ["", "A B", "A:", "A\r\nB", "\u{e9}"] {
             check(EditedMessage::Request, set(name, "1"), "not a header name");

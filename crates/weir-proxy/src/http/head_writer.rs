@@ -137,6 +137,9 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         BodyFraming::Chunked => encode::transfer_chunked(out),
         BodyFraming::None | BodyFraming::Close | BodyFraming::AsReceived => {}
     }
+    if input.upgrade.is_none() {
+        input.edits.write_connection(out);
+    }
     match (input.counts_hops, head.hops, input.upgrade) {
         (true, 0, None) => return out.extend_from_slice(b"Weir-Hops: 1\r\n\r\n"),
         (true, passed, _) => write_hops(passed, out),

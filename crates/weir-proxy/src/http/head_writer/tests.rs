@@ -281,6 +281,19 @@ fn edits_override_lines_of_weirs_own() {
     check(ours.map(remove).to_vec(), "X-Request-Id: 0123456789abcdef0123456789abcdef\r\n");
 }
 
+#[test]
+fn a_blank_connection_is_sent_unless_the_connection_may_switch() {
+    let edits = vec![set("Connection", " ")];
+    let setting = Setting { edits, ..Setting::default() };
+    setting.check_lines("A: 1\r\nConnection: close\r\n", "A: 1\r\nConnection:  \r\n");
+    let upgrade = Some(Protocols::new(&["websocket"]));
+    let setting = Setting { upgrade, ..setting };
+    setting.check_lines(
+        "A: 1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n",
+        "A: 1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
+    );
+}
+
 /// Checks a response: `lines` are the endpoint's and `expected` those sent to the client.
 fn check_response(setting: &DownstreamSetting, status: &str, lines: &str, expected: &str) {
     let text = format!("HTTP/1.1 {status}\r\n{lines}\r\n");
