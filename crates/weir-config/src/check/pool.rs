@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, PassiveCause,
-    Pool, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
+    Pool, ReuseLevel, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
 };
 use crate::source::SourceSpan;
 use crate::units::{percent, size};
@@ -180,6 +180,7 @@ impl<'a> Checker<'a> {
             values::whole(text, 1, u64::MAX)
         });
         self.set(line, "max_age", &mut keepalive.max_age, values::wait);
+        self.set(line, "reuse", &mut keepalive.reuse, ReuseLevel::parse);
     }
 
     fn passive(

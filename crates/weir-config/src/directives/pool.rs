@@ -233,7 +233,7 @@ const KEEPALIVE: &[OptionSpec] = &[
         "idle",
         "NUMBER",
         "100",
-        "The largest number of idle connections per server, over all workers.",
+        "The largest number of idle connections per server, over all workers. Beyond it the one that has been idle the longest is closed, of those that the worker has or that belong to no worker.",
     ),
     option("timeout", "TIME", "55s", "The time after which an idle connection is closed."),
     option(
@@ -243,6 +243,12 @@ const KEEPALIVE: &[OptionSpec] = &[
         "The number of exchanges after which a connection is closed.",
     ),
     option("max_age", "TIME", "1h", "The age at which a connection is closed instead of kept."),
+    option(
+        "reuse",
+        "never | safe | aggressive | always",
+        "always",
+        "The requests that take idle connections. A server can close a connection while a request is on its way there; a request that may not be sent again then gets 502, which a client repeats by itself if it was not the first one of its connection. `always`: every request. `safe`: all but the first one of a client connection, which opens a new one. `aggressive`: first ones take only connections that were reused before. `never`: a connection serves only the client connection that it was opened for, and is closed with it; for servers that remember a user by the connection. HAProxy calls this `http-reuse`, with `safe` as its default; nginx always reuses.",
+    ),
 ];
 
 const PASSIVE: &[OptionSpec] = &[

@@ -7,9 +7,9 @@ use super::{
     AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
     EndpointCheck, EndpointPassive, ExplainHeader, Forwarded, HttpProbe, Keepalive, MatchedPath,
     MemoryLimit, MessageLimits, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe,
-    Queue, RequestIdSettings, Resolver, Retry, RetryOn, SrvName, StallDetection, Statuses,
-    TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts,
-    Workers,
+    Queue, RequestIdSettings, Resolver, Retry, RetryOn, ReuseLevel, SrvName, StallDetection,
+    Statuses, TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment,
+    UpstreamTimeouts, Workers,
 };
 use crate::defaults;
 
@@ -140,6 +140,7 @@ impl Default for Keepalive {
             timeout: Duration::from_secs(55),
             max_requests: 100_000,
             max_age: Duration::from_hours(1),
+            reuse: ReuseLevel::default(),
         }
     }
 }

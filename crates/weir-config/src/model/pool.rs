@@ -195,6 +195,46 @@ pub struct Keepalive {
     /// The age from which a connection is closed instead of kept.
     #[serde(with = "duration")]
     pub max_age: Duration,
+    /// The requests that may take idle connections.
+    pub reuse: ReuseLevel,
+}
+
+/// The requests that may take idle connections to endpoints (HAProxy's `http-reuse`). An endpoint
+/// may close a connection while a request is on its way; a client sends its request again by itself
+/// if it is not the first one of its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReuseLevel {
+    /// Those of the client connection that the connection was opened for.
+    Never,
+    /// All but the first one of a client connection.
+    Safe,
+    /// As `Safe`, and the first ones on connections that were reused before.
+    Aggressive,
+    /// All.
+    #[default]
+    Always,
+}
+
+impl ReuseLevel {
+    /// Returns the keyword of the level.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Safe => "safe",
+            Self::Aggressive => "aggressive",
+            Self::Always => "always",
+        }
+    }
+
+    /// Returns the level of a keyword.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let all = [Self::Never, Self::Safe, Self::Aggressive, Self::Always];
+        let level = all.into_iter().find(|level| level.as_str() == text);
+        level.ok_or_else(|| {
+            format!("`{text}` is not a level: `never`, `safe`, `aggressive` or `always`")
+        })
+    }
 }
 
 /// The ejection of endpoints after failures seen in traffic.

@@ -283,11 +283,13 @@ impl HaproxyConverter<'_> {
         let native = NativeLine::new("keepalive", span);
         let mode = self.connection_mode(id).0;
         let off = reuse.idle == Some(0) || mode != ConnectionMode::KeepAlive;
+        let mut level = "safe";
         if let Some(line) = self.sections.last(id, "http-reuse") {
             match self.sections.word(line, 0) {
-                "safe" | "aggressive" => self.outcomes.honour(line),
-                "always" => self.outcomes.differs(line, "as `aggressive`: a request that cannot be sent again gets a connection on which another one succeeded"),
-                "never" => self.outcomes.differs(line, "idle connections are shared by clients; write `option http-server-close` for a connection of its own for each request"),
+                known @ ("never" | "safe" | "aggressive" | "always") => {
+                    level = known;
+                    self.outcomes.honour(line);
+                }
                 other => self.outcomes.refuse(line, format!("`{other}` is not known")),
             }
         }
@@ -295,15 +297,12 @@ impl HaproxyConverter<'_> {
             return native.keyword("off").end();
         }
         self.default("pool-purge-delay", "an idle connection to a server is closed after 55s; HAProxy closes half of the unused ones every 5s");
-        let mut native = native;
+        let mut native = native.option("reuse", level);
         if let Some(idle) = reuse.idle {
             native = native.option("idle", &idle.to_string());
         }
         if let Some(requests) = reuse.requests {
             native = native.option("max_requests", &requests.to_string());
-        }
-        if reuse == super::servers::ConnectionReuse::default() {
-            native = native.option("idle", "100");
         }
         native.end()
     }

@@ -355,7 +355,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("http-error", "DFLB", KeywordHandling::Converted, "`error_page` with a text or a file; `hdr` and `errorfiles` are refused"),
     row("http-request", "DFLB", KeywordHandling::Converted, "routes, and changes of headers and of the path"),
     row("http-response", "DFLB", KeywordHandling::Converted, "routes, and changes of headers and of the path"),
-    row("http-reuse", "DLB", KeywordHandling::Converted, "idle connections to servers are shared; see the note of each level"),
+    row("http-reuse", "DLB", KeywordHandling::Converted, "`keepalive reuse=`; without it `safe`, as in HAProxy"),
     row("http-send-name-header", "DLB", KeywordHandling::Refused, "Weir does not tell a server its name"),
     row("id", "FLB", KeywordHandling::Ignored, "it is for HAProxy's own statistics"),
     row("ignore-persist", "LB", KeywordHandling::Refused, "the affinity of a pool holds for all its requests"),

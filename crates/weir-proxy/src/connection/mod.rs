@@ -118,6 +118,7 @@ async fn live<N: Net>(
             Cold::Parting => Hot::Parting(None),
         };
     }
+    worker.idle.close_of(connection.facts.owner());
     match hot {
         Hot::Parting(begun) => {
             if let Some(place) = place.take()

@@ -28,7 +28,7 @@ use crate::net::buffers::Buffers;
 use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
 use crate::upstream::connect_trouble::ConnectFailure;
-use crate::upstream::idle::UpstreamConnection;
+use crate::upstream::idle::{Eligible, UpstreamConnection};
 use crate::upstream::retry::Trouble;
 use crate::upstream::rules::UpstreamRules;
 use crate::upstream::{EndpointRef, Opened, UpstreamPool};
@@ -137,7 +137,7 @@ impl<'a> Dispatch<'a> {
             exchange.placement.attempts += 1;
             if C::SHARES_CONNECTIONS
                 && !self.fresh
-                && let Some(idle) = self.idle_connection(scope, index).await
+                && let Some(idle) = self.idle_connection(exchange, index).await
             {
                 exchange.outcome.times.connect = self.connect_time(self.now);
                 exchange.placement.reused = true;
@@ -185,13 +185,20 @@ impl<'a> Dispatch<'a> {
 
     /// Takes an idle connection, if there is one. It never waits: it is asynchronous only
     /// because the connection's bytes have to wake this task.
-    async fn idle_connection<N: Net>(
+    async fn idle_connection<C: ClientSide>(
         &self,
-        scope: Scope<'_, N>,
+        exchange: &Exchange<'_, C>,
         index: usize,
-    ) -> Option<Box<UpstreamConnection<N::Stream>>> {
-        let idle = &scope.worker.idle;
-        std::future::poll_fn(|context| Poll::Ready(idle.take(context, self.at(index), self.now)))
+    ) -> Option<Box<UpstreamConnection<StreamOf<C>>>> {
+        let idle = &exchange.scope.worker.idle;
+        let client = exchange.client.facts();
+        let level = self.pool.keepalive.reuse;
+        let eligible = Eligible::new(level, client.served, client.owner());
+        if eligible == Eligible::None {
+            return None;
+        }
+        let at = self.at(index);
+        std::future::poll_fn(|context| Poll::Ready(idle.take(context, at, eligible, self.now)))
             .await
     }
 

@@ -27,6 +27,7 @@ use crate::net::Net;
 use crate::routing::route::{CompiledRoute, InternalTarget};
 use crate::time::instant::Instant;
 use crate::upstream::affinity::{Affinity, Claim};
+use crate::upstream::idle::LastUse;
 use crate::upstream::retry::Trouble;
 use crate::upstream::{EndpointRef, UpstreamPool};
 use crate::worker::capture::Malformed;
@@ -303,8 +304,10 @@ fn discard<'u, C: ClientSide>(
         && attempt.is_over(&exchange.heads.response);
     let Attempt { upstream, upload, raw, .. } = attempt;
     if clean && let Some(endpoint) = exchange.placement.endpoint {
-        let limits = exchange.heads.response.keep_alive_limits;
-        scope.worker.idle.keep(pool, endpoint, upstream, limits, Instant::now());
+        let response = exchange.heads.response.keep_alive_limits;
+        let owner = exchange.client.facts().owner();
+        let used = LastUse { response, owner, now: Instant::now() };
+        scope.worker.idle.keep(pool, endpoint, upstream, used);
     }
     scope.worker.buffers.give_back(raw);
     upload

@@ -34,7 +34,7 @@ use crate::routing::route::CompiledRoute;
 use crate::time::deadline_timer;
 use crate::time::instant::Instant;
 use crate::time::pace::{MinRate, Pace, TooSlow};
-use crate::upstream::idle::UpstreamConnection;
+use crate::upstream::idle::{LastUse, UpstreamConnection};
 use crate::upstream::{EndpointRef, UpstreamPool};
 
 /// Relays the response whose head is in `heads.response`.
@@ -183,8 +183,9 @@ fn release<C: ClientSide>(
     now: Instant,
 ) {
     if let Some(endpoint) = exchange.placement.endpoint.filter(|_| after == AfterUse::Keep) {
-        let limits = exchange.heads.response.keep_alive_limits;
-        exchange.scope.worker.idle.keep(pool, endpoint, upstream, limits, now);
+        let response = exchange.heads.response.keep_alive_limits;
+        let used = LastUse { response, owner: exchange.client.facts().owner(), now };
+        exchange.scope.worker.idle.keep(pool, endpoint, upstream, used);
     } else {
         drop(upstream);
     }

@@ -4,6 +4,7 @@
 //! for, is parked (`shared_idle.rs`): a worker that has none takes it over.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weir_config::model::ReuseLevel;
 use weir_wire::KeepAliveLimits;
 
 use crate::limits::{KEEP_ALIVE_MARGIN, PARK_AFTER, PEEK_AFTER};
@@ -23,10 +25,69 @@ use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::{Parked, SharedIdle};
 use crate::upstream::{EndpointRef, UpstreamEndpoint, UpstreamPool};
 
+/// A client connection that connections to endpoints are kept for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Its place among the worker's connections, which is given to another one later.
+    pub(crate) resident: usize,
+    /// The time at which the worker took the client connection.
+    pub(crate) taken: Instant,
+}
+
+/// The idle connections that a request may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Eligible {
+    /// None: it opens one.
+    None,
+    /// Those that are kept for all clients.
+    Any,
+    /// Those of them that were reused before, which shows that the endpoint keeps connections.
+    Reused,
+    /// Those that are kept for this client.
+    Of(Owner),
+}
+
+impl Eligible {
+    /// Returns those that a request may take; `served` is its number on its client connection, from
+    /// 1.
+    #[inline]
+    pub(crate) fn new(level: ReuseLevel, served: u64, owner: Owner) -> Self {
+        match level {
+            ReuseLevel::Always => Self::Any,
+            ReuseLevel::Never => Self::Of(owner),
+            _ if served > 1 => Self::Any,
+            ReuseLevel::Aggressive => Self::Reused,
+            ReuseLevel::Safe => Self::None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn contains(self, history: &History) -> bool {
+        match self {
+            Self::None => false,
+            Self::Any => history.owner.is_none(),
+            Self::Reused => history.owner.is_none() && history.requests > 1,
+            Self::Of(owner) => history.owner == Some(owner),
+        }
+    }
+}
+
+/// The end of the exchange after which a connection may be kept.
+#[derive(Clone, Copy)]
+pub(crate) struct LastUse {
+    /// The limits that the endpoint's response announces.
+    pub(crate) response: KeepAliveLimits,
+    /// The client connection of the exchange.
+    pub(crate) owner: Owner,
+    pub(crate) now: Instant,
+}
+
 /// The use of a connection so far.
 #[derive(Clone, Copy)]
 pub(crate) struct History {
     opened: Instant,
+    /// The client connection that alone may use it.
+    owner: Option<Owner>,
     idle_since: Instant,
     /// The end of its idle time, under the limits that applied when it was kept.
     pub(crate) idle_until: Instant,
@@ -47,7 +108,8 @@ pub(crate) struct UpstreamConnection<S: Socket> {
 impl<S: Socket> UpstreamConnection<S> {
     /// A new connection, for its first exchange.
     pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
-        let history = History { opened: now, idle_since: now, idle_until: now, requests: 1 };
+        let history =
+            History { opened: now, owner: None, idle_since: now, idle_until: now, requests: 1 };
         Self { transport, history, reused: false, sends: false }
     }
 
@@ -81,6 +143,8 @@ pub(crate) struct IdleConnections<N: Net> {
     worker: OfWorker,
     net: N,
     shared: Arc<SharedIdle<N::Accepted>>,
+    /// The endpoints to which connections may be kept for single clients, by number.
+    owned: RefCell<BTreeMap<usize, Arc<UpstreamEndpoint>>>,
     /// The number of sweeps.
     sweeps: Cell<usize>,
     /// Set once the worker has ended, though some of its connections may outlast it for a moment:
@@ -95,23 +159,25 @@ impl<N: Net> IdleConnections<N> {
             worker,
             net,
             shared,
+            owned: RefCell::default(),
             sweeps: Cell::new(0),
             ended: Cell::new(false),
         }
     }
 
-    /// Takes the most recently used connection that is still open and within its limits. The task
-    /// is woken when the connection's next bytes arrive.
+    /// Takes the most recently used of the eligible connections that is still open and within its
+    /// limits. The task is woken when the connection's next bytes arrive.
     pub(crate) fn take(
         &self,
         context: &mut Context<'_>,
         at: EndpointRef<'_>,
+        eligible: Eligible,
         now: Instant,
     ) -> Option<Box<UpstreamConnection<N::Stream>>> {
         let endpoint = at.pool.endpoints.get(at.index)?;
         let mut shelves = self.shelves.borrow_mut();
         let mut shelf = shelves.get_mut(endpoint.number.index());
-        while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
+        while let Some(mut connection) = shelf.as_mut().and_then(|shelf| pop(shelf, eligible)) {
             endpoint.idle.remove(self.worker, 1);
             if now < connection.history.idle_until
                 && is_open(context, &mut connection.transport)
@@ -123,7 +189,12 @@ impl<N: Net> IdleConnections<N> {
                 return Some(connection);
             }
         }
-        if endpoint.idle.now() > 0 { self.take_over(context, endpoint, now) } else { None }
+        let may_take_over = matches!(eligible, Eligible::Any | Eligible::Reused);
+        if may_take_over && endpoint.idle.now() > 0 {
+            self.take_over(context, endpoint, eligible, now)
+        } else {
+            None
+        }
     }
 
     /// Takes over a parked connection. If there is none, asks the other workers to park the next
@@ -133,10 +204,11 @@ impl<N: Net> IdleConnections<N> {
         &self,
         context: &mut Context<'_>,
         endpoint: &UpstreamEndpoint,
+        eligible: Eligible,
         now: Instant,
     ) -> Option<Box<UpstreamConnection<N::Stream>>> {
         while endpoint.idle.has_parked()
-            && let Some(parked) = self.shared.take(endpoint)
+            && let Some(parked) = self.shared.take(endpoint, eligible)
         {
             let Parked { connection, history, .. } = parked;
             if now >= history.idle_until || !self.net.is_quiet(&connection.socket) {
@@ -169,9 +241,9 @@ impl<N: Net> IdleConnections<N> {
         pool: &UpstreamPool,
         endpoint: usize,
         mut connection: Box<UpstreamConnection<N::Stream>>,
-        response: KeepAliveLimits,
-        now: Instant,
+        used: LastUse,
     ) {
+        let LastUse { response, owner, now } = used;
         let limits = &pool.keepalive;
         let history = &mut connection.history;
         let last = history.opened + limits.max_age;
@@ -184,10 +256,19 @@ impl<N: Net> IdleConnections<N> {
             history.idle_until = history.idle_until.min(now + shortened(seconds));
         }
         let Some(endpoint) = pool.endpoints.get(endpoint) else { return };
-        if endpoint.is_retired() || !endpoint.idle.add_below(self.worker, limits.idle) {
+        if endpoint.is_retired() || limits.idle == 0 {
             return;
         }
-        if endpoint.idle.is_asked_for(self.worker) {
+        let has_place = endpoint.idle.add_below(self.worker, limits.idle)
+            || self.make_place(endpoint, limits.idle);
+        if !has_place {
+            return;
+        }
+        history.owner = None;
+        if limits.reuse == ReuseLevel::Never {
+            history.owner = Some(owner);
+            self.note_owned(endpoint);
+        } else if endpoint.idle.is_asked_for(self.worker) {
             return self.park(endpoint, *connection);
         }
         let mut shelves = self.shelves.borrow_mut();
@@ -198,6 +279,52 @@ impl<N: Net> IdleConnections<N> {
         if let Some(shelf) = shelves.get_mut(number) {
             shelf.push(connection);
         }
+    }
+
+    /// Closes the connections that have been idle the longest, parked ones first, until there is
+    /// room for another one below the cap. Those of other workers are out of reach: then it returns
+    /// false.
+    #[cold]
+    fn make_place(&self, endpoint: &UpstreamEndpoint, most: u32) -> bool {
+        loop {
+            let parked = endpoint.idle.has_parked().then(|| self.shared.take_oldest(endpoint));
+            if let Some(parked) = parked.flatten() {
+                self.net.close(parked.connection.socket);
+            } else {
+                let mut shelves = self.shelves.borrow_mut();
+                match shelves.get_mut(endpoint.number.index()) {
+                    Some(shelf) if !shelf.is_empty() => drop(shelf.remove(0)),
+                    _ => return false,
+                }
+                endpoint.idle.remove(self.worker, 1);
+            }
+            if endpoint.idle.add_below(self.worker, most) {
+                return true;
+            }
+        }
+    }
+
+    #[cold]
+    fn note_owned(&self, endpoint: &Arc<UpstreamEndpoint>) {
+        let mut owned = self.owned.borrow_mut();
+        owned.entry(endpoint.number.index()).or_insert_with(|| Arc::clone(endpoint));
+    }
+
+    /// Closes the connections that are kept for a client connection, which ends.
+    #[inline]
+    pub(crate) fn close_of(&self, owner: Owner) {
+        let mut owned = self.owned.borrow_mut();
+        if owned.is_empty() {
+            return;
+        }
+        let mut shelves = self.shelves.borrow_mut();
+        owned.retain(|number, endpoint| {
+            let Some(shelf) = shelves.get_mut(*number) else { return false };
+            let before = shelf.len();
+            shelf.retain(|one| one.history.owner != Some(owner));
+            endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
+            shelf.iter().any(|one| one.history.owner.is_some())
+        });
     }
 
     /// Parks a connection that is counted for this worker, so that any worker may take it over, or
@@ -303,7 +430,9 @@ impl<N: Net> IdleConnections<N> {
             });
             endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
             if self.worker.of > 1 {
-                let rested = |history: &History| now >= history.idle_since + PARK_AFTER;
+                let rested = |history: &History| {
+                    now >= history.idle_since + PARK_AFTER && history.owner.is_none()
+                };
                 let count = shelf.iter().take_while(|one| rested(&one.history)).count();
                 for connection in shelf.drain(..count) {
                     self.park(endpoint, *connection);
@@ -319,6 +448,16 @@ impl<N: Net> IdleConnections<N> {
         self.sweeps.set(turn.wrapping_add(1));
         self.shared.sweep(&self.net, self.worker, turn, now);
     }
+}
+
+/// Removes the most recently used of the eligible connections.
+#[inline]
+fn pop<S: Socket>(shelf: &mut Shelf<S>, eligible: Eligible) -> Option<Box<UpstreamConnection<S>>> {
+    if eligible.contains(&shelf.last()?.history) {
+        return shelf.pop();
+    }
+    let place = shelf.iter().rposition(|one| eligible.contains(&one.history))?;
+    Some(shelf.remove(place))
 }
 
 /// The time for which an idle connection is used if its endpoint announces that it closes it after
@@ -377,6 +516,11 @@ mod tests {
         Arc::clone(&snapshot.pools[0])
     }
 
+    fn last_use(now: Instant) -> LastUse {
+        let owner = Owner { resident: 0, taken: now };
+        LastUse { response: KeepAliveLimits::default(), owner, now }
+    }
+
     /// The state of the reactor while a connection is idle.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Reactor {
@@ -401,7 +545,7 @@ mod tests {
         let now = Instant::now();
         let transport = Transport::Plain(OsStream::from(stream));
         let connection = Box::new(UpstreamConnection::fresh(transport, now));
-        idle.keep(&pool, 0, connection, KeepAliveLimits::default(), now);
+        idle.keep(&pool, 0, connection, last_use(now));
         meanwhile(peer);
         if reactor == Reactor::Asked {
             // The bytes reach the socket first, then the reactor.
@@ -412,7 +556,7 @@ mod tests {
         }
         let taken = |context: &mut Context<'_>| {
             let at = EndpointRef { pool: &pool, index: 0, rules: &pool.rules };
-            Poll::Ready(idle.take(context, at, now + idle_for))
+            Poll::Ready(idle.take(context, at, Eligible::Any, now + idle_for))
         };
         poll_fn(taken).await.is_some()
     }
@@ -456,7 +600,7 @@ mod tests {
             let now = Instant::now();
             let transport = Transport::Plain(OsStream::from(stream));
             let connection = Box::new(UpstreamConnection::fresh(transport, now));
-            idle.keep(&pool, 0, connection, KeepAliveLimits::default(), now);
+            idle.keep(&pool, 0, connection, last_use(now));
             assert_eq!(endpoint.idle.has_parked(), !has_ended);
             assert_eq!(endpoint.idle.now(), u32::from(!has_ended));
             if has_ended {

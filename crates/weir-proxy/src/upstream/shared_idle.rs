@@ -10,7 +10,7 @@ use crate::net::Net;
 use crate::net::transport::Detached;
 use crate::time::instant::Instant;
 use crate::upstream::UpstreamEndpoint;
-use crate::upstream::idle::History;
+use crate::upstream::idle::{Eligible, History};
 use crate::upstream::idle_count::OfWorker;
 
 /// The number of locks, each over the endpoints with the same remainder of their numbers.
@@ -68,10 +68,31 @@ impl<A> SharedIdle<A> {
         None
     }
 
-    /// Takes the most recently used connection to an endpoint.
-    pub(crate) fn take(&self, endpoint: &UpstreamEndpoint) -> Option<Parked<A>> {
+    /// Takes the most recently used of the eligible connections to an endpoint.
+    pub(crate) fn take(
+        &self,
+        endpoint: &UpstreamEndpoint,
+        eligible: Eligible,
+    ) -> Option<Parked<A>> {
+        self.take_at(endpoint, |shelf| {
+            shelf.iter().rposition(|parked| eligible.contains(&parked.history))
+        })
+    }
+
+    /// Takes the connection to an endpoint that was parked first.
+    pub(crate) fn take_oldest(&self, endpoint: &UpstreamEndpoint) -> Option<Parked<A>> {
+        self.take_at(endpoint, |shelf| (!shelf.is_empty()).then_some(0))
+    }
+
+    fn take_at(
+        &self,
+        endpoint: &UpstreamEndpoint,
+        place: impl FnOnce(&[Parked<A>]) -> Option<usize>,
+    ) -> Option<Parked<A>> {
         let number = endpoint.number.index();
-        let parked = self.stripe(number)?.get_mut(number / STRIPES)?.pop()?;
+        let mut stripe = self.stripe(number)?;
+        let shelf = stripe.get_mut(number / STRIPES)?;
+        let parked = shelf.remove(place(shelf)?);
         self.note_gone(&parked);
         Some(parked)
     }
@@ -123,7 +144,7 @@ impl<A> SharedIdle<A> {
     /// Closes the connections to an endpoint.
     pub(crate) fn close_all_to<N: Net<Accepted = A>>(&self, net: &N, endpoint: &UpstreamEndpoint) {
         while endpoint.idle.has_parked()
-            && let Some(parked) = self.take(endpoint)
+            && let Some(parked) = self.take_oldest(endpoint)
         {
             net.close(parked.connection.socket);
         }

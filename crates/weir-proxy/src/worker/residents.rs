@@ -110,7 +110,7 @@ impl ResidentKey {
         Self(NonZeroU32::MIN.saturating_add(index as u32))
     }
 
-    fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }

@@ -104,12 +104,14 @@ fn a_parked_connection_counts_for_the_cap_and_is_closed_after_its_time() {
         sleep(Duration::from_secs(4)).await;
         other.send(OK).await;
         assert_eq!(second.message().await.status(), 200);
-        assert!(!other.is_open().await, "the parked one is the one that may be kept");
-        assert!(parked.is_open().await);
+        assert!(!parked.is_open().await, "the parked one was idle for longer");
+        assert!(other.is_open().await);
         let endpoint = world.snapshot().pools[0].endpoints[0].clone();
         assert_eq!(endpoint.idle.now(), 1);
+        sleep(Duration::from_secs(4)).await;
+        assert!(endpoint.idle.now() == 1 && other.is_open().await, "it is parked now");
         sleep(Duration::from_secs(8)).await;
-        assert!(!parked.is_open().await);
+        assert!(!other.is_open().await);
         assert_eq!(endpoint.idle.now(), 0);
     });
 }
@@ -156,6 +158,109 @@ fn a_reload_closes_parked_connections_to_endpoints_that_are_gone() {
         world.reload(&text("server 10.0.1.2:80;")).await;
         assert!(!upstream.is_open().await);
         assert_eq!(endpoint.idle.now(), 0);
+    });
+}
+
+/// Each step is a request of one of three clients; the numbers are those of the connections that the
+/// origin has seen after it.
+#[test]
+fn the_level_of_reuse_says_which_requests_take_idle_connections() {
+    for (level, expected) in [
+        ("always", [1, 1, 1, 1, 1]),
+        ("aggressive", [1, 2, 2, 2, 2]),
+        ("safe", [1, 2, 2, 2, 3]),
+        ("never", [1, 2, 2, 2, 3]),
+    ] {
+        let text = app(&format!("server 10.0.1.1:80; keepalive reuse={level};"), "");
+        play(&text, async |world| {
+            let seen = world.origin(1).answers(OK);
+            let mut clients = [world.client().await, world.client().await, world.client().await];
+            let mut opened = Vec::new();
+            for client in [0, 1, 0, 1, 2] {
+                assert_eq!(get(&mut clients[client]).await, 200);
+                opened.push(seen.borrow().connections);
+            }
+            assert_eq!(opened, expected, "{level}");
+        });
+    }
+}
+
+#[test]
+fn a_connection_that_is_never_shared_serves_its_client_and_ends_with_it() {
+    let text = format!("workers 2; {}", app("server 10.0.1.1:80; keepalive reuse=never;", ""));
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let (mut clients, mut upstreams) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            clients.push(client);
+            upstreams.push(upstream);
+        }
+        // It is not parked for other workers either.
+        sleep(Duration::from_secs(4)).await;
+        for (client, upstream) in clients.iter_mut().zip(&mut upstreams) {
+            client.send(GET).await;
+            upstream.message().await;
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+        let endpoint = world.snapshot().pools[0].endpoints[0].clone();
+        assert_eq!(endpoint.idle.now(), 3);
+        drop(clients.remove(0));
+        upstreams[0].expect_closed().await;
+        assert_eq!(endpoint.idle.now(), 2);
+        assert!(upstreams[1].is_open().await && upstreams[2].is_open().await);
+    });
+}
+
+/// What one user left on a connection must not reach another when the setting changes.
+#[test]
+fn connections_of_single_clients_are_not_shared_after_a_reload() {
+    let text = |level: &str| app(&format!("server 10.0.1.1:80; keepalive reuse={level};"), "");
+    play(&text("never"), async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut first = world.client().await;
+        assert_eq!(get(&mut first).await, 200);
+        world.reload(&text("always")).await;
+        let mut second = world.client().await;
+        assert_eq!((get(&mut second).await, get(&mut first).await), (200, 200));
+        assert_eq!(seen.borrow().connections, 2);
+    });
+}
+
+#[test]
+fn beyond_the_cap_the_connection_that_was_idle_the_longest_is_closed() {
+    play(&app("server 10.0.1.1:80; keepalive idle=2;", ""), async |world| {
+        let origin = world.origin(1);
+        let (mut clients, mut upstreams) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            clients.push(client);
+            upstreams.push(upstream);
+        }
+        for number in [1, 0, 2] {
+            upstreams[number].send(OK).await;
+            assert_eq!(clients[number].message().await.status(), 200);
+        }
+        upstreams[1].expect_closed().await;
+        assert!(upstreams[0].is_open().await && upstreams[2].is_open().await);
+        let endpoint = world.snapshot().pools[0].endpoints[0].clone();
+        assert_eq!(endpoint.idle.now(), 2);
+        world.reload(&app("server 10.0.1.1:80; keepalive idle=1;", "")).await;
+        clients[1].send(GET).await;
+        upstreams[2].message().await;
+        upstreams[2].send(OK).await;
+        assert_eq!(clients[1].message().await.status(), 200);
+        upstreams[0].expect_closed().await;
+        assert_eq!(endpoint.idle.now(), 1, "a lower cap holds once a connection is kept");
     });
 }
 

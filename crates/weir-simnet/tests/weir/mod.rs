@@ -20,7 +20,7 @@ use weir_config::Config;
 use weir_config::model::{
     AccessLog, Action, BodyBound, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive,
     ListenAddress, Listener, LogEscape, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool,
-    Queue, RequestTimeout, Retry, RetryOn, Route, RouteUpstream, Rule, TcpKeepalive,
+    Queue, RequestTimeout, Retry, RetryOn, ReuseLevel, Route, RouteUpstream, Rule, TcpKeepalive,
     UpstreamTimeouts,
 };
 use weir_proxy::accept;
@@ -294,9 +294,13 @@ pub(crate) fn configuration(site: &DeviceSite, random: &mut Rng) -> Config {
     let policies = PolicyKind::all();
     let key = Template::parse("$http_x_sim_id").expect("a sound template");
     pool.policy = Policy::new(policies[random.usize(0..policies.len())], key);
+    let (idle, seconds) = ([0, 1, 2, 100][random.usize(0..4)], random.u64(1..=60));
+    // Not drawn, so that the draws after it are those of recorded seeds.
+    let levels = [ReuseLevel::Never, ReuseLevel::Safe, ReuseLevel::Aggressive];
     pool.keepalive = Keepalive {
-        idle: [0, 1, 2, 100][random.usize(0..4)],
-        timeout: Duration::from_secs(random.u64(1..=60)),
+        idle,
+        timeout: Duration::from_secs(seconds),
+        reuse: levels.get(seconds as usize % 6).copied().unwrap_or_default(),
         max_requests: [1, 3, 100_000][random.usize(0..3)],
         max_age: Duration::from_secs([5, 3_600][random.usize(0..2)]),
     };

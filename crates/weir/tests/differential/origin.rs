@@ -38,6 +38,8 @@ struct Recorded {
     script: Mutex<HashMap<String, Vec<Reply>>>,
     /// The number of requests by path.
     counts: Mutex<HashMap<String, usize>>,
+    /// The number of connections with a request.
+    connections: Mutex<usize>,
 }
 
 /// An entry of a script.
@@ -48,11 +50,18 @@ enum Reply {
     BytesAndClose(Vec<u8>),
     /// No answer; the connection stays open.
     Silence,
+    /// The number of connections with a request so far.
+    Number,
 }
 
 impl RecordingOrigin {
     pub(crate) fn start(name: &str, seen: SeenList) -> Self {
-        let state = Arc::new(Recorded { seen, script: Mutex::default(), counts: Mutex::default() });
+        let state = Arc::new(Recorded {
+            seen,
+            script: Mutex::default(),
+            counts: Mutex::default(),
+            connections: Mutex::default(),
+        });
         let (own, name) = (state.clone(), name.to_owned());
         let origin = Origin::start(move |connection| serve(&name, &own, connection));
         Self { origin, state }
@@ -66,11 +75,15 @@ impl RecordingOrigin {
     /// Begins the script again, for another program.
     pub(crate) fn reset(&self) {
         self.state.counts.lock().unwrap().clear();
+        *self.state.connections.lock().unwrap() = 0;
     }
 }
 
 fn serve(name: &str, state: &Recorded, connection: &mut Accepted) {
+    let mut is_first = true;
     while let Some(request) = connection.request() {
+        *state.connections.lock().unwrap() += usize::from(is_first);
+        is_first = false;
         let seen = seen_request(name, request);
         let (method, target) = seen.line.split_once(' ').unwrap_or(("", ""));
         let path = target.split('?').next().unwrap_or_default();
@@ -85,6 +98,10 @@ fn serve(name: &str, state: &Recorded, connection: &mut Accepted) {
             Some(Reply::BytesAndClose(bytes)) => {
                 connection.send(bytes);
                 return;
+            }
+            Some(Reply::Number) => {
+                let number = *state.connections.lock().unwrap();
+                connection.send(own_reply(name, method, &format!("{number} connections")));
             }
             Some(Reply::Silence) => {
                 connection.until_closed();
@@ -123,12 +140,18 @@ fn own_reply(name: &str, method: &str, line: &str) -> Vec<u8> {
 }
 
 fn seen_request(name: &str, request: Received) -> SeenRequest {
-    let mut lines = request.head.trim_end().split("\r\n");
+    let mut lines = request.head.trim_end_matches("\r\n").split("\r\n");
     let first = lines.next().unwrap_or_default();
     let (line, version) = first.rsplit_once(' ').unwrap_or((first, ""));
     let mut headers: Vec<(String, String)> = lines
         .map(|line| line.split_once(':').unwrap_or((line, "")))
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .map(|(name, value)| {
+            // Of a blank `Connection` the blanks are compared.
+            let is_blank = name == "connection" && value.trim().is_empty();
+            let value = if is_blank { value } else { value.trim() };
+            (name, value.to_owned())
+        })
         .collect();
     // The order within one name matters.
     headers.sort_by(|left, right| left.0.cmp(&right.0));
@@ -161,6 +184,7 @@ fn read_script(text: &str) -> HashMap<String, Vec<Reply>> {
                 ("!close", Some(Reply::Bytes(bytes))) => reply = Some(Reply::BytesAndClose(bytes)),
                 ("!close", _) => reply = Some(Reply::BytesAndClose(Vec::new())),
                 ("!silent", _) => reply = Some(Reply::Silence),
+                ("!number", _) => reply = Some(Reply::Number),
                 (_, before) => {
                     finish(path, before);
                     path = line.strip_suffix(':').unwrap_or_else(|| panic!("{line}"));

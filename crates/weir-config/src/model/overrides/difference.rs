@@ -282,6 +282,9 @@ fn keepalive_line(keepalive: &Keepalive) -> String {
     if keepalive.max_age != usual.max_age {
         let _ = write!(line, " max_age={}", duration::format(keepalive.max_age));
     }
+    if keepalive.reuse != usual.reuse {
+        let _ = write!(line, " reuse={}", keepalive.reuse.as_str());
+    }
     line.push(';');
     line
 }
