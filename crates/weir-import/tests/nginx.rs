@@ -227,6 +227,22 @@ fn values_of_set_stand_where_variables_are_used() {
 }
 
 #[test]
+fn variables_of_the_file_keep_their_names() {
+    let names = ["add_header_statuses", "add_header_statuses_", "set_a_1"];
+    let maps: String =
+        names.iter().map(|name| format!("map $uri ${name} {{ default 1; }}\n")).collect();
+    let location = "location / { set $a 1; if ($arg_x) { set $a 2; } add_header A $a$set_a_1; \
+                    add_header B $add_header_statuses; proxy_pass http://127.0.0.1:2; }";
+    let text =
+        format!("events {{}}\nhttp {{ {maps} server {{ listen 127.0.0.1:1; {location} }} }}");
+    let imported = nginx_text("/etc/nginx/nginx.conf", &text).unwrap();
+    let native = imported.native().replace('"', "");
+    assert!(native.contains("map $status $add_header_statuses__ "), "{native}");
+    assert!(native.contains(" $set_a_1_ "), "{native}");
+    config(imported);
+}
+
+#[test]
 fn break_ends_the_directives_of_its_block() {
     let text = "if ($http_x) { break; } return 403; location / { return 204; }";
     let found = routes(text);

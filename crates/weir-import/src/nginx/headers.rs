@@ -250,16 +250,18 @@ impl<'t> Converter<'_, 't> {
     fn added_statuses(&mut self, id: StatementId) -> String {
         const STATUSES: [&str; 10] =
             ["200", "201", "204", "206", "301", "302", "303", "304", "307", "308"];
-        if !self.has_added_statuses {
-            self.has_added_statuses = true;
+        let name = self.added_statuses.clone().unwrap_or_else(|| {
+            let name = self.free_variable(ADDED.to_owned());
             let span = self.statements.span(id);
             let line = |status: &&str| NativeLine::entry(status, span).value("1").end();
             let mut lines: Vec<Directive> = STATUSES.iter().map(line).collect();
             lines.push(NativeLine::new("default", span).value("0").end());
-            let map = NativeLine::new("map", span).value("$status").value(&format!("${ADDED}"));
+            let map = NativeLine::new("map", span).value("$status").value(&format!("${name}"));
             self.logs.directives.push(map.block(lines));
-        }
-        format!("${{{ADDED}}}")
+            self.added_statuses = Some(name.clone());
+            name
+        });
+        format!("${{{name}}}")
     }
 
     /// Returns `allow` and `deny` of a location.

@@ -54,8 +54,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) pool_maps: usize,
     /// The variables that `set` and regexes give a value at this place.
     pub(crate) set: Rc<SetVariables>,
-    /// Set once there is a map of the statuses with which headers are added.
-    pub(crate) has_added_statuses: bool,
+    /// The variable of the statuses with which headers are added, once there is a map of them.
+    pub(crate) added_statuses: Option<String>,
     /// The number of maps of conditional values.
     pub(crate) set_maps: usize,
     /// The routes and host names so far, and the lines in them.
@@ -207,7 +207,7 @@ impl<'s, 't> Converter<'s, 't> {
             inside_targets: None,
             pool_maps: 0,
             set: Rc::default(),
-            has_added_statuses: false,
+            added_statuses: None,
             set_maps: 0,
             routes: 0,
             lines: 0,
@@ -221,6 +221,14 @@ impl<'s, 't> Converter<'s, 't> {
             set: Rc::clone(&self.set),
             joins_lines: self.version.joins_lines(),
             ..KnownVariables::default()
+        }
+    }
+
+    /// Returns a name for a variable that the file does not define.
+    pub(crate) fn free_variable(&self, name: String) -> String {
+        match self.statements.defined() {
+            Some(defined) => defined.free(name),
+            None => name,
         }
     }
 

@@ -85,6 +85,14 @@ impl DefinedNames {
         self.asked.take()
     }
 
+    /// Returns a name for a variable that the file does not define.
+    pub(crate) fn free(&self, mut name: String) -> String {
+        while self.names.contains_key(&name) {
+            name.push('_');
+        }
+        name
+    }
+
     pub(crate) fn insert(&mut self, name: &str, native: String) {
         self.names.insert(name.to_owned(), native);
     }

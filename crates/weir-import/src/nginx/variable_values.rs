@@ -137,7 +137,7 @@ impl<'s> Converter<'s, '_> {
         new: &str,
     ) -> String {
         self.set_maps += 1;
-        let variable = format!("set_{name}_{}", self.set_maps);
+        let variable = self.free_variable(format!("set_{name}_{}", self.set_maps));
         let span = self.statements.span(id);
         let (matched, other) = if entry.negated { (old, new) } else { (new, old) };
         let lines = vec![

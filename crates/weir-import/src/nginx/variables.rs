@@ -198,7 +198,7 @@ impl<'t> Converter<'_, 't> {
         let default = NativeLine::new("default", span).value(&first.text).end();
         lines.push(default);
         self.pool_maps += 1;
-        let name = format!("pool_of_{native}_{}", self.pool_maps);
+        let name = self.free_variable(format!("pool_of_{native}_{}", self.pool_maps));
         let map = NativeLine::new("map", span).value(&format!("${{{native}}}"));
         self.logs.directives.push(map.value(&format!("${name}")).block(lines));
         Ok(format!("${name}"))
