@@ -1,6 +1,7 @@
 //! The actions of rules: what ends a request becomes the target of a route, what changes a header
 //! becomes a line of its block, and what has no counterpart is refused by name.
 
+use weir_config::model::forbidden_edit;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
@@ -503,18 +504,22 @@ impl HaproxyConverter<'_> {
         arguments: &[LineWord],
         scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
-        if let ("del-header", [pattern, flag, kind]) = (action, arguments)
-            && flag.text == "-m"
-        {
-            return self.header_removal(line, pattern, &kind.text, scope);
-        }
+        let arguments = match (action, arguments) {
+            // It compares names as without a kind.
+            ("del-header", [name, flag, kind]) if flag.text == "-m" && kind.text == "str" => {
+                std::slice::from_ref(name)
+            }
+            ("del-header", [pattern, flag, kind]) if flag.text == "-m" => {
+                return self.header_removal(line, pattern, &kind.text, scope);
+            }
+            _ => arguments,
+        };
         let name = arguments.first().map_or("", |word| word.text.as_str());
         let expected = if action == "del-header" { 1 } else { 2 };
         if arguments.len() != expected || name.is_empty() {
             return Err(format!("`{action}` needs {expected} words"));
         }
-        if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-            self.outcomes.differs(line, format!("`{name}` is written by the proxy itself; HAProxy too writes its own `Connection`, whatever the rule says"));
+        if self.is_own_header(line, name)? {
             return Ok(RuleEffect::Nothing);
         }
         let native = edited(scope.place);
@@ -537,26 +542,48 @@ impl HaproxyConverter<'_> {
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.to_owned()), new))
     }
 
-    /// Converts `del-header PATTERN -m KIND`.
+    /// Returns true if a rule has no effect on a header because the proxy writes it itself, or the
+    /// reason why there is none of this name.
+    fn is_own_header(&mut self, line: LineId, name: &str) -> Result<bool, String> {
+        if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+            self.outcomes.differs(line, format!("`{name}` is written by the proxy itself; HAProxy too writes its own `Connection`, whatever the rule says"));
+            return Ok(true);
+        }
+        match forbidden_edit(name) {
+            Some(reason) => Err(format!("`{name}` {reason}")),
+            None => Ok(false),
+        }
+    }
+
+    /// Converts `del-header PATTERN -m KIND`, which leaves alone what the proxy needs.
     fn header_removal(
-        &self,
+        &mut self,
         line: LineId,
         pattern: &LineWord,
         kind: &str,
         scope: &RuleScope,
     ) -> Result<RuleEffect, String> {
-        let literal = super::patterns::literal(&pattern.text);
-        let regex = match kind {
-            "beg" => format!("~*^{literal}"),
-            "end" => format!("~*{literal}$"),
-            "sub" => format!("~*{literal}"),
-            "str" => format!("~*^{literal}$"),
-            "reg" => format!("~*{}", crate::pcre::native(&pattern.text)?),
-            other => return Err(format!("`-m {other}` has no conversion for names of headers")),
-        };
+        let names = super::patterns::header_names(kind, &pattern.text)?;
+        if kind == "reg" && has_capital(&pattern.text) {
+            self.outcomes.differs(
+                line,
+                "HAProxy compares names in small letters, among which a capital letter finds none; \
+                 Weir minds no case",
+            );
+        }
+        let host = (scope.place == FormatPlace::Request).then_some("host");
+        let kept: Vec<&str> =
+            OWN_HEADERS.into_iter().chain(host).filter(|own| names.matches(own)).collect();
+        if !kept.is_empty() {
+            let kept = kept.join("`, `");
+            self.outcomes.differs(
+                line,
+                format!("of the names that it finds, Weir keeps or writes `{kept}`"),
+            );
+        }
         let native = NativeLine::new(edited(scope.place), self.sections.span(line));
-        let native = native.keyword("remove").value_at(&regex, pattern.span).end();
-        Ok(RuleEffect::Edits(native, ChangedPart::Headers, None))
+        let native = native.keyword("remove").value_at(names.as_str(), pattern.span).end();
+        Ok(RuleEffect::Edits(native, ChangedPart::Headers(names), None))
     }
 
     /// Converts `replace-header NAME REGEX TEXT` and `replace-value`, which looks at each value of a
@@ -572,7 +599,10 @@ impl HaproxyConverter<'_> {
             return Err(format!("`{action}` needs a name, a regex and a text"));
         };
         let verb = if action == "replace-value" { "replace_item" } else { "replace" };
-        if scope.changed.has_header(&name.text) {
+        if self.is_own_header(line, &name.text)? {
+            return Ok(RuleEffect::Nothing);
+        }
+        if scope.has_other_lines(&name.text) {
             return Err(READS_CHANGED.to_owned());
         }
         let native = edited(scope.place);
@@ -584,7 +614,7 @@ impl HaproxyConverter<'_> {
         let value = groups(&self.template(&text.text, scope, text.span)?, 0);
         let edit = NativeLine::new(native, span).keyword(verb).value(&name.text);
         let edit = edit.value(&regex).value_at(&value, text.span);
-        Ok(RuleEffect::Edits(edit.end(), ChangedPart::Header(name.text.clone()), None))
+        Ok(RuleEffect::Edits(edit.end(), ChangedPart::HeaderValues(name.text.clone()), None))
     }
 
     /// Converts `set-timeout server|tunnel TIME`.
@@ -755,6 +785,19 @@ impl HaproxyConverter<'_> {
         let target = NativeLine::new("", span).keyword("redirect").value(code).value(&url);
         Ok(RuleEffect::Ends(target.into_words(), block))
     }
+}
+
+/// Returns true if a regex has a capital letter that it matches only as such.
+fn has_capital(regex: &str) -> bool {
+    let mut rest = regex.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\\' => drop(rest.next()),
+            _ if character.is_ascii_uppercase() => return !regex.starts_with("(?i)"),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Returns the native directive for headers of a message.

@@ -240,6 +240,20 @@ pub(super) fn literal(text: &str) -> String {
     regex
 }
 
+/// Returns the pattern of the names of headers that `del-header TEXT -m KIND` removes.
+pub(super) fn header_names(kind: &str, text: &str) -> Result<TextPattern, String> {
+    let inner = literal(text);
+    let pattern = match kind {
+        "beg" => format!("~*^{inner}"),
+        "end" => format!("~*{inner}$"),
+        "sub" => format!("~*{inner}"),
+        "str" => format!("~*^{inner}$"),
+        "reg" => format!("~*{}", pcre::native(text)?),
+        other => return Err(format!("`-m {other}` has no conversion for names of headers")),
+    };
+    pattern.parse()
+}
+
 /// Returns a network in Weir's form.
 pub(super) fn network(text: &str) -> Result<String, String> {
     let (address, mask) = text.split_once('/').unwrap_or((text, ""));

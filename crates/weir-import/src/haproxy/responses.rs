@@ -11,8 +11,8 @@ use super::condition_texts::ConditionText;
 use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::lexer::LineWord;
-use super::rules::{REPLACING, ResponseEdit, ResponseRulesOf, RouteDraft, RuleEdit};
-use super::scope::{ChangedPart, ChangedResponse, FormatPlace, RuleScope};
+use super::rules::{REPLACING, ResponseEdit, ResponseRulesOf, RouteDraft, RuleEdit, RulePosition};
+use super::scope::{ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use crate::native::{NativeLine, print, with_option};
 
@@ -81,8 +81,8 @@ impl HaproxyConverter<'_> {
         match effect {
             RuleEffect::Edits(native, part, _) => {
                 let edit = self.response_edit(line, native, test)?;
-                if let (Some(_), ChangedPart::Header(name)) = (&edit, part) {
-                    rules.scope.changed_response.add_header(&name);
+                if edit.is_some() {
+                    rules.scope.changed_response.add(&part);
                 }
                 Ok(edit)
             }
@@ -125,8 +125,9 @@ impl HaproxyConverter<'_> {
         match self.condition_text(test, span)? {
             ConditionText::Always(true) => scope.set("status", status.to_owned()),
             ConditionText::Always(false) => {}
-            // A backend has set another one before, perhaps.
-            ConditionText::Text(_) if scope.changed_response.status => {}
+            // A backend has set another one before, perhaps, and no rule since.
+            ConditionText::Text(_)
+                if scope.changed_response.status && scope.variable("status").is_none() => {}
             ConditionText::Text(condition) => {
                 let entries = [("1", status)];
                 let text = self.looked_up(&condition, &entries, &before, "status", span);
@@ -246,10 +247,23 @@ impl HaproxyConverter<'_> {
                     return;
                 }
                 for line in sections.every(backend, keyword) {
-                    let (action, name) = (sections.word(line, 0), sections.word(line, 1));
-                    changed.note(action, name, keyword.ends_with("-response"));
+                    changed.note(sections.words(line), keyword.ends_with("-response"));
                 }
             }
+        }
+    }
+
+    /// Notes what the rules for responses of a frontend change, before those of its backends for all
+    /// responses.
+    pub(super) fn changed_by_frontend(
+        &mut self,
+        state: &RulePosition,
+        changed: &mut ChangedResponse,
+    ) {
+        if self.room_for_reading(state.changed_response.names()) {
+            changed.add_all(&state.changed_response);
+        } else {
+            changed.all = true;
         }
     }
 

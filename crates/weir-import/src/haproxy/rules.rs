@@ -13,7 +13,7 @@ use super::conditions::{AclTest, ListenPlace};
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::frontends::ForwardedHeader;
 use super::patterns;
-use super::scope::{CHANGED, FormatPlace, RuleScope};
+use super::scope::{CHANGED, ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use crate::native::NativeLine;
 
@@ -71,6 +71,8 @@ pub(super) struct RulePosition {
     pub(super) unrepeated: Vec<AclTest>,
     /// Changes of the response, those of the backend first.
     pub(super) response: Vec<RuleEdit>,
+    /// What the rules for responses of the frontend change.
+    pub(super) changed_response: ChangedResponse,
     pub(super) scope: RuleScope,
 }
 
@@ -111,6 +113,7 @@ impl RulePosition {
             closing: None,
             unrepeated: Vec::new(),
             response: Vec::new(),
+            changed_response: ChangedResponse::default(),
             scope,
         }
     }
@@ -171,6 +174,9 @@ impl HaproxyConverter<'_> {
         self.changed_by_backends(id, &RULES_BEFORE, changed);
         let response = self.response_rules("http-response", rules);
         state.response = response.into_iter().map(|one| one.edit).collect();
+        for line in self.sections.every(id, "http-response") {
+            state.changed_response.note(self.sections.words(line), true);
+        }
         let changed = &mut rules.scope.changed_response;
         self.changed_by_backends(id, &["http-after-response"], changed);
         let after = self.response_rules("http-after-response", rules);
@@ -511,6 +517,9 @@ impl HaproxyConverter<'_> {
         let response = self.response_rules("http-response", rules);
         let frontend = std::mem::take(&mut state.response);
         state.response = response.into_iter().map(|one| one.edit).chain(frontend).collect();
+        if self.sections.count_of(backend, &["http-after-response"]) > 0 {
+            self.changed_by_frontend(state, &mut rules.scope.changed_response);
+        }
         let after = self.response_rules("http-after-response", rules);
         // Responses of rules for responses were put before all others.
         let replacing = drafts.len() - asked;

@@ -4,6 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use weir_config::pattern::TextPattern;
+
+use super::lexer::LineWord;
+use super::patterns;
+
 /// The reason for a condition that reads what a rule before it changes.
 pub(super) const CHANGED: &str =
     "its condition reads what a rule before it changes; Weir matches what was received";
@@ -22,23 +27,93 @@ pub(super) enum FormatPlace {
     Log,
 }
 
+/// The most patterns of removed headers with which names are compared.
+const MOST_PATTERNS: usize = 64;
+
+/// The headers of a message that earlier rules changed.
+#[derive(Clone, Debug, Default)]
+struct ChangedHeaders {
+    /// Their names in small letters.
+    names: Rc<HashMap<String, HeaderChange>>,
+    /// The patterns of the names that were removed.
+    patterns: Rc<Vec<TextPattern>>,
+    /// Set if any header may have been changed.
+    every: bool,
+}
+
+/// The change of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeaderChange {
+    /// The values of received lines were replaced.
+    Values,
+    /// Lines were set, added or removed.
+    Lines,
+}
+
+impl ChangedHeaders {
+    fn add(&mut self, name: &str, change: HeaderChange) {
+        let before = Rc::make_mut(&mut self.names).entry(name.to_ascii_lowercase());
+        let known = before.or_insert(change);
+        if change == HeaderChange::Lines {
+            *known = change;
+        }
+    }
+
+    fn add_pattern(&mut self, pattern: &TextPattern) {
+        if self.patterns.iter().any(|known| known.as_str() == pattern.as_str()) {
+            return;
+        }
+        if self.patterns.len() < MOST_PATTERNS {
+            Rc::make_mut(&mut self.patterns).push(pattern.clone());
+        } else {
+            self.every = true;
+        }
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        for (name, change) in other.names.iter() {
+            self.add(name, *change);
+        }
+        for pattern in other.patterns.iter() {
+            self.add_pattern(pattern);
+        }
+        self.every |= other.every;
+    }
+
+    /// Returns true if this header may be another one than the received one.
+    fn has(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        self.names.contains_key(&name) || self.removes(&name)
+    }
+
+    /// Returns true if a replacement of the values of received lines would not replace what there
+    /// is of this header. Those for one name apply in order.
+    fn has_other_lines(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        self.names.get(&name) == Some(&HeaderChange::Lines) || self.removes(&name)
+    }
+
+    fn removes(&self, name: &str) -> bool {
+        self.every || self.patterns.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
 /// The parts of a request that earlier rules changed: later conditions read them changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedRequest {
-    /// Their names in small letters.
-    headers: Rc<HashSet<String>>,
-    /// Any header may have been removed.
-    every_header: bool,
+    headers: ChangedHeaders,
     pub(super) path: bool,
     pub(super) query: bool,
 }
 
-/// The part of a request that a rule changes.
+/// The part of a message that a rule changes.
 #[derive(Clone, Debug)]
 pub(super) enum ChangedPart {
     Header(String),
-    /// Headers that are not known.
-    Headers,
+    /// A header of which the values of received lines are replaced.
+    HeaderValues(String),
+    /// The headers whose names match.
+    Headers(TextPattern),
     Path,
     Query,
     /// The path and the query.
@@ -49,9 +124,11 @@ impl ChangedPart {
     /// Returns the name under which a scope has the new value.
     pub(super) fn value_name(&self) -> Option<String> {
         match self {
-            Self::Header(name) => Some(format!("header {}", name.to_ascii_lowercase())),
+            Self::Header(name) | Self::HeaderValues(name) => {
+                Some(format!("header {}", name.to_ascii_lowercase()))
+            }
             Self::Path => Some("path".to_owned()),
-            Self::Headers | Self::Query | Self::Target => None,
+            Self::Headers(_) | Self::Query | Self::Target => None,
         }
     }
 }
@@ -59,10 +136,9 @@ impl ChangedPart {
 impl ChangedRequest {
     pub(super) fn add(&mut self, part: &ChangedPart) {
         match part {
-            ChangedPart::Header(name) => {
-                Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
-            }
-            ChangedPart::Headers => self.every_header = true,
+            ChangedPart::Header(name) => self.headers.add(name, HeaderChange::Lines),
+            ChangedPart::HeaderValues(name) => self.headers.add(name, HeaderChange::Values),
+            ChangedPart::Headers(pattern) => self.headers.add_pattern(pattern),
             ChangedPart::Path => self.path = true,
             ChangedPart::Query => self.query = true,
             ChangedPart::Target => (self.path, self.query) = (true, true),
@@ -70,7 +146,16 @@ impl ChangedRequest {
     }
 
     pub(super) fn has_header(&self, name: &str) -> bool {
-        self.every_header || self.headers.contains(&name.to_ascii_lowercase())
+        if name.eq_ignore_ascii_case("host") {
+            // It is set only: a request keeps it, whatever pattern matches its name.
+            return self.headers.names.contains_key("host");
+        }
+        self.headers.has(name)
+    }
+
+    /// Returns true if a pattern of removed headers matches this name.
+    fn is_removed(&self, name: &str) -> bool {
+        name != "host" && self.headers.removes(name)
     }
 
     /// Returns true if a text has a variable of something that was changed.
@@ -93,34 +178,62 @@ impl ChangedRequest {
 /// What earlier rules changed of a response and with it: Weir's later rules read what was received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedResponse {
-    /// The names of headers in small letters.
-    headers: Rc<HashSet<String>>,
+    headers: ChangedHeaders,
     pub(super) status: bool,
-    /// The variables that the rules of backends set, between those of the frontend.
+    /// The variables that the rules of other sections set before.
     variables: Rc<HashSet<String>>,
     /// Set if the rules are too many to be looked at.
     pub(super) all: bool,
 }
 
 impl ChangedResponse {
-    pub(super) fn add_header(&mut self, name: &str) {
-        Rc::make_mut(&mut self.headers).insert(name.to_ascii_lowercase());
+    pub(super) fn add(&mut self, part: &ChangedPart) {
+        match part {
+            ChangedPart::Header(name) => self.headers.add(name, HeaderChange::Lines),
+            ChangedPart::HeaderValues(name) => self.headers.add(name, HeaderChange::Values),
+            ChangedPart::Headers(pattern) => self.headers.add_pattern(pattern),
+            ChangedPart::Path | ChangedPart::Query | ChangedPart::Target => {}
+        }
     }
 
     fn add_variable(&mut self, name: &str) {
         Rc::make_mut(&mut self.variables).insert(name.to_owned());
     }
 
-    /// Notes what a rule of a backend changes, of which these are the first words.
-    pub(super) fn note(&mut self, action: &str, name: &str, of_response: bool) {
+    /// Adds the changes of other rules.
+    pub(super) fn add_all(&mut self, other: &Self) {
+        self.headers.add_all(&other.headers);
+        self.status |= other.status;
+        for name in other.variables.iter() {
+            self.add_variable(name);
+        }
+        self.all |= other.all;
+    }
+
+    /// Returns the number of names in it.
+    pub(super) fn names(&self) -> usize {
+        self.headers.names.len() + self.headers.patterns.len() + self.variables.len()
+    }
+
+    /// Notes what a rule of another section changes, which runs before.
+    pub(super) fn note(&mut self, words: &[LineWord], of_response: bool) {
+        let word = |at: usize| words.get(at).map_or("", |word| word.text.as_str());
+        let (action, name) = (word(0), word(1));
         if let Some((_, name)) =
             action.split_once("set-var").and_then(|(_, rest)| rest.split_once('('))
         {
             self.add_variable(name.split([',', ')']).next().unwrap_or_default());
         } else if of_response && action == "set-status" {
             self.status = true;
+        } else if of_response && action == "del-header" && word(2) == "-m" {
+            match patterns::header_names(word(3), name) {
+                Ok(pattern) => self.headers.add_pattern(&pattern),
+                Err(_) => self.headers.every = true,
+            }
+        } else if of_response && matches!(action, "replace-header" | "replace-value") {
+            self.headers.add(name, HeaderChange::Values);
         } else if of_response && action.contains("-header") {
-            self.add_header(name);
+            self.headers.add(name, HeaderChange::Lines);
         }
     }
 
@@ -137,7 +250,7 @@ impl ChangedResponse {
 
     /// Returns true if a header was changed whose name a variable has.
     fn has_header(&self, name: &str) -> bool {
-        self.headers.contains(&name.replace('_', "-"))
+        self.headers.has(&name.replace('_', "-"))
     }
 }
 
@@ -196,10 +309,13 @@ impl RuleScope {
         self.changed.add(part);
         match part {
             ChangedPart::Target => self.unset("path"),
-            ChangedPart::Headers => {
-                let is_header = |name: &String| name.starts_with("header ");
-                if self.variables.keys().any(is_header) {
-                    Rc::make_mut(&mut self.variables).retain(|name, _| !is_header(name));
+            ChangedPart::Headers(_) => {
+                let changed = &self.changed;
+                let is_lost = |name: &String| {
+                    name.strip_prefix("header ").is_some_and(|name| changed.is_removed(name))
+                };
+                if self.variables.keys().any(is_lost) {
+                    Rc::make_mut(&mut self.variables).retain(|name, _| !is_lost(name));
                 }
             }
             _ => {}
@@ -214,12 +330,24 @@ impl RuleScope {
         self.changed.is_in(text) || self.changed_response.is_in(text)
     }
 
+    /// Returns true if rules before gave this header of the message other lines than the received
+    /// ones, the values of which Weir replaces.
+    pub(super) fn has_other_lines(&self, name: &str) -> bool {
+        match self.place {
+            FormatPlace::Request => self.changed.headers.has_other_lines(name),
+            FormatPlace::Response | FormatPlace::Log => {
+                let changed = &self.changed_response;
+                changed.all || changed.headers.has_other_lines(name)
+            }
+        }
+    }
+
     /// Returns the text of a variable, if one was set, or the reason why it is not known.
     pub(super) fn known_variable(&self, name: &str) -> Result<Option<&str>, String> {
         let changed = &self.changed_response;
         if changed.all || changed.variables.contains(name) {
             return Err(format!(
-                "a backend sets `{name}` before: write the rules that read it in the backends"
+                "a rule of another section sets `{name}` before: write the rules that read it there"
             ));
         }
         Ok(self.variable(name))

@@ -199,6 +199,164 @@ fn rules_of_responses_do_not_read_what_rules_before_them_changed() {
 }
 
 #[test]
+fn a_removal_of_headers_by_name_changes_those_that_it_matches() {
+    let check = |frontend: &str, backend: &str, rule: &str, expected: &str| {
+        let imported = proxies(frontend, backend);
+        let (word, reason) = outcome(&imported.coverage, rule);
+        assert_eq!(word, expected, "{frontend}\n{backend}: {reason}");
+    };
+    let deny = "http-response deny unless { res.hdr(x-leak) -m found }";
+    for removal in ["x-le -m beg", "-leak -m end", "x-leak -m str", "^x-[kl] -m reg", "A -m sub"] {
+        let removal = format!("http-response del-header {removal}");
+        check(&format!("{removal}\n{deny}"), "", deny, "refused");
+        check(deny, &removal, deny, "refused");
+    }
+    for removal in ["x-m -m beg", "^x-[KM] -m reg", "x- -m end"] {
+        let removal = format!("http-response del-header {removal}");
+        check(&format!("{removal}\n{deny}"), "", deny, "honoured");
+        check(deny, &removal, deny, "honoured");
+    }
+    check(deny, "http-response del-header x- -m dom", deny, "refused");
+    // The first line of a careful frontend leaves all other headers alone.
+    let removal = "http-request del-header x-internal- -m beg";
+    let check = |rule: &str, expected: &str| {
+        check(&format!("{removal}\n{rule}"), "", rule, expected);
+    };
+    check("use_backend b if { hdr(host) -i api.test }", "honoured");
+    check("http-request deny if { req.hdr(user-agent) -m sub bot }", "honoured");
+    check("http-request deny if { req.hdr(x-internal-user) -m found }", "refused");
+    check("http-request set-header X-Copy %[req.hdr(x-internal-user)]", "refused");
+    // A request keeps its `Host`, whatever matches.
+    let rules = "http-request del-header h -m beg\nuse_backend b if { hdr(host) -i api.test }";
+    let imported = proxies(rules, "");
+    assert_eq!(outcome(&imported.coverage, "use_backend").0, "honoured");
+}
+
+#[test]
+fn a_known_header_is_known_until_a_removal_by_name_matches_it() {
+    let check = |kind: &str, expected: &str| {
+        let rules = format!(
+            "http-request set-header X-A 1\nhttp-request del-header {kind}\n\
+             http-request set-header X-B %[req.hdr(x-a)]"
+        );
+        let imported = proxies(&rules, "");
+        let (word, reason) = outcome(&imported.coverage, "http-request set-header X-B");
+        assert_eq!(word, expected, "{kind}: {reason}");
+    };
+    check("x-b -m beg", "honoured");
+    check("x- -m beg", "refused");
+}
+
+#[test]
+fn many_removals_by_name_count_as_one_of_every_header() {
+    let rules = |count: usize| {
+        let removal = |n: usize| format!("http-request del-header x-{n}- -m beg\n");
+        let removals: String = (0..count).map(removal).collect();
+        proxies(&format!("{removals}http-request deny if {{ req.hdr(x-a) -m found }}"), "")
+    };
+    assert_eq!(outcome(&rules(64).coverage, "http-request deny").0, "honoured");
+    assert_eq!(outcome(&rules(65).coverage, "http-request deny").0, "refused");
+}
+
+#[test]
+fn removals_by_name_say_where_they_find_something_else_than_in_haproxy() {
+    let check = |rule: &str, expected: (&str, &str)| {
+        let imported = proxies(rule, "");
+        let (word, reason) = outcome(&imported.coverage, rule);
+        assert!(word == expected.0 && reason.contains(expected.1), "{rule}: {word} {reason}");
+        config(imported);
+    };
+    check("http-request del-header ^X-Up -m reg", ("differently", "small letters"));
+    check("http-request del-header ^x-[A-F] -m reg", ("differently", "small letters"));
+    check(r"http-request del-header ^\D-up -m reg", ("honoured", ""));
+    check("http-request del-header (?i)^X-Up -m reg", ("honoured", ""));
+    check("http-request del-header X-Up -m beg", ("honoured", ""));
+    check("http-request del-header ho -m beg", ("differently", "keeps or writes `host`"));
+    check("http-response del-header ho -m beg", ("honoured", ""));
+    check("http-request del-header grade -m end", ("differently", "keeps or writes `upgrade`"));
+    check("http-request del-header connection -m str", ("differently", "by the proxy itself"));
+    check("http-request del-header host -m str", ("refused", "exactly one `Host`"));
+    check("http-request del-header x-a -m str", ("honoured", ""));
+}
+
+#[test]
+fn headers_that_no_rule_can_change_do_not_stop_the_file() {
+    let check = |rule: &str, expected: (&str, &str)| {
+        let imported = proxies(rule, "");
+        let (word, reason) = outcome(&imported.coverage, rule);
+        assert!(word == expected.0 && reason.contains(expected.1), "{rule}: {word} {reason}");
+        config(imported);
+    };
+    check("http-request replace-header Connection a b", ("differently", "by the proxy itself"));
+    check("http-response replace-value TE a b", ("differently", "by the proxy itself"));
+    check("http-request set-header a/b c", ("refused", "not a header name"));
+    check("http-response replace-header a/b c d", ("refused", "not a header name"));
+}
+
+#[test]
+fn replacements_see_replacements_and_no_lines_that_rules_set() {
+    let check = |frontend: &str, backend: &str, rule: &str, expected: &str| {
+        let imported = proxies(frontend, backend);
+        let (word, reason) = outcome(&imported.coverage, rule);
+        assert_eq!(word, expected, "{frontend}\n{backend}: {reason}");
+    };
+    for message in ["http-request", "http-response"] {
+        let rule = format!("{message} replace-value X-Class ^internal$ public");
+        for before in ["set-header x-class internal", "add-header x-class internal"] {
+            check(&format!("{message} {before}\n{rule}"), "", &rule, "refused");
+        }
+        check(&format!("{message} del-header x- -m beg\n{rule}"), "", &rule, "refused");
+        check(&format!("{message} set-header x-other internal\n{rule}"), "", &rule, "honoured");
+        let other = format!("{message} replace-header x-class ^(.*)$ i\\1");
+        check(&format!("{other}\n{rule}"), "", &rule, "honoured");
+        check(&format!("{other}\n{message} add-header x-class a\n{rule}"), "", &rule, "refused");
+    }
+    let rule = "http-response replace-header X-Class ^internal$ public";
+    check(rule, "http-response set-header x-class internal", rule, "refused");
+    check(rule, "http-response replace-value x-class ^a$ internal", rule, "honoured");
+    let deny = "http-response deny if { res.hdr(x-class) -m str secret }";
+    check(deny, "http-response replace-value X-Class ^internal$ secret", deny, "refused");
+    check(&format!("{rule}\n{deny}"), "", deny, "refused");
+}
+
+#[test]
+fn a_status_under_a_condition_is_known_after_one_that_a_rule_set() {
+    let rules = "http-response set-status 500\nhttp-response set-status 404 if { src 10.0.0.1 }\n\
+                 http-response set-header X-S %[status]";
+    let native = proxies(rules, "http-response set-status 418").native().replace('"', "");
+    let line = native.lines().find(|line| line.contains("X-S")).unwrap_or_default();
+    assert!(line.contains("${v_"), "{line}\n{native}");
+    // Without one the status of the backend is not known.
+    let rules = rules.split_once('\n').map_or("", |(_, rest)| rest);
+    let imported = proxies(rules, "http-response set-status 418");
+    assert_eq!(outcome(&imported.coverage, "http-response set-header").0, "refused");
+}
+
+#[test]
+fn rules_of_a_backend_for_all_responses_follow_those_of_the_frontend() {
+    let check = |frontend: &str, rule: &str, expected: &str| {
+        let imported = proxies(frontend, rule);
+        let (word, reason) = outcome(&imported.coverage, rule);
+        assert_eq!(word, expected, "{frontend}\n{rule}: {reason}");
+    };
+    let rule = "http-after-response set-header X-B 1 if { res.hdr(x-gone) -m found }";
+    check("http-response del-header x-gone", rule, "refused");
+    check("http-response del-header x-g -m beg", rule, "refused");
+    check("http-response replace-value x-gone a b", rule, "refused");
+    check("http-response del-header x-other", rule, "honoured");
+    check("http-request del-header x-gone", rule, "honoured");
+    let rule = "http-after-response set-header X-B %[status]";
+    check("http-response set-status 404", rule, "refused");
+    check("http-response allow", rule, "honoured");
+    let rule = "http-after-response set-header X-B %[var(txn.a)]";
+    check("http-response set-var(txn.a) str(x)", rule, "refused");
+    check("http-request set-var(txn.a) str(x)", rule, "honoured");
+    // Rules for responses come before those of the frontend.
+    let rule = "http-response set-header X-B 1 if { res.hdr(x-gone) -m found }";
+    check("http-response del-header x-gone", rule, "honoured");
+}
+
+#[test]
 fn conditions_of_responses_find_nothing_of_the_request() {
     for criterion in ["hdr(x-a) -m found", "hdr_cnt(x-a) gt 0", "req.body -m found", "req.ver 1.1"]
     {
