@@ -229,8 +229,8 @@ fn values_of_set_stand_where_variables_are_used() {
 #[test]
 fn variables_of_the_file_keep_their_names() {
     let names = ["add_header_statuses", "add_header_statuses_", "set_a_1"];
-    let maps: String =
-        names.iter().map(|name| format!("map $uri ${name} {{ default 1; }}\n")).collect();
+    let map = |name: &&str| format!("map $uri ${name} {{ default 1; }}\n");
+    let maps: String = names.iter().map(map).collect();
     let location = "location / { set $a 1; if ($arg_x) { set $a 2; } add_header A $a$set_a_1; \
                     add_header B $add_header_statuses; proxy_pass http://127.0.0.1:2; }";
     let text =
