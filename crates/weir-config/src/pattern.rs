@@ -1,7 +1,9 @@
 //! Host, path and text patterns as a configuration writes them, compiled once. A pattern keeps the
 //! string it was written as, serialises to it and compares by it. Nothing here reads a request.
 
+use std::cell::RefCell;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -403,12 +405,54 @@ fn compile(pattern: &str, case: Case) -> Result<Regex, String> {
     if pattern.is_empty() {
         return Err("there is no regex after `~`".into());
     }
-    RegexBuilder::new(pattern)
-        .case_insensitive(matches!(case, Case::Insensitive))
+    let insensitive = matches!(case, Case::Insensitive);
+    if let Some(known) = RecentRegexes::find(pattern, insensitive) {
+        return Ok(known);
+    }
+    let built = RegexBuilder::new(pattern)
+        .case_insensitive(insensitive)
         .dot_matches_new_line(true)
         .unicode(false)
         .build()
-        .map_err(|error| regex_message(&error))
+        .map_err(|error| regex_message(&error))?;
+    RecentRegexes::keep(&built, insensitive);
+    Ok(built)
+}
+
+/// The regexes that this thread compiled last. A long file has the same one in many routes; built
+/// once, they also share their memory.
+struct RecentRegexes;
+
+type RecentRegex = RefCell<Option<(Regex, bool)>>;
+
+impl RecentRegexes {
+    const MOST: usize = 64;
+
+    fn find(pattern: &str, insensitive: bool) -> Option<Regex> {
+        Self::with_place(pattern, |place| {
+            let recent = place.borrow();
+            let same =
+                |(regex, flag): &&(Regex, bool)| regex.as_str() == pattern && *flag == insensitive;
+            recent.as_ref().filter(same).map(|(regex, _)| regex.clone())
+        })
+    }
+
+    fn keep(regex: &Regex, insensitive: bool) {
+        Self::with_place(regex.as_str(), |place| {
+            *place.borrow_mut() = Some((regex.clone(), insensitive));
+        });
+    }
+
+    fn with_place<T>(pattern: &str, then: impl FnOnce(&RecentRegex) -> T) -> T {
+        thread_local! {
+            static PLACES: [RecentRegex; RecentRegexes::MOST] =
+                const { [const { RefCell::new(None) }; RecentRegexes::MOST] };
+        }
+        let mut hasher = std::hash::DefaultHasher::new();
+        pattern.hash(&mut hasher);
+        let number = hasher.finish() as usize % Self::MOST;
+        PLACES.with(|places| then(&places[number]))
+    }
 }
 
 /// Returns the line of a regex error that names the error; the drawing before it would not fit a

@@ -12,6 +12,8 @@ pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
 pub(crate) const MOST_INTERNAL_REDIRECTS: u8 = 10;
 /// The most bytes of a target that was rewritten.
 pub(crate) const REWRITTEN_BYTES: usize = 64 * 1024;
+/// The most bytes of a head to which replaced values may lengthen it.
+pub(crate) const EDITED_HEAD_BYTES: usize = 256 * 1024;
 /// The memory of a TLS connection without unsent bytes, measured on idle ones, bytes.
 pub(crate) const TLS_STATE_BYTES: usize = 8 * 1024;
 /// The most bytes of records that a TLS connection keeps for a peer that does not read: its buffer

@@ -21,15 +21,20 @@ impl Balancer {
     /// still for good.
     pub fn abandon(self: &Arc<Self>, number: u16) -> Abandoned {
         let mut lost = Abandoned::default();
-        let (waiting, ended) = self.with_dispatcher(|dispatcher| {
+        let (waiting, ended, ticker) = self.with_dispatcher(|dispatcher| {
+            // The ticker may be on that thread. One on another is woken, and takes it up again.
+            let ticker = std::mem::take(&mut dispatcher.books.ticker);
             let ids = dispatcher.books.queue.held_by(number);
             let mut left = |id: &u32| dispatcher.leave_line(*id, Standing::Vacant).is_some();
             let waiting = ids.iter().filter(|id| left(id)).count();
             let queue = &mut dispatcher.books.queue;
             let ended: Vec<EndedWaiter<Arc<Self>>> =
                 ids.into_iter().filter_map(|id| queue.vacate(id)).collect();
-            (waiting, ended)
+            (waiting, ended, ticker)
         });
+        if let Some(waker) = ticker.waker {
+            waker.wake();
+        }
         lost.waiting = waiting as u64;
         let mut line: Vec<Arc<Self>> = self.former_alive();
         line.push(Arc::clone(self));
@@ -146,6 +151,16 @@ mod tests {
         std::mem::forget(old);
         std::mem::forget(waits);
         assert_eq!((pool.in_flight(), pool.audit(0)), (0, 0));
+    }
+
+    #[test]
+    fn the_ticker_of_a_lost_holder_is_given_to_another() {
+        let state = Arc::default();
+        let pool = Balancer::new(settings(), vec![Member { slow_start_us: 1, ..member(&state) }]);
+        std::mem::forget(pool.ticker().unwrap());
+        assert!(pool.ticker().is_none(), "there is one");
+        pool.abandon(0);
+        assert!(pool.ticker().is_some());
     }
 
     #[test]

@@ -262,6 +262,8 @@ pub(crate) struct Books {
     pub(crate) clock_us: u64,
     /// The time of the next timed change, µs.
     pub(crate) due_us: u64,
+    /// The end of the next ejection, µs. Other timed changes are steps of limits.
+    pub(crate) ejection_end_us: u64,
     /// Slots taken under the lock and not given back.
     pub(crate) slots: u64,
     /// The number in flight at each endpoint when its limit was last changed. A number above the
@@ -273,8 +275,15 @@ pub(crate) struct Books {
 impl Books {
     pub(crate) fn new(members: &[Member]) -> Self {
         let queue = WaiterQueue::new(members.len());
-        let ticker = TickerState::default();
-        Self { queue, clock_us: 0, due_us: u64::MAX, slots: 0, ceilings: ceilings(members), ticker }
+        Self {
+            queue,
+            clock_us: 0,
+            due_us: u64::MAX,
+            ejection_end_us: u64::MAX,
+            slots: 0,
+            ceilings: ceilings(members),
+            ticker: TickerState::default(),
+        }
     }
 
     /// Resets the books for other endpoints. Slots of the former endpoints are not counted out when

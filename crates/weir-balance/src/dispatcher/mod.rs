@@ -101,8 +101,23 @@ impl<'a> Dispatcher<'a> {
     /// Advances the clock of the books and applies what became due.
     pub(crate) fn advance(&mut self, now_us: u64) {
         self.books.clock_us = self.books.clock_us.max(now_us);
-        if self.books.due_us <= self.books.clock_us {
+        if self.books.ejection_end_us <= self.books.clock_us {
             self.settle();
+        } else if self.books.due_us <= self.books.clock_us {
+            // A higher limit frees slots and changes no line.
+            let risen = self.renew_limits();
+            self.note_due();
+            risen.into_iter().for_each(|index| self.hand_on(index));
+        }
+    }
+
+    /// Notes the time of the next timed change, and wakes the ticker if it is earlier than before.
+    fn note_due(&mut self) {
+        let (pool, clock_us) = (self.pool, self.books.clock_us);
+        self.books.ejection_end_us = pool.picker.next_change_us(clock_us).unwrap_or(u64::MAX);
+        let due_us = pool.next_change_us(clock_us).unwrap_or(u64::MAX);
+        if due_us < std::mem::replace(&mut self.books.due_us, due_us) {
+            self.woken.0.extend(self.books.ticker.waker.take());
         }
     }
 
@@ -198,10 +213,7 @@ impl<'a> Dispatcher<'a> {
         let picker = &self.pool.picker;
         picker.refresh_panic();
         self.renew_limits();
-        let due_us = self.pool.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
-        if due_us < std::mem::replace(&mut self.books.due_us, due_us) {
-            self.woken.0.extend(self.books.ticker.waker.take());
-        }
+        self.note_due();
         if self.books.queue.waiting() == 0 {
             return;
         }
@@ -244,13 +256,15 @@ impl<'a> Dispatcher<'a> {
         Some(left)
     }
 
-    /// Sets the limits that slow starts reduce to their current values. Without a queue they stay
-    /// whole: exchanges would be rejected that the endpoint has room for.
-    fn renew_limits(&mut self) {
+    /// Sets the limits that slow starts reduce to their current values, and returns the endpoints
+    /// whose limits changed. Without a queue they stay whole: exchanges would be rejected that the
+    /// endpoint has room for.
+    fn renew_limits(&mut self) -> Vec<usize> {
+        let mut changed = Vec::new();
         let pool = self.pool;
         let picker = &pool.picker;
         if pool.queue.is_none() || !picker.had_slow_starts() {
-            return;
+            return changed;
         }
         for (index, member) in picker.members.iter().enumerate() {
             let limit = member.reduced_limit(self.books.clock_us);
@@ -258,8 +272,10 @@ impl<'a> Dispatcher<'a> {
                 member.state.reduce_max_conn(limit);
                 picker.note(index);
                 self.note_ceiling(index);
+                changed.push(index);
             }
         }
+        changed
     }
 
     /// Records the number in flight at an endpoint whose limit was just changed.

@@ -314,3 +314,26 @@ fn the_looks_of_joining_a_queue_do_not_grow_with_the_pool() {
     assert_eq!((second.position(), second.ahead().len()), (1, 1));
     assert!(looks <= 500, "{looks}");
 }
+
+/// A step of a limit gives the new slot to the oldest in line, and looks at no other.
+#[test]
+fn the_looks_of_a_step_of_a_limit_do_not_grow_with_the_queue() {
+    let looks_of_step = |waiting: usize| {
+        let queue = Some(QueueSettings { max: 10_000, max_per_endpoint: None });
+        let settings = Settings { queue, ..Settings::new(PolicyKind::LeastConn) };
+        let member = Member { slow_start_us: 100_000_000, ..member(0, 1, Some(10)) };
+        let pool = Balancer::new(settings, vec![member]);
+        pool.set_health(0, Health::Unhealthy, 1);
+        pool.set_health(0, Health::Healthy, 1);
+        let tried = Tried::new();
+        let arrive = |_| pool.arrive(&Request::new(1, 1, &tried));
+        let arrivals: Vec<Arrival> = (0..waiting).map(arrive).collect();
+        let due_us = pool.next_change_us(1).expect("a step");
+        looks::take();
+        pool.tick(due_us);
+        let looks = looks::take();
+        assert_eq!(pool.in_flight(), 2, "of {} arrivals", arrivals.len());
+        looks
+    };
+    assert_eq!(looks_of_step(5_000), looks_of_step(10));
+}

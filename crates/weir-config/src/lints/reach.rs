@@ -2,6 +2,7 @@
 //! matches only requests that another matches too, or that none can match. It never claims either
 //! wrongly; where it cannot tell, it says no.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 
 use crate::model::Rule;
@@ -172,10 +173,10 @@ fn covers(wide: &PathPattern, narrow: &PathPattern) -> bool {
     }
     let Some(beginning) = beginning_of(narrow) else { return false };
     match beginning_of(wide).filter(|_| is_prefix_only(wide)) {
-        Some(Beginning { text, .. }) if !beginning.text.starts_with(&text) => false,
+        Some(Beginning { text, .. }) if !beginning.text.starts_with(&*text) => false,
         // `/a/*` matches `/a` too, which does not begin with `/a/`.
         Some(Beginning { text, itself }) => {
-            itself || !beginning.itself || beginning.text.trim_end_matches('/').starts_with(&text)
+            itself || !beginning.itself || beginning.text.trim_end_matches('/').starts_with(&*text)
         }
         None => false,
     }
@@ -198,20 +199,20 @@ fn meet(one: &PathPattern, other: &PathPattern) -> bool {
 }
 
 /// The text that all paths of a pattern begin with.
-struct Beginning {
-    text: String,
+struct Beginning<'a> {
+    text: Cow<'a, str>,
     /// Set if the text without its last slash matches too.
     itself: bool,
 }
 
-fn beginning_of(pattern: &PathPattern) -> Option<Beginning> {
+fn beginning_of(pattern: &PathPattern) -> Option<Beginning<'_>> {
+    let known = |text, itself| Some(Beginning { text: Cow::Borrowed(text), itself });
     match pattern.shape() {
-        PathShape::Exact(path) => Some(Beginning { text: path.to_owned(), itself: false }),
-        PathShape::Prefix(text) => Some(Beginning { text: text.to_owned(), itself: false }),
-        PathShape::Directory(text) => Some(Beginning { text: text.to_owned(), itself: true }),
+        PathShape::Exact(text) | PathShape::Prefix(text) => known(text, false),
+        PathShape::Directory(text) => known(text, true),
         PathShape::Any => {
             let text = literal_beginning(pattern.as_str())?.0;
-            (!text.is_empty()).then_some(Beginning { text, itself: false })
+            (!text.is_empty()).then_some(Beginning { text: Cow::Owned(text), itself: false })
         }
     }
 }

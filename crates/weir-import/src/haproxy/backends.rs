@@ -3,7 +3,7 @@
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
-use super::convert::HaproxyConverter;
+use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::scope::{FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::values;
@@ -79,7 +79,8 @@ impl HaproxyConverter<'_> {
         let (head, kind) = (section.head, section.kind.as_str());
         let span = self.sections.span(head);
         if !self.room_for(section.lines.len() + 16) || !self.room_for_inherited(id) {
-            return Err("the file would become too large".to_owned());
+            self.refuse_section(id, TOO_LARGE);
+            return Err(TOO_LARGE.to_owned());
         }
         if kind == "backend" {
             if self.is_disabled(id) {

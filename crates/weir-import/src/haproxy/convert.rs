@@ -19,9 +19,11 @@ use super::version::HaproxyVersion;
 use crate::coverage::{Coverage, DefaultDifference};
 use crate::native::NativeLine;
 
-/// The most lines that one file may become in routes and servers: sections inherit the rules of
+/// The most lines that a short file may become in routes and servers: sections inherit the rules of
 /// `defaults`, and each address of a kind of its own has all of them.
 const MOST_LINES: usize = 200_000;
+/// The lines that each line of a long file may become.
+const LINES_OF_LINE: usize = 6;
 
 /// The most tests, with the values that they compare with, in the conditions of all routes: each
 /// route has those of the rules before it that it depends on.
@@ -209,7 +211,7 @@ impl<'s> HaproxyConverter<'s> {
     /// Counts lines of the result, or returns false if there are too many.
     pub(super) fn room_for(&mut self, lines: usize) -> bool {
         self.lines = self.lines.saturating_add(lines);
-        self.lines <= MOST_LINES
+        self.lines <= MOST_LINES.max(LINES_OF_LINE.saturating_mul(self.sections.line_count()))
     }
 
     /// Counts routes, each of which every listener of the frontend gets.

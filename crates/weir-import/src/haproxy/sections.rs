@@ -106,6 +106,11 @@ impl Sections {
         if reader.errors.is_empty() { Ok(sections) } else { Err(reader.errors) }
     }
 
+    /// The number of lines of the file.
+    pub(super) fn line_count(&self) -> usize {
+        self.lines.len()
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = (SectionId, &Section)> {
         self.list.iter().enumerate().map(|(index, section)| (SectionId(index), section))
     }

@@ -369,7 +369,7 @@ fn permitted_route<'a, C: ClientSide>(
 }
 
 /// Refuses a request that announces a larger body than the route takes, unless the body was read
-/// before, is not sent on, or was refused for its size already.
+/// before, or an error led to the route: of its body, `upload` checks what is sent on.
 fn check_body<C: ClientSide>(
     exchange: &Exchange<'_, C>,
     route: &CompiledRoute,
@@ -378,7 +378,7 @@ fn check_body<C: ClientSide>(
         Framing::Length(length)
             if length > route.body_bytes
                 && !exchange.arrival.body_read
-                && !exchange.heads.internal.passes_any_body() =>
+                && exchange.heads.internal.error().is_none() =>
         {
             Err(Cause::BodyTooLarge.into())
         }

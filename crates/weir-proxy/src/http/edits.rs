@@ -12,6 +12,8 @@ use weir_config::pattern::{PATH_GROUPS, RegexGroups, TextPattern};
 use weir_stats::{Entry, Escape, Template, Variable};
 use weir_wire::encode;
 
+use crate::limits::EDITED_HEAD_BYTES;
+
 /// The message whose headers are edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditedMessage {
@@ -181,7 +183,7 @@ impl Edits {
     }
 
     /// Appends a received line with another value and returns true, if its value is replaced. A
-    /// line whose new value is empty is left out.
+    /// line whose new value is empty, or too long for a head, is left out.
     pub(crate) fn replace(
         &self,
         name: &[u8],
@@ -189,10 +191,11 @@ impl Edits {
         entry: Option<&Entry<'_>>,
         out: &mut Vec<u8>,
     ) -> bool {
+        let most = EDITED_HEAD_BYTES.saturating_sub(out.len()).max(value.len());
         let mut changed: Option<Vec<u8>> = None;
         for one in self.replacements.iter().filter(|one| same_name(&one.name, name)) {
             let current = changed.as_deref().unwrap_or(value);
-            changed = one.replaced(current, entry).or(changed);
+            changed = one.replaced(current, entry, most).or(changed);
         }
         match &changed {
             None => return false,
@@ -381,13 +384,14 @@ impl Replacement {
         Self { name: name.as_bytes().into(), part, pattern, value }
     }
 
-    /// Returns the new value of a line, if it gets one.
-    fn replaced(&self, current: &[u8], entry: Option<&Entry<'_>>) -> Option<Vec<u8>> {
+    /// Returns the new value of a line, if it gets one; an empty one instead of one that is longer
+    /// than `most`, in bytes.
+    fn replaced(&self, current: &[u8], entry: Option<&Entry<'_>>, most: usize) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         if self.part == ReplacedPart::Whole {
             let groups = self.pattern.captures(current)?;
             self.append_value(&groups, entry, &mut text);
-            return Some(text);
+            return Some(if text.len() > most { Vec::new() } else { text });
         }
         let mut found = false;
         for (number, part) in list_parts(current).enumerate() {
@@ -395,13 +399,17 @@ impl Replacement {
                 text.push(b',');
             }
             let item = part.trim_ascii();
-            let Some(groups) = self.pattern.captures(item).filter(|_| !item.is_empty()) else {
+            let matches = !item.is_empty() && self.pattern.matches(item);
+            let Some(groups) = matches.then(|| self.pattern.captures(item)).flatten() else {
                 text.extend_from_slice(part);
                 continue;
             };
             found = true;
             // Without the blanks around it, as in HAProxy.
             self.append_value(&groups, entry, &mut text);
+            if text.len() > most {
+                return Some(Vec::new());
+            }
         }
         found.then_some(text)
     }
@@ -658,6 +666,38 @@ mod tests {
         check("a, c ,a1,  aa  ", Some("b, c ,b1,ba"));
         check("c, abc,, d", None);
         check(r#""x,a,\",a,y", a"#, Some(r#""x,a,\",a,y",b"#));
+    }
+
+    /// A replaced value with a variable in each of many items, or of many lines, would be as long as
+    /// their product.
+    #[test]
+    fn replaced_values_do_not_lengthen_a_head_without_bound() {
+        let edit = |item: bool| {
+            let value = Template::parse("$http_x_big").unwrap();
+            let (name, pattern) = ("X-List".into(), "~^a$".parse().unwrap());
+            if item {
+                HeaderEdit::ReplaceItem(name, pattern, value)
+            } else {
+                HeaderEdit::Replace(name, pattern, value)
+            }
+        };
+        let big = "b".repeat(16_000);
+        let request =
+            SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\nX-Big: {big}\r\n\r\n"));
+        let view = request.view();
+        let write = |item: bool, values: &[&str]| {
+            let edits = Edits::compile(EditedMessage::Request, [&edit(item)]).unwrap();
+            let mut out = Vec::new();
+            let entry = request.entry(&view, &());
+            for value in values {
+                assert!(edits.replace(b"x-list", value.as_bytes(), Some(&entry), &mut out));
+            }
+            out.len()
+        };
+        assert_eq!(write(true, &["a,c,a"]), "x-list: ,c,\r\n".len() + 2 * big.len());
+        assert_eq!(write(true, &["a,".repeat(4_000).as_str()]), 0);
+        let lines = write(false, &["a"; 4_000]);
+        assert!(lines > 200_000 && lines <= EDITED_HEAD_BYTES + 20, "{lines}");
     }
 
     #[test]

@@ -85,12 +85,6 @@ impl InternalRedirects {
         self.error.as_ref().is_some_and(|error| error.drops_body)
     }
 
-    /// Returns true if the length of the body does not matter any more.
-    pub(crate) fn passes_any_body(&self) -> bool {
-        let after = |error: &ErrorRedirect| error.drops_body || error.status == 413;
-        self.error.as_deref().is_some_and(after)
-    }
-
     /// Counts a redirect to a name, or to the target that the caller sets.
     pub(crate) fn redirect(
         &mut self,

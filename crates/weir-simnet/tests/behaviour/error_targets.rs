@@ -99,6 +99,24 @@ fn a_request_goes_to_the_pool_of_a_name_with_its_body() {
     });
 }
 
+/// The bound of the error's route is for bodies that it sends on.
+#[test]
+fn an_error_is_answered_whatever_the_length_of_the_body() {
+    let text = routes(
+        "limits body=1b;
+         error_page 502 -> internal @sorry;
+         route internal @sorry -> respond 200 sorry;
+         route path /up -> app { limits body=9b; }",
+    );
+    play(&text, async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let mut client = world.client().await;
+        let answer = ask(&mut client, "POST /up", "body").await;
+        assert_eq!((answer.status(), answer.text()), (502, "sorry"));
+        world.expect_logged("connect_failed", Some(502)).await;
+    });
+}
+
 #[test]
 fn a_body_that_was_not_kept_is_not_sent_to_another_pool() {
     let text = routes(

@@ -1,6 +1,7 @@
 //! `weir check`: reports the errors of a configuration that `weir run` would report, what its lints
 //! find, and of another program's file what becomes of each directive. It opens no sockets.
 
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -96,7 +97,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
                 terminal::print(&sources(&checked))?;
             }
             let rate = arguments.rate(path)?;
-            return verdict(arguments, path, warn(&checked, rate)?);
+            let warnings = warn(&checked, rate)?;
+            leave(checked);
+            return verdict(arguments, path, warnings);
         }
     };
     let warnings = warn(&checked, arguments.rate(path)?)?;
@@ -116,19 +119,32 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
         1 => ", 1 warning".to_owned(),
         more => format!(", {more} warnings"),
     };
+    leave(checked);
     terminal::print(&format!("{}: ok{count}\n", path.display()))
 }
 
 /// Writes what the lints and a start's checks find; returns the number of all warnings, those that
 /// were written when the file was read included.
 fn warn(checked: &Checked, rate: Option<u64>) -> Result<usize, CommandFailure> {
-    let found = rate.map_or_else(|| lint(checked), |rate| lint_at(checked, rate));
+    let (found, of_start) = std::thread::scope(|scope| {
+        let lints = || rate.map_or_else(|| lint(checked), |rate| lint_at(checked, rate));
+        let lints = scope.spawn(lints);
+        let of_start = weir_control::dry_run(&checked.config);
+        let found = lints.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (found, of_start)
+    });
     terminal::warn(&found);
-    let of_start = weir_control::dry_run(&checked.config).map_err(CommandFailure::RunTime)?;
+    let of_start = of_start.map_err(CommandFailure::RunTime)?;
     for warning in &of_start {
         terminal::say(&format!("weir: warning: {warning}\n"));
     }
     Ok(checked.warnings.count() + found.count() + of_start.len())
+}
+
+/// Leaves the memory of a configuration to the end of the process: of a long one it takes longer to
+/// free than to read.
+fn leave(checked: Checked) {
+    let _ = ManuallyDrop::new(checked);
 }
 
 /// Lists the values of a configuration with their sources.

@@ -289,6 +289,31 @@ fn what_cannot_be_explained_is_said_in_a_sentence() {
     failed(&["http://a.test/"], 3, "`ap`");
 }
 
+/// As it is served: an error's route answers whatever the length, and its pool gets no more than the
+/// route takes.
+#[test]
+fn the_bound_of_an_errors_route_is_for_bodies_that_its_pool_gets() {
+    let directory = Directory::new();
+    let path = directory.file(
+        "weir.conf",
+        "pool app { server 10.0.0.1:80; }
+        listen :80 {
+            limits body=2b;
+            route internal @app -> app;
+            route internal @text -> respond 200 text;
+            route path /pool -> app { limits body=1b; error_page 413 -> internal @app; }
+            route path /text -> app { limits body=1b; error_page 413 -> internal @text; }
+        }",
+    );
+    let body = directory.file("body", "body");
+    let status = |url: &str| {
+        let account = explain(&path, &[url, "--body", body.to_str().unwrap()]);
+        (account["outcome"]["status"].clone(), account["outcome"]["kind"].clone())
+    };
+    assert_eq!(status("http://a.test/pool").0, 413);
+    assert_ne!(status("http://a.test/text").1, status("http://a.test/pool").1);
+}
+
 #[test]
 fn a_long_body_is_refused_and_a_long_list_is_cut() {
     let directory = Directory::new();

@@ -335,7 +335,7 @@ impl<'a> Tracer<'a> {
         };
         let own = format!("{list}[{position}]");
         let length = self.body_length().unwrap_or_default();
-        if length > route.body_bytes && !self.internal.passes_any_body() {
+        if length > route.body_bytes && self.internal.error().is_none() {
             self.trace.refuse(413, "its body is larger than `limits body=`");
             return self.follow_error(Some(route), 413);
         }

@@ -54,9 +54,12 @@ impl<'a> Tracer<'a> {
         let Some(pool) = self.snapshot.pools.get(number) else { return TraceEnd::NoRoute };
         let refused = |status, reason: &str| TraceEnd::Refused { status, reason: reason.into() };
         let length = self.body_length().filter(|_| !self.internal.drops_body());
-        let most = route.rules_for(pool).buffer_request;
-        if length.zip(most).is_some_and(|(length, most)| length > most) {
+        let held = route.rules_for(pool).buffer_request;
+        if length.zip(held).is_some_and(|(length, most)| length > most) {
             return refused(413, "its body is larger than `buffer_request`");
+        }
+        if length.is_some_and(|length| length > route.body_bytes) {
+            return refused(413, "its body is larger than `limits body=`");
         }
         let rewritten = match self.rewritten(route) {
             Ok(rewritten) => rewritten,
