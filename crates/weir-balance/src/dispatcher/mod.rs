@@ -107,7 +107,9 @@ impl<'a> Dispatcher<'a> {
             // A higher limit frees slots and changes no line.
             let risen = self.renew_limits();
             self.note_due();
-            risen.into_iter().for_each(|index| self.hand_on(index));
+            for index in risen {
+                self.hand_on(index);
+            }
         }
     }
 

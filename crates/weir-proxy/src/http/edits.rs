@@ -696,7 +696,7 @@ mod tests {
         };
         assert_eq!(write(true, &["a,c,a"]), "x-list: ,c,\r\n".len() + 2 * big.len());
         assert_eq!(write(true, &["a,".repeat(4_000).as_str()]), 0);
-        let lines = write(false, &["a"; 4_000]);
+        let lines = write(false, &vec!["a"; 4_000]);
         assert!(lines > 200_000 && lines <= EDITED_HEAD_BYTES + 20, "{lines}");
     }
 
