@@ -229,7 +229,9 @@ impl Edits {
         let replaced = self.replacements.iter().map(|one| &*one.name);
         let conditional = self.conditional.iter().flat_map(|conditional| &conditional.edits);
         let conditional = conditional
-            .filter(|(_, edit)| !matches!(edit, HeaderEdit::Add(..)))
+            .filter(|(_, edit)| {
+                !matches!(edit, HeaderEdit::Add(..) | HeaderEdit::RemoveMatching(_))
+            })
             .map(|(_, edit)| edit.name().as_bytes());
         self.dropped.iter().map(|name| &**name).chain(replaced).chain(conditional)
     }
@@ -589,10 +591,13 @@ mod tests {
             when("$http_x_none", add("X-B", "never")),
             when("$arg_zero", add("X-B", "zero")),
             when("$http_x_in", remove("X-Gone")),
+            when("$arg_zero", HeaderEdit::RemoveMatching("~*^y-".parse().unwrap())),
         ];
         let edits = Edits::compile(EditedMessage::Request, &edits).unwrap();
         assert!(edits.has_variables());
-        assert!(edits.unfit_for_trailers().any(|name| name == b"X-Gone"));
+        let unfit: Vec<&[u8]> = edits.unfit_for_trailers().collect();
+        assert_eq!(unfit, [&b"X-A"[..], b"X-A", b"X-Gone"]);
+        assert_eq!(edits.patterns_unfit_for_trailers().count(), 1);
         let written = |lines: &str| {
             let request =
                 SampleRequest::new(&format!("GET /?zero=0 HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
