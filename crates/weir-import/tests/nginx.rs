@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, BodyBound, PassiveCause, Pool, Protocol, Route, Rule, SendProxy};
+use weir_config::model::{Action, PassiveCause, Pool, Protocol, Route, RouteSize, Rule, SendProxy};
 use weir_import::{Coverage, CoverageTotals, Imported, Language, nginx_file, nginx_text};
 
 fn shop() -> Imported {
@@ -479,8 +479,8 @@ fn every_route_has_the_bound_on_bodies_of_its_location() {
     let listener = &config.listeners[0];
     assert_eq!(listener.limits.body_bytes, Some(8 << 20));
     let bounds = listener.default.iter().map(|route| route.body);
-    let own: Vec<BodyBound> = bounds.filter(|bound| !bound.is_inherited()).collect();
-    let expected = [BodyBound::Off, BodyBound::UpTo(1 << 30), BodyBound::Off];
+    let own: Vec<RouteSize> = bounds.filter(|bound| !bound.is_inherited()).collect();
+    let expected = [RouteSize::Off, RouteSize::UpTo(1 << 30), RouteSize::Off];
     assert_eq!((own.as_slice(), listener.default.len()), (&expected[..], 6), "{native}");
 }
 

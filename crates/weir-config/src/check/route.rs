@@ -3,11 +3,11 @@
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
-use super::pool::size_or_off;
+use super::route_upstream::route_size;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AccessRule, BodyBound, Expires, HeaderEdit, RequestTimeout, ResponseRules, Route,
+    AccessRule, Expires, HeaderEdit, RequestTimeout, ResponseRules, Route, RouteSize,
     RouteUpstream, Rule, Verdict, values,
 };
 use crate::pattern::TextPattern;
@@ -59,7 +59,7 @@ impl BlockRoutes {
             error_targets: Vec::new(),
             expires: None,
             responses: ResponseRules::default(),
-            body: BodyBound::Inherited,
+            body: RouteSize::Inherited,
             request_headers,
             response_headers,
         });
@@ -93,7 +93,7 @@ impl<'a> Checker<'a> {
         let (mut rewrite, mut upstream) = (Vec::new(), Vec::new());
         let mut errors = Vec::new();
         let mut responses = Vec::new();
-        let (mut expires, mut body) = (None, BodyBound::Inherited);
+        let (mut expires, mut body) = (None, RouteSize::Inherited);
         let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
@@ -102,7 +102,7 @@ impl<'a> Checker<'a> {
                 "log" => logs = Some(self.use_logs(&line)),
                 "rewrite" | "query" => rewrite.push(line),
                 "expires" => expires = self.expires(&line),
-                "limits" => self.set(&line, "body", &mut body, body_bound),
+                "limits" => self.set(&line, "body", &mut body, route_size),
                 "error_page" => errors.extend(self.error_target(&line)),
                 "intercept" | "response_status" => responses.push(line),
                 "retry" | "buffer_request" => upstream.push(line),
@@ -326,12 +326,6 @@ impl<'a> Checker<'a> {
             HeaderEdit::Add(header, template)
         })
     }
-}
-
-fn body_bound(text: &str) -> Result<BodyBound, String> {
-    let up_to = |size| usize::try_from(size).map(BodyBound::UpTo);
-    let size = size_or_off(text)?;
-    size.map_or(Ok(BodyBound::Off), up_to).map_err(|_| format!("`{text}` is too large"))
 }
 
 /// The directives that listeners and routes have in common.

@@ -5,7 +5,7 @@ use super::arguments::Arguments;
 use super::checker::Checker;
 use super::pool::size_or_off;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Action, Retry, Route, RouteBuffer, RouteUpstream, values};
+use crate::model::{Action, Retry, Route, RouteSize, RouteUpstream, values};
 
 impl<'a> Checker<'a> {
     /// Adds the settings of these lines to the route.
@@ -14,7 +14,7 @@ impl<'a> Checker<'a> {
             match line.name() {
                 "retry" => self.route_retry(line, &mut route.upstream),
                 "buffer_request" => {
-                    let size = line.word(0).and_then(|word| self.value(word, buffer));
+                    let size = line.word(0).and_then(|word| self.value(word, route_size));
                     route.upstream.buffer_request = size.unwrap_or_default();
                 }
                 _ => self.route_timeouts(line, &mut route.upstream),
@@ -58,8 +58,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn buffer(text: &str) -> Result<RouteBuffer, String> {
+pub(super) fn route_size(text: &str) -> Result<RouteSize, String> {
     let size = size_or_off(text)?;
-    let up_to = |size| usize::try_from(size).map(RouteBuffer::UpTo);
-    size.map_or(Ok(RouteBuffer::Off), up_to).map_err(|_| format!("`{text}` is too large"))
+    let up_to = |size| usize::try_from(size).map(RouteSize::UpTo);
+    size.map_or(Ok(RouteSize::Off), up_to).map_err(|_| format!("`{text}` is too large"))
 }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
 use super::{
-    AccessRule, Bandwidth, Expires, InFlightLimit, RateLimit, ResponseRules, Rewrite,
+    AccessRule, Bandwidth, Expires, InFlightLimit, RateLimit, ResponseRules, Rewrite, RouteSize,
     RouteUpstream, values,
 };
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
-use crate::units::{duration, size};
+use crate::units::duration;
 use crate::words;
 
 /// A host block; of a `tcp` listener, the routes of connections for these server names (SNI).
@@ -46,8 +46,8 @@ pub struct Route {
     #[serde(default)]
     pub request_timeout: RequestTimeout,
     /// The bound on the bodies of its requests, instead of the listener's.
-    #[serde(default, skip_serializing_if = "BodyBound::is_inherited")]
-    pub body: BodyBound,
+    #[serde(default, skip_serializing_if = "RouteSize::is_inherited")]
+    pub body: RouteSize,
     /// The allow and deny rules of this route; the first match decides.
     #[serde(default)]
     pub access: Vec<AccessRule>,
@@ -99,35 +99,6 @@ pub enum RequestTimeout {
     Off,
     /// This bound holds instead.
     After(#[serde(with = "duration")] Duration),
-}
-
-/// A route's bound on the bodies of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BodyBound {
-    /// The bound of the listener holds.
-    #[default]
-    Inherited,
-    /// No bound.
-    Off,
-    /// Larger ones get 413.
-    UpTo(#[serde(with = "size")] usize),
-}
-
-impl BodyBound {
-    /// Returns true if the listener's bound holds.
-    pub fn is_inherited(&self) -> bool {
-        *self == Self::Inherited
-    }
-
-    /// Returns the bound, with that of the listener.
-    pub fn or(self, of_listener: Option<u64>) -> Option<u64> {
-        match self {
-            Self::Inherited => of_listener,
-            Self::Off => None,
-            Self::UpTo(bytes) => Some(bytes as u64),
-        }
-    }
 }
 
 /// A boolean expression over the request.

@@ -17,7 +17,7 @@ pub struct RouteUpstream {
     /// The retries. Their budget is always the pool's.
     pub retry: Option<Retry>,
     /// The reading of whole requests before an endpoint is picked.
-    pub buffer_request: RouteBuffer,
+    pub buffer_request: RouteSize,
 }
 
 /// The timeouts of a route; `None` for the pool's.
@@ -41,17 +41,33 @@ pub struct RouteTimeouts {
     pub tunnel: Option<Duration>,
 }
 
-/// A route's setting for reading whole requests.
+/// A size that a route sets, of the bodies that it takes or of the requests that are read whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RouteBuffer {
-    /// The pool's setting holds.
+pub enum RouteSize {
+    /// That of the listener, or of the pool, holds.
     #[default]
     Inherited,
-    /// Requests are sent as they arrive.
+    /// There is none.
     Off,
-    /// Requests are read whole; larger ones are refused.
+    /// Larger requests get 413.
     UpTo(#[serde(with = "size")] usize),
+}
+
+impl RouteSize {
+    /// Returns true if the route sets none.
+    pub fn is_inherited(&self) -> bool {
+        *self == Self::Inherited
+    }
+
+    /// Returns the size that holds, where this one is that of the listener or of the pool.
+    pub fn or(self, outer: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Inherited => outer,
+            Self::Off => None,
+            Self::UpTo(bytes) => Some(bytes as u64),
+        }
+    }
 }
 
 impl RouteUpstream {
@@ -81,11 +97,7 @@ impl RouteUpstream {
 
     /// Returns the size up to which the route's requests to this pool are read whole.
     pub fn buffer_request(&self, pool: &Pool) -> Option<u64> {
-        match self.buffer_request {
-            RouteBuffer::Inherited => pool.buffer_request,
-            RouteBuffer::Off => None,
-            RouteBuffer::UpTo(bytes) => Some(bytes as u64),
-        }
+        self.buffer_request.or(pool.buffer_request)
     }
 }
 

@@ -184,7 +184,7 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         error_targets: Vec::new(),
         expires: None,
         responses: model::ResponseRules::default(),
-        body: model::BodyBound::Inherited,
+        body: model::RouteSize::Inherited,
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     }

@@ -18,10 +18,10 @@ use tokio::time::sleep;
 use weir_balance::{Balancer, Fault, Member, PolicyKind, QueueSettings, Settings};
 use weir_config::Config;
 use weir_config::model::{
-    AccessLog, Action, BodyBound, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive,
-    ListenAddress, Listener, LogEscape, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool,
-    Queue, RequestTimeout, Retry, RetryOn, ReuseLevel, Route, RouteUpstream, Rule, TcpKeepalive,
-    UpstreamTimeouts,
+    AccessLog, Action, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
+    Listener, LogEscape, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue,
+    RequestTimeout, Retry, RetryOn, ReuseLevel, Route, RouteSize, RouteUpstream, Rule,
+    TcpKeepalive, UpstreamTimeouts,
 };
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
@@ -390,7 +390,7 @@ fn listener(site: &DeviceSite, random: &mut Rng) -> Listener {
         error_targets: Vec::new(),
         expires: None,
         responses: weir_config::model::ResponseRules::default(),
-        body: BodyBound::Inherited,
+        body: RouteSize::Inherited,
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     };

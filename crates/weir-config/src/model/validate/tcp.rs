@@ -5,7 +5,7 @@ use super::Problem;
 use crate::defaults;
 use crate::model::{
     Action, ClientTimeouts, Forwarded, HeaderNames, Listener, MessageLimits, PathRules, Pool,
-    Protocol, RequestIdSettings, RequestTimeout, Route, RouteBuffer, Rule,
+    Protocol, RequestIdSettings, RequestTimeout, Route, RouteSize, Rule,
 };
 
 /// Returns what a TCP listener cannot have, with paths below the listener.
@@ -66,7 +66,7 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         || !route.body.is_inherited()
         || route.expires.is_some()
         || waits.iter().any(Option::is_some)
-        || route.upstream.buffer_request != RouteBuffer::Inherited;
+        || route.upstream.buffer_request != RouteSize::Inherited;
     let message = if targets.is_empty() {
         let what = match route.action {
             Action::Respond(_) => "`respond` answers",
