@@ -17,8 +17,11 @@ impl<'a> Checker<'a> {
             }
             if line.name() == "intercept" {
                 route.responses.intercept.extend(self.intercept(line));
+                let length = route.responses.intercept.len();
+                self.note_last("responses.intercept", length, line.span());
             } else {
                 route.responses.status.extend(self.response_status(line));
+                self.note_last("responses.status", route.responses.status.len(), line.span());
             }
         }
     }

@@ -315,6 +315,29 @@ fn the_bound_of_an_errors_route_is_for_bodies_that_its_pool_gets() {
 }
 
 #[test]
+fn rules_for_responses_are_listed_with_their_lines() {
+    let directory = Directory::new();
+    let path = directory.file(
+        "weir.conf",
+        "pool app { server 10.0.0.1:80; }
+        listen :80 {
+            route internal @other -> app;
+            default -> app {
+                intercept if=$sent_http_x_retry -> internal @other;
+                response_status 404 if=$sent_http_x_hidden;
+            }
+        }",
+    );
+    let shown = text(&path, &["http://a.test/"]);
+    for line in [
+        "weir.conf:5: discarded for @other if `$sent_http_x_retry`",
+        "weir.conf:6: sent with status 404 if `$sent_http_x_hidden`",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+}
+
+#[test]
 fn a_long_body_is_refused_and_a_long_list_is_cut() {
     let directory = Directory::new();
     let routes: String = (0..2_000)

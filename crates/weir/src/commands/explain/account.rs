@@ -22,6 +22,9 @@ pub(super) struct Account {
     pub(super) limits: Vec<AccountLine>,
     pub(super) request_headers: Vec<AccountLine>,
     pub(super) response_headers: Vec<AccountLine>,
+    /// The rules that discard responses of servers or change their status.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) response_rules: Vec<AccountLine>,
     pub(super) outcome: Outcome,
     /// Parts of the account that are unknown before the request is served.
     pub(super) depends: Vec<String>,
@@ -116,6 +119,7 @@ impl Account {
             line.write(&mut out);
         }
         section(&mut out, "Limits", &self.limits);
+        section(&mut out, "Rules for responses of the server", &self.response_rules);
         section(&mut out, "Changes to response headers", &self.response_headers);
         if let Some(head) = &self.outcome.head {
             out.push_str("\nThe server gets\n");

@@ -16,6 +16,7 @@ use weir_config::{Checked, Config};
 use weir_control::trace::{
     AccessTrace, ChosenBy, PickTrace, PoolTrace, RequestTrace, TraceEnd, TracedRequest, TriedRoute,
 };
+use weir_stats::Template;
 
 use super::account::{Account, AccountLine, ConditionLine, Outcome, PathForms, RouteLine};
 use super::ask::shown;
@@ -58,6 +59,7 @@ impl<'a> AccountWriter<'a> {
             limits: self.limits(),
             request_headers: self.edits(true),
             response_headers: self.edits(false),
+            response_rules: self.response_rules(),
             outcome: self.outcome(),
             depends,
         }
@@ -165,6 +167,23 @@ impl<'a> AccountWriter<'a> {
             self.at(&format!("{part}.rewrite[{index}]"), text)
         });
         lines.collect()
+    }
+
+    fn response_rules(&self) -> Vec<AccountLine> {
+        let Some((part, route)) = self.route() else { return Vec::new() };
+        let line = |rule: String, when: Option<&Template>, effect: String| {
+            let when = when.map_or(String::new(), |when| format!(" if `{}`", when.as_str()));
+            self.at(&format!("{part}.responses.{rule}"), format!("{effect}{when}"))
+        };
+        let intercepts = route.responses.intercept.iter().enumerate().map(|(index, rule)| {
+            let effect = format!("discarded for {}", rule.to.as_str());
+            line(format!("intercept[{index}]"), rule.when.as_ref(), effect)
+        });
+        let statuses = route.responses.status.iter().enumerate().map(|(index, rule)| {
+            let effect = format!("sent with status {}", rule.status);
+            line(format!("status[{index}]"), rule.when.as_ref(), effect)
+        });
+        intercepts.chain(statuses).collect()
     }
 
     fn edits(&self, request: bool) -> Vec<AccountLine> {
