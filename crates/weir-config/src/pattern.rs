@@ -176,6 +176,7 @@ impl PathPattern {
     pub fn shape(&self) -> PathShape<'_> {
         let start = match &self.kind {
             TextKind::Exact => return PathShape::Exact(&self.text),
+            TextKind::Literal(text, Case::Sensitive) => return PathShape::Exact(text),
             TextKind::Prefix(prefix) if prefix.ends_with('/') => {
                 return PathShape::Directory(prefix);
             }
@@ -183,7 +184,7 @@ impl PathPattern {
             TextKind::Expression(_) if !self.text.starts_with('~') => {
                 self.text.split('*').next().unwrap_or_default()
             }
-            TextKind::Expression(_) | TextKind::Suffix(_) => "",
+            TextKind::Expression(_) | TextKind::Suffix(_) | TextKind::Literal(..) => "",
         };
         if start.is_empty() { PathShape::Any } else { PathShape::Prefix(start) }
     }
@@ -341,6 +342,8 @@ enum TextKind {
     Exact,
     Prefix(String),
     Suffix(String),
+    /// A regex that is one text from start to end.
+    Literal(String, Case),
     Expression(Regex),
 }
 
@@ -360,10 +363,10 @@ enum Case {
 impl TextKind {
     fn parse(text: &str, star: Star) -> Result<Self, String> {
         if let Some(pattern) = text.strip_prefix("~*") {
-            return compile(pattern, Case::Insensitive).map(Self::Expression);
+            return Self::regex(pattern, Case::Insensitive);
         }
         if let Some(pattern) = text.strip_prefix('~') {
-            return compile(pattern, Case::Sensitive).map(Self::Expression);
+            return Self::regex(pattern, Case::Sensitive);
         }
         match text.find('*') {
             None => Ok(Self::Exact),
@@ -373,8 +376,17 @@ impl TextKind {
         }
     }
 
+    fn regex(pattern: &str, case: Case) -> Result<Self, String> {
+        match literal(pattern) {
+            Some(text) => Ok(Self::Literal(text, case)),
+            None => compile(pattern, case).map(Self::Expression),
+        }
+    }
+
     fn matches(&self, text: &str, subject: &[u8]) -> bool {
         match self {
+            Self::Literal(text, Case::Sensitive) => subject == text.as_bytes(),
+            Self::Literal(text, Case::Insensitive) => subject.eq_ignore_ascii_case(text.as_bytes()),
             Self::Exact => subject == text.as_bytes(),
             Self::Prefix(prefix) => subject.starts_with(prefix.as_bytes()),
             Self::Suffix(suffix) => subject.ends_with(suffix.as_bytes()),
@@ -399,6 +411,28 @@ fn glob_expression(text: &str, star: Star) -> String {
     }
     expression.push('$');
     expression
+}
+
+/// Returns the text that an anchored regex without operators matches. Thousands of hosts of an
+/// imported file are such regexes: each would take kilobytes, and most of the time of a check.
+fn literal(pattern: &str) -> Option<String> {
+    let pattern = pattern.strip_prefix('^')?.strip_suffix('$')?;
+    let mut text = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        text.push(match character {
+            // `\<` and `\>` are ends of words.
+            '\\' => characters
+                .next()
+                .filter(|next| next.is_ascii_punctuation() && !matches!(next, '<' | '>'))?,
+            '.' | '^' | '$' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|' => {
+                return None;
+            }
+            other if other.is_ascii() => other,
+            _ => return None,
+        });
+    }
+    Some(text)
 }
 
 fn compile(pattern: &str, case: Case) -> Result<Regex, String> {
@@ -511,6 +545,9 @@ written_as_text!(HostPattern, PathPattern, TextPattern, ContentPattern);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     fn host(pattern: &str, host: &str) -> bool {
@@ -523,6 +560,49 @@ mod tests {
 
     fn text(pattern: &str, value: &str) -> bool {
         pattern.parse::<TextPattern>().unwrap().matches(value)
+    }
+
+    fn piece() -> impl Strategy<Value = &'static str> {
+        select(vec![
+            "a", "B", "\\.", ".", "-", "/", "\\/", "\\<", "\\d", "\\\\", "*", "^", "$", "|", "[b]",
+            "{2}", " ", "#", "\\-", "\\ ", "&", "~", "é",
+        ])
+    }
+
+    proptest! {
+        /// A text that stands for a regex matches what the regex does.
+        #[test]
+        fn regexes_without_operators_are_texts(
+            pieces in proptest::collection::vec(piece(), 0..4),
+            subject in "[aAbB./<# \\-\\\\d&~]{0,4}",
+        ) {
+            let pattern = format!("^{}$", pieces.concat());
+            let Some(text) = literal(&pattern) else { return Ok(()) };
+            for case in [Case::Sensitive, Case::Insensitive] {
+                let regex = compile(&pattern, case).expect("it has no operators");
+                let kind = TextKind::Literal(text.clone(), case);
+                for subject in [&subject, &text, &text.to_uppercase(), &format!("{text}\n")] {
+                    let subject = subject.as_bytes();
+                    prop_assert_eq!(kind.matches("", subject), regex.is_match(subject));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn anchored_texts_are_no_regexes() {
+        let is_literal =
+            |text: &str| matches!(text.parse::<TextPattern>().unwrap().kind, TextKind::Literal(..));
+        for text in ["~*^shop-1\\.example\\.com$", "~^/a/b$", "~^$"] {
+            assert!(is_literal(text), "{text}");
+        }
+        for text in ["~*^shop.example$", "~^a", "~a$", "~^a|b$", "~^\\d$", "~^\\$", "a"] {
+            assert!(text.parse::<TextPattern>().is_err() || !is_literal(text), "{text}");
+        }
+        assert!(text("~*^a\\.b$", "A.B") && !text("~^a\\.b$", "A.B") && !text("~^a\\.b$", "a.b\n"));
+        let path: PathPattern = "~^/a\\.b$".parse().unwrap();
+        assert_eq!(path.shape(), PathShape::Exact("/a.b"));
+        assert_eq!(path.captures("/a.b").unwrap().group(0), Some(&b"/a.b"[..]));
     }
 
     #[test]

@@ -71,7 +71,12 @@ impl<'a> Checker<'a> {
             ("passive", off) => self.passive(line, off, &mut pool.passive),
             ("stall", off) => self.stall(line, off, &mut pool.stall),
             ("queue", off) => pool.queue = self.queue(line, off),
-            ("retry", count) => self.retry(line, count, &mut pool.retry),
+            ("retry", count) => {
+                self.retry(line, count, &mut pool.retry);
+                if let Some(count) = count {
+                    self.note("retry.attempts", count.word.span);
+                }
+            }
             ("connect_status", Some(value)) => {
                 pool.connect_status = self.value(value, values::error_status);
             }

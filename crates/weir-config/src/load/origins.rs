@@ -11,14 +11,20 @@ use super::parse_str;
 use crate::model::Config;
 
 /// Values of which an element has one each are compared with those of these texts: what a text
-/// does not say is a default in it. The second one has what is not there by default.
-const USUAL: [&str; 2] = [
+/// does not say is a default in it. The first one that has a field counts; those after it have what
+/// is not there by default.
+const USUAL: [&str; 3] = [
     "pool p { server 192.0.2.255:1; }\n\
      listen 192.0.2.255:1 { host h.invalid { route -> p; } default -> p; }",
     "log l { to stderr; }\n\
      admin unix:/run/weir/admin.sock;\n\
      pool p { server 192.0.2.255:1; check tcp; }\n\
      listen 192.0.2.255:1 -> p;",
+    "pool p { server 192.0.2.255:1; check http /; sticky cookie c insert; }\n\
+     listen 192.0.2.255:1 {\n\
+         limit client rate=1/s;\n\
+         default -> p { retry 1; }\n\
+     }",
 ];
 /// Fields whose objects are one value.
 const WHOLE: [&str; 5] = ["workers", "address", "addresses", "when", "action"];
@@ -124,13 +130,13 @@ impl Origins {
 pub fn sourced(config: &Config, file: &Config, origins: &Origins) -> Vec<SourcedValue> {
     let json = |config: &Config| serde_json::from_str(&to_json(config)).unwrap_or_default();
     let usual = |text| parse_str("default", text).map(|read| json(&read.config));
-    let [first, second]: [Value; 2] = USUAL.map(|text| usual(text).unwrap_or_default());
+    let usual = USUAL.map(|text| usual(text).unwrap_or_default());
     let mut walk = SourceWalk { origins, place: RunTimePlace::default(), found: Vec::new() };
     let node = SourceNode {
         path: String::new(),
         in_file: String::new(),
         file: Some(&json(file)),
-        usual: [Some(&first), Some(&second)],
+        usual: usual.each_ref().map(Some),
     };
     walk.value(&json(config), &node);
     walk.found
@@ -152,7 +158,7 @@ struct SourceNode<'a> {
     /// The value in the file; `None` if the file has none.
     file: Option<&'a Value>,
     /// The values by default; `None` if there is none.
-    usual: [Option<&'a Value>; 2],
+    usual: [Option<&'a Value>; USUAL.len()],
 }
 
 struct SourceWalk<'a> {
@@ -239,12 +245,12 @@ impl SourceWalk<'_> {
         if let Some(exact) = self.origins.exactly(&node.in_file) {
             return exact;
         }
-        let [first, second] = node.usual;
         let is_written = node.path.rsplit('.').next().is_some_and(|own| WRITTEN.contains(&own));
         if is_written {
             return self.origins.around(&node.in_file).unwrap_or(ValueSource::Default);
         }
-        if first.or(second) == Some(value) || first.is_none() && value.is_null() {
+        let usual = node.usual.iter().flatten().next();
+        if usual == Some(&value) || node.usual[0].is_none() && value.is_null() {
             return ValueSource::Default;
         }
         self.origins.around(&node.in_file).unwrap_or(ValueSource::Default)
@@ -319,6 +325,37 @@ listen 127.0.0.1:80 name=front {
                 ("listeners[front].sites[0].routes[front/a.example/1].when", "weir.conf:12"),
                 ("listeners[front].default[front/default/1].action", "weir.conf:13"),
                 ("max_connections", "default"),
+            ],
+        );
+    }
+
+    #[test]
+    fn values_of_blocks_that_are_not_there_by_default_have_defaults_too() {
+        let text = "pool app {
+    server 10.0.0.1:80;
+    server 10.0.0.2:80;
+    check http /health rise=5;
+    sticky cookie SRV insert;
+    retry 2;
+}
+listen :80 {
+    limit client rate=7/s;
+    default -> app { retry 4; }
+}";
+        let checked = parse_str("weir.conf", text).unwrap_or_else(|error| panic!("{error}"));
+        let route = "listeners[:80].default[:80/default/1]";
+        check(
+            &sourced(&checked.config, &checked.config, &Origins::of(&checked)),
+            &[
+                ("pools[app].check.probe.http.path", "weir.conf:4"),
+                ("pools[app].check.rise", "weir.conf:4"),
+                ("pools[app].check.probe.http.expect", "default"),
+                ("pools[app].sticky.cookie", "weir.conf:5"),
+                ("pools[app].sticky.path", "default"),
+                ("pools[app].retry.attempts", "weir.conf:6"),
+                ("pools[app].retry.budget", "default"),
+                (&format!("{route}.upstream.retry.attempts"), "weir.conf:10"),
+                (&format!("{route}.upstream.retry.budget"), "default"),
             ],
         );
     }
