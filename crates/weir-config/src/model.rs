@@ -73,9 +73,9 @@ pub use response_rules::{ImposedStatus, Intercept, ResponseRules};
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use rewrite::Rewrite;
 pub use route::{
-    Action, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileTest, Files, HeaderEdit,
-    PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond, Route, Rule, Site,
-    contains, forbidden_edit, internal_fault,
+    Action, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileCandidate, FileTest, Files,
+    HeaderEdit, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond,
+    Route, Rule, Site, contains, forbidden_edit, internal_fault,
 };
 pub use route_upstream::{RouteSize, RouteTimeouts, RouteUpstream};
 pub(crate) use secret::HIDDEN;

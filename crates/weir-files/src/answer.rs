@@ -64,7 +64,8 @@ pub(crate) struct OpenFile<'r> {
 }
 
 impl Answer {
-    pub(crate) fn status(code: u16) -> Self {
+    /// Returns an answer without headers.
+    pub fn status(code: u16) -> Self {
         Self::Status(StatusAnswer { code, headers: Vec::new() })
     }
 }

@@ -1,6 +1,7 @@
 //! Regexes of nginx and HAProxy (PCRE) in the syntax of Weir's, which has no backtracking. A regex
 //! that would mean something else is refused, and so is one that the syntax does not have.
 
+use std::fmt::Write as _;
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -87,6 +88,11 @@ impl RegexWriter<'_> {
                 self.out.push('.');
             }
             '$' => self.out.push_str("(?:\\n?\\z)"),
+            '(' if self.excluded().is_some() => {
+                let (text, taken) = self.excluded().unwrap_or_default();
+                self.out.push_str(&text);
+                self.rest.nth(taken - 1);
+            }
             '(' if self.rest.peek() == Some(&'?') => {
                 let flags: String =
                     self.rest.clone().take(64).take_while(|next| !":)".contains(*next)).collect();
@@ -106,6 +112,23 @@ impl RegexWriter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns what stands for `?!TEXT|TEXT)` and the rest of the regex, if that is nothing or any
+    /// text: a regex for texts that begin with none of these. The second is the number of
+    /// characters that it stands for.
+    fn excluded(&self) -> Option<(String, usize)> {
+        let rest: String = self.rest.clone().take(LONGEST_EXCLUDED).collect();
+        let (inside, after) = rest.strip_prefix("?!")?.split_once(')')?;
+        let words: Option<Vec<String>> = inside.split('|').map(literal).collect();
+        let words = words.filter(|words| words.iter().all(|word| !word.is_empty()))?;
+        let others = beginning_otherwise(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let text = match after {
+            "" | ".*" | ".*$" => others,
+            "(.*)" | "(.*)$" => format!("({others}.*)"),
+            _ => return None,
+        };
+        Some((text, rest.chars().count()))
     }
 
     fn in_class(&mut self, character: char) -> Result<(), String> {
@@ -129,6 +152,47 @@ impl RegexWriter<'_> {
         self.class = ClassPosition::Inside;
         Ok(())
     }
+}
+
+/// The most characters of a look-ahead with what follows it.
+const LONGEST_EXCLUDED: usize = 256;
+
+/// Returns the text that a regex without operators matches.
+fn literal(regex: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut rest = regex.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\\' => text.push(rest.next().filter(char::is_ascii_punctuation)?),
+            _ if character.is_ascii_alphanumeric() || "-_/~ ".contains(character) => {
+                text.push(character);
+            }
+            _ => return None,
+        }
+    }
+    Some(text)
+}
+
+/// Returns a regex for the beginning of texts that begin with none of these words, or end before.
+fn beginning_otherwise(words: &[&str]) -> String {
+    let mut firsts: Vec<char> = words.iter().filter_map(|word| word.chars().next()).collect();
+    firsts.sort_unstable();
+    firsts.dedup();
+    let escaped = |character: char| match character {
+        _ if character.is_ascii_alphanumeric() => character.to_string(),
+        _ => format!("\\x{:02x}", u32::from(character)),
+    };
+    let class: String = firsts.iter().copied().map(escaped).collect();
+    let mut out = format!("(?:\\z|[^{class}]");
+    for first in firsts {
+        let rests = words.iter().filter_map(|word| word.strip_prefix(first));
+        let rests: Vec<&str> = rests.collect();
+        if rests.iter().all(|rest| !rest.is_empty()) {
+            let _ = write!(out, "|{}{}", escaped(first), beginning_otherwise(&rests));
+        }
+    }
+    out.push(')');
+    out
 }
 
 /// The place of a character relative to the brackets of a class.
@@ -170,10 +234,29 @@ mod tests {
         check(r"^/(?:a|b)+?/", "/ab/", true);
         check(r"\.(?:css|js)$", "/x.css", true);
         check(r"^/(?<name>[a-z]+)$", "/abc", true);
+        for (path, expected) in [
+            ("/.git", true),
+            ("/.", true),
+            ("/.well-known/x", false),
+            ("/.well-know", true),
+            ("/.w", true),
+            ("/a", false),
+        ] {
+            check(r"/\.(?!well-known)", path, expected);
+            check(r"/\.(?!well\-known).*", path, expected);
+        }
+        for (path, expected) in [("/api/x", false), ("/app", true), ("/admin", false), ("/", true)]
+        {
+            check(r"^/(?!api/|admin)(.*)$", path, expected);
+        }
     }
 
     #[test]
     fn a_regex_that_means_something_else_is_refused() {
+        let unknown = |regex: &str| format!("~{}", native(regex).unwrap()).parse::<PathPattern>();
+        for pattern in ["a(?!b)c", "a(?!b+)", "a(?!)", "a(?=b)"] {
+            assert!(unknown(pattern).is_err(), "{pattern}");
+        }
         for pattern in
             ["a++", "a*+b", "a{2}+", "[a&&b]", "[[:alpha:]]", "(?s).", "(?m)^a$", "(?xi)a"]
         {

@@ -8,8 +8,8 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};
 use crate::model::{
-    Action, Endpoint, Files, Pool, PoolChoice, PoolShare, PoolSplit, Redirect, Respond,
-    internal_fault, values,
+    Action, Endpoint, FileCandidate, Files, NO_RESPONSE, Pool, PoolChoice, PoolShare, PoolSplit,
+    Redirect, Respond, internal_fault, values,
 };
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
@@ -222,7 +222,7 @@ impl<'a> Checker<'a> {
                 "`type=` has no effect without a text",
             ));
         }
-        if let (Some(_), 204 | 304, Some(text)) = (&body, status, target.word(1)) {
+        if let (Some(_), 204 | 304 | NO_RESPONSE, Some(text)) = (&body, status, target.word(1)) {
             self.report(Diagnostic::error(
                 text.span(),
                 format!("a response with status {status} has no body"),
@@ -301,7 +301,11 @@ impl<'a> Checker<'a> {
             None => None,
         };
         let optional = target.flag("optional");
-        Some(Files { root, strip, index, types, optional, fallback })
+        let candidates = self.setting(target, "try", |text| {
+            text.split(',').map(str::parse::<FileCandidate>).collect::<Result<Vec<_>, _>>()
+        });
+        let candidates = candidates.unwrap_or_default();
+        Some(Files { root, strip, index, types, optional, candidates, fallback })
     }
 }
 

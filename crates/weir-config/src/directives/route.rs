@@ -92,7 +92,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("$NAME", TARGET, "", "The pool that a variable names. Every value of the variable, which a `map` or `split` defines, must be the name of a pool.")
         .example("route -> $variant;"),
     directive("ADDRESS…", TARGET, "", "Servers without a named pool, with every default.").example("route -> 10.0.0.1:80 10.0.0.2:80;"),
-    directive("respond", TARGET, "STATUS [\"TEXT\"]", "A fixed response. The text may contain `$variables`; without a text, a short standard page for the status is sent.")
+    directive("respond", TARGET, "STATUS [\"TEXT\"]", "A fixed response. The text may contain `$variables`; without a text, a short standard page for the status is sent. With 444 the connection is closed without a response, as in nginx.")
         .words(1, 2)
         .options(RESPOND)
         .example("route path /ping -> respond 200 pong;"),
@@ -179,6 +179,12 @@ const FILES: &[OptionSpec] = &[
     flag(
         "optional",
         "The directory may be missing when the configuration is loaded; as long as it is, requests get 404.",
+    ),
+    option(
+        "try",
+        "TEXT,…",
+        "",
+        "What is looked for, in order, instead of the path alone, as with nginx's `try_files`: `$uri` (a file with the path), `$uri.html` (with a suffix), `$uri/` (a directory), `/page.html`.",
     ),
     option(
         "fallback",

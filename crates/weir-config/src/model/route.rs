@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -242,11 +243,14 @@ pub struct PoolShare {
     pub pool: usize,
 }
 
+/// The status of a fixed response that is none: the connection is closed, as in nginx.
+pub const NO_RESPONSE: u16 = 444;
+
 /// A fixed response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Respond {
-    /// The status, 200..=599.
+    /// The status, 200..=599; [`NO_RESPONSE`] closes the connection.
     pub status: u16,
     /// The body; `None` for the standard page of the status, or the error page configured for it.
     #[serde(default, with = "words::template::option")]
@@ -337,9 +341,75 @@ pub struct Files {
     /// Set if the directory need not exist when the configuration is loaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
+    /// What is looked for instead of the path alone, in order; the first that is there is served.
+    #[serde(default, rename = "try", skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<FileCandidate>,
     /// The target with which the request is served again if there is no such file.
     #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Template>,
+}
+
+/// A path that is looked for: that of the request with a suffix, or one of its own. In texts it is
+/// `$uri`, `$uri.html`, `$uri/` or `/page.html`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FileCandidate {
+    /// Set if the path of the request comes first.
+    pub of_request: bool,
+    /// The rest of the path, percent-encoded.
+    pub rest: String,
+    /// Set if a directory is looked for, which is served by its index.
+    pub directory: bool,
+}
+
+impl FromStr for FileCandidate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (of_request, rest) = match text.strip_prefix("$uri") {
+            Some(rest) => (true, rest),
+            None if text.starts_with('/') => (false, text),
+            None => {
+                return Err(format!("`{text}` is no file: write `$uri`, `$uri.html` or `/page`"));
+            }
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._~-%".contains(&byte);
+        if !rest.bytes().all(is_plain) || rest.contains("..") {
+            return Err(format!("`{text}` has characters that no path has here"));
+        }
+        let (rest, directory) = match rest.strip_suffix('/') {
+            Some(rest) => (rest, true),
+            None => (rest, false),
+        };
+        Ok(Self { of_request, rest: rest.to_owned(), directory })
+    }
+}
+
+impl TryFrom<String> for FileCandidate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<FileCandidate> for String {
+    fn from(candidate: FileCandidate) -> Self {
+        let FileCandidate { of_request, rest, directory } = candidate;
+        let (before, after) =
+            (if of_request { "$uri" } else { "" }, if directory { "/" } else { "" });
+        format!("{before}{rest}{after}")
+    }
+}
+
+impl FileCandidate {
+    /// Returns the path for a request with this one, without the slash of a directory; `None` if
+    /// no file can have it.
+    pub fn path(&self, of_request: &[u8]) -> Option<Vec<u8>> {
+        let before = if self.of_request { of_request } else { b"" };
+        let path = [before, self.rest.as_bytes()].concat();
+        (self.directory || !path.ends_with(b"/")).then_some(path)
+    }
 }
 
 /// Returns the reason why a text cannot be the target of an internal redirect, if there is one.

@@ -145,6 +145,9 @@ fn file_condition(
         (Some(rest), Some(root)) => format!("{}{rest}", root.trim_end_matches('/')),
         _ => path.to_owned(),
     };
+    if path.contains("$request_filename") || path.contains("$uri") {
+        return Err("write `try_files $uri $uri/ TARGET` in the locations of files instead: such a test is converted as `!-e` or `!-f` of `$request_filename`, as the last `if` of a location".to_owned());
+    }
     if path.contains('$') || !path.starts_with('/') {
         return Err("a test of a file needs a constant path from the root, because Weir asks for no file while it serves a request".to_owned());
     }
@@ -195,7 +198,11 @@ impl ConditionTest<'_> {
             // A value that is neither empty nor `0` is true.
             "" => "~^(?:[^0]|0.)".to_owned(),
             "=" => format!("~^{}$", literal(self.value)),
-            kind => format!("{kind}{}", pcre::native(self.value)?),
+            kind => {
+                let pattern = format!("{kind}{}", pcre::native(self.value)?);
+                pattern.parse::<TextPattern>()?;
+                pattern
+            }
         })
     }
 

@@ -1,6 +1,7 @@
 //! The order of the conversion, and the settings of the process. What belongs to listeners,
 //! locations, pools and logs is in the modules beside it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use weir_config::source::{FileId, SourceSpan, Sources};
@@ -10,6 +11,7 @@ use super::logs::LogKind;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::{StatementId, Statements};
+use super::values;
 use super::version::NginxVersion;
 use crate::coverage::Coverage;
 use crate::native::NativeLine;
@@ -42,6 +44,7 @@ impl Converter<'_, '_> {
         }
         listeners.extend(streams.first().into_iter().flat_map(|stream| self.stream(*stream)));
         self.unused_upstreams();
+        top.extend(self.resolver());
         top.append(&mut self.logs.directives);
         top.append(&mut self.types.directives);
         top.append(&mut self.pools.directives);
@@ -101,6 +104,65 @@ impl Converter<'_, '_> {
         lines
     }
 
+    /// Returns the DNS servers of the file, which Weir has once for all names.
+    fn resolver(&mut self) -> Option<Directive> {
+        if !self.statements.has("resolver") {
+            return None;
+        }
+        let statements = self.statements;
+        let named = |name| statements.all().filter(move |id| statements.name(*id) == name);
+        let all: Vec<StatementId> = named("resolver").collect();
+        let timeouts: Vec<StatementId> = named("resolver_timeout").collect();
+        let (&first, others) = all.split_first()?;
+        let text = |id: StatementId| {
+            let words = statements.words(id).iter().map(|word| word.text.as_str());
+            words.collect::<Vec<_>>()
+        };
+        let (expected, same) = (text(first), |id: &StatementId| text(*id) == text(first));
+        let others: Vec<(StatementId, bool)> = others.iter().map(|id| (*id, same(id))).collect();
+        for (other, same) in others {
+            if same {
+                self.outcomes.honour(other);
+            } else {
+                self.outcomes.differs(
+                    other,
+                    "Weir has one list of DNS servers, that of the first `resolver`",
+                );
+            }
+        }
+        let mut line = NativeLine::new("resolver", self.statements.span(first));
+        for word in expected {
+            line = match word.split_once('=') {
+                None if is_dns_server(word) => line.value(word),
+                None => {
+                    self.outcomes.refuse(first, "write the IP addresses of DNS servers, or leave it out: names are resolved repeatedly in any case");
+                    return None;
+                }
+                Some(("valid", time))
+                    if values::milliseconds(time).is_some_and(|time| time > 0) =>
+                {
+                    line.option("valid", &values::time(time).unwrap_or_default())
+                }
+                Some((key @ ("ipv4" | "ipv6"), on @ ("on" | "off"))) => line.option(key, on),
+                Some(("status_zone", _)) => line,
+                Some(_) => {
+                    self.outcomes.refuse(first, format!("`{word}` has no conversion"));
+                    return None;
+                }
+            };
+        }
+        self.outcomes.honour(first);
+        let time = timeouts.first().map(|id| self.statements.word(*id, 0));
+        let time = time.filter(|time| values::milliseconds(time).is_some_and(|time| time > 0));
+        for id in &timeouts {
+            self.outcomes.honour(*id);
+        }
+        match time.and_then(values::time) {
+            Some(time) => Some(line.option("timeout", &time).end()),
+            None => Some(line.option("timeout", "30s").end()),
+        }
+    }
+
     fn error_log(&mut self, id: StatementId) -> Option<Directive> {
         let (word, level) = (self.statements.word(id, 0), self.statements.word(id, 1));
         let target = match self.log_place(word, LogKind::Error) {
@@ -138,4 +200,11 @@ impl Converter<'_, '_> {
         self.unused_zones();
         listeners
     }
+}
+
+/// Returns true for the address of a DNS server, perhaps with a port; nginx's names have no form
+/// in Weir.
+fn is_dns_server(word: &str) -> bool {
+    let bare = word.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok()
 }

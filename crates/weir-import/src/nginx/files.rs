@@ -1,5 +1,7 @@
 //! `root`, `alias`, `index` and `try_files` become routes to files.
 
+use weir_config::model::FileCandidate;
+
 use super::errors::Intercepted;
 use super::guards::GUARDED;
 use super::precedence::Match;
@@ -31,14 +33,8 @@ impl<'t> Converter<'_, 't> {
             None => location,
         };
         let directory = self.statements.word(id, 0);
-        let refusal = if directory.contains('$') {
-            Some("a directory with variables has no conversion")
-        } else if alias.is_some() && !aliased(location, directory) {
-            Some("write `alias` with a `/` at the end in a location that ends with one, or `root`")
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        let single = alias.and(single_file(location, directory));
+        if let Some(refusal) = refusal_of(alias.is_some(), location, directory) {
             self.outcomes.refuse(id, refusal);
             return None;
         }
@@ -50,21 +46,11 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.refuse(id, "Weir lists no directories: write `index`, or leave it off");
         }
         let span = self.statements.span(statement);
-        let path = self.path(directory);
+        let path = self.path(single.map_or(directory, |(folder, _)| folder));
         let line =
             NativeLine::new("", span).keyword("files").value_at(&path, self.statements.span(id));
-        let line = line.option("index", &self.index(scope));
-        let line = match self.type_table(scope) {
-            Some(name) => line.option("types", &name),
-            None => line,
-        };
-        // nginx starts without the directory, too.
-        let line = line.keyword("optional");
-        let line = if alias.is_some() { line.option("strip", location.pattern) } else { line };
-        let line = match self.fallback(scope, location) {
-            Some(text) => line.option("fallback", &text),
-            None => line,
-        };
+        let strip = alias.filter(|_| single.is_none());
+        let line = self.file_options(line, strip, scope, location);
         let known = &self.known_at(location.place);
         if self.is_guarded(scope) {
             let closed = if self.statements.name(statement) == "location" { statement } else { id };
@@ -72,10 +58,46 @@ impl<'t> Converter<'_, 't> {
             return Some(RouteParts::fixed("403", span));
         }
         let mut block = self.access(scope, false);
+        block.extend(
+            single.map(|(_, file)| {
+                NativeLine::new("rewrite", span).keyword("path").value(file).end()
+            }),
+        );
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, location.place, Intercepted::No));
         Some(RouteParts { target: line.into_words(), block })
+    }
+
+    /// Adds the options of a target of files; `strip` is the `alias` of a prefix.
+    fn file_options(
+        &mut self,
+        line: NativeLine,
+        strip: Option<StatementId>,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> NativeLine {
+        let mut line = line.option("index", &self.index(scope));
+        if let Some(name) = self.type_table(scope) {
+            line = line.option("types", &name);
+        }
+        // nginx starts without the directory, too.
+        line = line.keyword("optional");
+        if let Some(id) = strip {
+            line = line.option("strip", location.pattern);
+            if !location.pattern.ends_with('/') {
+                let how = "a path that goes on without a `/` is looked for in the directory, not beside it";
+                self.outcomes.differs(id, how);
+            }
+        }
+        let TryFiles { candidates, fallback } = self.try_files(scope, location);
+        if !candidates.is_empty() {
+            line = line.option("try", &candidates);
+        }
+        match fallback {
+            Some(text) => line.option("fallback", &text),
+            None => line,
+        }
     }
 
     /// Returns the names of index files.
@@ -93,25 +115,27 @@ impl<'t> Converter<'_, 't> {
         if names.is_empty() { "index.html".to_owned() } else { names.join(",") }
     }
 
-    /// Returns the target for requests without a file, which is the last word of `try_files`.
-    fn fallback(
+    /// Converts `try_files`.
+    fn try_files(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
-    ) -> Option<String> {
+    ) -> TryFiles {
         // Locations do not inherit it.
         let all = scope.own("try_files");
         for other in all.iter().skip(1) {
             self.outcomes.refuse(*other, "nginx refuses a second one in the same block");
         }
-        let id = *all.first()?;
+        let Some(&id) = all.first() else { return TryFiles::default() };
         let words: Vec<&str> =
             self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
-        let (last, files) = words.split_last()?;
+        let Some((last, files)) = words.split_last() else { return TryFiles::default() };
+        let usual = files == ["$uri", "$uri/"];
         let known = &self.known_at(location.place);
         let text = match *last {
-            _ if files != ["$uri"] && files != ["$uri", "$uri/"] => {
-                Err("write `try_files $uri $uri/ FALLBACK`: other files have no conversion".into())
+            _ if files.is_empty() => Err("nginx needs a file before the fallback".to_owned()),
+            _ if !files.iter().all(|file| file.parse::<FileCandidate>().is_ok()) => {
+                Err("its files can be `$uri`, `$uri.html`, `$uri/` and `/page.html`: others have no conversion".into())
             }
             "=404" => Ok(None),
             name if name.starts_with('@') => Ok(Some(name.to_owned())),
@@ -124,25 +148,53 @@ impl<'t> Converter<'_, 't> {
             _ => Err("the last word can be `=404`, a path or a named location".to_owned()),
         };
         match text {
-            Ok(text) => {
-                if files.len() == 1 {
-                    self.outcomes.differs(id, "a directory with an index file is served too");
-                } else {
-                    self.outcomes.honour(id);
-                }
-                text
+            Ok(fallback) => {
+                self.outcomes.honour(id);
+                // Without others these two are what is looked for.
+                let candidates = if usual { String::new() } else { files.join(",") };
+                TryFiles { candidates, fallback }
             }
             Err(reason) => {
                 self.outcomes.refuse(id, reason);
-                None
+                TryFiles::default()
             }
         }
     }
 }
 
-/// Returns true if `alias` replaces the location's whole text up to a slash.
-fn aliased(location: ProxyPlace<'_>, directory: &str) -> bool {
-    matches!(location.kind, Match::Prefix | Match::Final)
-        && location.pattern.ends_with('/')
-        && directory.ends_with('/')
+/// What is looked for, and the target of requests without a file.
+#[derive(Default)]
+struct TryFiles {
+    candidates: String,
+    fallback: Option<String>,
+}
+
+/// Returns the reason why the files of a directory cannot be served, if there is one.
+fn refusal_of(is_alias: bool, location: ProxyPlace<'_>, directory: &str) -> Option<&'static str> {
+    if directory.contains('$') {
+        Some("a directory with variables has no conversion")
+    } else if is_alias && !is_aliased(location, directory) {
+        Some("write `alias` with a `/` at the end in a location that ends with one, or `root`")
+    } else {
+        None
+    }
+}
+
+/// Returns true if Weir can look for the files of this `alias`: one for each path, or a directory
+/// for a prefix.
+fn is_aliased(location: ProxyPlace<'_>, directory: &str) -> bool {
+    match location.kind {
+        Match::Prefix | Match::Final => {
+            directory.ends_with('/') || !location.pattern.ends_with('/')
+        }
+        _ => single_file(location, directory).is_some(),
+    }
+}
+
+/// Returns the folder and the name, after its `/`, of the file that is the `alias` of one path.
+fn single_file<'d>(location: ProxyPlace<'_>, file: &'d str) -> Option<(&'d str, &'d str)> {
+    let at = file.rfind('/').filter(|_| location.kind == Match::Exact)?;
+    let (folder, name) = (&file[..=at], &file[at..]);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    (name.len() > 1 && name.bytes().all(is_plain)).then_some((folder, name))
 }

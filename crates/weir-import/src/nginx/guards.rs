@@ -19,9 +19,7 @@ impl<'t> Converter<'_, 't> {
     /// Returns true if a directive that is refused keeps clients away from a block.
     pub(crate) fn is_guarded(&self, scope: &InheritanceScope<'_, 't>) -> bool {
         let guards = self.statements.guards();
-        !scope.own("limit_except").is_empty()
-            || guards.len() > MOST_KINDS
-            || guards.iter().any(|name| self.is_on(scope, name))
+        guards.len() > MOST_KINDS || guards.iter().any(|name| self.is_on(scope, name))
     }
 
     /// Returns true if clients of a server need a certificate, which nginx checks before all else.

@@ -204,8 +204,13 @@ impl<'t> Converter<'_, 't> {
             let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
             let always = self.statements.word(id, 2);
             let lower = name.to_ascii_lowercase();
-            if name.is_empty() || OWN.contains(&lower.as_str()) || lower == "date" {
-                self.outcomes.refuse(id, "Weir writes this header itself");
+            if name.is_empty() {
+                self.outcomes.refuse(id, "it takes a name and a value");
+                continue;
+            }
+            if OWN.contains(&lower.as_str()) || lower == "date" {
+                let how = "Weir writes this header itself and does not add this one";
+                self.outcomes.differs(id, how);
                 continue;
             }
             if matches!(lower.as_str(), "last-modified" | "etag") {
@@ -213,7 +218,7 @@ impl<'t> Converter<'_, 't> {
                 continue;
             }
             match (template(value, known, false), always) {
-                (Ok(_), "" | "always") if value.is_empty() => self.outcomes.honour(id),
+                (Ok(text), "" | "always") if text.is_empty() => self.outcomes.honour(id),
                 (Ok(value), "" | "always") => {
                     let line = NativeLine::new("response_header", self.statements.span(id));
                     let line = line.keyword("add").value(name).value(&value);

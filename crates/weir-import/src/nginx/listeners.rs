@@ -41,6 +41,18 @@ const EARLY_SETTINGS: [&str; 7] = [
 /// The number of headers where nginx has no bound of its own.
 const UNBOUNDED_HEADERS: &str = "10000";
 
+/// Those whose difference changes no response.
+const HARMLESS_SETTINGS: [&str; 8] = [
+    "client_body_timeout",
+    "client_header_timeout",
+    "keepalive_timeout",
+    "keepalive_requests",
+    "keepalive_time",
+    "send_timeout",
+    "ssl_protocols",
+    "ssl_ciphers",
+];
+
 const ONE_SETTING: &str =
     "Weir has one setting for an address, that of the default server: write it there, or in `http`";
 
@@ -395,7 +407,8 @@ impl<'t> Converter<'_, 't> {
         lines.push(NativeLine::new("forwarded", span).option("x_forwarded", "off").end());
         lines.push(NativeLine::new("request_id", span).keyword("off").end());
         lines.push(NativeLine::new("upgrade", span).keyword("off").end());
-        for name in HIDDEN {
+        let passed = self.passed_headers();
+        for name in HIDDEN.iter().filter(|name| !is_named(&passed, name)) {
             let line = NativeLine::new("response_header", span).keyword("remove");
             lines.push(line.value(name).end());
         }
@@ -423,6 +436,43 @@ impl<'t> Converter<'_, 't> {
             "nginx goes to the path of this header of a server; Weir removes it and sends the response on",
         );
         self.default("error_page", "the pages of error responses are Weir's own");
+    }
+
+    /// Returns the headers that a `proxy_pass_header` of the file names.
+    fn passed_headers(&self) -> Vec<&'t str> {
+        if !self.statements.has("proxy_pass_header") {
+            return Vec::new();
+        }
+        let all =
+            self.statements.all().filter(|id| self.statements.name(*id) == "proxy_pass_header");
+        all.map(|id| self.statements.word(id, 0)).collect()
+    }
+
+    /// Returns the removals of headers that other locations pass on and this one does not.
+    pub(crate) fn usually_hidden(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        span: SourceSpan,
+    ) -> Vec<Directive> {
+        let elsewhere = self.passed_headers();
+        if elsewhere.is_empty() {
+            return Vec::new();
+        }
+        let mut here = Vec::new();
+        for &id in self.lines_of(scope, "proxy_pass_header") {
+            let name = self.statements.word(id, 0);
+            if name.eq_ignore_ascii_case("date") {
+                self.outcomes.differs(id, "responses have a `Date` of Weir's own");
+            } else {
+                self.outcomes.honour(id);
+            }
+            here.push(name);
+        }
+        let hidden = HIDDEN.iter().filter(|name| is_named(&elsewhere, name));
+        let line = |name: &&str| {
+            NativeLine::new("response_header", span).keyword("remove").value(name).end()
+        };
+        hidden.filter(|name| !is_named(&here, name)).map(line).collect()
     }
 
     /// Returns which headers of requests are removed for their names.
@@ -624,11 +674,20 @@ impl<'t> Converter<'_, 't> {
             }
             let of_default = scope.own(name).is_empty() && SERVER_SETTINGS.contains(&name);
             for &id in if of_default { default.own(name) } else { scope.own(name) } {
-                self.outcomes.refuse(id, ONE_SETTING);
+                if HARMLESS_SETTINGS.contains(&name) {
+                    self.outcomes.differs(id, ONE_SETTING);
+                } else {
+                    self.outcomes.refuse(id, ONE_SETTING);
+                }
             }
         }
         self.same_trusted_proxies(&scope, default, self.statements.span(server));
     }
+}
+
+/// Returns true if the name is one of these, whatever the case of its letters.
+fn is_named(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Reads the address of a `listen`.

@@ -35,7 +35,7 @@ impl<'t> Converter<'_, 't> {
     ) -> Vec<Directive> {
         let span = self.statements.span(server);
         let statements = self.statements.named(Some(server), "location");
-        self.set = Rc::default();
+        self.set = self.variables_of_host(server);
         let phase = self.rewrite_phase(server, RewrittenBlock::Server, scope, place);
         let mut routes = Vec::new();
         if phase.end.is_some() {
@@ -54,7 +54,9 @@ impl<'t> Converter<'_, 't> {
             routes.extend(self.before_locations(phase, false));
             return routes;
         }
-        let locations = self.level(statements, None, scope, place);
+        self.missing_files.clear();
+        let mut locations = self.level(statements, None, scope, place);
+        locations.append(&mut self.missing_files);
         for location in locations.iter().filter(|location| location.kind == Match::Named) {
             self.push(&mut routes, &[], location);
         }
@@ -88,7 +90,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the route of a block without a directory.
-    fn missing(
+    pub(crate) fn missing(
         &mut self,
         span: SourceSpan,
         scope: &InheritanceScope<'_, 't>,
@@ -235,33 +237,9 @@ impl<'t> Converter<'_, 't> {
         location: ProxyPlace<'_>,
     ) -> Vec<LocationRoute> {
         let span = self.statements.span(id);
-        let route = |id, condition, parts| LocationRoute { id, condition, parts };
         let block = RewrittenBlock::Location { has_groups: location.kind == Match::Regex };
         let phase = self.rewrite_phase(id, block, scope, location.place);
-        let answers = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
-        let (content, answer) = match phase.end {
-            Some((_, answer)) if phase.alternatives.iter().all(answers) => {
-                self.ignore_behind_return(id);
-                (answer, None)
-            }
-            end => {
-                let mut content = self.content(id, scope, location);
-                content.block.extend(self.request_limits(scope, location.place, span));
-                (content, end.map(|(_, answer)| answer))
-            }
-        };
-        let mut routes = Vec::new();
-        for Alternative { id, condition, end } in phase.alternatives {
-            match end {
-                AlternativeEnd::Answer(parts) => routes.push(route(id, condition, parts)),
-                AlternativeEnd::Unchanged => routes.push(route(id, condition, content.clone())),
-                AlternativeEnd::Changed(change) => match changed(&content, change) {
-                    Ok(parts) => routes.push(route(id, condition, parts)),
-                    Err(reason) => self.outcomes.refuse(id, reason),
-                },
-            }
-        }
-        routes.push(route(id, Vec::new(), answer.unwrap_or(content)));
+        let mut routes = self.phase_routes(id, phase, scope, location);
         let lines = self.common_lines(scope, location, span);
         for route in &mut routes {
             route.parts.block.extend(lines.iter().cloned());
@@ -285,13 +263,62 @@ impl<'t> Converter<'_, 't> {
         if location.kind != Match::Named {
             let mut refused = self.missing(span, scope, location.place);
             refused.block.push(self.body_bound(scope, span));
-            routes.push(route(id, Vec::new(), refused));
+            routes.push(LocationRoute { id, condition: Vec::new(), parts: refused });
         }
         routes
     }
 
+    /// Returns the routes of a location's rewrite phase and of its content.
+    fn phase_routes(
+        &mut self,
+        id: StatementId,
+        phase: RewritePhase,
+        scope: &InheritanceScope<'_, 't>,
+        location: ProxyPlace<'_>,
+    ) -> Vec<LocationRoute> {
+        let span = self.statements.span(id);
+        let route = |id, condition, parts| LocationRoute { id, condition, parts };
+        let answers = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
+        let always = phase.end.is_some() && phase.alternatives.iter().all(answers);
+        let limit = self.method_limit(scope);
+        let content = if always && limit.is_none() {
+            self.ignore_behind_return(id);
+            RouteParts::fixed("404", span)
+        } else {
+            let mut content = self.content(id, scope, location);
+            if let Some(test) = phase.missing {
+                content = self.with_missing(test, content, scope, location);
+            }
+            content.block.extend(self.request_limits(scope, location.place, span));
+            content
+        };
+        let mut routes = Vec::new();
+        // Requests with other methods do not come to the rewrite phase in nginx.
+        routes.extend(limit.map(|limit| limit.route(content.clone())));
+        for Alternative { id, condition, end } in phase.alternatives {
+            match end {
+                AlternativeEnd::Answer(parts) => routes.push(route(id, condition, parts)),
+                AlternativeEnd::Unchanged => routes.push(route(id, condition, content.clone())),
+                AlternativeEnd::Changed(change) => match changed(&content, change) {
+                    Ok(parts) => routes.push(route(id, condition, parts)),
+                    Err(reason) => self.outcomes.refuse(id, reason),
+                },
+            }
+        }
+        // Of several that hold the last counts.
+        for (id, condition) in phase.configured.into_iter().rev() {
+            let inner = scope.inner(id);
+            let mut parts = self.content(id, &inner, location);
+            parts.block.extend(self.request_limits(&inner, location.place, span));
+            routes.push(route(id, condition, parts));
+        }
+        let last = phase.end.map_or(content, |(_, answer)| answer);
+        routes.push(route(id, Vec::new(), last));
+        routes
+    }
+
     /// Returns the lines that all routes of a location have.
-    fn common_lines(
+    pub(crate) fn common_lines(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
@@ -321,14 +348,17 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Converts the part of a location that answers.
-    fn content(
+    pub(crate) fn content(
         &mut self,
         id: StatementId,
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
     ) -> RouteParts {
         let span = self.statements.span(id);
-        let passes = scope.own("proxy_pass");
+        let mut passes = scope.own("proxy_pass");
+        if passes.is_empty() && self.statements.name(id) == "if" {
+            passes = self.statements.named(self.statements.parent(id), "proxy_pass");
+        }
         let Some(&pass) = passes.first() else {
             if let Some(files) = self.static_files(id, scope, location) {
                 return files;
@@ -400,6 +430,7 @@ impl<'t> Converter<'_, 't> {
         let mut block = self.access(scope, false);
         block.extend(change);
         block.extend(self.request_headers(scope, known, span));
+        block.extend(self.usually_hidden(scope, span));
         block.extend(self.hidden_headers(scope));
         block.extend(self.redirect_changes(scope, location, known, default.as_ref(), span));
         block.extend(self.cookie_changes(scope, known));
@@ -456,7 +487,6 @@ impl<'t> Converter<'_, 't> {
         let lone = words.len() == 1 && !first.bytes().all(|byte| byte.is_ascii_digit());
         let (status, text) = if lone { ("302", first) } else { (first, second) };
         let refusal = match (status.parse::<u16>(), words.len()) {
-            (Ok(444), _) => Some("Weir always sends a response: write a status such as 403"),
             (Ok(200..=599), 1 | 2) => None,
             _ => Some("write a status from 200 to 599, or a URL"),
         };
@@ -472,6 +502,11 @@ impl<'t> Converter<'_, 't> {
             }
         };
         let mut block = self.access(scope, true);
+        if status == "444" {
+            self.outcomes.honour(id);
+            let target = NativeLine::new("", span).keyword("respond").value(status).into_words();
+            return Some(RouteParts { target, block });
+        }
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         let redirect = matches!(status, "301" | "302" | "303" | "307" | "308");

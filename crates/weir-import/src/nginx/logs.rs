@@ -12,6 +12,41 @@ use super::statements::StatementId;
 use super::values::template;
 use crate::native::NativeLine;
 
+/// Variables that never have a value in Weir: it compresses nothing, has no cache and no pipelining.
+const WITHOUT_VALUE: [(&str, &str); 3] =
+    [("gzip_ratio", "-"), ("upstream_cache_status", "-"), ("pipe", ".")];
+
+/// Variables of `stream` under their names in Weir.
+const OF_STREAM: [(&str, &str); 5] = [
+    ("protocol", "TCP"),
+    ("session_time", "${request_time}"),
+    ("bytes_received", "${request_length}"),
+    ("upstream_bytes_sent", "${request_length}"),
+    ("upstream_bytes_received", "${bytes_sent}"),
+];
+
+/// Returns the text of a format with the variables that have other names or no value in lines.
+fn log_text(text: &str, of_stream: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut pieces = text.split('$');
+    out.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let braced = piece.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+        let (name, rest) =
+            braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
+        let known = WITHOUT_VALUE.iter().chain(OF_STREAM.iter().filter(|_| of_stream));
+        if let Some((_, value)) = known.into_iter().find(|(known, _)| *known == name) {
+            out.push_str(value);
+            out.push_str(rest);
+        } else {
+            out.push('$');
+            out.push_str(piece);
+        }
+    }
+    out
+}
+
 /// The default facility of nginx in syslog.
 const FACILITY: &str = "local7";
 
@@ -28,6 +63,9 @@ impl<'t> Converter<'_, 't> {
             Some("none") => Ok("none"),
             Some(_) => Err("write `escape=default`, `json` or `none`".to_owned()),
         };
+        let of_stream =
+            self.statements.parent(id).is_some_and(|id| self.statements.name(id) == "stream");
+        let text = log_text(&text, of_stream);
         let format = escape.and_then(|escape| {
             let text = template(&text, &self.known(), false)?;
             Ok(ConvertedFormat { text, escape })

@@ -8,6 +8,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::conditions::{Certainty, IfCondition, condition_of};
 use super::internal_redirects::{InsideTargets, RepeatedRewrites};
+use super::missing_files::{MissingFile, missing_file};
 use super::precedence::Match;
 use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
@@ -42,7 +43,17 @@ pub(crate) struct RewritePhase {
     pub(crate) alternatives: Vec<Alternative>,
     /// The `return` that ends every request that comes to it.
     pub(crate) end: Option<(StatementId, RouteParts)>,
+    /// Each `if` with settings for the content of the block, with its condition.
+    pub(crate) configured: Vec<(StatementId, Vec<Word>)>,
+    /// The `if` about the file of a request at the end.
+    pub(crate) missing: Option<MissingFile>,
 }
+
+/// The settings that may stand in an `if` beside its `return`.
+const OF_ANSWERS: [&str; 4] = ["add_header", "expires", "default_type", "charset"];
+
+/// The words of the rewrite module.
+const REWRITE_MODULE: [&str; 5] = ["return", "rewrite", "set", "break", "if"];
 
 /// The block whose directives are converted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,6 +63,15 @@ pub(crate) enum RewrittenBlock {
     Location {
         has_groups: bool,
     },
+}
+
+/// What an `if` contains.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IfContent {
+    /// Directives of the rewrite module, and settings of the answer.
+    Rewrites,
+    /// Settings for the content of the location around.
+    Settings,
 }
 
 /// The place of the directives in an `if`.
@@ -111,8 +131,17 @@ impl<'t> Converter<'_, 't> {
             {
                 phase.end = Some((last.id, answer));
             }
+            if let Some((id, _)) = phase.end.as_ref().filter(|_| !phase.configured.is_empty()) {
+                self.outcomes.refuse(*id, "an `if` with settings before it has settings for it, too: write them in a location");
+            }
             if phase.end.is_some() {
                 over = over.or(Some("`return` answers before it, as in nginx"));
+            }
+        }
+        let answers = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
+        if !phase.alternatives.iter().all(answers) {
+            for (id, _) in std::mem::take(&mut phase.configured) {
+                self.outcomes.refuse(id, "a `rewrite … break` or a `break` comes after it: write its settings in a location");
             }
         }
         let unchanged = |one: &Alternative| matches!(one.end, AlternativeEnd::Unchanged);
@@ -158,16 +187,21 @@ impl<'t> Converter<'_, 't> {
     ) {
         let statements = self.statements;
         let children = statements.children(id);
-        let other = children.iter().map(|child| statements.name(*child));
-        let mut other =
-            other.filter(|name| !matches!(*name, "return" | "rewrite" | "set" | "break"));
-        if let Some(other) = other.next() {
-            let reason = format!(
-                "only `return`, `rewrite`, `set` and `break` have a certain meaning in `if`: write a location or a map instead of `{other}`"
-            );
-            self.outcomes.refuse(id, reason);
+        if let Some(test) = missing_file(id, statements.words(id))
+            && kind != RewrittenBlock::Server
+            && phase.configured.is_empty()
+            && self.ends_its_phase(id)
+        {
+            phase.missing = Some(test);
             return;
         }
+        let content = match self.content_of_if(id, kind, phase) {
+            Ok(content) => content,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return;
+            }
+        };
         let words = statements.words(id);
         let root = self.document_root(words, scope);
         let known = &self.known_at(place);
@@ -186,8 +220,63 @@ impl<'t> Converter<'_, 't> {
             }
             return;
         }
+        if content == IfContent::Settings {
+            for child in children.iter().filter(|child| statements.name(**child) == "break") {
+                self.outcomes.honour(*child);
+            }
+            phase.configured.push((id, condition.certainty.words().to_vec()));
+            return;
+        }
         let at = IfPlace { kind, scope: &scope.inner(id), place };
         self.in_if(id, &condition, at, phase);
+    }
+
+    /// Returns what an `if` contains, or says why its meaning is not certain.
+    fn content_of_if(
+        &self,
+        id: StatementId,
+        kind: RewrittenBlock,
+        phase: &RewritePhase,
+    ) -> Result<IfContent, String> {
+        let statements = self.statements;
+        let names = || statements.children(id).iter().map(|child| statements.name(*child));
+        let Some(other) = names().find(|name| !REWRITE_MODULE[..4].contains(name)) else {
+            return if phase.configured.is_empty() || names().all(|name| name == "return") {
+                Ok(IfContent::Rewrites)
+            } else {
+                Err("write it before the `if` with settings".to_owned())
+            };
+        };
+        let in_location = kind != RewrittenBlock::Server;
+        let answers = || names().all(|name| name == "return" || OF_ANSWERS.contains(&name));
+        if in_location && names().any(|name| name == "return") && answers() {
+            return Ok(IfContent::Rewrites);
+        }
+        let ends = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
+        let settings = || {
+            names().all(|name| !REWRITE_MODULE.contains(&name) || name == "break")
+                && (!names().any(|name| name == "break") || self.ends_its_phase(id))
+        };
+        if in_location && settings() && phase.alternatives.iter().all(ends) {
+            return Ok(IfContent::Settings);
+        }
+        Err(format!(
+            "`return`, `rewrite`, `set` and `break` have a certain meaning in `if`, and settings alone, or beside `return`: write a location or a map instead of `{other}`"
+        ))
+    }
+
+    /// Returns what the directives in an `if` become.
+    pub(crate) fn alternatives_of_if(
+        &mut self,
+        id: StatementId,
+        condition: &IfCondition,
+        kind: RewrittenBlock,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+    ) -> Vec<Alternative> {
+        let mut phase = RewritePhase::default();
+        self.in_if(id, condition, IfPlace { kind, scope, place }, &mut phase);
+        phase.alternatives
     }
 
     /// Converts the directives in an `if`.
@@ -221,12 +310,14 @@ impl<'t> Converter<'_, 't> {
                     self.outcomes.honour(child);
                     AlternativeEnd::Unchanged
                 }
-                _ => {
+                "return" => {
                     let answer = self.answer_in_if(child, condition, kind, scope, place);
                     let answer =
                         answer.unwrap_or_else(|| RouteParts::fixed("404", statements.span(child)));
                     AlternativeEnd::Answer(answer)
                 }
+                // Settings of the answer, or of the content.
+                _ => continue,
             };
             over = true;
             phase.alternatives.push(Alternative { id: child, condition: words.to_vec(), end });
@@ -391,8 +482,7 @@ impl Converter<'_, '_> {
         let mut id = id;
         while let Some(parent) = self.statements.parent(id) {
             let last = |name| self.statements.named(Some(parent), name).last();
-            let rewrites = ["rewrite", "return", "if", "set", "break"];
-            if rewrites.into_iter().any(|name| last(name) > Some(&id)) {
+            if REWRITE_MODULE.into_iter().any(|name| last(name) > Some(&id)) {
                 return false;
             }
             if self.statements.name(parent) != "if" {

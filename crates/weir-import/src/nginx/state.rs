@@ -8,6 +8,7 @@ use std::rc::Rc;
 use weir_config::syntax::tree::Directive;
 
 use super::internal_redirects::{InsideTargets, RepeatedRewrites};
+use super::precedence::Location;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::statements::{Outcomes, StatementId, Statements};
@@ -42,6 +43,10 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) types: ConvertedTypes,
     /// The variables of maps that close a connection or pass an upgrade on.
     pub(crate) upgrade_maps: HashMap<String, StatementId>,
+    /// The named locations of the server for requests without a file.
+    pub(crate) missing_files: Vec<Location>,
+    /// The groups of the names of servers.
+    pub(crate) host_groups: HashMap<StatementId, Rc<SetVariables>>,
     /// The names of the servers that were converted.
     pub(crate) host_names: HashMap<StatementId, Rc<HostNames>>,
     /// The rewrite phase of servers, as far as internal redirects come to it again.
@@ -201,6 +206,8 @@ impl<'s, 't> Converter<'s, 't> {
             zones: ConvertedZones::default(),
             types: ConvertedTypes::default(),
             upgrade_maps: HashMap::new(),
+            missing_files: Vec::new(),
+            host_groups: HashMap::new(),
             host_names: HashMap::new(),
             repeated_rewrites: HashMap::new(),
             noted: HashSet::new(),
@@ -220,6 +227,7 @@ impl<'s, 't> Converter<'s, 't> {
             defined: self.statements.defined(),
             set: Rc::clone(&self.set),
             joins_lines: self.version.joins_lines(),
+            trusts_nobody: !self.statements.has("set_real_ip_from"),
             ..KnownVariables::default()
         }
     }
@@ -237,7 +245,8 @@ impl<'s, 't> Converter<'s, 't> {
     where
         's: 'p,
     {
-        KnownVariables { server_name: Some(place.server_name), ..self.known() }
+        let https = Some(if place.tls { "on" } else { "" });
+        KnownVariables { server_name: Some(place.server_name), https, ..self.known() }
     }
 
     /// Returns a path as nginx resolves it.

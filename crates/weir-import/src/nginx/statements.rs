@@ -42,6 +42,8 @@ pub(crate) struct Statements<'t> {
     top: Vec<StatementId>,
     /// The statements of each block by name; `None` is outside all blocks.
     by_name: HashMap<(Option<StatementId>, &'t str), Vec<StatementId>>,
+    /// The names of all directives.
+    names: HashSet<&'t str>,
     /// The names of the directives that keep clients away.
     guards: BTreeSet<&'t str>,
     /// The variables that the file defines, once they are converted.
@@ -56,6 +58,7 @@ impl<'t> Statements<'t> {
             list: Vec::new(),
             top: Vec::new(),
             by_name: HashMap::new(),
+            names: HashSet::new(),
             guards: BTreeSet::new(),
             defined: OnceCell::new(),
             used: OnceCell::new(),
@@ -76,6 +79,7 @@ impl<'t> Statements<'t> {
             self.list.push(Statement { directive, context, parent, children: Vec::new() });
             ids.push(id);
             let name = directive.name.text.as_str();
+            self.names.insert(name);
             self.by_name.entry((parent, name)).or_default().push(id);
             if directives::is_guard(name) {
                 self.guards.insert(name);
@@ -105,6 +109,11 @@ impl<'t> Statements<'t> {
     /// Returns the variables that the file defines, as far as they were converted.
     pub(crate) fn defined(&self) -> Option<&DefinedNames> {
         self.defined.get()
+    }
+
+    /// Returns true if the file has a directive of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 
     /// Returns the names of the directives that keep clients away.
@@ -229,6 +238,10 @@ impl Outcomes {
         sources: &Sources,
     ) -> Vec<CoverageEntry> {
         let mut lines = LineNumbers::default();
+        let is_on = |id: StatementId| {
+            statements.name(id) == "proxy_cache" && statements.word(id, 0) != "off"
+        };
+        let has_cache = statements.all().any(is_on);
         let mut entries: Vec<CoverageEntry> = Vec::with_capacity(statements.list.len());
         for (statement, outcome) in statements.list.iter().zip(self.list) {
             let parent = statement.parent.and_then(|parent| entries.get(parent.0));
@@ -239,7 +252,7 @@ impl Outcomes {
                         "it stands in the refused block of line {line}"
                     ))
                 }
-                (None, _) => unconverted(statement),
+                (None, _) => unconverted(statement, has_cache),
             };
             let span = statement.directive.name.span;
             entries.push(CoverageEntry {
@@ -254,7 +267,7 @@ impl Outcomes {
 }
 
 /// Returns the outcome of a directive that the converter did not take.
-fn unconverted(statement: &Statement<'_>) -> CoverageOutcome {
+fn unconverted(statement: &Statement<'_>, has_cache: bool) -> CoverageOutcome {
     let name = statement.directive.name.text.as_str();
     // The contents of the files stand after it.
     if name == "include" && statement.directive.block.is_none() {
@@ -275,7 +288,15 @@ fn unconverted(statement: &Statement<'_>) -> CoverageOutcome {
         Handling::Ignored | Handling::DiffersFor(_) => {
             CoverageOutcome::Ignored(row.note.to_owned())
         }
-        Handling::Refused => CoverageOutcome::Refused(row.note.to_owned()),
+        Handling::RefusedUnless(words) if words.contains(&statement.word(0)) => {
+            CoverageOutcome::Ignored("it asks for what Weir does in any case".to_owned())
+        }
+        Handling::OfCache if !has_cache => {
+            CoverageOutcome::Ignored("no `proxy_cache` is on in this file".to_owned())
+        }
+        Handling::Refused | Handling::RefusedUnless(_) | Handling::OfCache => {
+            CoverageOutcome::Refused(row.note.to_owned())
+        }
         Handling::Inherited if matches!(statement.context, "http" | "server") => {
             CoverageOutcome::Ignored("no block inside uses it".to_owned())
         }

@@ -44,7 +44,7 @@ impl<'t> Converter<'_, 't> {
         self.outcomes.honour(server);
         let scope = stream.inner(server);
         let listens = self.stream_listens(server);
-        let (_, span) = listens.addresses.first()?.clone();
+        let span = listens.addresses.first()?.1;
         let wait = if listens.tls {
             self.time(&scope, "ssl_handshake_timeout", "1m")
         } else {
@@ -120,7 +120,12 @@ impl<'t> Converter<'_, 't> {
                     ListenKey::Socket(address) => address.to_string(),
                     ListenKey::Unix(path) => format!("unix:{path}"),
                 };
-                listens.addresses.push((text, self.statements.span(id)));
+                // A socket for both families accepts IPv4 clients too.
+                if let Some(other) = other_family(&text, &listens.addresses) {
+                    listens.addresses[other].0 = format!(":{}", port_of(&text));
+                } else {
+                    listens.addresses.push((text, self.statements.span(id)));
+                }
             }
         }
         listens
@@ -294,4 +299,17 @@ impl<'t> Converter<'_, 't> {
         }
         line.option("budget", "off").end()
     }
+}
+
+/// Returns the number of the wildcard address of the other family with the same port.
+fn other_family(text: &str, known: &[(String, SourceSpan)]) -> Option<usize> {
+    let port = port_of(text);
+    let pair = [format!("0.0.0.0:{port}"), format!("[::]:{port}")];
+    let other =
+        pair.iter().find(|address| *address != text).filter(|_| pair.contains(&text.to_owned()))?;
+    known.iter().position(|(address, _)| address == other)
+}
+
+fn port_of(address: &str) -> &str {
+    address.rsplit(':').next().unwrap_or_default()
 }

@@ -59,7 +59,9 @@ impl<'t> Converter<'_, 't> {
         if uri == "$request_uri" {
             return Ok(None);
         }
+        let whole = uri.strip_suffix("$request_uri").map(|before| format!("{before}$uri"));
         let kept = uri.strip_suffix("$is_args$args").or(uri.strip_suffix("$is_args$query_string"));
+        let kept = whole.as_deref().or(kept);
         let line = NativeLine::new("rewrite", self.statements.span(pass));
         if kept == Some("$uri") {
             return Ok(Some(line.keyword("prefix").value("/").value("/").end()));

@@ -138,6 +138,10 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) set: Rc<SetVariables>,
     /// Set if `$http_NAME` has the values of all lines of a header.
     pub(crate) joins_lines: bool,
+    /// Set if no proxy is trusted, so that clients have the addresses of their connections.
+    pub(crate) trusts_nobody: bool,
+    /// `$https`.
+    pub(crate) https: Option<&'static str>,
 }
 
 impl KnownVariables<'_> {
@@ -248,6 +252,16 @@ fn convert(
                 out.push_str(known.server_name.unwrap_or_default());
             }
             "query_string" => out.push_str("${args}"),
+            "content_type" | "content_length" => {
+                out.push_str("${http_");
+                out.push_str(name);
+                out.push('}');
+            }
+            "realip_remote_addr" if known.trusts_nobody => out.push_str("${remote_addr}"),
+            "realip_remote_port" if known.trusts_nobody => out.push_str("${remote_port}"),
+            "https" if known.https.is_some() => out.push_str(known.https.unwrap_or_default()),
+            // Weir has no cache, so that it never has a value.
+            "upstream_cache_status" => {}
             // Only its length differs, in keys that nobody reads.
             "binary_remote_addr" => out.push_str("${remote_addr}"),
             _ if is_same(name) || allowed(name) => {

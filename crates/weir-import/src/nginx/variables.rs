@@ -13,7 +13,6 @@ use super::pools::UpstreamScheme;
 use super::state::Converter;
 use super::statements::{StatementId, Statements};
 use super::values::{DefinedNames, KnownVariables, path_template, template, template_with};
-use super::version::NginxVersion;
 use crate::native::NativeLine;
 use crate::pcre as regex;
 
@@ -22,6 +21,9 @@ const GENERAL: &str =
 
 /// The most networks that the ranges of a `geo` may become.
 const MOST_NETWORKS: usize = 300_000;
+
+/// The most definitions of which one gives the values of the next.
+const MOST_MAPS: usize = 3;
 
 /// Returns the name without its dollar.
 fn bare(text: &str) -> Option<&str> {
@@ -45,7 +47,7 @@ impl<'t> Converter<'_, 't> {
         let mut users: HashMap<String, Vec<usize>> = HashMap::new();
         let mut refused = Vec::new();
         for (number, &id) in waiting.iter().enumerate() {
-            let directive = definition(self.statements, id, &names, self.version);
+            let directive = definition(self.statements, id, &names, &self.known());
             for name in names.take_asked() {
                 users.entry(name).or_default().push(number);
             }
@@ -168,7 +170,7 @@ impl<'t> Converter<'_, 't> {
                 let cases = set.cases.as_ref().ok_or(GENERAL)?;
                 cases.iter().map(|case| case.value.clone()).collect()
             }
-            None => self.values_of(name).ok_or(GENERAL)?,
+            None => self.values_of(name, MOST_MAPS).ok_or(GENERAL)?,
         };
         let span = self.statements.span(pass);
         let mut lines = Vec::new();
@@ -205,7 +207,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the values that a definition gives, in nginx's form.
-    fn values_of(&self, name: &str) -> Option<BTreeSet<String>> {
+    fn values_of(&self, name: &str, depth: usize) -> Option<BTreeSet<String>> {
         let http = self.statements.named(None, "http").first()?;
         let kinds = ["map", "geo", "split_clients"];
         let mut all = kinds.iter().flat_map(|kind| self.statements.named(Some(*http), kind));
@@ -227,7 +229,14 @@ impl<'t> Converter<'_, 't> {
             } else {
                 complete |= key == "default";
             }
-            values.insert(value.text.clone());
+            // One definition may give the values of another.
+            let other = bare(&value.text).map(|name| name.trim_matches(['{', '}']));
+            match other.filter(|_| depth > 0).and_then(|other| self.values_of(other, depth - 1)) {
+                Some(others) => values.extend(others),
+                None => {
+                    values.insert(value.text.clone());
+                }
+            }
         }
         if !complete && hundredths < 10_000 {
             values.insert(String::new());
@@ -256,12 +265,11 @@ fn definition(
     statements: &Statements<'_>,
     id: StatementId,
     names: &DefinedNames,
-    version: NginxVersion,
+    known: &KnownVariables<'_>,
 ) -> Result<Directive, String> {
     let directive = statements.get(id).directive;
     let block = directive.block.as_ref().ok_or("it has no block")?;
-    let joins_lines = version.joins_lines();
-    let known = &KnownVariables { defined: Some(names), joins_lines, ..KnownVariables::default() };
+    let known = &KnownVariables { defined: Some(names), ..known.clone() };
     let span = directive.span();
     let name = bare(variable_word(statements, id)).and_then(|name| names.native(name));
     let name = format!("${}", name.ok_or("it has no `$variable`")?);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use tokio::task::yield_now;
+use weir_config::model::FileCandidate;
 use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileRequest, Pieces, Root};
 use weir_stats::Cause;
 use weir_stats::metrics::Yield;
@@ -45,7 +46,9 @@ pub(crate) async fn serve<C: ClientSide>(
         return not_allowed(exchange).await;
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
-    let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
+    let files = scope.listener.router.files().get(number);
+    let strip = files.and_then(|files| files.strip.as_deref());
+    let candidates = files.map_or(&[][..], |files| &files.candidates);
     if readable && let Some(location) = with_slash(&exchange.request_view(), strip) {
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
@@ -56,7 +59,11 @@ pub(crate) async fn serve<C: ClientSide>(
     }
     let view = exchange.request_view();
     let target = FileTarget::of(&view, strip).changed(&changed);
-    let answer = find(root, &view, target).await;
+    let answer = if candidates.is_empty() {
+        find(root, &view, target).await
+    } else {
+        Box::pin(find_first(root, &view, target, candidates)).await
+    };
     match answer.map_err(|_| Ended::from(Cause::Internal))? {
         Answer::Status(status) if status.code == 404 && route.internal.is_some() => {
             Err(redirect(exchange, route))
@@ -119,12 +126,52 @@ impl<'a> FileTarget<'a> {
         Self { path: view.path(), whole, strip, head_only: view.method() != b"GET", is_whole }
     }
 
+    pub(super) fn path(&self) -> &'a [u8] {
+        self.path
+    }
+
+    /// Looks for another path, whose redirects are those of this one.
+    pub(super) fn at<'b>(self, path: &'b [u8]) -> FileTarget<'b>
+    where
+        'a: 'b,
+    {
+        FileTarget { path, ..self }
+    }
+
     /// Looks for another path; an empty one changes nothing.
     pub(super) fn changed(self, target: &'a [u8]) -> Self {
         match target.split(|&byte| byte == b'?').next() {
             None | Some(b"") => self,
             Some(path) => Self { path, whole: target, ..self },
         }
+    }
+}
+
+/// Looks for each of the candidates in turn.
+async fn find_first(
+    root: &Arc<Root>,
+    view: &RequestView<'_>,
+    target: FileTarget<'_>,
+    candidates: &[FileCandidate],
+) -> io::Result<Answer> {
+    for candidate in candidates {
+        let Some(path) = candidate.path(target.path) else { continue };
+        let answer = find(root, view, target.at(&path)).await?;
+        if is_there(candidate, &path, &answer) {
+            return Ok(answer);
+        }
+    }
+    Ok(Answer::status(404))
+}
+
+/// Returns true if the answer is for a file, or for a directory if the candidate is one.
+pub(super) fn is_there(candidate: &FileCandidate, path: &[u8], answer: &Answer) -> bool {
+    let is_directory = path.ends_with(b"/");
+    match answer {
+        Answer::Status(status) if status.code == 404 => false,
+        // A directory without its slash, or one without an index.
+        Answer::Status(status) if matches!(status.code, 301 | 403) => candidate.directory,
+        _ => is_directory == candidate.directory,
     }
 }
 

@@ -158,6 +158,18 @@ pub(crate) async fn respond<C: ClientSide>(
     send(exchange, reply, status).await
 }
 
+/// Closes the connection without a response.
+pub(crate) fn close<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    respond: &CompiledRespond,
+) -> Next {
+    if respond.denied {
+        exchange.outcome.cause = Cause::Denied;
+    }
+    exchange.set_status(respond.status);
+    Next::Close
+}
+
 /// Sends a redirect.
 pub(crate) async fn redirect<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,

@@ -422,6 +422,9 @@ async fn answer<C: ClientSide>(
             Err(Cause::NoRoute.into())
         }
         CompiledAction::Respond(respond) => {
+            if respond.closes() {
+                return Ok(local_reply::close(exchange, respond));
+            }
             if !respond.has_body() && error_page::target_for(exchange, respond.status).is_some() {
                 let cause = if respond.denied { Cause::Denied } else { Cause::Complete };
                 let refusal = Refusal { cause, status: respond.status };

@@ -199,7 +199,7 @@ impl TargetText {
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(format!("`{path}` has {}", PathFault::DotSegment.reason()));
         }
-        let parse = |text: &str| Template::parse(text).map_err(|error| error.message);
+        let parse = |part: &str| text.parse_part(part).map_err(|error| error.message);
         Ok(Self {
             path: parse(path)?,
             query: query.map(parse).transpose()?,

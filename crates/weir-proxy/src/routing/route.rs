@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::model::{
-    AccessRule, Action, ErrorTarget, Expires, Files, Listener, Pool, Redirect, RequestTimeout,
-    Respond, Rewrite, Route,
+    AccessRule, Action, ErrorTarget, Expires, Files, Listener, NO_RESPONSE, Pool, Redirect,
+    RequestTimeout, Respond, Rewrite, Route,
 };
 use weir_stats::{Entry, Escape, Template, Variable};
 
@@ -173,6 +173,11 @@ pub struct CompiledRespond {
 }
 
 impl CompiledRespond {
+    /// Returns true if the connection is closed without a response.
+    pub(crate) fn closes(&self) -> bool {
+        self.status == NO_RESPONSE
+    }
+
     /// Returns true if it has a body of its own.
     pub(crate) fn has_body(&self) -> bool {
         self.body.is_some()

@@ -327,3 +327,18 @@ fn pools_share_the_requests_exactly_and_a_key_keeps_its_pool() {
         assert_eq!(seen.len(), 2);
     });
 }
+
+#[test]
+fn the_status_444_closes_the_connection_without_a_response() {
+    let text = "listen 10.0.0.1:80 { error_page 444 -> internal /page;
+        route path /end -> respond 444; route path /denied -> respond 444 cause=denied;
+        default -> respond 200 page; }";
+    play(text, async |world| {
+        for (path, cause) in [("/end", "local"), ("/denied", "denied")] {
+            let mut client = world.client().await;
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            client.expect_closed().await;
+            world.expect_logged(cause, Some(444)).await;
+        }
+    });
+}

@@ -94,6 +94,16 @@ impl Template {
         Self::parse_with(source, &Variable::named)
     }
 
+    /// Parses a part of this template, which may have its variables, those that a configuration
+    /// defines included.
+    pub fn parse_part(&self, source: &str) -> Result<Self, TemplateError> {
+        let own = |name: &str| {
+            let mut all = self.variables();
+            all.find(|one| one.to_string().strip_prefix('$') == Some(name)).cloned()
+        };
+        Self::parse_with(source, &|name| own(name).or_else(|| Variable::named(name)))
+    }
+
     /// Parses a template; `variable` returns the variable of a name.
     pub(crate) fn parse_with(
         source: &str,

@@ -71,10 +71,11 @@ impl Reference {
         }
     }
 
-    /// The signal that ends it in order.
+    /// The signal that ends it once its requests are done. With `TERM` nginx drops the log lines of
+    /// requests whose clients have their response already and whose connection lingers.
     pub(crate) fn stop_signal(self) -> Signal {
         match self {
-            Self::Nginx => Signal::TERM,
+            Self::Nginx => Signal::QUIT,
             Self::Haproxy => Signal::USR1,
         }
     }
@@ -133,11 +134,21 @@ http {{
     )
 }
 
+/// Debian's module of nginx for `stream`.
+const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+
 /// Settings of the process that are no part of a case.
 fn globals(path: &Path) -> String {
     let user = if rustix::process::geteuid().is_root() { "user root root;" } else { "" };
     let pid = path.with_extension("pid");
-    format!("daemon off; {user} pid {};", pid.display())
+    let has_stream = std::fs::read_to_string(path).is_ok_and(|text| text.contains("stream {"));
+    // Debian has `stream` as a package of its own.
+    let module = if has_stream && Path::new(STREAM_MODULE).exists() {
+        format!("load_module {STREAM_MODULE};")
+    } else {
+        String::new()
+    };
+    format!("{module} daemon off; {user} pid {};", pid.display())
 }
 
 /// Returns a command that gets the listeners as descriptors 3, 4, ….

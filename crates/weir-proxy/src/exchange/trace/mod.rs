@@ -9,14 +9,14 @@ mod tests;
 use std::net::{IpAddr, SocketAddr};
 
 use weir_config::Config;
-use weir_config::model::{AccessRule, ListenAddress, Protocol, Verdict};
-use weir_files::Answer;
+use weir_config::model::{AccessRule, FileCandidate, ListenAddress, Protocol, Verdict};
+use weir_files::{Answer, Root};
 use weir_stats::{
     AffinityOutcome, Cause, Concurrency, Entry, Escape, TCP, Template, Times, TlsParameters,
 };
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
-use crate::exchange::files::{FileTarget, question, with_slash};
+use crate::exchange::files::{FileTarget, is_there, question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
 use crate::http::pool_key::PoolKey;
@@ -572,7 +572,7 @@ impl<'a> Tracer<'a> {
         };
         let view = self.view();
         let target = FileTarget::of(&view, strip).changed(&changed);
-        match root.answer(&question(self.head, self.bytes, target)) {
+        match self.found(root, target, &files.candidates) {
             Ok(Answer::Status(status)) if !readable && status.code != 404 => end(405, not_allowed),
             Ok(Answer::File(_)) if !readable => end(405, not_allowed),
             Ok(Answer::File(file)) => {
@@ -585,6 +585,26 @@ impl<'a> Tracer<'a> {
             }
             Err(error) => TraceEnd::Refused { status: 500, reason: error.to_string() },
         }
+    }
+
+    /// Looks for each of the candidates, or for the path alone if there is none.
+    fn found(
+        &self,
+        root: &Root,
+        target: FileTarget<'_>,
+        candidates: &[FileCandidate],
+    ) -> std::io::Result<Answer> {
+        if candidates.is_empty() {
+            return root.answer(&question(self.head, self.bytes, target));
+        }
+        for candidate in candidates {
+            let Some(path) = candidate.path(target.path()) else { continue };
+            let answer = root.answer(&question(self.head, self.bytes, target.at(&path)))?;
+            if is_there(candidate, &path, &answer) {
+                return Ok(answer);
+            }
+        }
+        Ok(Answer::status(404))
     }
 
     /// Follows the request to the pool that its key leads to. Without a key, it takes a turn among

@@ -1,0 +1,72 @@
+//! `limit_except`: requests with other methods than these have rules of their own for clients.
+
+use weir_config::syntax::lexer::Word;
+use weir_config::syntax::tree::Directive;
+
+use super::precedence::LocationRoute;
+use super::route_parts::RouteParts;
+use super::scope::InheritanceScope;
+use super::state::Converter;
+use super::statements::StatementId;
+use crate::native::NativeLine;
+
+/// The rules for requests with other methods.
+pub(crate) struct MethodLimit {
+    id: StatementId,
+    condition: Vec<Word>,
+    rules: Vec<Directive>,
+}
+
+impl<'t> Converter<'_, 't> {
+    /// Reads the `limit_except` of a location.
+    pub(crate) fn method_limit(&mut self, scope: &InheritanceScope<'_, 't>) -> Option<MethodLimit> {
+        let id = self.single_own(scope, "limit_except")?;
+        let span = self.statements.span(id);
+        let inner = scope.inner(id);
+        let words = self.statements.words(id).iter().map(|word| word.text.as_str());
+        let mut methods: Vec<&str> = words.collect();
+        // nginx allows HEAD where it allows GET.
+        if methods.contains(&"GET") && !methods.contains(&"HEAD") {
+            methods.push("HEAD");
+        }
+        let line = NativeLine::new("", span).keyword("not").keyword("method");
+        let condition = methods.iter().fold(line, |line, name| line.value(name)).into_words();
+        let others = self.statements.children(id).iter();
+        let mut others =
+            others.filter(|id| !matches!(self.statements.name(**id), "allow" | "deny"));
+        let rules = if let Some(other) = others.next() {
+            let name = self.statements.name(*other);
+            let reason = format!(
+                "`{name}` has no conversion here; if that is accepted, other methods get 403"
+            );
+            self.outcomes.refuse(id, reason);
+            vec![NativeLine::new("deny", span).keyword("all").end()]
+        } else {
+            self.outcomes.honour(id);
+            self.access(&inner, false)
+        };
+        Some(MethodLimit { id, condition, rules })
+    }
+
+    /// Returns the only directive of that name in the block itself.
+    fn single_own(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        name: &'static str,
+    ) -> Option<StatementId> {
+        let own = scope.own(name);
+        for id in own.iter().skip(1) {
+            self.outcomes.refuse(*id, "nginx refuses a second one in the same block");
+        }
+        own.first().copied()
+    }
+}
+
+impl MethodLimit {
+    /// Returns the route for requests that it concerns, with this content.
+    pub(crate) fn route(self, mut parts: RouteParts) -> LocationRoute {
+        parts.block.retain(|line| !matches!(line.name.text.as_str(), "allow" | "deny"));
+        parts.block.splice(0..0, self.rules);
+        LocationRoute { id: self.id, condition: self.condition, parts }
+    }
+}

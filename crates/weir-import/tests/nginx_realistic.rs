@@ -1,0 +1,303 @@
+//! Files of nginx of the kinds that people write, in `nginx/realistic`: the account of each is
+//! recorded beside it, and those with nothing refused are whole configurations. `WEIR_BLESS=1` writes
+//! the accounts.
+
+use std::path::{Path, PathBuf};
+
+use weir_import::{Imported, nginx_file, nginx_text};
+
+/// The files of which lines are refused, with the beginnings of those lines.
+const REFUSED: &[(&str, &[&str])] = &[
+    // Weir checks no passwords.
+    (
+        "auth-request",
+        &["location /", "auth_request", "proxy_pass_request_body", "proxy_set_header X-User"],
+    ),
+    ("grafana", &["location /prometheus/", "auth_basic", "stub_status"]),
+    // No server of this kind speaks HTTP/1.1.
+    ("wordpress", &["fastcgi_"]),
+    ("grpc", &["grpc_"]),
+    // Weir has no cache and no certificates of clients.
+    ("gitlab", &["proxy_cache gitlab"]),
+    ("gzip-cache", &["proxy_cache"]),
+    (
+        "mtls",
+        &["ssl_", "location /", "proxy_set_header X-Client-DN", "proxy_set_header X-Client-Ver"],
+    ),
+    ("cdn-origin", &["disable_symlinks", "valid_referers", "if ($invalid_referer)", "return 403"]),
+    ("docker-compose", &["proxy_bind", "proxy_cookie_flags"]),
+    // Each location has a value of its own for the variables of the format.
+    ("kubernetes-ingress", &["log_format upstreaminfo", "access_log"]),
+    ("tenants", &["root /srv/tenants/$tenant"]),
+    // The message says what to write: `last`, or `try_files`.
+    ("redirects", &["rewrite ^/legacy/a"]),
+    ("front-controller", &["if (-f $request_filename)", "expires", "break"]),
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nginx/realistic")
+}
+
+fn files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder()).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "conf"));
+    files.sort();
+    assert!(files.len() >= 20, "{} files", files.len());
+    files
+}
+
+fn read(path: &Path) -> Imported {
+    let read = nginx_file(path);
+    read.unwrap_or_else(|errors| panic!("{}", errors.render(false)))
+}
+
+#[test]
+fn the_account_of_each_file_is_the_recorded_one() {
+    let bless = std::env::var_os("WEIR_BLESS").is_some();
+    let mut different = Vec::new();
+    for path in files() {
+        let imported = read(&path);
+        // Paths of this machine do not belong in the account.
+        let folder = format!("{}/", path.parent().unwrap().display());
+        let account = imported.coverage.text().replace(&folder, "");
+        let recorded = path.with_extension("report");
+        if bless {
+            std::fs::write(&recorded, &account).unwrap();
+        } else if std::fs::read_to_string(&recorded).unwrap_or_default() != account {
+            different.push(format!("{}:\n{account}", recorded.display()));
+        }
+    }
+    assert!(different.is_empty(), "WEIR_BLESS=1 writes them:\n{}", different.join("\n"));
+}
+
+#[test]
+fn only_the_named_lines_are_refused() {
+    for path in files() {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let expected = REFUSED.iter().find(|(file, _)| *file == name);
+        let expected = expected.map_or(&[][..], |(_, lines)| lines);
+        let imported = read(&path);
+        let refused: Vec<&str> =
+            imported.coverage.refused().map(|entry| entry.directive.as_str()).collect();
+        let unexpected: Vec<&&str> = refused
+            .iter()
+            .filter(|line| !expected.iter().any(|begin| line.starts_with(begin)))
+            .collect();
+        assert!(unexpected.is_empty(), "{name}: {unexpected:#?}\n{}", imported.coverage.text());
+        for begin in expected {
+            assert!(refused.iter().any(|line| line.starts_with(begin)), "{name}: {begin}");
+        }
+    }
+}
+
+#[test]
+fn the_native_form_of_each_file_is_the_same_configuration() {
+    for path in files() {
+        let imported = read(&path);
+        let native = imported.native();
+        let checked = imported.check();
+        let checked = checked.unwrap_or_else(|errors| panic!("{}\n{native}", errors.render(false)));
+        let parsed = weir_config::parse_str("/native.conf", &native);
+        let parsed =
+            parsed.unwrap_or_else(|errors| panic!("{}: {}", path.display(), errors.render(false)));
+        assert_eq!(
+            weir_config::to_json(&parsed.config),
+            weir_config::to_json(&checked.config),
+            "{}",
+            path.display()
+        );
+    }
+}
+
+/// Returns the word and the reason for the first directive that begins with this text.
+fn outcome(imported: &Imported, directive: &str) -> (&'static str, String) {
+    let mut entries = imported.coverage.entries.iter();
+    let entry = entries.find(|entry| entry.directive.starts_with(directive));
+    let entry = entry.unwrap_or_else(|| panic!("no {directive} in {}", imported.coverage.text()));
+    (entry.outcome.word(), entry.outcome.reason().to_owned())
+}
+
+fn server(contents: &str) -> Imported {
+    let text = format!("events {{}}\nhttp {{ server {{ listen 127.0.0.1:1; {contents} }} }}");
+    nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+}
+
+/// Checks that the native form, without quotes, has these lines and is a configuration.
+fn check(imported: &Imported, lines: &[&str]) {
+    let native = imported.native();
+    let parsed = weir_config::parse_str("/native.conf", &native);
+    assert!(parsed.is_ok(), "{}\n{native}", parsed.unwrap_err().render(false));
+    let native = native.replace('"', "");
+    for line in lines {
+        assert!(native.contains(line), "no {line} in\n{native}");
+    }
+}
+
+#[test]
+fn the_dns_servers_of_the_file_are_those_of_the_process() {
+    let imported = server(
+        "resolver 127.0.0.11 [::1]:5353 valid=10s ipv6=off; resolver_timeout 3s; \
+         location / { resolver 10.0.0.1; return 204; }",
+    );
+    let line = "resolver 127.0.0.11 [::1]:5353 valid=10s ipv6=off timeout=3s;";
+    check(&imported, &[line]);
+    assert_eq!(outcome(&imported, "resolver 10.0.0.1").0, "differently");
+    let named = server("resolver dns.test; return 204;");
+    assert_eq!(outcome(&named, "resolver").0, "refused");
+    assert_eq!(outcome(&server("resolver 1.1.1.1 valid=0; return 204;"), "resolver").0, "refused");
+}
+
+#[test]
+fn groups_of_a_server_name_are_maps_of_the_host() {
+    let imported = server(
+        "server_name ~^(?<tenant>[a-z]+)\\.a\\.test$; \
+         location / { proxy_pass http://127.0.0.1:2; proxy_set_header X-Tenant $tenant; }",
+    );
+    check(&imported, &["map ${host} $host_tenant_1", "header set X-Tenant ${host_tenant_1};"]);
+}
+
+#[test]
+fn other_methods_have_the_rules_of_limit_except() {
+    let imported = server(
+        "location / { deny 10.0.0.1; limit_except GET POST { allow 192.0.2.1; deny all; } \
+         proxy_pass http://127.0.0.1:2; }",
+    );
+    check(&imported, &["route not method GET POST HEAD -> ", "allow 192.0.2.1;"]);
+    let guarded =
+        server("location / { limit_except GET { auth_basic x; } proxy_pass http://127.0.0.1:2; }");
+    assert_eq!(outcome(&guarded, "limit_except").0, "refused");
+    check(&guarded, &["route not method GET HEAD -> ", "deny all;"]);
+}
+
+#[test]
+fn settings_in_if_hold_where_its_condition_does() {
+    let imported = server(
+        "location / { if ($request_method = OPTIONS) { add_header A 1; return 204; } \
+         if ($http_x_beta) { add_header B 2 always; proxy_pass http://127.0.0.1:3; } \
+         if ($arg_y) { add_header C 3 always; } \
+         add_header D 4 always; proxy_pass http://127.0.0.1:2; }",
+    );
+    assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
+    let native = imported.native().replace('"', "");
+    let order = ["respond 204", "response_header add C 3;", "response_header add B 2;"];
+    let at = order.map(|line| native.find(line).unwrap_or_else(|| panic!("{line}\n{native}")));
+    assert!(at.is_sorted(), "the last `if` that holds counts: {native}");
+    assert_eq!(native.matches("response_header add D 4;").count(), 1);
+    assert_eq!(native.matches("server 127.0.0.1:3").count(), 1);
+    for contents in [
+        "location / { if ($http_x) { add_header A b; } return 200; }",
+        "location / { if ($http_x) { add_header A b; break; } if ($arg_x) { return 200; } root /; }",
+        "location / { if ($http_x) { add_header A b; } rewrite ^ /y break; root /; }",
+        "if ($http_x) { add_header A b; return 204; } location / { return 200; }",
+    ] {
+        assert!(server(contents).coverage.refused().count() > 0, "{contents}");
+    }
+}
+
+#[test]
+fn requests_without_a_file_go_where_the_if_says() {
+    let imported = server(
+        "root /srv; location / { if (!-e $request_filename) { rewrite ^/(.*)$ /index.php?q=$1 last; } } \
+         location /f/ { if (!-f $request_filename) { proxy_pass http://127.0.0.1:2; break; } }",
+    );
+    assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
+    check(
+        &imported,
+        &[
+            "optional fallback=@missing_1",
+            "route internal @missing_1 and path ~(?-s)^/(.*)(?:",
+            " -> internal /index.php?q=",
+            "optional try=$uri fallback=@missing_2",
+            "route internal @missing_2 -> ",
+        ],
+    );
+    for contents in [
+        "root /srv; if (!-e $request_filename) { rewrite ^ /x last; } location / { }",
+        "location / { if (!-e $request_filename) { rewrite ^ /x last; } proxy_pass http://a; }",
+        "root /srv; location / { if (!-e $request_filename) { return 404; } if ($arg_x) { return 403; } }",
+        "root /srv; location / { try_files $uri =404; if (!-e $request_filename) { return 403; } }",
+    ] {
+        let (word, reason) = outcome(&server(contents), "if (!-e");
+        assert!(word == "refused" && reason.contains("try_files"), "{contents}: {word} {reason}");
+    }
+}
+
+#[test]
+fn files_are_looked_for_in_the_order_of_try_files() {
+    let tried = |files: &str| server(&format!("root /srv; location / {{ try_files {files}; }}"));
+    check(&tried("$uri $uri.html $uri/ =404"), &["try=$uri,$uri.html,$uri/"]);
+    check(
+        &tried("/closed.html $uri /index.html"),
+        &["try=/closed.html,$uri fallback=/index.html?"],
+    );
+    check(&tried("$uri =404"), &["try=$uri"]);
+    assert!(!tried("$uri $uri/ =404").native().contains("try="));
+    assert_eq!(outcome(&tried("$document_root/x =404"), "try_files").0, "refused");
+}
+
+#[test]
+fn an_alias_may_be_a_file_or_a_directory_without_a_slash() {
+    let imported = server(
+        "location = /favicon.ico { alias /srv/img/fav.ico; } location /media { alias /srv/m; }",
+    );
+    check(
+        &imported,
+        &["files /srv/img/ ", "rewrite path /fav.ico;", "files /srv/m ", "strip=/media"],
+    );
+    let wrong = server("location /media/ { alias /srv/m; }");
+    assert_eq!(outcome(&wrong, "alias").0, "refused");
+}
+
+#[test]
+fn variables_without_a_value_in_weir_have_none_in_lines() {
+    let text = "events {} http { log_format l '$gzip_ratio $upstream_cache_status $content_type';
+        server { listen 127.0.0.1:1; access_log /tmp/l l; location / {
+            add_header X-Cache $upstream_cache_status; proxy_pass http://127.0.0.1:2; } } }
+        stream { log_format s '$protocol $session_time $bytes_received';
+        server { listen 127.0.0.1:2; proxy_pass 127.0.0.1:3; access_log /tmp/s s; } }";
+    let imported = nginx_text("/etc/nginx/nginx.conf", text).unwrap();
+    check(&imported, &["format - - ${http_content_type};"]);
+    check(&imported, &["format TCP ${request_time} ${request_length};"]);
+    assert!(!imported.native().contains("X-Cache"));
+}
+
+#[test]
+fn caches_are_refused_where_one_is_on() {
+    let off = server(
+        "proxy_cache_valid 200 1m; location / { proxy_cache off; proxy_no_cache 1; proxy_pass http://127.0.0.1:2; }",
+    );
+    assert_eq!(off.coverage.refused().count(), 0, "{}", off.coverage.text());
+    let on = server(
+        "location / { proxy_cache one; proxy_cache_valid 1m; proxy_pass http://127.0.0.1:2; }",
+    );
+    assert_eq!(on.coverage.refused().count(), 2);
+}
+
+#[test]
+fn headers_that_nginx_hides_pass_where_the_file_says() {
+    let imported = server(
+        "location /a { proxy_pass_header Server; proxy_pass http://127.0.0.1:2; } \
+         location /b { proxy_pass http://127.0.0.1:2; }",
+    );
+    let native = imported.native().replace('"', "");
+    assert_eq!(native.matches("response_header remove Server;").count(), 1, "{native}");
+}
+
+#[test]
+fn a_value_of_a_map_may_be_that_of_another_one() {
+    let text =
+        "events {} http { upstream a { server 127.0.0.1:2; } upstream b { server 127.0.0.1:3; }
+        split_clients $remote_addr $part { 5% b; * a; }
+        map $cookie_x $target { default $part; b b; }
+        server { listen 127.0.0.1:1; location / { proxy_pass http://$target; } } }";
+    let imported = nginx_text("/etc/nginx/nginx.conf", text).unwrap();
+    assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
+    check(&imported, &["map ${target} $pool_of_target_1"]);
+}
+
+#[test]
+fn a_stream_on_both_families_has_one_socket() {
+    let text = "stream { server { listen 25; listen [::]:25; proxy_pass 127.0.0.1:3; } }";
+    check(&nginx_text("/n.conf", text).unwrap(), &["listen tcp :25 {"]);
+}
