@@ -13,6 +13,9 @@ use super::targets::ProxyPlace;
 use super::values::path_template;
 use crate::native::NativeLine;
 
+/// The most files that one `try_files` may look for.
+const MOST_CANDIDATES: usize = 16;
+
 impl<'t> Converter<'_, 't> {
     /// Returns the route to the files of a location, or of a server outside its locations; `None`
     /// without a directory.
@@ -133,6 +136,9 @@ impl<'t> Converter<'_, 't> {
         let usual = files == ["$uri", "$uri/"];
         let known = &self.known_at(location.place);
         let text = match *last {
+            _ if files.len() > MOST_CANDIDATES => {
+                Err(format!("more than {MOST_CANDIDATES} files have no conversion"))
+            }
             _ if files.is_empty() => Err("nginx needs a file before the fallback".to_owned()),
             _ if !files.iter().all(|file| file.parse::<FileCandidate>().is_ok()) => {
                 Err("its files can be `$uri`, `$uri.html`, `$uri/` and `/page.html`: others have no conversion".into())

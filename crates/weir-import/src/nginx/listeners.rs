@@ -408,7 +408,7 @@ impl<'t> Converter<'_, 't> {
         lines.push(NativeLine::new("request_id", span).keyword("off").end());
         lines.push(NativeLine::new("upgrade", span).keyword("off").end());
         let passed = self.passed_headers();
-        for name in HIDDEN.iter().filter(|name| !is_named(&passed, name)) {
+        for name in HIDDEN.iter().filter(|name| !passed.contains(name)) {
             let line = NativeLine::new("response_header", span).keyword("remove");
             lines.push(line.value(name).end());
         }
@@ -438,14 +438,16 @@ impl<'t> Converter<'_, 't> {
         self.default("error_page", "the pages of error responses are Weir's own");
     }
 
-    /// Returns the headers that a `proxy_pass_header` of the file names.
-    fn passed_headers(&self) -> Vec<&'t str> {
-        if !self.statements.has("proxy_pass_header") {
-            return Vec::new();
-        }
-        let all =
-            self.statements.all().filter(|id| self.statements.name(*id) == "proxy_pass_header");
-        all.map(|id| self.statements.word(id, 0)).collect()
+    /// Returns the usually hidden headers that a `proxy_pass_header` of the file names.
+    fn passed_headers(&mut self) -> Rc<[&'static str]> {
+        let statements = self.statements;
+        let made = self.passed_headers.get_or_insert_with(|| {
+            let all = statements.all().filter(|id| statements.name(*id) == "proxy_pass_header");
+            let named: HashSet<String> =
+                all.map(|id| statements.word(id, 0).to_ascii_lowercase()).collect();
+            HIDDEN.into_iter().filter(|name| named.contains(&name.to_ascii_lowercase())).collect()
+        });
+        Rc::clone(made)
     }
 
     /// Returns the removals of headers that other locations pass on and this one does not.
@@ -455,9 +457,6 @@ impl<'t> Converter<'_, 't> {
         span: SourceSpan,
     ) -> Vec<Directive> {
         let elsewhere = self.passed_headers();
-        if elsewhere.is_empty() {
-            return Vec::new();
-        }
         let mut here = Vec::new();
         for &id in self.lines_of(scope, "proxy_pass_header") {
             let name = self.statements.word(id, 0);
@@ -468,11 +467,10 @@ impl<'t> Converter<'_, 't> {
             }
             here.push(name);
         }
-        let hidden = HIDDEN.iter().filter(|name| is_named(&elsewhere, name));
         let line = |name: &&str| {
             NativeLine::new("response_header", span).keyword("remove").value(name).end()
         };
-        hidden.filter(|name| !is_named(&here, name)).map(line).collect()
+        elsewhere.iter().filter(|name| !is_named(&here, name)).map(line).collect()
     }
 
     /// Returns which headers of requests are removed for their names.

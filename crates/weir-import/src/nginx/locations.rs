@@ -38,6 +38,7 @@ impl<'t> Converter<'_, 't> {
         self.set = self.variables_of_host(server);
         let phase = self.rewrite_phase(server, RewrittenBlock::Server, scope, place);
         let mut routes = Vec::new();
+        self.missing_files.clear();
         if phase.end.is_some() {
             // Only a page of an error can be a named location.
             let errors = !scope.all("error_page").is_empty();
@@ -48,13 +49,14 @@ impl<'t> Converter<'_, 't> {
                 let reason = "`return` of the server answers before it, as in nginx";
                 self.outcomes.ignore_all(self.statements, other, reason);
             }
-            for location in self.level(&named, None, scope, place) {
+            let mut named = self.level(&named, None, scope, place);
+            named.append(&mut self.missing_files);
+            for location in named {
                 self.push(&mut routes, &[], &location);
             }
             routes.extend(self.before_locations(phase, false));
             return routes;
         }
-        self.missing_files.clear();
         let mut locations = self.level(statements, None, scope, place);
         locations.append(&mut self.missing_files);
         for location in locations.iter().filter(|location| location.kind == Match::Named) {

@@ -45,6 +45,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) upgrade_maps: HashMap<String, StatementId>,
     /// The named locations of the server for requests without a file.
     pub(crate) missing_files: Vec<Location>,
+    /// The usually hidden headers that some location passes on, once they are asked for.
+    pub(crate) passed_headers: Option<Rc<[&'static str]>>,
     /// The groups of the names of servers.
     pub(crate) host_groups: HashMap<StatementId, Rc<SetVariables>>,
     /// The names of the servers that were converted.
@@ -207,6 +209,7 @@ impl<'s, 't> Converter<'s, 't> {
             types: ConvertedTypes::default(),
             upgrade_maps: HashMap::new(),
             missing_files: Vec::new(),
+            passed_headers: None,
             host_groups: HashMap::new(),
             host_names: HashMap::new(),
             repeated_rewrites: HashMap::new(),

@@ -22,8 +22,8 @@ const GENERAL: &str =
 /// The most networks that the ranges of a `geo` may become.
 const MOST_NETWORKS: usize = 300_000;
 
-/// The most definitions of which one gives the values of the next.
-const MOST_MAPS: usize = 3;
+/// The most definitions that give the values of one variable.
+const MOST_MAPS: usize = 16;
 
 /// Returns the name without its dollar.
 fn bare(text: &str) -> Option<&str> {
@@ -170,7 +170,7 @@ impl<'t> Converter<'_, 't> {
                 let cases = set.cases.as_ref().ok_or(GENERAL)?;
                 cases.iter().map(|case| case.value.clone()).collect()
             }
-            None => self.values_of(name, MOST_MAPS).ok_or(GENERAL)?,
+            None => self.values_of(name).ok_or(GENERAL)?,
         };
         let span = self.statements.span(pass);
         let mut lines = Vec::new();
@@ -206,8 +206,37 @@ impl<'t> Converter<'_, 't> {
         Ok(format!("${name}"))
     }
 
-    /// Returns the values that a definition gives, in nginx's form.
-    fn values_of(&self, name: &str, depth: usize) -> Option<BTreeSet<String>> {
+    /// Returns the values that a definition gives, in nginx's form. Where one gives those of
+    /// another, they are values of the first too.
+    fn values_of(&self, name: &str) -> Option<BTreeSet<String>> {
+        let mut values = BTreeSet::new();
+        let mut names = vec![name];
+        let mut next = 0;
+        while let Some(name) = names.get(next).copied() {
+            next += 1;
+            let Some(own) = self.own_values(name) else {
+                if next == 1 {
+                    return None;
+                }
+                values.insert(format!("${name}"));
+                continue;
+            };
+            for value in own {
+                let other = bare(value).map(|name| name.trim_matches(['{', '}']));
+                match other.filter(|_| names.len() < MOST_MAPS) {
+                    Some(other) if names.contains(&other) => {}
+                    Some(other) => names.push(other),
+                    None => {
+                        values.insert(value.to_owned());
+                    }
+                }
+            }
+        }
+        Some(values)
+    }
+
+    /// Returns the values that stand in a definition, and an empty one if it has no default.
+    fn own_values(&self, name: &str) -> Option<BTreeSet<&'t str>> {
         let http = self.statements.named(None, "http").first()?;
         let kinds = ["map", "geo", "split_clients"];
         let mut all = kinds.iter().flat_map(|kind| self.statements.named(Some(*http), kind));
@@ -229,17 +258,10 @@ impl<'t> Converter<'_, 't> {
             } else {
                 complete |= key == "default";
             }
-            // One definition may give the values of another.
-            let other = bare(&value.text).map(|name| name.trim_matches(['{', '}']));
-            match other.filter(|_| depth > 0).and_then(|other| self.values_of(other, depth - 1)) {
-                Some(others) => values.extend(others),
-                None => {
-                    values.insert(value.text.clone());
-                }
-            }
+            values.insert(value.text.as_str());
         }
         if !complete && hundredths < 10_000 {
-            values.insert(String::new());
+            values.insert("");
         }
         Some(values)
     }
