@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup installs cargo here; a shell that has not sourced ~/.cargo/env does not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-instructions bench-scale bench-balance bench-numbers bench-lab fuzz hostile-table
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-instructions bench-scale bench-balance bench-numbers bench-lab bench-long-files fuzz hostile-table
 
 # Real programs that the tests use. The variables below make tests fail without their program; otherwise they pass without it.
 TEST_PROGRAMS := cc nginx nginx-stream haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client valgrind python3
@@ -101,6 +101,11 @@ bench-balance: ## measure dispatch and the queue, with criterion
 # benches/numbers.md has the figures of one run.
 bench-numbers: ## measure the counting of an exchange, with criterion
 	cargo bench -p weir-stats --bench numbers -- $(ARGS)
+
+bench-long-files: ## measure the check of configurations of 100,000 lines beside nginx and haproxy; writes benches/long-files.md
+	scripts/packages nginx haproxy
+	cargo build --release -p weir
+	python3 benches/long_files.py --weir "$$(scripts/target-directory)/release/weir" $(ARGS)
 
 bench-lab: ## measure the test origin beside nginx and the load generator beside wrk; writes benches/lab.md
 	@scripts/packages cc nginx wrk openssl python3
