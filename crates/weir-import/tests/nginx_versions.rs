@@ -144,7 +144,15 @@ fn sticky_and_queue_are_lines_of_the_pool() {
         "sticky cookie srv_id insert max_age=1h domain=.a.test httponly secure samesite=lax path=/app;"
     );
     assert_eq!(outcome(&of("sticky route $cookie_a;"), "sticky").0, "refused");
-    assert_eq!(outcome(&of("sticky cookie;"), "sticky").0, "refused");
+    // What Weir's own syntax does not allow is refused in its line, not in the whole file.
+    for wrong in [
+        "sticky cookie;",
+        "sticky cookie \"a;b\";",
+        "sticky cookie a path=x;",
+        "sticky cookie a expires=0;",
+    ] {
+        assert_eq!(outcome(&of(wrong), "sticky").0, "refused", "{wrong}");
+    }
     let queue = of("queue 100 timeout=70;");
     assert_eq!(line(&queue, "queue"), "queue timeout=70s max=100 status=502;");
     assert_eq!(line(&of("queue 9;"), "queue"), "queue timeout=1m max=9 status=502;");

@@ -336,20 +336,20 @@ impl HaproxyConverter<'_> {
             ChangedPart::Path if !scope.changed.path => Some("${uri}".to_owned()),
             _ => None,
         };
-        scope.change(part);
-        let (Some(name), Some(new), Some(before)) = (part.value_name(), text, known) else {
-            return;
-        };
+        let has_room =
+            !matches!(part, ChangedPart::Headers(_)) || self.room_for_reading(scope.value_count());
+        scope.change(part, has_room);
+        let (Some(name), Some(new)) = (part.value_name(), text) else { return };
         let span = self.sections.span(line);
-        match self.condition_text(when, span) {
-            Ok(ConditionText::Always(true)) => scope.set(&name, new),
-            Ok(ConditionText::Always(false)) => scope.set(&name, before),
-            Ok(ConditionText::Text(condition)) => {
+        match (self.condition_text(when, span), known) {
+            (Ok(ConditionText::Always(true)), _) => scope.set(&name, new),
+            (Ok(ConditionText::Always(false)), Some(before)) => scope.set(&name, before),
+            (Ok(ConditionText::Text(condition)), Some(before)) => {
                 let text = self.looked_up(&condition, &[("1", &new)], &before, &name, span);
                 scope.set(&name, text);
             }
             // It cannot be read any more.
-            Err(_) => {}
+            _ => {}
         }
     }
 

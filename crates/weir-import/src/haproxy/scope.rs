@@ -153,11 +153,6 @@ impl ChangedRequest {
         self.headers.has(name)
     }
 
-    /// Returns true if a pattern of removed headers matches this name.
-    fn is_removed(&self, name: &str) -> bool {
-        name != "host" && self.headers.removes(name)
-    }
-
     /// Returns true if a text has a variable of something that was changed.
     pub(super) fn is_in(&self, text: &str) -> bool {
         let path = self.path && (text.contains("${uri}") || text.contains("${request_uri}"));
@@ -226,6 +221,9 @@ impl ChangedResponse {
         } else if of_response && action == "set-status" {
             self.status = true;
         } else if of_response && action == "del-header" && word(2) == "-m" {
+            if self.headers.every {
+                return;
+            }
             match patterns::header_names(word(3), name) {
                 Ok(pattern) => self.headers.add_pattern(&pattern),
                 Err(_) => self.headers.every = true,
@@ -304,15 +302,22 @@ impl RuleScope {
         scope
     }
 
-    /// Notes a change. Its new value is that of [`RuleScope::value_of`], if it is known.
-    pub(super) fn change(&mut self, part: &ChangedPart) {
+    /// The number of values in it.
+    pub(super) fn value_count(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// Notes a change. Its new value is that of [`RuleScope::value_of`], if it is known. Without
+    /// `has_room` no value is looked at: of headers removed by a pattern all are unknown then.
+    pub(super) fn change(&mut self, part: &ChangedPart, has_room: bool) {
         self.changed.add(part);
         match part {
             ChangedPart::Target => self.unset("path"),
-            ChangedPart::Headers(_) => {
-                let changed = &self.changed;
+            ChangedPart::Headers(pattern) => {
+                let all = !has_room || self.changed.headers.every;
                 let is_lost = |name: &String| {
-                    name.strip_prefix("header ").is_some_and(|name| changed.is_removed(name))
+                    name.strip_prefix("header ")
+                        .is_some_and(|name| name != "host" && (all || pattern.matches(name)))
                 };
                 if self.variables.keys().any(is_lost) {
                     Rc::make_mut(&mut self.variables).retain(|name, _| !is_lost(name));

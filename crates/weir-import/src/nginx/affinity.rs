@@ -27,6 +27,11 @@ impl Converter<'_, '_> {
 
     fn sticky_cookie(&self, id: StatementId) -> Result<Directive, String> {
         let (kind, name) = (self.statements.word(id, 0), self.statements.word(id, 1));
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if kind == "cookie" && !name.bytes().all(is_token) {
+            return Err(format!("`{name}` is not the name of a cookie"));
+        }
         if kind != "cookie" || name.is_empty() {
             return Err("of its kinds only `sticky cookie NAME` has a conversion; for `route` and `learn` write `hash` of the cookie".to_owned());
         }
@@ -36,6 +41,9 @@ impl Converter<'_, '_> {
             let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
             line = match key {
                 "httponly" | "secure" => line.keyword(key),
+                "path" if !value.starts_with('/') => {
+                    return Err(format!("`{}` is not a path: it begins with `/`", word.text));
+                }
                 "domain" | "path" if !value.is_empty() && !value.contains('$') => {
                     line.option(key, value)
                 }
@@ -43,7 +51,7 @@ impl Converter<'_, '_> {
                     line.option("samesite", value)
                 }
                 "expires" if value == "max" => line.option("max_age", "3650d"),
-                "expires" => match values::time(value) {
+                "expires" => match time_above_0(value) {
                     Some(time) => line.option("max_age", &time),
                     None => return Err(format!("`{}` is not a time", word.text)),
                 },
@@ -70,7 +78,7 @@ impl Converter<'_, '_> {
         let most = self.statements.word(id, 0);
         let time = match self.statements.word(id, 1) {
             "" => Some("1m".to_owned()),
-            text => text.strip_prefix("timeout=").and_then(values::time),
+            text => text.strip_prefix("timeout=").and_then(time_above_0),
         };
         let (true, Some(time)) = (most.parse::<u32>().is_ok_and(|most| most > 0), time) else {
             self.outcomes.refuse(id, "write `queue NUMBER timeout=TIME`");
@@ -86,4 +94,9 @@ impl Converter<'_, '_> {
         let line = line.option("timeout", &time).option("max", most).option("status", "502");
         Some(line.end())
     }
+}
+
+/// Returns a time of nginx in Weir's syntax. One of 0 is an error there.
+fn time_above_0(text: &str) -> Option<String> {
+    values::time(text).filter(|_| text.bytes().any(|byte| matches!(byte, b'1'..=b'9')))
 }

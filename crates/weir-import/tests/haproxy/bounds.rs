@@ -190,3 +190,12 @@ fn addresses_with_options_of_their_own_are_grouped_at_once() {
         format!("frontend f\n mode http\n{binds} default_backend b\n{BACKEND}")
     });
 }
+
+#[test]
+fn removals_of_headers_by_patterns_are_bounded() {
+    check("headers set and removed by pattern", |lines| {
+        let set = each(lines / 2, |n| format!("http-request set-header x-a{n} v"));
+        let removed = each(lines / 2, |n| format!("http-request del-header zz{} -m beg", n % 60));
+        format!("{FRONTEND}{set}{removed} default_backend b\n{BACKEND}")
+    });
+}

@@ -418,3 +418,23 @@ fn actions_of_responses_that_haproxy_lacks_are_refused() {
     let (word, reason) = outcome(&imported.coverage, "http-after-response");
     assert!(word == "refused" && reason.ends_with("write it in `http-response`"), "{reason}");
 }
+
+#[test]
+fn a_removal_by_pattern_leaves_what_was_set_after_the_one_before() {
+    let imported = text(
+        "frontend f
+ mode http
+ bind 127.0.0.1:1
+ http-request del-header x-int -m beg
+ http-request set-header x-int-user a
+ http-request del-header y- -m beg
+ http-request deny if { req.hdr(x-int-user) -m str a }
+ default_backend b
+backend b
+ mode http
+ server s 127.0.0.1:2
+",
+    );
+    let refused: Vec<_> = imported.coverage.refused().collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}

@@ -66,6 +66,7 @@ pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
 async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
     let resident = worker.residents.enter(handoff.place.client, &handoff.place.gate);
     let key = resident.key;
+    let _kept = KeptForClient { worker: &worker, key };
     let begin = {
         // Freed here, once its contents have moved on.
         let handoff = handoff;
@@ -83,6 +84,19 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
         take_turn(life.as_mut(), context)
     })
     .await;
+}
+
+/// The connections to endpoints that are kept for a client connection. They are closed at its end,
+/// however it ends, before another one gets its place.
+struct KeptForClient<'a, N: Net> {
+    worker: &'a Worker<N>,
+    key: ResidentKey,
+}
+
+impl<N: Net> Drop for KeptForClient<'_, N> {
+    fn drop(&mut self) {
+        self.worker.idle.close_of(self.key.index());
+    }
 }
 
 /// Polls a connection's future once. It is a function by itself, so that its instructions can be
@@ -118,7 +132,6 @@ async fn live<N: Net>(
             Cold::Parting => Hot::Parting(None),
         };
     }
-    worker.idle.close_of(connection.facts.owner());
     match hot {
         Hot::Parting(begun) => {
             if let Some(place) = place.take()

@@ -310,9 +310,9 @@ impl<N: Net> IdleConnections<N> {
         owned.entry(endpoint.number.index()).or_insert_with(|| Arc::clone(endpoint));
     }
 
-    /// Closes the connections that are kept for a client connection, which ends.
+    /// Closes the connections that are kept for a client connection, by its place; it ends.
     #[inline]
-    pub(crate) fn close_of(&self, owner: Owner) {
+    pub(crate) fn close_of(&self, resident: usize) {
         let mut owned = self.owned.borrow_mut();
         if owned.is_empty() {
             return;
@@ -321,7 +321,7 @@ impl<N: Net> IdleConnections<N> {
         owned.retain(|number, endpoint| {
             let Some(shelf) = shelves.get_mut(*number) else { return false };
             let before = shelf.len();
-            shelf.retain(|one| one.history.owner != Some(owner));
+            shelf.retain(|one| one.history.owner.is_none_or(|one| one.resident != resident));
             endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
             shelf.iter().any(|one| one.history.owner.is_some())
         });
