@@ -301,3 +301,21 @@ fn a_stream_on_both_families_has_one_socket() {
     let text = "stream { server { listen 25; listen [::]:25; proxy_pass 127.0.0.1:3; } }";
     check(&nginx_text("/n.conf", text).unwrap(), &["listen tcp :25 {"]);
 }
+
+#[test]
+fn a_listener_reads_the_proxy_protocol_of_trusted_peers() {
+    let text = |lines: &str| {
+        let text = format!(
+            "events {{}} http {{ server {{ listen 127.0.0.1:1 proxy_protocol; {lines} location / {{
+             proxy_set_header X-Real-IP $proxy_protocol_addr; proxy_pass http://127.0.0.1:2; }} }} }}"
+        );
+        nginx_text("/n.conf", &text).unwrap()
+    };
+    let imported = text("set_real_ip_from 10.0.0.0/8; real_ip_header proxy_protocol;");
+    check(&imported, &["proxy_protocol 10.0.0.0/8;", "header set X-Real-IP ${remote_addr};"]);
+    assert_eq!(imported.coverage.refused().count(), 0, "{}", imported.coverage.text());
+    assert_eq!(outcome(&text(""), "listen").0, "refused");
+    assert_eq!(outcome(&text("real_ip_header proxy_protocol;"), "listen").0, "refused");
+    let none = server("set_real_ip_from 10.0.0.1; real_ip_header proxy_protocol; return 204;");
+    assert_eq!(outcome(&none, "real_ip_header").0, "ignored");
+}

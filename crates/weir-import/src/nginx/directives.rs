@@ -453,7 +453,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("uwsgi_temp_path", &["http", "server", "location"], Handling::Ignored, "Weir writes no temporary files"),
     row("scgi_temp_path", &["http", "server", "location"], Handling::Ignored, "Weir writes no temporary files"),
     row("set_real_ip_from", &["http", "server", "location"], Handling::Inherited, "`trusted_proxies`, for the listener as a whole; names and `unix:` are refused"),
-    row("real_ip_header", &["http", "server", "location"], Handling::Inherited, "`trusted_proxies header=`; `proxy_protocol` is refused"),
+    row("real_ip_header", &["http", "server", "location"], Handling::Inherited, "`trusted_proxies header=`, or `proxy_protocol`"),
     row("real_ip_recursive", &["http", "server", "location"], Handling::Inherited, "`trusted_proxies recursive=`"),
     row("resolver", &["http", "server", "location", "stream"], Handling::Converted, "`resolver`, for all names of the file; names of DNS servers are refused"),
     row("resolver_timeout", &["http", "server", "location", "stream"], Handling::Converted, "`resolver timeout=`"),

@@ -10,6 +10,7 @@ use weir_config::syntax::tree::Directive;
 
 use super::body_bounds::common_bound;
 use super::logs::log_line;
+use super::real_ip::OpeningHeader;
 use super::route_parts::RoutePlace;
 use super::scope::InheritanceScope;
 use super::state::{Converter, HostNames};
@@ -83,6 +84,7 @@ struct AddressServers {
     default: Option<StatementId>,
     tls: bool,
     reuseport: bool,
+    proxy_header: OpeningHeader,
     /// Set if IPv4 and IPv6 clients connect to the address.
     dual: bool,
 }
@@ -146,6 +148,7 @@ impl<'t> Converter<'_, 't> {
                     self.outcomes.differs(id, "Weir offers HTTP/1.1; clients fall back to it");
                 }
                 "reuseport" => group.reuseport = true,
+                "proxy_protocol" => group.proxy_header = OpeningHeader::Expected,
                 _ if matches!(
                     name,
                     "backlog"
@@ -167,6 +170,9 @@ impl<'t> Converter<'_, 't> {
         let known = addresses.entry(key.clone()).or_default();
         known.tls |= group.tls;
         known.reuseport |= group.reuseport;
+        if group.proxy_header == OpeningHeader::Expected {
+            known.proxy_header = OpeningHeader::Expected;
+        }
         known.dual |= group.dual;
         known.default = known.default.or(group.default);
         known.servers.push((server, id));
@@ -189,7 +195,8 @@ impl<'t> Converter<'_, 't> {
                 Some(other)
                     if servers(other) == servers(&group)
                         && other.default == group.default
-                        && other.tls == group.tls =>
+                        && other.tls == group.tls
+                        && other.proxy_header == group.proxy_header =>
                 {
                     other.dual = true;
                     other.reuseport |= group.reuseport;
@@ -413,7 +420,8 @@ impl<'t> Converter<'_, 't> {
             lines.push(line.value(name).end());
         }
         self.fixed_defaults();
-        lines.extend(self.trusted_proxies(&scope, span));
+        let expected = self.proxy_header(&scope, group);
+        lines.extend(self.trusted_proxies(&scope, span, expected));
         if !self.listener_logs.is_empty() {
             lines.push(log_line(&self.listener_logs, span));
         }
@@ -422,7 +430,7 @@ impl<'t> Converter<'_, 't> {
             lines.extend(self.protocols(&scope, span));
         }
         for (server, _) in group.servers.iter().filter(|(server, _)| *server != default) {
-            self.other_server(http, *server, &scope);
+            self.other_server(http, *server, &scope, expected);
         }
         lines
     }
@@ -436,6 +444,26 @@ impl<'t> Converter<'_, 't> {
             "nginx goes to the path of this header of a server; Weir removes it and sends the response on",
         );
         self.default("error_page", "the pages of error responses are Weir's own");
+    }
+
+    /// Returns whether connections to an address begin with a header of the PROXY protocol, which
+    /// Weir takes the client's address from.
+    fn proxy_header(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        group: &AddressServers,
+    ) -> OpeningHeader {
+        if group.proxy_header == OpeningHeader::None {
+            return OpeningHeader::None;
+        }
+        let header = scope.all("real_ip_header").first();
+        let is_taken = header.is_some_and(|id| self.statements.word(*id, 0) == "proxy_protocol");
+        if !is_taken || scope.all("set_real_ip_from").is_empty() {
+            for (_, listen) in &group.servers {
+                self.outcomes.refuse(*listen, "with `proxy_protocol` Weir takes the client's address from the header: write `set_real_ip_from` for the load balancers that send it, and `real_ip_header proxy_protocol`");
+            }
+        }
+        OpeningHeader::Expected
     }
 
     /// Returns the usually hidden headers that a `proxy_pass_header` of the file names.
@@ -653,6 +681,7 @@ impl<'t> Converter<'_, 't> {
         http: &InheritanceScope<'_, 't>,
         server: StatementId,
         default: &InheritanceScope<'_, 't>,
+        expected: OpeningHeader,
     ) {
         let scope = http.inner(server);
         let statements = self.statements;
@@ -679,7 +708,7 @@ impl<'t> Converter<'_, 't> {
                 }
             }
         }
-        self.same_trusted_proxies(&scope, default, self.statements.span(server));
+        self.same_trusted_proxies(&scope, default, self.statements.span(server), expected);
     }
 }
 

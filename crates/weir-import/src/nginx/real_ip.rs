@@ -15,14 +15,27 @@ use crate::native::{NativeLine, print};
 /// The directives.
 const DIRECTIVES: [&str; 3] = ["set_real_ip_from", "real_ip_header", "real_ip_recursive"];
 
+/// The header of the PROXY protocol at the beginning of connections.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum OpeningHeader {
+    Expected,
+    #[default]
+    None,
+}
+
 impl<'t> Converter<'_, 't> {
-    /// Returns `trusted_proxies` of a listener.
+    /// Returns `trusted_proxies` of a listener, or its `proxy_protocol`.
     pub(crate) fn trusted_proxies(
         &mut self,
         scope: &InheritanceScope<'_, 't>,
         span: SourceSpan,
+        expected: OpeningHeader,
     ) -> Option<Directive> {
-        let mut line = NativeLine::new("trusted_proxies", span);
+        let header = self.single(scope, "real_ip_header");
+        let name = header.map_or("X-Real-IP", |id| self.statements.word(id, 0));
+        let by_header = name == "proxy_protocol";
+        let kind = if by_header { "proxy_protocol" } else { "trusted_proxies" };
+        let mut line = NativeLine::new(kind, span);
         let mut is_any = false;
         for &id in scope.all("set_real_ip_from") {
             match network(self.statements.word(id, 0)) {
@@ -34,7 +47,6 @@ impl<'t> Converter<'_, 't> {
                 None => self.outcomes.refuse(id, "write an IP address or a network"),
             }
         }
-        let header = self.single(scope, "real_ip_header");
         let recursive = self.switch(scope, "real_ip_recursive", false);
         if !is_any {
             for id in header.into_iter().chain(self.single(scope, "real_ip_recursive")) {
@@ -42,10 +54,16 @@ impl<'t> Converter<'_, 't> {
             }
             return None;
         }
-        let name = header.map_or("X-Real-IP", |id| self.statements.word(id, 0));
         match header {
-            Some(id) if name == "proxy_protocol" => {
-                self.outcomes.refuse(id, "Weir reads no PROXY protocol");
+            Some(id) if by_header && expected == OpeningHeader::None => {
+                self.outcomes.ignore(id, "no `listen` of the address has `proxy_protocol`");
+                return None;
+            }
+            Some(id) if by_header => {
+                let how =
+                    "connections of other peers than these have no header of the PROXY protocol";
+                self.outcomes.differs(id, how);
+                return Some(line.end());
             }
             Some(id) => self.outcomes.honour(id),
             None => self.default("real_ip_header", "X-Real-IP, as in nginx"),
@@ -61,9 +79,12 @@ impl<'t> Converter<'_, 't> {
         own: &InheritanceScope<'_, 't>,
         default: &InheritanceScope<'_, 't>,
         span: SourceSpan,
+        expected: OpeningHeader,
     ) {
         let text = |line: Option<Directive>| line.map(|line| print(slice::from_ref(&line)));
-        if text(self.trusted_proxies(own, span)) == text(self.trusted_proxies(default, span)) {
+        if text(self.trusted_proxies(own, span, expected))
+            == text(self.trusted_proxies(default, span, expected))
+        {
             return;
         }
         let reason = "Weir has one setting for an address: write the same for all of its servers, or in `http`";

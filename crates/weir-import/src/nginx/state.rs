@@ -231,6 +231,7 @@ impl<'s, 't> Converter<'s, 't> {
             set: Rc::clone(&self.set),
             joins_lines: self.version.joins_lines(),
             trusts_nobody: !self.statements.has("set_real_ip_from"),
+            has_proxy_header: self.statements.takes_proxy_header(),
             ..KnownVariables::default()
         }
     }

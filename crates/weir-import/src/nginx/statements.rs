@@ -42,6 +42,8 @@ pub(crate) struct Statements<'t> {
     top: Vec<StatementId>,
     /// The statements of each block by name; `None` is outside all blocks.
     by_name: HashMap<(Option<StatementId>, &'t str), Vec<StatementId>>,
+    /// Set if every `real_ip_header` is `proxy_protocol`, and there is one.
+    takes_proxy_header: bool,
     /// The names of all directives.
     names: HashSet<&'t str>,
     /// The names of the directives that keep clients away.
@@ -58,12 +60,17 @@ impl<'t> Statements<'t> {
             list: Vec::new(),
             top: Vec::new(),
             by_name: HashMap::new(),
+            takes_proxy_header: false,
             names: HashSet::new(),
             guards: BTreeSet::new(),
             defined: OnceCell::new(),
             used: OnceCell::new(),
         };
         statements.top = statements.add(tree, "main", None);
+        let named = |one: &&Statement<'_>| one.directive.name.text == "real_ip_header";
+        let mut headers = statements.list.iter().filter(named).peekable();
+        statements.takes_proxy_header =
+            headers.peek().is_some() && headers.all(|one| one.word(0) == "proxy_protocol");
         statements
     }
 
@@ -114,6 +121,11 @@ impl<'t> Statements<'t> {
     /// Returns true if the file has a directive of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.names.contains(name)
+    }
+
+    /// Returns true if the file takes the addresses of clients from the PROXY protocol only.
+    pub(crate) fn takes_proxy_header(&self) -> bool {
+        self.takes_proxy_header
     }
 
     /// Returns the names of the directives that keep clients away.

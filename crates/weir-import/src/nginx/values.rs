@@ -140,6 +140,8 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) joins_lines: bool,
     /// Set if no proxy is trusted, so that clients have the addresses of their connections.
     pub(crate) trusts_nobody: bool,
+    /// Set if clients have the addresses of the PROXY protocol's header.
+    pub(crate) has_proxy_header: bool,
     /// `$https`.
     pub(crate) https: Option<&'static str>,
 }
@@ -259,6 +261,7 @@ fn convert(
             }
             "realip_remote_addr" if known.trusts_nobody => out.push_str("${remote_addr}"),
             "realip_remote_port" if known.trusts_nobody => out.push_str("${remote_port}"),
+            "proxy_protocol_addr" if known.has_proxy_header => out.push_str("${remote_addr}"),
             "https" if known.https.is_some() => out.push_str(known.https.unwrap_or_default()),
             // Weir has no cache, so that it never has a value.
             "upstream_cache_status" => {}
