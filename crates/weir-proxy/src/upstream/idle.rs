@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -95,6 +96,12 @@ pub(crate) struct History {
     requests: u64,
 }
 
+impl History {
+    fn rank(&self) -> usize {
+        self.owner.map_or(0, |owner| rank(owner.resident))
+    }
+}
+
 /// A connection to an endpoint, with its history.
 pub(crate) struct UpstreamConnection<S: Socket> {
     pub(crate) transport: Transport<S>,
@@ -132,8 +139,9 @@ impl<S: Socket> Drop for UpstreamConnection<S> {
     }
 }
 
-/// A worker's idle connections to one endpoint, the most recently used last. The list allocates
-/// memory only for more than one of them; one is the usual number where endpoints are many.
+/// A worker's idle connections to one endpoint: those for all clients, the most recently used last,
+/// and after them those that are kept for one client, in the order of the clients' places. The list
+/// allocates memory only for more than one of them; one is the usual number where endpoints are many.
 type Shelf<S> = SmallVec<[Box<UpstreamConnection<S>>; 1]>;
 
 /// A worker's idle connections, by the endpoint's number, and access to the parked connections,
@@ -250,8 +258,11 @@ impl<N: Net> IdleConnections<N> {
         if history.requests >= limits.max_requests || now >= last || response.max == Some(0) {
             return;
         }
+        let is_owned = limits.reuse == ReuseLevel::Never;
+        history.owner = is_owned.then_some(owner);
         history.idle_since = now;
-        history.idle_until = last.min(now + limits.timeout);
+        // A connection that only its client may use is kept as long as that is there.
+        history.idle_until = if is_owned { last } else { last.min(now + limits.timeout) };
         if let Some(seconds) = response.timeout_s {
             history.idle_until = history.idle_until.min(now + shortened(seconds));
         }
@@ -259,14 +270,14 @@ impl<N: Net> IdleConnections<N> {
         if endpoint.is_retired() || limits.idle == 0 {
             return;
         }
-        let has_place = endpoint.idle.add_below(self.worker, limits.idle)
-            || self.make_place(endpoint, limits.idle);
+        // Those of single clients are as many as clients at most.
+        let most = if is_owned { u32::MAX } else { limits.idle };
+        let has_place =
+            endpoint.idle.add_below(self.worker, most) || self.make_place(endpoint, limits.idle);
         if !has_place {
             return;
         }
-        history.owner = None;
-        if limits.reuse == ReuseLevel::Never {
-            history.owner = Some(owner);
+        if is_owned {
             self.note_owned(endpoint);
         } else if endpoint.idle.is_asked_for(self.worker) {
             return self.park(endpoint, *connection);
@@ -276,8 +287,12 @@ impl<N: Net> IdleConnections<N> {
         if shelves.len() <= number {
             shelves.resize_with(number + 1, Shelf::new);
         }
-        if let Some(shelf) = shelves.get_mut(number) {
+        let Some(shelf) = shelves.get_mut(number) else { return };
+        if self.owned.borrow().is_empty() {
             shelf.push(connection);
+        } else {
+            let at = shelf.partition_point(|one| one.history.rank() <= connection.history.rank());
+            shelf.insert(at, connection);
         }
     }
 
@@ -320,10 +335,10 @@ impl<N: Net> IdleConnections<N> {
         let mut shelves = self.shelves.borrow_mut();
         owned.retain(|number, endpoint| {
             let Some(shelf) = shelves.get_mut(*number) else { return false };
-            let before = shelf.len();
-            shelf.retain(|one| one.history.owner.is_none_or(|one| one.resident != resident));
-            endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
-            shelf.iter().any(|one| one.history.owner.is_some())
+            let closed = range_of(shelf, resident);
+            endpoint.idle.remove(self.worker, closed.len() as u32);
+            shelf.drain(closed);
+            shelf.last().is_some_and(|one| one.history.owner.is_some())
         });
     }
 
@@ -456,8 +471,23 @@ fn pop<S: Socket>(shelf: &mut Shelf<S>, eligible: Eligible) -> Option<Box<Upstre
     if eligible.contains(&shelf.last()?.history) {
         return shelf.pop();
     }
-    let place = shelf.iter().rposition(|one| eligible.contains(&one.history))?;
+    let place = match eligible {
+        Eligible::Of(owner) => range_of(shelf, owner.resident).next_back()?,
+        _ => shelf.iter().rposition(|one| eligible.contains(&one.history))?,
+    };
     Some(shelf.remove(place))
+}
+
+/// The places of the connections that are kept for the client at a worker's place.
+fn range_of<S: Socket>(shelf: &Shelf<S>, resident: usize) -> Range<usize> {
+    let rank = rank(resident);
+    let start = shelf.partition_point(|one| one.history.rank() < rank);
+    start..shelf.partition_point(|one| one.history.rank() <= rank)
+}
+
+/// The order of a shelf: connections for all clients have rank 0.
+fn rank(resident: usize) -> usize {
+    resident + 1
 }
 
 /// The time for which an idle connection is used if its endpoint announces that it closes it after
@@ -468,9 +498,8 @@ fn shortened(seconds: u32) -> Duration {
 }
 
 fn within_limits(pool: &UpstreamPool, history: &History, now: Instant) -> bool {
-    now < history.idle_until
-        && now - history.idle_since < pool.keepalive.timeout
-        && now - history.opened < pool.keepalive.max_age
+    let rested = history.owner.is_none() && now - history.idle_since >= pool.keepalive.timeout;
+    now < history.idle_until && !rested && now - history.opened < pool.keepalive.max_age
 }
 
 /// Returns true if no bytes have arrived that the reactor has not reported yet. Bytes that arrived

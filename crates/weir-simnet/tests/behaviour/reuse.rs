@@ -187,7 +187,8 @@ fn the_level_of_reuse_says_which_requests_take_idle_connections() {
 
 #[test]
 fn a_connection_that_is_never_shared_serves_its_client_and_ends_with_it() {
-    let text = format!("workers 2; {}", app("server 10.0.1.1:80; keepalive reuse=never;", ""));
+    let pool = "server 10.0.1.1:80; keepalive idle=1 timeout=2s reuse=never;";
+    let text = format!("workers 2; {}", app(pool, ""));
     play(&text, async |world| {
         let origin = world.origin(1);
         let (mut clients, mut upstreams) = (Vec::new(), Vec::new());
