@@ -24,7 +24,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         "mtls",
         &["ssl_", "location /", "proxy_set_header X-Client-DN", "proxy_set_header X-Client-Ver"],
     ),
-    ("cdn-origin", &["disable_symlinks", "valid_referers", "if ($invalid_referer)", "return 403"]),
+    ("cdn-origin", &["disable_symlinks"]),
     ("docker-compose", &["proxy_bind", "proxy_cookie_flags"]),
     // Each location has a value of its own for the variables of the format.
     ("kubernetes-ingress", &["log_format upstreaminfo", "access_log"]),

@@ -24,6 +24,7 @@ mod missing_files;
 mod pools;
 mod precedence;
 mod real_ip;
+mod referers;
 mod rewriting;
 mod route_parts;
 mod scope;

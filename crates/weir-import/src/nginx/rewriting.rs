@@ -98,6 +98,7 @@ impl<'t> Converter<'_, 't> {
         place: RoutePlace<'_>,
     ) -> RewritePhase {
         let mut phase = RewritePhase::default();
+        self.set_invalid_referer(scope);
         let statements = self.statements;
         let mut over = None;
         for &child in statements.children(block) {

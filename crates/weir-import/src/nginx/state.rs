@@ -47,6 +47,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) missing_files: Vec<Location>,
     /// The usually hidden headers that some location passes on, once they are asked for.
     pub(crate) passed_headers: Option<Rc<[&'static str]>>,
+    /// The variable for each list of valid referers.
+    pub(crate) referer_maps: HashMap<StatementId, Result<String, String>>,
     /// The groups of the names of servers.
     pub(crate) host_groups: HashMap<StatementId, Rc<SetVariables>>,
     /// The names of the servers that were converted.
@@ -210,6 +212,7 @@ impl<'s, 't> Converter<'s, 't> {
             upgrade_maps: HashMap::new(),
             missing_files: Vec::new(),
             passed_headers: None,
+            referer_maps: HashMap::new(),
             host_groups: HashMap::new(),
             host_names: HashMap::new(),
             repeated_rewrites: HashMap::new(),
