@@ -34,6 +34,7 @@ pub(crate) mod types;
 pub(crate) mod validate;
 pub(crate) mod values;
 pub(crate) mod variable;
+mod worker_cores;
 
 pub use weir_balance::AdminState;
 
@@ -54,8 +55,8 @@ pub use listener::{
     Treatment,
 };
 pub use log::{
-    AccessLog, ErrorLog, LogEscape, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
-    SyslogReceiver,
+    AccessLog, ErrorLog, LogBuffer, LogEscape, LogFormat, LogTarget, Severity, Syslog,
+    SyslogFormat, SyslogReceiver,
 };
 pub use memory::{LEAST_MEMORY, MemoryLimit};
 pub use overrides::{
@@ -87,3 +88,4 @@ pub use types::TypeTable;
 pub use variable::{
     ConvertDefinition, MapDefinition, SplitDefinition, ValueShare, VariableDefinition,
 };
+pub use worker_cores::WorkerCores;

@@ -49,13 +49,13 @@ use crate::logs::program_log::{tell, warn};
 use crate::migration;
 use crate::migration::packets::Packets;
 use crate::migration::receiver::Receiver;
-use crate::process::connection_cap::worker_count;
 use crate::process::inheritance;
 use crate::process::memory_limit;
 use crate::process::pid_file::PidFile;
 use crate::process::signals::{GivenOrder, SignalOrder, Signals};
 use crate::process::supervisor_client;
 use crate::process::upgrade::{Successor, UPGRADE_PATIENCE};
+use crate::process::worker_cores::{worker_cores, worker_count};
 use crate::resolver::Names;
 use startup::OpenedServer;
 
@@ -102,8 +102,7 @@ impl Server {
         let workers = worker_count(&config);
         let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
         configure(&process, &config);
-        let running =
-            start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
+        let running = start_workers(&process, &config)?;
         resolver.follow(opened.names, runtime.handle());
         let names = resolver.names().clone();
         let snapshot = process.snapshot();
@@ -350,6 +349,14 @@ impl Server {
         self.control.program_log().close();
         ended
     }
+}
+
+/// Starts the workers on their cores.
+fn start_workers(process: &Arc<Process>, config: &Config) -> Result<Running, String> {
+    let cores = worker_cores(config);
+    cores.warning.iter().for_each(|sentence| warn(sentence));
+    let workers = process.loads.len();
+    start(process, cores.sets).map_err(|error| format!("cannot start {workers} workers: {error}"))
 }
 
 /// Applies the settings of the whole process, before its workers start.

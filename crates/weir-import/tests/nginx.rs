@@ -35,7 +35,7 @@ fn every_directive_of_a_file_has_an_outcome_and_a_line() {
     let totals = coverage.totals();
     assert_eq!(
         totals,
-        CoverageTotals { honoured: 39, differently: 8, ignored: 4, refused: 0 },
+        CoverageTotals { honoured: 39, differently: 10, ignored: 2, refused: 0 },
         "{}",
         coverage.text()
     );
@@ -43,7 +43,8 @@ fn every_directive_of_a_file_has_an_outcome_and_a_line() {
         let found = outcome(&coverage, directive);
         assert!(found.0 == word && found.1.contains(reason), "{directive}: {found:?}");
     };
-    check("worker_cpu_affinity", "ignored", "pins each worker");
+    check("worker_cpu_affinity", "differently", "a worker for each mask");
+    check("worker_connections", "differently", "connections to servers");
     check("listen 8443", "honoured", "");
     check("proxy_set_header Connection  ", "honoured", "");
     check("proxy_set_header X-Forwarded-For", "honoured", "");
@@ -54,7 +55,7 @@ fn every_directive_of_a_file_has_an_outcome_and_a_line() {
     check("types", "differently", "path's extension");
     let rewrite = coverage.entries.iter().find(|entry| entry.directive.starts_with("rewrite"));
     assert!(rewrite.is_some_and(|entry| entry.file.ends_with("shop.conf") && entry.line == 49));
-    assert!(coverage.text().ends_with("8 honoured differently, 4 ignored, 0 refused\n"));
+    assert!(coverage.text().ends_with("10 honoured differently, 2 ignored, 0 refused\n"));
     assert!(coverage.json().contains("\"refused\": 0"));
 }
 
@@ -974,4 +975,57 @@ fn the_page_of_directives_is_current() {
     }
     let current = std::fs::read_to_string(&path).unwrap();
     assert!(current == page, "docs/nginx-directives.md is not current: run with WEIR_BLESS=1");
+}
+
+#[test]
+fn workers_have_the_cores_of_the_masks() {
+    let check = |lines: &str, expected: &str, word: &str| {
+        let text = format!(
+            "{lines}\nevents {{ worker_connections 700; }}\nhttp {{ server {{ listen 127.0.0.1:1; }} }}"
+        );
+        let imported = nginx_text("/etc/nginx/nginx.conf", &text).unwrap();
+        let (found, reason) = outcome(&imported.coverage, "worker_cpu_affinity");
+        assert_eq!(found, word, "{lines}: {reason}");
+        let config = config(imported);
+        let cores = config.worker_cores.as_ref().map(ToString::to_string);
+        assert_eq!(cores.unwrap_or_default(), expected, "{lines}");
+        assert_eq!(config.worker_connections, Some(700));
+    };
+    check("worker_processes auto; worker_cpu_affinity auto;", "", "honoured");
+    check("worker_processes auto; worker_cpu_affinity auto 1111;", "0-3", "differently");
+    check("worker_processes 8; worker_cpu_affinity auto 10110;", "1-2,4", "honoured");
+    check("worker_processes 2; worker_cpu_affinity 0001 0010 0100 1000;", "0-1", "honoured");
+    check("worker_cpu_affinity 0101 1010;", "0+2", "honoured");
+    check("worker_processes 4; worker_cpu_affinity 01 10;", "0-1,1,1", "honoured");
+    for wrong in ["0", "auto 00", "2", "auto 1 1", "01 xx"] {
+        check(&format!("worker_cpu_affinity {wrong};"), "", "refused");
+    }
+    check(&format!("worker_cpu_affinity auto {};", "1".repeat(1025)), "", "refused");
+}
+
+#[test]
+fn buffers_of_logs_are_those_of_the_file() {
+    let buffer = |line: &str| {
+        let imported = server(line);
+        let reason = outcome(&imported.coverage, "access_log");
+        let found = format!("{} {}", reason.0, reason.1);
+        let log = config(imported).logs.first().and_then(|log| log.buffer);
+        let log = log.map(|log| (log.bytes, log.flush.map(|time| time.as_millis())));
+        (log, found)
+    };
+    let check = |line: &str, expected| assert_eq!(buffer(line).0, expected, "{line}");
+    check("access_log /l combined;", None);
+    check("access_log /l combined buffer=32k flush=5s;", Some((32 << 10, Some(5000))));
+    check("access_log /l combined flush=1m buffer=1m;", Some((1 << 20, Some(60_000))));
+    check("access_log /l combined buffer=100;", Some((1024, None)));
+    let refused = |line: &str, expected: &str| {
+        let found = buffer(line).1;
+        assert!(found.starts_with("refused") && found.contains(expected), "{line}: {found}");
+    };
+    refused("access_log /l combined gzip;", "compress the file");
+    refused("access_log /l combined gzip=4 flush=5m;", "compress the file");
+    refused("access_log /l combined flush=5s;", "needs `buffer=`");
+    refused("access_log /l combined buffer=1g;", "up to 64m");
+    refused("access_log /l combined buffer=4k flush=0;", "not a time");
+    refused("access_log syslog:server=127.0.0.1 combined buffer=4k;", "not buffered");
 }

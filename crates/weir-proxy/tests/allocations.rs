@@ -127,7 +127,7 @@ fn proxy(
     let (process, _) = Process::new(snapshot, 1, 100);
     let socket = bind(&config.listeners[0].addresses[0], &mut Inherited::default()).unwrap();
     let BoundAddress::Socket(address) = socket.address.clone() else { panic!("a TCP address") };
-    let running = start(&process).unwrap();
+    let running = start(&process, Vec::new()).unwrap();
     drop(running.plane().open(socket, &listener.name, &listener.gate));
     (address, running)
 }

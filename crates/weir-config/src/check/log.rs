@@ -8,9 +8,10 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    AccessLog, Config, ErrorLog, LogEscape, LogFormat, LogTarget, Severity, Syslog, SyslogFormat,
-    SyslogReceiver, values,
+    AccessLog, Config, ErrorLog, LogBuffer, LogEscape, LogFormat, LogTarget, Severity, Syslog,
+    SyslogFormat, SyslogReceiver, values,
 };
+use crate::units::size;
 
 /// The named formats.
 pub(super) const FORMATS: [(&str, LogFormat); 4] = [
@@ -41,7 +42,7 @@ impl<'a> Checker<'a> {
         let mut said = false;
         let mut format = LogFormat::Combined;
         let mut escape = LogEscape::Default;
-        let mut when = None;
+        let (mut when, mut buffer) = (None, None);
         for line in self.block(arguments.block(), Context::Log) {
             match (line.name(), line.word(0)) {
                 ("to", Some(value)) => {
@@ -65,6 +66,9 @@ impl<'a> Checker<'a> {
                     }
                 }
                 ("when", Some(value)) => when = self.template(value),
+                ("buffer", Some(value)) => {
+                    buffer = self.log_buffer(&line, value).map(|buffer| (buffer, value.span()));
+                }
                 _ => {}
             }
         }
@@ -79,9 +83,26 @@ impl<'a> Checker<'a> {
                 ),
             );
         }
-        if !to.is_empty() {
-            self.logs.push(AccessLog { name: name.text().to_owned(), to, format, escape, when });
+        if let Some((_, place)) = buffer
+            && to.iter().any(|target| matches!(target, LogTarget::Syslog(_)))
+        {
+            self.report(Diagnostic::error(place, values::NO_SYSLOG_BUFFER));
         }
+        if !to.is_empty() {
+            let buffer = buffer.map(|(buffer, _)| buffer);
+            let name = name.text().to_owned();
+            self.logs.push(AccessLog { name, to, format, escape, when, buffer });
+        }
+    }
+
+    fn log_buffer(&mut self, line: &Arguments<'a>, value: ArgumentValue<'a>) -> Option<LogBuffer> {
+        let flush = self.setting(line, "flush", values::wait);
+        let bytes = self.value(value, |text| {
+            let bytes = size::parse(text)?;
+            values::in_range(bytes, values::LOG_BUFFER.0, values::LOG_BUFFER.1)?;
+            usize::try_from(bytes).map_err(|_| format!("`{text}` is too large"))
+        })?;
+        Some(LogBuffer { bytes, flush })
     }
 
     pub(super) fn error_log(

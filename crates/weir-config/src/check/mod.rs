@@ -109,6 +109,11 @@ impl<'a> Checker<'a> {
         match arguments.name() {
             "workers" => {
                 config.workers = self.value(value, values::workers).unwrap_or(config.workers);
+                config.worker_cores = self.setting(arguments, "cpus", str::parse);
+            }
+            "worker_connections" => {
+                let most: Option<u32> = self.count(value, 1);
+                config.worker_connections = most.map(|most| most as usize);
             }
             "max_connections" => {
                 let most: Option<u32> = self.count(value, 1);

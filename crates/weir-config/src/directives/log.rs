@@ -20,6 +20,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         )])
         .default("combined")
         .example("format \"$remote_addr $request $status $t_queue\";"),
+    directive("buffer", LOG, "SIZE", "Collects lines, up to this size (1k to 64m), and writes them to a file in one piece, so that a disk has fewer writes. They are written when the buffer is full, after the `flush=` time, and when files are reopened (USR1), the log is no longer configured or the process ends; a crash loses them. Not for syslog. nginx calls this `buffer=` and `flush=` of `access_log`.")
+        .options(&[option("flush", "TIME", "", "The longest time that a line waits; by default there is no limit.")])
+        .example("buffer 64k flush=5s;"),
     directive("when", LOG, "TEXT", "Writes only the lines of requests for which this text with `$variables` is neither empty nor `0`, such as that of a `map`.")
         .example("when $http_x_trace;"),
 ];

@@ -7,9 +7,17 @@ use super::spec::{
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
-    directive("workers", TOP, "auto | NUMBER", "The number of worker threads. `auto` starts one per core of the allowed set. Each worker is pinned to its core.")
+    directive("workers", TOP, "auto | NUMBER", "The number of worker threads. `auto` starts one per core of the allowed set, or of `cpus=`. Each worker is pinned to its core.")
+        .options(&[option(
+            "cpus",
+            "LIST",
+            "",
+            "The cores of the workers, in the order of the workers and round again: `0-3` or `0,2` for one each, `0+4,1+5` for two each. Cores that the process may not use are left out with a warning, because the file may have been written on another machine. nginx calls this `worker_cpu_affinity`, HAProxy `cpu-map`.",
+        )])
         .default("auto")
-        .example("workers 4;"),
+        .example("workers auto cpus=0-3;"),
+    directive("worker_connections", TOP, "NUMBER", "A limit on client connections in proportion to the workers: at most this number for each of them, over all workers together, so that one worker may have more. A lower `max_connections` holds. nginx's limit of this name holds for each worker alone and counts connections to servers too.")
+        .example("worker_connections 1024;"),
     directive(
         "max_connections",
         TOP,

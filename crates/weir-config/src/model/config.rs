@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AccessLog, AdminListener, ClientLimit, CpuCredits, ErrorLog, ListenAddress, Listener,
-    LogTarget, MemoryLimit, Pool, Resolver, TypeTable, VariableDefinition,
+    LogTarget, MemoryLimit, Pool, Resolver, TypeTable, VariableDefinition, WorkerCores,
 };
 use crate::units::{duration, size};
 
@@ -18,6 +18,12 @@ use crate::units::{duration, size};
 pub struct Config {
     /// The number of worker threads.
     pub workers: Workers,
+    /// The cores that they are pinned to; `None` for one each of those that the process may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_cores: Option<WorkerCores>,
+    /// The client connections open at once for each worker, over all of them together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_connections: Option<usize>,
     /// The client connections open at once over all listeners; `None` for as many as the limit of
     /// open files allows.
     pub max_connections: Option<usize>,

@@ -17,6 +17,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             workers: Workers::Auto,
+            worker_cores: None,
+            worker_connections: None,
             max_connections: None,
             memory: MemoryLimit::default(),
             client_limit: None,

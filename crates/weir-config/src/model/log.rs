@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
 use crate::defaults;
+use crate::units::{duration, size};
 use crate::words;
 
 /// An access log: its destinations and its format.
@@ -25,6 +27,21 @@ pub struct AccessLog {
     /// The text on which a line depends: one that is empty or `0` leaves it out.
     #[serde(default, with = "words::template::option")]
     pub when: Option<Template>,
+    /// The buffer of lines for each destination; `None` writes lines as they come from the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<LogBuffer>,
+}
+
+/// The lines that are collected before they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogBuffer {
+    /// The most bytes of lines that wait.
+    #[serde(with = "size")]
+    pub bytes: usize,
+    /// The longest wait of a line; `None` for no bound.
+    #[serde(default, with = "duration::option")]
+    pub flush: Option<Duration>,
 }
 
 /// The escaping of values in a line.

@@ -280,6 +280,7 @@ impl Overrides {
     pub fn apply(&self, config: &mut Config) {
         if self.max_connections.is_some() {
             config.max_connections = self.max_connections;
+            config.worker_connections = None;
         }
         for listener in &mut config.listeners {
             if let Some(own) = self.listeners.get(&listener.name) {

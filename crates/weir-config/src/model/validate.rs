@@ -50,6 +50,9 @@ impl<'a> Validator<'a> {
         if let Workers::Count(count) = config.workers {
             self.range("workers.count", count as u64, 1, values::MAX_WORKERS as u64);
         }
+        if let Some(connections) = config.worker_connections {
+            self.range("worker_connections", connections as u64, 1, u64::from(u32::MAX));
+        }
         if let Some(connections) = config.max_connections {
             self.range("max_connections", connections as u64, 1, u64::from(u32::MAX));
         }
@@ -208,6 +211,16 @@ impl<'a> Validator<'a> {
         }
         if log.escape != LogEscape::Default && !matches!(log.format, LogFormat::Text(_)) {
             self.problem(format!("{path}.escape"), "only a format of text has an `escape`");
+        }
+        if let Some(buffer) = log.buffer {
+            let (least, most) = values::LOG_BUFFER;
+            self.range(format!("{path}.buffer.bytes"), buffer.bytes as u64, least, most);
+            if buffer.flush.is_some_and(|time| time.is_zero()) {
+                self.problem(format!("{path}.buffer.flush"), "a time of 0 is no wait");
+            }
+            if log.to.iter().any(|target| matches!(target, LogTarget::Syslog(_))) {
+                self.problem(format!("{path}.buffer"), values::NO_SYSLOG_BUFFER);
+            }
         }
     }
 

@@ -48,6 +48,13 @@ pub(crate) fn in_range(value: u64, least: u64, most: u64) -> Result<(), String> 
     Ok(())
 }
 
+/// The least and the most bytes of a buffer of log lines.
+pub(crate) const LOG_BUFFER: (u64, u64) = (1 << 10, 64 << 20);
+
+/// The error for a buffer of a log that syslog gets.
+pub(crate) const NO_SYSLOG_BUFFER: &str =
+    "lines to syslog are not buffered: write a log of its own for the file";
+
 pub(crate) fn workers(text: &str) -> Result<Workers, String> {
     if text == "auto" {
         return Ok(Workers::Auto);

@@ -97,7 +97,8 @@ pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
             sentences.push(format!("the change of `{word}` needs {takes} to take effect"));
         }
     };
-    note(before.workers != after.workers, "workers", "`weir upgrade` or a restart");
+    let workers = |config: &Config| (config.workers, config.worker_cores.clone());
+    note(workers(before) != workers(after), "workers", "`weir upgrade` or a restart");
     note(before.agent != after.agent, "agent", "`weir upgrade` or a restart");
     let users = |config: &Config| (config.user.clone(), config.group.clone());
     note(users(before) != users(after), "user", "a restart");

@@ -2,6 +2,7 @@
 //! channels and never wait: a disk or receiver that is stuck fills its channel, and further lines
 //! for that target alone are dropped and counted. The threads know nothing of log formats.
 
+mod held_lines;
 mod losses;
 #[cfg(test)]
 mod tests;
@@ -15,10 +16,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_config::model::{AccessLog, Severity};
-use weir_stats::{FullBatch, LogReceiver, LogSink, LostLines, Message, log_fan};
+use weir_stats::{LogReceiver, LogSink, LostLines, Message, log_fan};
 
 use super::outcome::WriteOutcome;
 use super::target::LogOutput;
+use held_lines::HeldLines;
 pub(crate) use losses::watch;
 
 use crate::logs::program_log::say;
@@ -93,7 +95,10 @@ impl LogWriter {
         let mut prepared =
             PreparedLogs { open: Vec::new(), sinks: Vec::new(), threads: Vec::new() };
         for log in logs {
-            let is_it = |open: &&OpenLog| open.log.name == log.name && open.log.to == log.to;
+            let is_it = |open: &&OpenLog| {
+                let own = &open.log;
+                own.name == log.name && own.to == log.to && own.buffer == log.buffer
+            };
             let sink = match known.iter().find(is_it) {
                 Some(open) => open.sink.clone(),
                 None => self.open(log, &mut prepared.threads)?,
@@ -126,6 +131,7 @@ impl LogWriter {
                 target,
                 lost: Arc::clone(sink.lost()),
                 state: WriteState::Working,
+                buffer: log.buffer.map(HeldLines::new),
                 reopened: self.orders.reopened.load(Ordering::Acquire),
                 receiver,
                 orders: Arc::clone(&self.orders),
@@ -211,6 +217,8 @@ struct WriterThread {
     target: LogOutput,
     lost: Arc<LostLines>,
     state: WriteState,
+    /// The lines that wait, if the log has a buffer.
+    buffer: Option<HeldLines>,
     /// The value of [`Orders::reopened`] when the file was last opened.
     reopened: u64,
     receiver: LogReceiver,
@@ -227,7 +235,7 @@ enum WriteState {
 
 impl WriterThread {
     fn run(&mut self) {
-        while let Ok(message) = self.receiver.receive() {
+        while let Some(message) = self.next() {
             self.take(&message);
             if self.orders.stop.load(Ordering::Acquire) {
                 break;
@@ -236,16 +244,56 @@ impl WriterThread {
         while let Ok(message) = self.receiver.try_receive() {
             self.take(&message);
         }
+        self.flush();
+    }
+
+    /// Waits for a message, and writes the lines that have waited for long; `None` once every sink
+    /// is gone.
+    fn next(&mut self) -> Option<Message> {
+        while let Some(due) = self.buffer.as_ref().and_then(HeldLines::due) {
+            let left = due.saturating_duration_since(Instant::now());
+            match self.receiver.receive_within(left) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.flush(),
+            }
+        }
+        self.receiver.receive().ok()
     }
 
     fn take(&mut self, message: &Message) {
         let wanted = self.orders.reopened.load(Ordering::Acquire);
         if wanted != self.reopened {
             self.reopened = wanted;
+            // The lines so far belong to the old file.
+            self.flush();
             self.reopen();
         }
-        if let Message::Lines(batch) = message {
-            self.write(batch);
+        let Message::Lines(batch) = message else { return };
+        let Some(buffer) = &mut self.buffer else { return self.write(&batch.lines) };
+        if !buffer.has_room(&batch.lines) {
+            self.flush();
+        }
+        let Some(buffer) = &mut self.buffer else { return };
+        if buffer.has_room(&batch.lines) {
+            buffer.add(&batch.lines);
+        } else {
+            self.write(&batch.lines);
+        }
+        if self.buffer.as_ref().and_then(HeldLines::due).is_some_and(|due| due <= Instant::now()) {
+            self.flush();
+        }
+    }
+
+    /// Writes the lines that wait.
+    fn flush(&mut self) {
+        let Some(buffer) = &mut self.buffer else { return };
+        let lines = buffer.take();
+        if !lines.is_empty() {
+            self.write(&lines);
+        }
+        if let Some(buffer) = &mut self.buffer {
+            buffer.give_back(lines);
         }
     }
 
@@ -256,8 +304,8 @@ impl WriterThread {
         }
     }
 
-    fn write(&mut self, batch: &FullBatch) {
-        let WriteOutcome { lost, errors, last } = self.target.write(&batch.lines);
+    fn write(&mut self, lines: &[u8]) {
+        let WriteOutcome { lost, errors, last } = self.target.write(lines);
         self.lost.count_unwritten(lost);
         self.orders.errors.fetch_add(errors, Ordering::Relaxed);
         let (log, place) = (&self.log, self.target.name());

@@ -13,3 +13,4 @@ pub(crate) mod signals;
 pub(crate) mod supervisor;
 pub(crate) mod supervisor_client;
 pub(crate) mod upgrade;
+pub(crate) mod worker_cores;

@@ -11,6 +11,7 @@ use weir_stats::log_channel;
 
 use crate::files::checked_open;
 use crate::privileges;
+use crate::process::worker_cores::worker_cores;
 
 /// Reads certificates, keys, pages and directories, and checks that the log files are writable.
 ///
@@ -34,6 +35,7 @@ pub fn dry_run(config: &Config) -> Result<Vec<String>, String> {
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root };
     let mut warnings = compile(config, surroundings, None)?.warnings;
     warnings.extend(config.pools.iter().filter_map(unsigned));
+    warnings.extend(worker_cores(config).warning);
     Ok(warnings)
 }
 

@@ -19,11 +19,12 @@ use crate::listeners::sockets::{Listeners, PreparedListeners};
 use crate::logs::log_writer::LogWriter;
 use crate::logs::program_log::{ProgramLog, tell, warn};
 use crate::privileges::{self, Privileges};
-use crate::process::connection_cap::{connection_cap, worker_count};
+use crate::process::connection_cap::connection_cap;
 use crate::process::inheritance;
 use crate::process::notify::Notifier;
 use crate::process::pid_file::PidFile;
 use crate::process::signals::Signals;
+use crate::process::worker_cores::worker_count;
 use crate::resolver::{self, NameResolver};
 
 /// The parts of a server, opened by a process that has since given up the privileges it no longer

@@ -173,7 +173,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("nbthread", "G", KeywordHandling::Converted, "`workers`"),
     row("thread-groups", "G", KeywordHandling::Ignored, "Weir pins each worker to a core of the set that the process may use"),
     row("thread-group", "G", KeywordHandling::Ignored, "Weir pins each worker to a core of the set that the process may use"),
-    row("cpu-map", "G", KeywordHandling::Ignored, "Weir pins each worker to a core of the set that the process may use"),
+    row("cpu-map", "G", KeywordHandling::Converted, "`workers cpus=`; without it each worker has a core of its own of those that the process may use"),
     row("cpu-policy", "G", KeywordHandling::Ignored, "Weir pins each worker to a core of the set that the process may use"),
     row("cpu-set", "G", KeywordHandling::Ignored, "Weir pins each worker to a core of the set that the process may use"),
     row("numa-cpu-mapping", "G", KeywordHandling::Ignored, "Weir pins each worker to a core of the set that the process may use"),

@@ -34,6 +34,7 @@ mod tcp;
 mod values;
 mod variable_tests;
 mod version;
+mod worker_cores;
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! The `global` section: the settings of the process.
 
+use weir_config::model::WorkerCores;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
@@ -27,6 +28,8 @@ pub(super) struct ProcessSettings {
     /// The most lines of a head, by `tune.http.maxhdr`.
     pub(super) headers: Option<u64>,
     pub(super) max_connections: Option<u64>,
+    /// The cores of the workers.
+    cores: Option<WorkerCores>,
 }
 
 /// The lowest and the highest version of TLS that are allowed.
@@ -86,6 +89,7 @@ impl HaproxyConverter<'_> {
         let mut lines = Vec::new();
         let sections = self.sections;
         let mut workers = false;
+        self.process.cores = self.worker_cores();
         for (id, section) in sections.all() {
             if section.kind != "global" {
                 continue;
@@ -97,7 +101,7 @@ impl HaproxyConverter<'_> {
             }
         }
         if !workers {
-            lines.push(NativeLine::new("workers", start).keyword("auto").end());
+            lines.push(self.workers("auto", start));
             self.default("nbthread", "a worker for each processor core, as in HAProxy");
         }
         if !self.global_logs.is_empty() && !self.global_logs.iter().any(LogTargetLine::is_stderr) {
@@ -145,11 +149,14 @@ impl HaproxyConverter<'_> {
             "nbthread" | "nbproc" if replaced => {
                 self.outcomes.ignore(line, "a later line replaces it");
             }
+            "nbthread" if self.has_processes(section) => self
+                .outcomes
+                .refuse(line, "HAProxy has either several processes or several threads"),
             "nbproc" => return self.processes(section, line),
             "nbthread" => match word.parse::<u16>() {
                 Ok(1..=1024) => {
                     self.outcomes.honour(line);
-                    return Some(NativeLine::new("workers", span).value(word).end());
+                    return Some(self.workers(word, span));
                 }
                 _ => self.outcomes.refuse(line, "write a number from 1 to 1024"),
             },
@@ -217,6 +224,13 @@ impl HaproxyConverter<'_> {
         self.outcomes.honour(line);
     }
 
+    /// Returns true if a section asks for more than one process.
+    fn has_processes(&self, section: SectionId) -> bool {
+        let line = self.sections.last(section, "nbproc");
+        let count = line.and_then(|line| self.sections.word(line, 0).parse::<u16>().ok());
+        count.is_some_and(|count| count > 1)
+    }
+
     fn processes(&mut self, section: SectionId, line: LineId) -> Option<Directive> {
         let count = self.sections.word(line, 0).parse::<u16>().ok();
         let Some(count) = count.filter(|count| *count > 0) else {
@@ -227,11 +241,19 @@ impl HaproxyConverter<'_> {
             self.outcomes.honour(line);
             let threads = !self.sections.own(section, "nbthread").is_empty();
             let span = self.sections.span(line);
-            return (!threads).then(|| NativeLine::new("workers", span).keyword("auto").end());
+            return (!threads).then(|| self.workers("auto", span));
         }
         self.outcomes.differs(line, "one process with as many workers: limits, checks, statistics and stickiness are shared, where each process of HAProxy had its own");
-        let line = NativeLine::new("workers", self.sections.span(line));
-        Some(line.value(&count.to_string()).end())
+        Some(self.workers(&count.to_string(), self.sections.span(line)))
+    }
+
+    /// The line with the number of workers and their cores.
+    fn workers(&self, count: &str, span: SourceSpan) -> Directive {
+        let line = NativeLine::new("workers", span).keyword(count);
+        match &self.process.cores {
+            Some(cores) => line.option("cpus", &cores.to_string()).end(),
+            None => line.end(),
+        }
     }
 
     fn user(&mut self, section: SectionId, line: LineId) -> Option<Directive> {

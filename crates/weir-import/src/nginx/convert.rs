@@ -56,17 +56,22 @@ impl Converter<'_, '_> {
     fn process(&mut self, start: SourceSpan) -> Vec<Directive> {
         let mut lines = Vec::new();
         let mut error_log = false;
-        let mut workers = false;
+        let (mut workers, mut limited) = (false, false);
         for &id in self.statements.top() {
             let span = self.statements.span(id);
             let word = self.statements.word(id, 0);
             match self.statements.name(id) {
-                "events" => self.outcomes.honour(id),
+                "events" => {
+                    self.outcomes.honour(id);
+                    let limit = self.worker_connections(id);
+                    limited |= limit.is_some();
+                    lines.extend(limit);
+                }
                 "worker_processes" => {
                     let count = word.parse::<u16>().is_ok_and(|count| count > 0);
                     if word == "auto" || count {
                         workers = true;
-                        lines.push(NativeLine::new("workers", span).value(word).end());
+                        lines.push(self.workers(word, span));
                         self.outcomes.honour(id);
                     } else {
                         self.outcomes.refuse(id, "write `auto` or a number");
@@ -95,8 +100,11 @@ impl Converter<'_, '_> {
             self.default("user", "if it is started as root, nginx serves as `nobody`, and Weir as root: write `user nobody`");
         }
         if !workers {
-            lines.push(NativeLine::new("workers", start).value("1").end());
+            lines.push(self.workers("1", start));
             self.default("worker_processes", "1, as in nginx");
+        }
+        if !limited {
+            self.default("worker_connections", "512 for each worker in nginx; Weir accepts as many as its limit of open files allows");
         }
         if !error_log {
             self.default("error_log", "messages go to standard error, not to nginx's own file");
@@ -161,6 +169,35 @@ impl Converter<'_, '_> {
             Some(time) => Some(line.option("timeout", &time).end()),
             None => Some(line.option("timeout", "30s").end()),
         }
+    }
+
+    /// The line with the number of workers and their cores.
+    fn workers(&mut self, count: &str, span: SourceSpan) -> Directive {
+        let line = NativeLine::new("workers", span).value(count);
+        match self.worker_cores(count) {
+            Some(cores) => line.option("cpus", &cores.to_string()).end(),
+            None => line.end(),
+        }
+    }
+
+    /// Converts the bound on the connections of a worker.
+    fn worker_connections(&mut self, events: StatementId) -> Option<Directive> {
+        let lines = self.statements.named(Some(events), "worker_connections");
+        let &id = lines.first()?;
+        for other in lines.iter().skip(1) {
+            self.outcomes.refuse(*other, "there is a second `worker_connections`");
+        }
+        let word = self.statements.word(id, 0);
+        if !word.parse::<u32>().is_ok_and(|number| number > 0) {
+            self.outcomes.refuse(id, "write a number above 0");
+            return None;
+        }
+        self.outcomes.differs(
+            id,
+            "as many for each worker, over all workers together; connections to servers, which nginx counts too, do not count",
+        );
+        let line = NativeLine::new("worker_connections", self.statements.span(id));
+        Some(line.value(word).end())
     }
 
     fn error_log(&mut self, id: StatementId) -> Option<Directive> {

@@ -9,7 +9,7 @@ use weir_config::syntax::tree::{Block, Directive, End};
 use super::scope::InheritanceScope;
 use super::state::{ConvertedFormat, ConvertedLog, Converter};
 use super::statements::StatementId;
-use super::values::template;
+use super::values::{self, template};
 use crate::native::NativeLine;
 
 /// Variables that never have a value in Weir: it compresses nothing, has no cache and no pipelining.
@@ -130,16 +130,30 @@ impl<'t> Converter<'_, 't> {
         let target = self.log_place(self.statements.word(id, 0), LogKind::Access)?;
         let mut format = ConvertedFormat { text: "combined".to_owned(), escape: "default" };
         let mut condition = None;
+        let (mut buffer, mut flush) = (None, None);
         for (index, word) in words.iter().enumerate().skip(1) {
             match word.text.split_once('=') {
                 None if index == 1 && word.text != "gzip" => format = self.format_of(&word.text)?,
-                // Weir writes lines in batches of its own and holds none back for long.
-                Some(("buffer" | "flush", _)) => {}
+                Some(("buffer", size)) => buffer = Some(buffer_size(size)?),
+                Some(("flush", time)) => flush = Some(flush_time(time)?),
+                _ if word.text == "gzip" || word.text.starts_with("gzip=") => {
+                    return Err(
+                        "Weir writes no compressed log: compress the file when it is rotated"
+                            .to_owned(),
+                    );
+                }
                 Some(("if", text)) => condition = Some(template(text, &self.known(), false)?),
                 _ => return Err(format!("`{}` has no conversion", word.text)),
             }
         }
-        let log = ConvertedLog { target, format, condition };
+        if flush.is_some() && buffer.is_none() {
+            return Err("`flush=` needs `buffer=`".to_owned());
+        }
+        if buffer.is_some() && target.starts_with("syslog:") {
+            return Err("lines to syslog are not buffered".to_owned());
+        }
+        let buffer = buffer.map(|size| (size, flush));
+        let log = ConvertedLog { target, format, condition, buffer };
         if let Some(name) = self.logs.made.get(&log) {
             return Ok(name.clone());
         }
@@ -152,6 +166,13 @@ impl<'t> Converter<'_, 't> {
             escape => format.option("escape", escape),
         };
         let mut lines = vec![line("to", &log.target).end(), format.end()];
+        if let Some((size, flush)) = &log.buffer {
+            let line = line("buffer", size);
+            lines.push(match flush {
+                Some(time) => line.option("flush", time).end(),
+                None => line.end(),
+            });
+        }
         lines.extend(log.condition.as_ref().map(|text| line("when", text).end()));
         self.logs.directives.push(NativeLine::new("log", span).value(&name).block(lines));
         self.logs.made.insert(log, name.clone());
@@ -191,6 +212,23 @@ impl<'t> Converter<'_, 't> {
             None => Err(format!("there is no `log_format {name}`")),
         }
     }
+}
+
+/// The least and the most bytes of a buffer.
+const BUFFER: (u64, u64) = (1 << 10, 64 << 20);
+
+/// Returns the size of a buffer in Weir's form; very small ones have no use.
+fn buffer_size(text: &str) -> Result<String, String> {
+    let bytes = values::bytes(text).filter(|bytes| (1..=BUFFER.1).contains(bytes));
+    let bytes = bytes.ok_or_else(|| format!("`buffer={text}`: write a size up to 64m"))?;
+    Ok(values::size(bytes.max(BUFFER.0)))
+}
+
+/// Returns the time after which a buffer is written.
+fn flush_time(text: &str) -> Result<String, String> {
+    let is_positive = values::milliseconds(text).is_some_and(|time| time > 0);
+    let time = values::time(text).filter(|_| is_positive);
+    time.ok_or_else(|| format!("`flush={text}` is not a time"))
 }
 
 /// The kind of a log.

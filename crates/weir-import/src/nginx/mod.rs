@@ -37,6 +37,7 @@ mod values;
 mod variable_values;
 mod variables;
 mod version;
+mod worker_cores;
 
 use weir_config::Diagnostic;
 use weir_config::source::{FileId, Sources};

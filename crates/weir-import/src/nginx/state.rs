@@ -137,6 +137,8 @@ pub(crate) struct ConvertedLog {
     pub(crate) target: String,
     pub(crate) format: ConvertedFormat,
     pub(crate) condition: Option<String>,
+    /// The size of the buffer, and the time after which it is written.
+    pub(crate) buffer: Option<(String, Option<String>)>,
 }
 
 /// What a zone counts.

@@ -438,3 +438,41 @@ backend b
     let refused: Vec<_> = imported.coverage.refused().collect();
     assert!(refused.is_empty(), "{refused:?}");
 }
+
+#[test]
+fn workers_have_the_cores_of_their_threads_or_processes() {
+    let check = |lines: &str, workers: &str, expected: &str, word: &str| {
+        let imported = text(&format!(
+            "global\n{lines}\nfrontend f\n mode http\n timeout client 1s\n bind 127.0.0.1:1\n"
+        ));
+        let (found, reason) = outcome(&imported.coverage, "cpu-map");
+        assert_eq!(found, word, "{lines}: {reason}");
+        let config = config(imported);
+        let cores = config.worker_cores.as_ref().map(ToString::to_string);
+        let found = (format!("{:?}", config.workers), cores.unwrap_or_default());
+        assert_eq!(found, (workers.to_owned(), expected.to_owned()), "{lines}");
+    };
+    let four = "Count(4)";
+    check("nbproc 1\nnbthread 4\ncpu-map auto:1/1-4 0-3", four, "0-3", "honoured");
+    let each = "cpu-map 1 0\ncpu-map 2 1\ncpu-map 3 2\ncpu-map 4 3";
+    check(&format!("nbproc 4\n{each}"), four, "0-3", "honoured");
+    check("nbproc 4\ncpu-map auto:1-4 4-7", four, "4-7", "honoured");
+    check("nbthread 4\ncpu-map 1 0-3", four, "0+1+2+3", "honoured");
+    check("nbthread 4\ncpu-map 1/all 0 2", four, "0+2", "honoured");
+    check("nbthread 4\ncpu-map 1/odd 0\ncpu-map 1/even 1", four, "0-1,0-1", "honoured");
+    check("nbthread 4\ncpu-map 1/1-2 3,5", four, "3+5,3+5", "differently");
+    check("nbthread 2\ncpu-map auto:1/1-4 3-0", "Count(2)", "0-1", "honoured");
+    check("cpu-map auto:1/1-4 0-3", "Auto", "0-3", "differently");
+    check("cpu-map 1 0-3", "Auto", "0-3", "differently");
+    check("nbthread 4\ncpu-map 2 0", four, "", "ignored");
+    check("nbthread 4\ncpu-map 1/5-8 0", four, "", "ignored");
+    for wrong in ["1", "1 x", "1 0-", "0 1", "x 1", "1/0 1", "auto:1/1-3 0-3", "1 1024"] {
+        check(&format!("nbthread 4\ncpu-map {wrong}"), four, "", "refused");
+    }
+    check(
+        &format!("nbthread 1\n{}cpu-map 1 2", "cpu-map 1 1\n".repeat(300)),
+        "Count(1)",
+        "1",
+        "honoured",
+    );
+}

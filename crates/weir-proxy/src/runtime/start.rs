@@ -55,15 +55,16 @@ pub struct DataPlane {
     sites: Mutex<Vec<Arc<AcceptSite>>>,
     /// The threads of the workers, by number. The thread of a replaced worker is removed.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The cores that this process may run on.
-    cores: Vec<usize>,
+    /// The sets of cores that workers are pinned to, in turn.
+    cores: Vec<Vec<usize>>,
 }
 
-/// Starts the workers. They serve the sockets that [`DataPlane::open`] gives them.
+/// Starts the workers, each pinned to one of the sets of `cores`. They serve the sockets that
+/// [`DataPlane::open`] gives them.
 ///
 /// # Errors
 /// If a thread or its runtime cannot be created; then nothing is left running.
-pub fn start(process: &Arc<Process>) -> io::Result<Running> {
+pub fn start(process: &Arc<Process>, cores: Vec<Vec<usize>>) -> io::Result<Running> {
     let workers = process.loads.len();
     let (stage, _) = watch::channel(Stage::Running);
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
@@ -79,7 +80,7 @@ pub fn start(process: &Arc<Process>) -> io::Result<Running> {
         opened: AtomicUsize::new(0),
         sites: Mutex::default(),
         threads: Mutex::default(),
-        cores: allowed_cores(),
+        cores,
     };
     let running = Running { plane: Arc::new(plane), threads: Vec::new(), failures };
     for number in 0..workers {
@@ -114,9 +115,9 @@ impl DataPlane {
         Some(WorkerParts { number, net: OsNet, process, mailbox, shared_idle, seed, stage })
     }
 
-    /// The core that a worker is pinned to.
-    pub(crate) fn core_of(&self, number: usize) -> Option<usize> {
-        self.cores.get(number % self.cores.len().max(1)).copied()
+    /// The cores that a worker is pinned to.
+    pub(crate) fn cores_of(&self, number: usize) -> &[usize] {
+        self.cores.get(number % self.cores.len().max(1)).map_or(&[], Vec::as_slice)
     }
 
     /// Reports that a worker ended by a panic; if it starts again, its sockets are accepted from
@@ -501,7 +502,7 @@ pub(crate) mod tests {
     }
 
     fn two_workers() -> Running {
-        start(&Process::new(snapshot(None), 2, 100).0).unwrap()
+        start(&Process::new(snapshot(None), 2, 100).0, Vec::new()).unwrap()
     }
 
     /// Starts two workers that serve the configuration's first listener; a worker that hangs for
@@ -510,7 +511,8 @@ pub(crate) mod tests {
         text: &str,
         sinks: Vec<LogSink>,
     ) -> (Running, ListeningSocket, SocketAddr) {
-        let running = start(&Process::new(compiled(text, sinks, None), 2, 100).0).unwrap();
+        let running =
+            start(&Process::new(compiled(text, sinks, None), 2, 100).0, Vec::new()).unwrap();
         running.process().incidents.set_patience(Some(Duration::from_millis(500)));
         let (listening_socket, at) = open(&running);
         (running, listening_socket, at)

@@ -1,4 +1,4 @@
-//! The thread of a worker, with its own runtime, pinned to a core. A worker that ends by a panic
+//! The thread of a worker, with its own runtime, pinned to its cores. A worker that ends by a panic
 //! outside a task starts again with the same mailbox; its resources are given back as it unwinds.
 //! It serves nothing itself (`worker_loop.rs` does).
 
@@ -35,10 +35,10 @@ const OFTEN: u32 = 5;
 pub(crate) fn start(plane: &Arc<DataPlane>, number: usize) -> io::Result<JoinHandle<()>> {
     let (ready, started) = channel();
     let weak = Arc::downgrade(plane);
-    let core = plane.core_of(number);
+    let cores = plane.cores_of(number).to_vec();
     let thread = std::thread::Builder::new().name(format!("weir-worker-{number}"));
     let thread = thread.spawn(move || {
-        pin(core);
+        pin(&cores);
         live(&weak, number, ready);
     })?;
     // A worker's runtime cannot leave the thread that created it.
@@ -46,10 +46,11 @@ pub(crate) fn start(plane: &Arc<DataPlane>, number: usize) -> io::Result<JoinHan
     Ok(thread)
 }
 
-fn pin(core: Option<usize>) {
-    if let Some(core) = core {
-        let mut set = CpuSet::new();
-        set.set(core);
+fn pin(cores: &[usize]) {
+    let mut set = CpuSet::new();
+    let known = cores.iter().filter(|&&core| core < CpuSet::MAX_CPU);
+    known.for_each(|core| set.set(*core));
+    if set.count() > 0 {
         // A worker that cannot be pinned still works.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }

@@ -434,7 +434,8 @@ fn config(text: &str) -> Config {
     let name = "test".to_owned();
     config.listeners.iter_mut().for_each(|listener| listener.logs = vec![name.clone()]);
     let (to, format) = (vec![LogTarget::Stdout], LogFormat::Json);
-    let log = AccessLog { name, to, format, escape: LogEscape::default(), when: None };
+    let log =
+        AccessLog { name, to, format, escape: LogEscape::default(), when: None, buffer: None };
     config.logs = vec![log];
     config
 }

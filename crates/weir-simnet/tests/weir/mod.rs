@@ -324,6 +324,7 @@ pub(crate) fn configuration(site: &DeviceSite, random: &mut Rng) -> Config {
         format: LogFormat::Text(template),
         escape: LogEscape::default(),
         when: None,
+        buffer: None,
     };
     Config {
         pools: vec![pool],

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvError, RecvTimeoutError, SyncSender, TryRecvError, sync_channel,
+};
+use std::time::Duration;
 
 /// The size at which a buffer is handed over.
 pub const BATCH_BYTES: usize = 64 * 1024;
@@ -133,6 +136,11 @@ impl LogReceiver {
     /// Waits for the next message; fails once every sink and batch is gone.
     pub fn receive(&self) -> Result<Message, RecvError> {
         self.receiver.recv()
+    }
+
+    /// Waits for the next message, at most this long.
+    pub fn receive_within(&self, time: Duration) -> Result<Message, RecvTimeoutError> {
+        self.receiver.recv_timeout(time)
     }
 
     /// The next message, if there is one.

@@ -285,6 +285,24 @@ fn allowed_cores(status: &str) -> String {
     line.unwrap().trim().to_owned()
 }
 
+/// A core that this machine has, and one that no machine of ours has.
+#[test]
+fn workers_are_pinned_to_the_cores_of_the_file_and_others_are_warned_of() {
+    let own = allowed_cores(&std::fs::read_to_string("/proc/self/status").unwrap());
+    let last = own.rsplit([',', '-']).next().unwrap().to_owned();
+    let directory = Directory::new();
+    let text = format!("workers 3 cpus={last},1023; listen 127.0.0.1:0 -> respond 204;");
+    let path = directory.file("weir.conf", &text);
+    let done = finish(weir_command().arg("check").arg(&path), b"");
+    let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    assert!(done.status.success(), "{said}");
+    assert!(said.contains("may not use the cores 1023; its workers use the other ones"), "{said}");
+    let mut run = weir_command();
+    run.args(["run", "-c"]).arg(path);
+    let weir = Weir::run(run.env("WEIR_SUPERVISOR", "off"), 1);
+    assert_eq!(cores_of_workers(weir.process.id()), vec![last; 3]);
+}
+
 #[test]
 fn each_worker_is_pinned_to_a_core_of_its_own_within_the_allowed_set() {
     let own = allowed_cores(&std::fs::read_to_string("/proc/self/status").unwrap());

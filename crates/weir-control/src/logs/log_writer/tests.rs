@@ -20,6 +20,7 @@ fn log(to: LogTarget) -> AccessLog {
         format: LogFormat::Combined,
         escape: LogEscape::default(),
         when: None,
+        buffer: None,
     }
 }
 
@@ -306,6 +307,7 @@ fn another_configuration_keeps_open_logs_and_closes_unused_ones() {
             format: LogFormat::Combined,
             escape: LogEscape::default(),
             when: None,
+            buffer: None,
         }
     };
     let (writer, sinks) = LogWriter::start(&[named("kept"), named("old")]).unwrap();
@@ -335,4 +337,106 @@ fn another_configuration_keeps_open_logs_and_closes_unused_ones() {
     let refused =
         AccessLog { to: vec![LogTarget::File(PathBuf::from("/nowhere/x"))], ..named("x") };
     assert!(writer.prepare(&[refused]).is_err());
+}
+
+fn buffered(path: &Path, bytes: usize, flush: Option<Duration>) -> AccessLog {
+    let buffer = Some(model::LogBuffer { bytes, flush });
+    AccessLog { buffer, ..log(LogTarget::File(path.to_owned())) }
+}
+
+/// Waits until a file has this text.
+fn wait_for(path: &Path, expected: &str) {
+    let until = Instant::now() + DEADLINE;
+    while fs::read_to_string(path).unwrap_or_default() != expected {
+        assert!(Instant::now() < until, "{:?}", fs::read_to_string(path));
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_buffer_is_written_when_it_is_full_and_by_the_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let (writer, sinks) = LogWriter::start(&[buffered(&path, 1024, None)]).unwrap();
+    let mut batch = sinks[0].batch();
+    let long = format!("{}\n", "x".repeat(599));
+    push(&mut batch, &long);
+    // The second line has no room beside the first one, so that one is written alone.
+    push(&mut batch, &long);
+    wait_for(&path, &long);
+    // A batch that is larger than the buffer does not wait, and comes after those before it.
+    let huge = format!("{}\n", "y".repeat(5000));
+    push(&mut batch, &huge);
+    let mut all = format!("{long}{long}{huge}");
+    wait_for(&path, &all);
+    push(&mut batch, "last\n");
+    drop(batch);
+    all += "last\n";
+    assert_eq!(writer.stop(DEADLINE), Flushed::All);
+    assert_eq!(read(&path), all);
+}
+
+#[test]
+fn buffered_lines_wait_no_longer_than_the_flush_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let flush = Some(Duration::from_millis(30));
+    let (writer, sinks) = LogWriter::start(&[buffered(&path, 1 << 20, flush)]).unwrap();
+    let mut batch = sinks[0].batch();
+    for (line, expected) in [("a\n", "a\n"), ("b\n", "a\nb\n")] {
+        push(&mut batch, line);
+        wait_for(&path, expected);
+    }
+    drop(batch);
+    assert_eq!(writer.stop(DEADLINE), Flushed::All);
+}
+
+#[test]
+fn buffered_lines_go_to_the_file_that_was_open_when_they_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let (sink, mut receivers) = log_fan(0, 1, CAPACITY);
+    let orders = Arc::new(Orders::default());
+    let mut writer = WriterThread {
+        log: "access".to_owned(),
+        target: LogOutput::open(&LogTarget::File(path.clone()), "access").unwrap(),
+        lost: Arc::clone(sink.lost()),
+        state: WriteState::Working,
+        buffer: buffered(&path, 1 << 20, None).buffer.map(HeldLines::new),
+        reopened: 0,
+        receiver: receivers.remove(0),
+        orders: Arc::clone(&orders),
+    };
+    let mut batch = sink.batch();
+    push(&mut batch, "old\n");
+    let message = writer.receiver.try_receive().unwrap();
+    writer.take(&message);
+    assert_eq!(read(&path), "", "it waits");
+    fs::rename(&path, &moved).unwrap();
+    orders.reopened.fetch_add(1, Ordering::Release);
+    writer.take(&Message::Wake);
+    assert_eq!((read(&moved).as_str(), read(&path).as_str()), ("old\n", ""));
+    // A log that is no longer configured is written when its last sink is gone.
+    push(&mut batch, "new\n");
+    drop((batch, sink));
+    writer.run();
+    assert_eq!((read(&moved).as_str(), read(&path).as_str()), ("old\n", "new\n"));
+}
+
+#[test]
+fn another_buffer_is_another_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let (writer, sinks) = LogWriter::start(&[buffered(&path, 1 << 20, None)]).unwrap();
+    let mut batch = sinks[0].batch();
+    push(&mut batch, "before\n");
+    let other = writer.prepare(&[buffered(&path, 2048, None)]).unwrap();
+    let mut later = other.sinks()[0].batch();
+    writer.commit(other);
+    drop((batch, sinks));
+    wait_for(&path, "before\n");
+    push(&mut later, "later\n");
+    drop(later);
+    assert_eq!(writer.stop(DEADLINE), Flushed::All);
+    assert_eq!(read(&path), "before\nlater\n");
 }
