@@ -25,7 +25,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["ssl_", "location /", "proxy_set_header X-Client-DN", "proxy_set_header X-Client-Ver"],
     ),
     ("cdn-origin", &["disable_symlinks"]),
-    ("docker-compose", &["proxy_bind", "proxy_cookie_flags"]),
+    ("docker-compose", &["proxy_bind"]),
     // Each location has a value of its own for the variables of the format.
     ("kubernetes-ingress", &["log_format upstreaminfo", "access_log"]),
     ("tenants", &["root /srv/tenants/$tenant"]),

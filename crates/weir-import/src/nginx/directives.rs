@@ -286,7 +286,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("proxy_bind", &["http", "server", "location"], Handling::RefusedUnless(&["off"]), "it has no conversion yet: remove it, or write the route natively"),
     row("proxy_cookie_domain", &["http", "server", "location"], Handling::Inherited, "`response_header replace Set-Cookie`; a regex is refused"),
     row("proxy_cookie_path", &["http", "server", "location"], Handling::Inherited, "`response_header replace Set-Cookie`; a regex is refused"),
-    row("proxy_cookie_flags", &["http", "server", "location"], Handling::Refused, "it has no conversion yet: remove it, or write the route natively"),
+    row("proxy_cookie_flags", &["http", "server", "location"], Handling::Inherited, "`response_header replace Set-Cookie`; a regex is refused"),
     row("proxy_force_ranges", &["http", "server", "location"], Handling::RefusedUnless(&["off"]), "it has no conversion yet: remove it, or write the route natively"),
     row("proxy_hide_header", &["http", "server", "location"], Handling::Inherited, "`response_header remove`"),
     row("proxy_ignore_client_abort", &["http", "server", "location"], Handling::DiffersFor(&["on"]), "a request to a server ends when its client is gone"),

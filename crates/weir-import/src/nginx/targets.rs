@@ -166,8 +166,64 @@ impl<'t> Converter<'_, 't> {
                 }
             }
         }
+        lines.extend(self.cookie_flags(scope));
         lines
     }
+
+    /// Returns the changes of the attributes of cookies: one that a cookie has is taken off, and
+    /// then added where it is asked for.
+    fn cookie_flags(&mut self, scope: &InheritanceScope<'_, 't>) -> Vec<Directive> {
+        let ids = self.lines_of(scope, "proxy_cookie_flags");
+        let mut lines = Vec::new();
+        for &id in ids {
+            let cookie = self.statements.word(id, 0);
+            if cookie == "off" && self.statements.words(id).len() == 1 {
+                self.outcomes.honour(id);
+                break;
+            }
+            let name = match cookie {
+                "~" | "~." | "~.*" if ids.len() == 1 => "[^=]*".to_owned(),
+                "" => String::new(),
+                _ if cookie.contains(['~', '$']) => String::new(),
+                _ => literal(cookie),
+            };
+            let flags = self.statements.words(id).iter().skip(1);
+            let flags: Option<Vec<_>> = flags.map(|word| cookie_flag(&word.text)).collect();
+            let Some(flags) = flags.filter(|_| !name.is_empty()) else {
+                self.outcomes.refuse(id, "write the name of a cookie, or `~` as the only one, with `secure`, `httponly`, `samesite=…` and their opposites");
+                continue;
+            };
+            self.outcomes.honour(id);
+            let line = |pattern: &str, to: &str| {
+                let line = NativeLine::new("response_header", self.statements.span(id));
+                let line = line.keyword("replace").value("Set-Cookie").value(pattern);
+                line.value(to).end()
+            };
+            for (attribute, added) in flags {
+                let had = format!("~^({name}=.*);\\s*(?i:{attribute})\\s*(;.*)?$");
+                lines.push(line(&had, "${1}${2}"));
+                if !added.is_empty() {
+                    lines.push(line(&format!("~^({name}=.*)$"), &format!("${{1}}; {added}")));
+                }
+            }
+        }
+        lines
+    }
+}
+
+/// Returns the regex for an attribute of a cookie, and what is added in its place.
+fn cookie_flag(word: &str) -> Option<(&'static str, &'static str)> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "secure" => ("secure", "Secure"),
+        "nosecure" => ("secure", ""),
+        "httponly" => ("httponly", "HttpOnly"),
+        "nohttponly" => ("httponly", ""),
+        "samesite=strict" => ("samesite=[^;]*", "SameSite=Strict"),
+        "samesite=lax" => ("samesite=[^;]*", "SameSite=Lax"),
+        "samesite=none" => ("samesite=[^;]*", "SameSite=None"),
+        "nosamesite" => ("samesite=[^;]*", ""),
+        _ => return None,
+    })
 }
 
 /// Returns `response_header replace Location` for values that begin with a text.
