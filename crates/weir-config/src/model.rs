@@ -41,7 +41,10 @@ pub use weir_balance::AdminState;
 pub use access::{AccessRule, Verdict};
 pub use address::{EndpointAddress, ListenAddress};
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
-pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
+pub use check::{
+    Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, ProbeConnect, ProbeStep, Statuses,
+    TcpProbe,
+};
 pub use config::{Config, Workers};
 pub use credits::{CpuCredits, Shed};
 pub use expires::Expires;

@@ -315,6 +315,13 @@ impl ContentPattern {
     }
 }
 
+impl ContentPattern {
+    /// The fewest bytes in which its absence means something.
+    pub fn least_bytes(&self) -> usize {
+        if self.text.starts_with('~') { 1 } else { self.text.len() }
+    }
+}
+
 impl FromStr for ContentPattern {
     type Err = String;
 

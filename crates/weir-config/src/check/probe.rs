@@ -5,9 +5,11 @@ use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
+use crate::directives::Context;
 use crate::model::validate::probe::{self, MOST_RESULTS};
 use crate::model::{
-    Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, TcpProbe, values,
+    Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, ProbeConnect, ProbeStep,
+    TcpProbe, values,
 };
 use crate::pattern::TextPattern;
 use crate::units::percent;
@@ -25,7 +27,7 @@ const OWN_OPTIONS: [(&str, &[&str]); 6] = [
 impl<'a> Checker<'a> {
     pub(super) fn check(&mut self, line: &Arguments<'a>, kind: ArgumentValue<'a>) -> Option<Check> {
         let probe = match kind.text() {
-            "http" => Probe::Http(self.http_probe(line)),
+            "http" => Probe::Http(self.http_check(line)),
             "tcp" => Probe::Tcp(self.tcp_probe(line)),
             "tls" => Probe::Tls,
             other => {
@@ -47,6 +49,9 @@ impl<'a> Checker<'a> {
                 self.report(error.help(format!("it belongs to `check {}`", kinds.join("` and `"))));
             }
         }
+        if let (Probe::Tls, Some(block)) = (&probe, &line.directive.block) {
+            self.report(Diagnostic::error(block.open, "`check tls` has no steps"));
+        }
         let mut check = Check { probe, ..Check::default() };
         self.check_times(line, &mut check);
         self.set(line, "rise", &mut check.rise, count);
@@ -65,9 +70,39 @@ impl<'a> Checker<'a> {
         check.down = self.setting(line, "down", values::wait);
     }
 
-    fn http_probe(&mut self, line: &Arguments<'a>) -> HttpProbe {
+    fn http_check(&mut self, line: &Arguments<'a>) -> HttpProbe {
+        let mut probe = self.http_probe(line, line.word(1), line.word(2));
+        for step in self.steps(line, "http", &["request"]) {
+            let mut request = self.http_probe(&step, step.word(0), step.word(1));
+            request.port = self.setting(&step, "port", port);
+            probe.then.push(request);
+        }
+        probe
+    }
+
+    /// Returns the lines of the block of a check that belong to its kind.
+    fn steps(&mut self, line: &Arguments<'a>, kind: &str, names: &[&str]) -> Vec<Arguments<'a>> {
+        let mut steps = self.block(line.block(), Context::Check);
+        steps.retain(|step| {
+            let is_own = names.contains(&step.name());
+            if !is_own {
+                let message = format!("`check {kind}` has no `{}`", step.name());
+                let error = Diagnostic::error(step.span(), message);
+                self.report(error.help(format!("its steps are `{}`", names.join("`, `"))));
+            }
+            is_own
+        });
+        steps
+    }
+
+    fn http_probe(
+        &mut self,
+        line: &Arguments<'a>,
+        first: Option<ArgumentValue<'a>>,
+        second: Option<ArgumentValue<'a>>,
+    ) -> HttpProbe {
         let mut probe = HttpProbe::default();
-        let (method, path) = match (line.word(1), line.word(2)) {
+        let (method, path) = match (first, second) {
             (Some(only), None) if only.text().starts_with('/') => (None, Some(only)),
             words => words,
         };
@@ -84,9 +119,40 @@ impl<'a> Checker<'a> {
     }
 
     fn tcp_probe(&mut self, line: &Arguments<'a>) -> TcpProbe {
+        let mut steps = Vec::new();
+        for step in self.steps(line, "tcp", &["connect", "send", "expect"]) {
+            steps.extend(self.step(&step));
+        }
         TcpProbe {
             send: line.option("send").map(|value| value.text().to_owned()),
             expect: self.setting(line, "expect", str::parse),
+            steps,
+        }
+    }
+
+    fn step(&mut self, step: &Arguments<'a>) -> Option<ProbeStep> {
+        let hex = if step.name() == "send" { step.option("hex") } else { None };
+        match (step.name(), step.word(0), hex) {
+            ("connect", ..) => {
+                let send_proxy = step.flag("send_proxy");
+                let port = self.setting(step, "port", port);
+                let mut connect = ProbeConnect { port, send_proxy, tls: false };
+                self.set(step, "tls", &mut connect.tls, values::on_off);
+                Some(ProbeStep::Connect(connect))
+            }
+            ("send", Some(text), None) => Some(ProbeStep::Send(text.text().to_owned())),
+            ("send", None, Some(digits)) => self.value(digits, str::parse).map(ProbeStep::SendHex),
+            ("send", ..) => {
+                let message = "`send` takes either a text or `hex=`";
+                self.report(Diagnostic::error(step.span(), message));
+                None
+            }
+            (_, Some(text), _) => {
+                let is_absent = step.flag("absent");
+                let make = if is_absent { ProbeStep::ExpectNot } else { ProbeStep::Expect };
+                self.value(text, str::parse).map(make)
+            }
+            _ => None,
         }
     }
 

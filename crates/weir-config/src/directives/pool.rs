@@ -2,7 +2,8 @@
 
 use super::listen::PROTOCOL;
 use super::spec::{
-    BlockRule, Context, MANY, OptionSpec, POOL, POOL_AND_ROUTE, Spec, TOP, directive, flag, option,
+    BlockRule, CHECK, Context, MANY, OptionSpec, POOL, POOL_AND_ROUTE, Spec, TOP, directive, flag,
+    option,
 };
 
 /// The directives, in the order of the reference page.
@@ -24,10 +25,41 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(KEEPALIVE)
         .example("keepalive idle=200 timeout=30s;"),
-    directive("check", POOL, "http [METHOD] [PATH] | tcp | tls", "Active health checks: each server is probed with an HTTP request, a TCP connection or a TLS handshake with the pool's `tls` settings. A server counts as up until `fall` probes in a row have failed (at the start, until the first probe has failed); `rise` passed probes bring it up again. Each server is probed once per interval, independent of the number of workers; the first probes of all pools are spread over the interval, in the order of the file. HTTP probes use TLS if the pool does.")
+    directive("check", POOL, "http [METHOD] [PATH] | tcp | tls", "Active health checks: each server is probed with an HTTP request, a TCP connection or a TLS handshake with the pool's `tls` settings. A server counts as up until `fall` probes in a row have failed (at the start, until the first probe has failed); `rise` passed probes bring it up again. Each server is probed once per interval, independent of the number of workers; the first probes of all pools are spread over the interval, in the order of the file. HTTP probes use TLS if the pool does. A block makes a probe of several steps, which all have to pass within its timeout: the conversation of a `tcp` probe, or further requests of an `http` probe.")
         .words(1, 3)
-        .options(CHECK)
+        .options(CHECK_OPTIONS)
+        .block(BlockRule::Optional(Context::Check))
         .example("check http GET /healthz expect=200-399 interval=2s timeout=1s rise=2 fall=3 spread=50%;"),
+    directive("connect", CHECK, "", "`tcp`: opens a connection for the steps after it, in place of the one before. Without it the conversation begins on a connection to the check's port, without TLS. HAProxy calls this `tcp-check connect`.")
+        .words(0, 0)
+        .options(&[
+            option("port", "PORT", "", "The port; by default that of the check."),
+            option("tls", "on | off", "off", "Uses TLS with the pool's `tls` settings."),
+            flag("send_proxy", "Begins the connection with a PROXY header, in the version of the pool's `send_proxy`, or else version 1."),
+        ])
+        .many()
+        .example("connect port=6380;"),
+    directive("send", CHECK, "[TEXT]", "`tcp`: sends a text, or bytes.")
+        .words(0, 1)
+        .options(&[option("hex", "DIGITS", "", "The bytes, as two hexadecimal digits each.")])
+        .many()
+        .example("send \"PING\\r\\n\";"),
+    directive("expect", CHECK, "TEXT", "`tcp`: waits until what the server sent since the latest `send` or `connect` contains a text or matches a `~regex` or `~*regex`; at most the first 64k are looked at. Several in a row look at the same reply. Bytes are written as `~(?-u:\\xff\\x00)`.")
+        .options(&[flag("absent", "Fails if the reply contains it, as far as it has come.")])
+        .many()
+        .example("expect +PONG;"),
+    directive("request", CHECK, "[METHOD] PATH", "`http`: a further request, after those before it have passed, on a connection of its own. Its options are those of `check http`; without them they have their defaults.")
+        .words(1, 2)
+        .options(&[
+            option("expect", "STATUS,…", "200-399", "The statuses that pass."),
+            option("host", "NAME", "", "The `Host` header; by default the server's own name or address."),
+            option("header", "NAME[=PATTERN]", "", "A header that the response must have."),
+            option("body", "TEXT", "", "A text, `~regex` or `~*regex` that the body must contain."),
+            option("tls", "on | off", "", "Uses TLS or not; by default as the pool."),
+            option("port", "PORT", "", "The port; by default that of the check."),
+        ])
+        .many()
+        .example("request GET /ready expect=204;"),
     directive("passive", POOL, "[off]", "Passive health checks: a server is ejected after failures in traffic. When the ejection ends, the first exchange decides: another failure ejects the server again.")
         .words(0, 1)
         .options(PASSIVE)
@@ -160,7 +192,7 @@ const SERVER: &[OptionSpec] = &[
     ),
 ];
 
-const CHECK: &[OptionSpec] = &[
+const CHECK_OPTIONS: &[OptionSpec] = &[
     option(
         "interval",
         "TIME",

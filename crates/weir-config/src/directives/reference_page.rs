@@ -53,6 +53,7 @@ fn title(context: Context) -> &'static str {
         Context::Admin => "In `admin`",
         Context::Log => "In `log`",
         Context::Pool => "In `pool`",
+        Context::Check => "In `check`",
         Context::Listen => "In `listen`",
         Context::Host => "In `host`",
         Context::Route => "In the block of a route",

@@ -8,6 +8,7 @@ pub(super) const MANY: usize = usize::MAX;
 pub(super) const TOP: &[Context] = &[Context::Top];
 pub(super) const ADMIN: &[Context] = &[Context::Admin];
 pub(super) const LOG: &[Context] = &[Context::Log];
+pub(super) const CHECK: &[Context] = &[Context::Check];
 pub(super) const POOL: &[Context] = &[Context::Pool];
 pub(super) const POOL_AND_ROUTE: &[Context] = &[Context::Pool, Context::Route];
 pub(super) const LISTEN: &[Context] = &[Context::Listen];
@@ -28,6 +29,8 @@ pub enum Context {
     Log,
     /// In `pool NAME { … }`.
     Pool,
+    /// In the block of a `check`.
+    Check,
     /// In `listen … { … }`.
     Listen,
     /// In `host … { … }`.
@@ -42,11 +45,12 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference page.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Top,
         Self::Admin,
         Self::Log,
         Self::Pool,
+        Self::Check,
         Self::Listen,
         Self::Host,
         Self::Route,
@@ -61,6 +65,7 @@ impl Context {
             Self::Admin => "in `admin`",
             Self::Log => "in `log`",
             Self::Pool => "in `pool`",
+            Self::Check => "in `check`",
             Self::Listen => "in `listen`",
             Self::Host => "in `host`",
             Self::Route => "in a route's block",

@@ -78,6 +78,12 @@ pub struct HttpProbe {
     pub body: Option<ContentPattern>,
     /// Set to use TLS, with the pool's settings, or not; `None` for the same as the pool.
     pub tls: Option<bool>,
+    /// The port; `None` for that of the check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Further requests, each on a connection of its own, which have to pass too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<HttpProbe>,
 }
 
 /// A TCP connection over which bytes may be sent and expected.
@@ -88,6 +94,87 @@ pub struct TcpProbe {
     pub send: Option<String>,
     /// A pattern that the first [`REPLY_BYTES`] received must contain.
     pub expect: Option<ContentPattern>,
+    /// A conversation, instead of both.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<ProbeStep>,
+}
+
+/// A step of the conversation of a TCP probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeStep {
+    /// Opens a connection, in place of the one before. Without it as the first step the conversation
+    /// begins on one to the check's port, without TLS.
+    Connect(ProbeConnect),
+    /// Sends this text.
+    Send(String),
+    /// Sends these bytes.
+    SendHex(HexBytes),
+    /// Waits until what came since the latest sending contains this.
+    Expect(ContentPattern),
+    /// Fails if what came since the latest sending contains this.
+    ExpectNot(ContentPattern),
+}
+
+/// The connection of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProbeConnect {
+    /// The port; `None` for that of the check.
+    pub port: Option<u16>,
+    /// Set for TLS with the pool's settings.
+    pub tls: bool,
+    /// Set if it begins with a PROXY header, of the pool's version or else the first one.
+    pub send_proxy: bool,
+}
+
+/// Bytes that are written as hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HexBytes(Vec<u8>);
+
+impl HexBytes {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for HexBytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pairs = text.as_bytes().chunks(2).map(|pair| {
+            let digits = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2);
+            let digits = digits.filter(|pair| pair.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            u8::from_str_radix(digits?, 16).ok()
+        });
+        let bytes: Option<Vec<u8>> = pairs.collect();
+        let bytes = bytes.filter(|bytes| !bytes.is_empty());
+        bytes.map(Self).ok_or_else(|| {
+            format!("`{text}` is not a row of bytes: write two hexadecimal digits for each, as in `0d0a`")
+        })
+    }
+}
+
+impl fmt::Display for HexBytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl TryFrom<String> for HexBytes {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<HexBytes> for String {
+    fn from(bytes: HexBytes) -> Self {
+        bytes.to_string()
+    }
 }
 
 /// A header that a response has to have.

@@ -186,6 +186,8 @@ impl Default for HttpProbe {
             header: None,
             body: None,
             tls: None,
+            port: None,
+            then: Vec::new(),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Health checks of a backend, and its affinity by a cookie.
 
-use weir_config::pattern::TextPattern;
+use std::fmt::Write as _;
+
+use weir_config::model::check::HexBytes;
+use weir_config::pattern::{ContentPattern, TextPattern};
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
@@ -9,6 +12,11 @@ use super::sections::{LineId, SectionId};
 use super::servers::{CheckTimes, PLAIN_SERVER};
 use super::values;
 use crate::native::NativeLine;
+
+/// The most steps of a check of Weir.
+const MOST_STEPS: usize = 64;
+/// The reason for a connection without a request.
+const NO_REQUEST: &str = "no request follows: a connection of its own is not checked";
 
 /// The options that choose the kind of a check; the last one in a section holds.
 const KINDS: [&str; 9] = [
@@ -23,9 +31,6 @@ const KINDS: [&str; 9] = [
     "option external-check",
 ];
 
-/// The reason for a conversation in a check with TLS.
-const HANDSHAKE_ONLY: &str = "a check of Weir that uses TLS is the handshake alone";
-
 /// The additions of `http-check` and `tcp-check` lines to a check.
 #[derive(Default)]
 struct CheckDetails {
@@ -38,6 +43,37 @@ struct CheckDetails {
     send: Option<String>,
     port: Option<String>,
     tls: bool,
+    /// The steps of a conversation.
+    steps: Vec<Directive>,
+}
+
+impl CheckDetails {
+    /// Returns the line of a further request.
+    fn line(&self, times: &CheckTimes, span: SourceSpan) -> Directive {
+        let line = NativeLine::new("request", span);
+        let mut line = line.keyword(&self.method).value(&self.path);
+        if self.tls != times.server_tls {
+            line = line.option("tls", if self.tls { "on" } else { "off" });
+        }
+        for (name, value) in self.options() {
+            if let Some(value) = value {
+                line = line.option(name, value);
+            }
+        }
+        line.end()
+    }
+
+    /// The options of the line, in the order of the reference.
+    fn options(&self) -> [(&'static str, Option<&String>); 6] {
+        [
+            ("port", self.port.as_ref()),
+            ("expect", self.expect.as_ref()),
+            ("body", self.body.as_ref()),
+            ("header", self.header.as_ref()),
+            ("host", self.host.as_ref()),
+            ("send", self.send.as_ref()),
+        ]
+    }
 }
 
 impl HaproxyConverter<'_> {
@@ -86,20 +122,26 @@ impl HaproxyConverter<'_> {
                 native = native.keyword("tcp");
             }
             "option redis-check" => {
-                details.send = Some("*1\r\n$4\r\nPING\r\n".to_owned());
-                details.expect = Some("+PONG".to_owned());
+                let (send, expect) = ("*1\r\n$4\r\nPING\r\n", "+PONG");
                 native = native.keyword("tcp");
-                if let Some(line) = kind.filter(|_| details.tls) {
-                    self.outcomes.refuse(line, HANDSHAKE_ONLY);
+                if details.tls {
+                    let line = |name| NativeLine::new(name, span);
+                    details.steps.push(line("connect").option("tls", "on").end());
+                    details.steps.push(line("send").value(send).end());
+                    details.steps.push(line("expect").value(expect).end());
+                } else {
+                    details.send = Some(send.to_owned());
+                    details.expect = Some(expect.to_owned());
                 }
             }
             "" | "option tcp-check" => {
                 self.tcp_check(id, &times, &mut details);
-                native = native.keyword(if details.tls { "tls" } else { "tcp" });
+                let is_handshake = details.tls && details.steps.is_empty();
+                native = native.keyword(if is_handshake { "tls" } else { "tcp" });
             }
             _ => return None,
         }
-        Some(self.check_options(id, native, &times, &details))
+        Some(self.check_options(id, native, &times, details))
     }
 
     /// Returns the lines that belong to checks.
@@ -123,7 +165,7 @@ impl HaproxyConverter<'_> {
         id: SectionId,
         native: NativeLine,
         times: &CheckTimes,
-        details: &CheckDetails,
+        mut details: CheckDetails,
     ) -> Directive {
         let spread = self.process.spread_checks;
         let timeout = self.time(id, "timeout check").unwrap_or(times.interval);
@@ -142,21 +184,13 @@ impl HaproxyConverter<'_> {
                 native = native.option(name, &values::time(time));
             }
         }
-        let port = times.port.map(|port| port.to_string());
-        let options = [
-            ("port", details.port.as_ref().or(port.as_ref())),
-            ("expect", details.expect.as_ref()),
-            ("body", details.body.as_ref()),
-            ("header", details.header.as_ref()),
-            ("host", details.host.as_ref()),
-            ("send", details.send.as_ref()),
-        ];
-        for (name, value) in options {
+        details.port = details.port.or(times.port.map(|port| port.to_string()));
+        for (name, value) in details.options() {
             if let Some(value) = value {
                 native = native.option(name, value);
             }
         }
-        native.end()
+        if details.steps.is_empty() { native.end() } else { native.block(details.steps) }
     }
 
     fn http_check(
@@ -181,24 +215,45 @@ impl HaproxyConverter<'_> {
         for part in version.split("\r\n").skip(1).filter(|part| !part.is_empty()) {
             self.check_header(line, part, details);
         }
-        let mut sends = 0;
-        for line in self
+        let lines = self
             .sections
-            .every_of(id, &["http-check send", "http-check expect", "http-check connect"])
-        {
+            .every_of(id, &["http-check send", "http-check expect", "http-check connect"]);
+        // The requests after the first one.
+        let mut more: Vec<CheckDetails> = Vec::new();
+        let (mut sends, mut connect) = (0, None);
+        for line in lines {
             self.outcomes.honour(line);
+            let last = more.last_mut().unwrap_or(details);
             match self.sections.keyword(line) {
-                "http-check send" => {
-                    sends += 1;
-                    self.check_send(line, details);
+                "http-check expect" => self.check_expect(line, last),
+                "http-check connect" if sends == 0 => self.check_connect(line, times, last),
+                "http-check connect" => {
+                    let mut next = CheckDetails::default();
+                    self.check_connect(line, times, &mut next);
+                    if let Some((earlier, _)) = connect.replace((line, next)) {
+                        self.outcomes.refuse(earlier, NO_REQUEST);
+                    }
                 }
-                "http-check expect" => self.check_expect(line, details),
-                _ => self.check_connect(line, times, details),
-            }
-            if sends > 1 {
-                self.outcomes.refuse(line, "a check of Weir is one request");
+                _ => {
+                    sends += 1;
+                    if sends > 1 {
+                        let (port, tls) = (last.port.clone(), last.tls);
+                        let own = || CheckDetails { port, tls, ..CheckDetails::default() };
+                        let mut next = connect.take().map_or_else(own, |(_, next)| next);
+                        (next.method, next.path) = ("OPTIONS".to_owned(), "/".to_owned());
+                        more.push(next);
+                        self.outcomes
+                            .differs(line, "a further request, on a connection of its own");
+                    }
+                    self.check_send(line, more.last_mut().unwrap_or(details));
+                }
             }
         }
+        if let Some((line, _)) = connect {
+            self.outcomes.refuse(line, NO_REQUEST);
+        }
+        let span = self.sections.span(line);
+        details.steps.extend(more.iter().map(|request| request.line(times, span)));
         self.default("option httpchk", "probes are HTTP/1.1 with a `Host`, where HAProxy sends HTTP/1.0 without one unless told otherwise");
     }
 
@@ -265,11 +320,11 @@ impl HaproxyConverter<'_> {
                 },
                 "string" => {
                     details.body = Some(value.to_owned());
-                    details.expect.get_or_insert_with(|| "100-599".to_owned());
+                    details.expect.get_or_insert_with(|| "200-599".to_owned());
                 }
                 "rstring" => {
                     details.body = Some(format!("~{value}"));
-                    details.expect.get_or_insert_with(|| "100-599".to_owned());
+                    details.expect.get_or_insert_with(|| "200-599".to_owned());
                 }
                 other => {
                     self.outcomes.refuse(line, format!("`{other}` has no conversion: Weir expects statuses, and a text in the body"));
@@ -291,6 +346,10 @@ impl HaproxyConverter<'_> {
             match *word {
                 "port" if value.parse::<u16>().is_ok() => details.port = Some(value.to_owned()),
                 "comment" | "sni" | "alpn" | "proto" => {}
+                "send-proxy" if self.sections.keyword(line) == "tcp-check connect" => {
+                    at += 1;
+                    continue;
+                }
                 "ssl" | "default" | "linger" => {
                     details.tls |= *word == "ssl" || *word == "default" && times.tls;
                     at += 1;
@@ -312,35 +371,77 @@ impl HaproxyConverter<'_> {
     fn tcp_check(&mut self, id: SectionId, times: &CheckTimes, details: &mut CheckDetails) {
         let keywords =
             ["tcp-check connect", "tcp-check send", "tcp-check expect", "tcp-check send-binary"];
-        let mut steps = 0;
+        let mut steps = Vec::new();
         for line in self.sections.every_of(id, &keywords) {
             self.outcomes.honour(line);
-            let words = self.sections.words(line);
-            let first = words.first().map_or("", |word| word.text.as_str());
-            let second = words.get(1).map_or("", |word| word.text.as_str());
-            match (self.sections.keyword(line), first) {
-                ("tcp-check connect", _) => self.check_connect(line, times, details),
-                ("tcp-check send", text) if details.expect.is_none() => {
-                    details.send.get_or_insert_default().push_str(text);
-                }
-                ("tcp-check expect", "string") => {
-                    steps += 1;
-                    details.expect = Some(second.to_owned());
-                }
-                ("tcp-check expect", "rstring") => {
-                    steps += 1;
-                    details.expect = Some(format!("~{second}"));
-                }
-                _ => self.outcomes.refuse(line, "a check of Weir sends one text and expects one"),
-            }
-            if steps > 1 {
-                self.outcomes.refuse(line, "a check of Weir sends one text and expects one");
-            }
-            if details.tls && (details.send.is_some() || details.expect.is_some()) {
-                self.outcomes.refuse(line, HANDSHAKE_ONLY);
-                (details.send, details.expect) = (None, None);
+            match self.check_step(line, times) {
+                Ok(step) => steps.push((line, step)),
+                Err(reason) => self.outcomes.refuse(line, reason),
             }
         }
+        let connects = steps.iter().take_while(|(_, step)| matches!(step, CheckStep::Connect(_)));
+        let rest = steps.get(connects.count().min(1)..).unwrap_or_default();
+        let first = match steps.first() {
+            Some((_, CheckStep::Connect(connect))) => connect.clone(),
+            _ => CheckConnect { tls: times.tls, ..CheckConnect::default() },
+        };
+        let is_simple = match rest {
+            [] => true,
+            [(_, CheckStep::Send(_) | CheckStep::Expect(_, false))]
+            | [(_, CheckStep::Send(_)), (_, CheckStep::Expect(_, false))] => !first.tls,
+            _ => false,
+        };
+        details.tls = first.tls;
+        if is_simple && !first.send_proxy {
+            details.port.clone_from(&first.port);
+            for (_, step) in rest {
+                match step {
+                    CheckStep::Send(text) => details.send = Some(text.clone()),
+                    CheckStep::Expect(text, _) => details.expect = Some(text.clone()),
+                    CheckStep::SendBinary(_) | CheckStep::Connect(_) => {}
+                }
+            }
+            return;
+        }
+        if steps.len() >= MOST_STEPS {
+            for (line, _) in steps {
+                self.outcomes.refuse(line, "a check of Weir has at most 64 steps");
+            }
+            return;
+        }
+        let begins = matches!(steps.first(), Some((_, CheckStep::Connect(_))));
+        if let (false, Some((line, _))) = (begins, steps.first()) {
+            let span = self.sections.span(*line);
+            details.steps.push(CheckStep::Connect(first).native(span));
+        }
+        let natives = steps.iter().map(|(line, step)| step.native(self.sections.span(*line)));
+        details.steps.extend(natives);
+    }
+
+    /// Reads a line of a conversation.
+    fn check_step(&mut self, line: LineId, times: &CheckTimes) -> Result<CheckStep, String> {
+        let sections = self.sections;
+        let words: Vec<&str> = sections.words(line).iter().map(|word| word.text.as_str()).collect();
+        let text = words.first().copied().unwrap_or_default();
+        let is_commented = words.len() == 1 || words.len() == 3 && words.get(1) == Some(&"comment");
+        match sections.keyword(line) {
+            "tcp-check connect" => Ok(self.step_connect(line, &words, times)),
+            "tcp-check expect" => expectation(&words),
+            _ if !is_commented || text.is_empty() => Err("write one text".to_owned()),
+            "tcp-check send" => Ok(CheckStep::Send(text.to_owned())),
+            _ => match text.parse::<HexBytes>() {
+                Ok(bytes) => Ok(CheckStep::SendBinary(bytes)),
+                Err(reason) => Err(reason),
+            },
+        }
+    }
+
+    fn step_connect(&mut self, line: LineId, words: &[&str], times: &CheckTimes) -> CheckStep {
+        let proxied = words.contains(&"send-proxy");
+        let mut details = CheckDetails::default();
+        self.check_connect(line, times, &mut details);
+        let CheckDetails { port, tls, .. } = details;
+        CheckStep::Connect(CheckConnect { port, tls, send_proxy: proxied })
     }
 
     /// Converts `cookie`.
@@ -409,6 +510,105 @@ impl HaproxyConverter<'_> {
         self.outcomes.differs(line, "the value is opaque: a client with a cookie of HAProxy gets a new one; servers never see it");
         Some(native.end())
     }
+}
+
+/// A step of a conversation.
+enum CheckStep {
+    Connect(CheckConnect),
+    Send(String),
+    SendBinary(HexBytes),
+    /// A pattern of Weir's, and true if it is not to come.
+    Expect(String, bool),
+}
+
+#[derive(Clone, Default)]
+struct CheckConnect {
+    port: Option<String>,
+    tls: bool,
+    send_proxy: bool,
+}
+
+impl CheckStep {
+    fn native(&self, span: SourceSpan) -> Directive {
+        match self {
+            Self::Connect(CheckConnect { port, tls, send_proxy }) => {
+                let mut line = NativeLine::new("connect", span);
+                if let Some(port) = port {
+                    line = line.option("port", port);
+                }
+                if *tls {
+                    line = line.option("tls", "on");
+                }
+                if *send_proxy { line.keyword("send_proxy").end() } else { line.end() }
+            }
+            Self::Send(text) => NativeLine::new("send", span).value(text).end(),
+            Self::SendBinary(bytes) => {
+                NativeLine::new("send", span).option("hex", &bytes.to_string()).end()
+            }
+            Self::Expect(text, absent) => {
+                let line = NativeLine::new("expect", span).value(text);
+                if *absent { line.keyword("absent").end() } else { line.end() }
+            }
+        }
+    }
+}
+
+/// Reads the words of `tcp-check expect`.
+fn expectation(words: &[&str]) -> Result<CheckStep, String> {
+    let mut words = words;
+    // What the log says is Weir's own.
+    while let [
+        "comment" | "ok-status" | "error-status" | "tout-status" | "on-success" | "on-error"
+        | "status-code",
+        _,
+        rest @ ..,
+    ] = words
+    {
+        words = rest;
+    }
+    let (absent, words) = match words {
+        ["!", rest @ ..] => (true, rest),
+        _ => (false, words),
+    };
+    let pattern = match words {
+        ["string", text, ..] => literal(text),
+        ["rstring", text, ..] => format!("~{}", crate::pcre::native(text)?),
+        ["binary", digits, ..] => {
+            let bytes: HexBytes = digits.parse()?;
+            let mut escaped = String::new();
+            for byte in bytes.bytes() {
+                let _ = write!(escaped, "\\x{byte:02x}");
+            }
+            format!("~(?-u:{escaped})")
+        }
+        [other, ..] => {
+            return Err(format!(
+                "`{other}` has no conversion: `string`, `rstring` and `binary` have one"
+            ));
+        }
+        [] => return Err("write what is expected".to_owned()),
+    };
+    let fault = pattern.parse::<ContentPattern>().err();
+    match (words.len(), fault) {
+        (_, Some(reason)) => Err(reason),
+        (2, None) => Ok(CheckStep::Expect(pattern, absent)),
+        _ => Err("write the options before what is expected".to_owned()),
+    }
+}
+
+/// Returns a pattern for a text, which may begin like a regex of Weir's.
+fn literal(text: &str) -> String {
+    if !text.starts_with('~') {
+        return text.to_owned();
+    }
+    let mut pattern = String::from("~");
+    for c in text.chars() {
+        if c.is_ascii_punctuation() {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
 }
 
 /// Returns the statuses that a regex such as `^2[0-9][0-9]` or `2..` means.

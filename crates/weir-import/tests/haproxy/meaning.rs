@@ -51,12 +51,6 @@ fn probes_with_tls_that_weir_lacks_are_refused() {
         "http-check connect",
         "write `ssl`",
     );
-    check(&format!("option redis-check\n{tls}"), "option redis-check", "handshake alone");
-    check(
-        &format!("option tcp-check\ntcp-check send X\n{tls}"),
-        "tcp-check send",
-        "handshake alone",
-    );
     check(
         &format!("{tls}\n server t 127.0.0.1:3 ssl verify none check addr 127.0.0.4"),
         "server t",
@@ -475,4 +469,70 @@ fn workers_have_the_cores_of_their_threads_or_processes() {
         "1",
         "honoured",
     );
+}
+
+#[test]
+fn conversations_of_checks_are_those_of_the_file() {
+    let native = |lines: &str| {
+        let imported = listen(lines);
+        let refused: Vec<_> = imported.coverage.refused().collect();
+        assert!(refused.is_empty(), "{lines}: {refused:?}");
+        let text = imported.native();
+        config(imported);
+        let check = text.lines().skip_while(|line| !line.trim().starts_with("check "));
+        let mut check: Vec<&str> = check.map(str::trim).collect();
+        let end = check.iter().position(|line| line.ends_with(';') || *line == "}").unwrap();
+        let is_block = check[0].ends_with('{');
+        let end = if is_block { check.iter().position(|line| *line == "}").unwrap() } else { end };
+        check.truncate(end + 1);
+        check.split_off(usize::from(is_block)).join(" ")
+    };
+    let plain = "server s 127.0.0.1:2 check";
+    let redis = native(&format!(
+        "option tcp-check\n tcp-check send PING\\r\\n\n tcp-check expect string +PONG\n \
+         tcp-check send info\\ replication\\r\\n comment role\n tcp-check expect string role:master\n \
+         tcp-check send-binary 515549540d0a\n tcp-check expect ! rstring ^-ERR\n {plain}"
+    ));
+    assert_eq!(
+        redis,
+        "connect; send \"PING\\r\\n\"; expect +PONG; send \"info replication\\r\\n\"; \
+         expect role:master; send hex=515549540d0a; expect \"~^-ERR\" absent; }"
+    );
+    let binary = native(&format!(
+        "option tcp-check\n tcp-check connect port 110 send-proxy\n tcp-check expect binary 2b4f4b\n \
+         tcp-check connect port 143\n tcp-check expect comment x string ~OK\n {plain}"
+    ));
+    assert!(binary.starts_with("connect port=110 send_proxy; expect "), "{binary}");
+    assert!(binary.ends_with("connect port=143; expect \"~\\\\~OK\"; }"), "{binary}");
+    let tls = "server s 127.0.0.1:2 ssl verify none check";
+    let begins = native(&format!("option redis-check\n {tls}"));
+    assert!(begins.starts_with("connect tls=on; send "), "{begins}");
+    let begins = native(&format!("option tcp-check\n tcp-check expect string x\n {tls}"));
+    assert_eq!(begins, "connect tls=on; expect \"x\"; }");
+    let requests = native(&format!(
+        "option httpchk GET /live\n http-check send meth GET uri /live\n http-check expect status 200\n \
+         http-check connect port 81\n http-check send meth HEAD uri /ready hdr Host a.test\n \
+         http-check expect status 204\n {plain}"
+    ));
+    assert_eq!(requests, "request HEAD /ready port=81 expect=204 host=a.test; }");
+}
+
+#[test]
+fn steps_of_checks_without_conversion_are_refused() {
+    let check = |lines: &str, directive: &str, expected: &str| {
+        let imported = listen(&format!("{lines}\n server s 127.0.0.1:2 check"));
+        let (word, reason) = outcome(&imported.coverage, directive);
+        assert!(word == "refused" && reason.contains(expected), "{lines}: {word} {reason}");
+        config(imported);
+    };
+    let tcp = |line: &str| format!("option tcp-check\n {line}");
+    check(&tcp("tcp-check send-lf x"), "tcp-check send-lf", "the same bytes");
+    check(&tcp("tcp-check send-binary 0dx"), "tcp-check send-binary", "hexadecimal");
+    check(&tcp("tcp-check expect rbinary 0d"), "tcp-check expect", "no conversion");
+    check(&tcp("tcp-check expect string"), "tcp-check expect", "no conversion");
+    check(&tcp("tcp-check connect ssl"), "tcp-check connect", "write `ssl`");
+    let long = "tcp-check send x\n tcp-check expect string x\n".repeat(40);
+    check(&tcp(&long), "tcp-check send", "at most 64 steps");
+    let alone = "option httpchk\n http-check send uri /a\n http-check connect port 81";
+    check(alone, "http-check connect", "no request follows");
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::objection::Objection;
 use crate::model::{
-    Check, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, values,
+    Check, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, ProbeStep, TcpProbe,
+    values,
 };
 
 /// The shortest interval; more frequent probes would be a load in themselves.
@@ -56,15 +57,52 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
         }
     }
     match &check.probe {
-        Probe::Http(probe) => http_objections(probe, pool, &mut list),
+        Probe::Http(probe) => {
+            http_objections(probe, pool, &mut list);
+            if probe.then.len() > MOST_STEPS || probe.then.iter().any(|one| !one.then.is_empty()) {
+                list.add(".probe.http.then", &[], TOO_MANY);
+            }
+            probe.then.iter().for_each(|one| http_objections(one, pool, &mut list));
+        }
         Probe::Tls if pool.tls.is_none() => {
             let message = "`check tls` needs `tls` in the pool, which defines what is verified";
             list.add(".probe", &[], message);
             list.help("add `tls;` to the pool");
         }
-        Probe::Tcp(_) | Probe::Tls => {}
+        Probe::Tcp(probe) => tcp_objections(probe, pool, &mut list),
+        Probe::Tls => {}
     }
     list.0
+}
+
+/// The most steps of a probe.
+const MOST_STEPS: usize = 64;
+const TOO_MANY: &str = "a probe has at most 64 steps, which have none of their own";
+
+fn tcp_objections(probe: &TcpProbe, pool: &Pool, list: &mut Objections) {
+    if probe.steps.len() > MOST_STEPS {
+        list.add(".probe.tcp.steps", &[], TOO_MANY);
+    }
+    if !probe.steps.is_empty() && (probe.send.is_some() || probe.expect.is_some()) {
+        let message = "a check with steps has no `send=` and `expect=` beside them";
+        list.add(".probe.tcp.steps", &["send", "expect"], message);
+        list.help("write them as steps");
+    }
+    for step in &probe.steps {
+        match step {
+            ProbeStep::Connect(connect) if connect.tls && pool.tls.is_none() => {
+                let message = "`tls=on` needs `tls` in the pool, which defines what is verified";
+                list.add(".probe.tcp.steps", &[], message);
+                list.help("add `tls;` to the pool");
+            }
+            ProbeStep::Connect(connect) => {
+                if let Some(number) = connect.port {
+                    list.hold(".probe.tcp.steps", &[], values::port(number));
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The largest number of results in a row; a larger one is taken for a typing mistake.
@@ -106,6 +144,9 @@ fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
     list.hold(".probe.http.path", &[], path(&probe.path));
     if let Some(name) = &probe.host {
         list.hold(".probe.http.host", &["host"], host(name));
+    }
+    if let Some(number) = probe.port {
+        list.hold(".probe.http.port", &["port"], values::port(number));
     }
     if let Some(expected) = &probe.header {
         list.hold(".probe.http.header", &["header"], values::token(&expected.name, "a header"));

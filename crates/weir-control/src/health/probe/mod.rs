@@ -5,6 +5,7 @@
 mod connect;
 mod http;
 mod reply;
+mod steps;
 mod tcp;
 
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ use weir_balance::{
     EndpointState, Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeTurn, ProbeVerdict,
 };
 use weir_config::model::{
-    Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe, SendProxy,
+    Check, Config, Endpoint, EndpointAddress, EndpointCheck, HttpProbe, Pool, Probe, SendProxy,
 };
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
@@ -30,6 +31,7 @@ use weir_proxy::upstream::UpstreamPool;
 use self::connect::{ProbeTls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Blame, Heard, ProbeFailure};
+use self::steps::Conversation;
 use crate::health::health_log::{EndpointName, HealthChange, HealthLog, HealthState, Panic};
 
 /// The probes of the configuration in effect, one task per endpoint.
@@ -130,7 +132,7 @@ struct ProbeTarget {
     of: EndpointName,
     place: ProbePlace,
     question: ProbeQuestion,
-    /// The TLS parameters, if there is a handshake before the question.
+    /// The TLS parameters of the pool, if it has any.
     tls: Option<ProbeTls>,
     /// The version of the PROXY header that the probe begins with. The port of a check alone need
     /// not understand one.
@@ -148,10 +150,19 @@ enum ProbePlace {
     Fixed(PeerAddress),
 }
 
+/// A request of a probe.
+#[derive(Debug)]
+struct HttpStep {
+    question: HttpQuestion,
+    port: Option<u16>,
+    tls: Option<ProbeTls>,
+}
+
 /// The exchange that follows the connection.
 #[derive(Debug)]
 enum ProbeQuestion {
-    Http(HttpQuestion),
+    /// Requests with their ports and TLS parameters.
+    Http(Vec<HttpStep>),
     Tcp(weir_config::model::TcpProbe),
     /// The handshake alone is the probe.
     Tls,
@@ -173,14 +184,18 @@ impl ProbeTarget {
                 return None;
             }
         };
-        let encrypted = match &check.probe {
-            Probe::Http(probe) => probe.tls.unwrap_or(settings.tls.is_some()),
-            Probe::Tcp(_) => false,
-            Probe::Tls => true,
+        let request = |probe: &HttpProbe| {
+            let encrypted = probe.tls.unwrap_or(settings.tls.is_some());
+            HttpStep {
+                question: HttpQuestion::new(probe, &host(own, encrypted)),
+                port: probe.port,
+                tls: tls.clone().filter(|_| encrypted),
+            }
         };
         let question = match &check.probe {
             Probe::Http(probe) => {
-                ProbeQuestion::Http(HttpQuestion::new(probe, &host(own, encrypted)))
+                let all = std::iter::once(probe).chain(&probe.then);
+                ProbeQuestion::Http(all.map(request).collect())
             }
             Probe::Tcp(probe) => ProbeQuestion::Tcp(probe.clone()),
             Probe::Tls => ProbeQuestion::Tls,
@@ -192,7 +207,7 @@ impl ProbeTarget {
             of: EndpointName { pool, endpoint },
             place,
             question,
-            tls: tls.filter(|_| encrypted),
+            tls,
             send_proxy,
             timeout: check.timeout,
             settings: ProbeSettings {
@@ -215,13 +230,7 @@ impl ProbeTarget {
         let snapshot = process.snapshot();
         let (pool, endpoint) = snapshot.endpoint(&self.of.pool, &self.of.endpoint)?;
         let address = pool.endpoints.get(endpoint)?.address.load_full()?;
-        let address = PeerAddress::clone(&address);
-        Some(match (address, port) {
-            (PeerAddress::Socket(address), Some(port)) => {
-                PeerAddress::Socket(SocketAddr::new(address.ip(), port))
-            }
-            (address, _) => address,
-        })
+        Some(at_port(&address, port))
     }
 
     /// Returns true if the endpoint is marked unhealthy.
@@ -235,19 +244,47 @@ impl ProbeTarget {
     /// Makes one probe.
     async fn ask(&self, address: &PeerAddress) -> Result<(), ProbeFailure> {
         let mut heard = Heard::default();
+        let send_proxy = self.send_proxy;
         let asked = timeout(self.timeout, async {
-            let mut stream =
-                connect(address, self.send_proxy, self.tls.as_ref(), &mut heard).await?;
             match &self.question {
-                ProbeQuestion::Http(question) => question.ask(&mut stream, &mut heard).await,
-                ProbeQuestion::Tcp(probe) => tcp::ask(probe, &mut stream, &mut heard).await,
-                ProbeQuestion::Tls => Ok(()),
+                ProbeQuestion::Http(requests) => {
+                    for (number, HttpStep { question, port, tls }) in requests.iter().enumerate() {
+                        heard.begin_step(number, requests.len());
+                        let address = &at_port(address, *port);
+                        let mut stream =
+                            connect(address, send_proxy, tls.as_ref(), &mut heard).await?;
+                        question.ask(&mut stream, &mut heard).await?;
+                    }
+                    Ok(())
+                }
+                ProbeQuestion::Tcp(probe) if probe.steps.is_empty() => {
+                    let mut stream = connect(address, send_proxy, None, &mut heard).await?;
+                    tcp::ask(probe, &mut stream, &mut heard).await
+                }
+                ProbeQuestion::Tcp(probe) => {
+                    let tls = self.tls.as_ref();
+                    let begin = Conversation { address, send_proxy, tls };
+                    begin.hold(&probe.steps, &mut heard).await
+                }
+                ProbeQuestion::Tls => {
+                    connect(address, send_proxy, self.tls.as_ref(), &mut heard).await.map(drop)
+                }
             }
         });
         match asked.await {
             Ok(answer) => answer,
             Err(_) => Err(heard.timed_out(&units::duration::format(self.timeout))),
         }
+    }
+}
+
+/// Returns an address with this port, if one is given.
+fn at_port(address: &PeerAddress, port: Option<u16>) -> PeerAddress {
+    match (address, port) {
+        (PeerAddress::Socket(address), Some(port)) => {
+            PeerAddress::Socket(SocketAddr::new(address.ip(), port))
+        }
+        (address, _) => address.clone(),
     }
 }
 

@@ -64,12 +64,25 @@ pub(super) struct Heard {
     pub(super) bytes: Vec<u8>,
     /// The offset of its body, for HTTP.
     pub(super) body: Option<usize>,
+    /// The number of the step, from 1, if the probe has several.
+    step: Option<usize>,
     /// The reason of the failure, if it is known already and more of the reply is read only for
     /// display.
     pub(super) failed: Option<String>,
 }
 
 impl Heard {
+    /// Begins a step, counted from 0, with an empty reply.
+    pub(super) fn begin_step(&mut self, number: usize, of: usize) {
+        let step = (of > 1).then_some(number + 1);
+        *self = Self { step, ..Self::default() };
+    }
+
+    /// Continues a conversation with another step.
+    pub(super) fn note_step(&mut self, number: usize) {
+        self.step = Some(number + 1);
+    }
+
     /// Reads once; returns the number of bytes, or 0 at the end of the reply or of the room for it.
     pub(super) async fn read(
         &mut self,
@@ -84,7 +97,11 @@ impl Heard {
 
     /// The failure of this reason.
     pub(super) fn failure(&self, reason: impl Into<String>) -> ProbeFailure {
-        ProbeFailure { reason: reason.into(), excerpt: self.excerpt(), blame: Blame::Endpoint }
+        let reason = match self.step {
+            Some(step) => format!("step {step}: {}", reason.into()),
+            None => reason.into(),
+        };
+        ProbeFailure { reason, excerpt: self.excerpt(), blame: Blame::Endpoint }
     }
 
     /// The failure of a probe that took too long.
@@ -146,7 +163,7 @@ mod tests {
     use super::*;
 
     fn heard(bytes: &[u8], body: Option<usize>) -> Heard {
-        Heard { phase: ReplyPhase::Reading, bytes: bytes.to_vec(), body, failed: None }
+        Heard { phase: ReplyPhase::Reading, bytes: bytes.to_vec(), body, ..Heard::default() }
     }
 
     #[test]

@@ -28,7 +28,13 @@ async fn serve(mut stream: TcpStream, manner: Manner) -> Vec<u8> {
 }
 
 fn target(check: &str, address: SocketAddr) -> ProbeTarget {
-    let text = format!("pool app {{ server {address}; check {check}; }} listen :80 -> app;");
+    target_of(&format!("check {check}"), address)
+}
+
+/// Reads a line, which ends with a semicolon or a block.
+fn target_of(line: &str, address: SocketAddr) -> ProbeTarget {
+    let end = if line.ends_with('}') { "" } else { ";" };
+    let text = format!("pool app {{ server {address}; {line}{end} }} listen :80 -> app;");
     let config = weir_config::parse_str("test", &text).unwrap_or_else(|error| panic!("{error}"));
     let pool = &config.config.pools[0];
     ProbeTarget::new(pool.check.as_ref().unwrap(), pool, &pool.endpoints[0], None).unwrap()
@@ -211,4 +217,130 @@ fn hosts_are_named_as_clients_would() {
     check("unix:/run/a.sock", false, "localhost");
     check("10.0.0.1:80 host=app.test", false, "app.test");
     check("10.0.0.1:443 host=app.test", false, "app.test:443");
+}
+
+/// Texts with their answers.
+type Script = &'static [(&'static str, &'static str)];
+
+/// Plays a server that answers each text with another one, as long as they come in this order, and
+/// then keeps the connection.
+async fn converse(mut stream: TcpStream, script: Script) {
+    for (expected, answer) in script {
+        let mut request = Vec::new();
+        while request != expected.as_bytes() {
+            if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let _ = stream.write_all(answer.as_bytes()).await;
+    }
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+async fn check_script(line: &str, script: Script, expected: &str) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server =
+        tokio::spawn(async move { converse(listener.accept().await.unwrap().0, script).await });
+    let target = target_of(&format!("check {line}"), address);
+    let found = target.ask(&PeerAddress::Socket(address)).await;
+    let found = found.map_err(|failure| failure.reason).err().unwrap_or_default();
+    assert_eq!(found, expected, "{line}");
+    server.await.unwrap();
+}
+
+const REDIS: &str = "tcp interval=1s timeout=200ms { send \"PING\\r\\n\"; expect +PONG; send \"info replication\\r\\n\"; expect role:master; expect connected; send hex=515549540d0a; expect +OK; }";
+
+#[tokio::test]
+async fn a_conversation_passes_if_each_step_does() {
+    let master: Script = &[
+        ("PING\r\n", "+PONG\r\n"),
+        ("info replication\r\n", "$80\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"),
+        ("QUIT\r\n", "+OK\r\n"),
+    ];
+    check_script(REDIS, master, "").await;
+    let replica: Script = &[
+        ("PING\r\n", "+PONG\r\n"),
+        ("info replication\r\n", "$80\r\n# Replication\r\nrole:slave\r\n"),
+    ];
+    check_script(REDIS, replica, "step 4: timeout after 200ms waiting for the reply").await;
+    check_script(REDIS, &[], "step 2: timeout after 200ms waiting for the reply").await;
+    let half: Script = &[("PING\r\n", "+PO")];
+    check_script(REDIS, half, "step 2: timeout after 200ms waiting for the reply").await;
+    // The reply to the first text is not taken for the reply to the second one.
+    let once: Script = &[("a", "ok"), ("b", "no")];
+    let twice = "tcp interval=1s timeout=200ms { send a; expect ok; send b; expect ok; }";
+    check_script(twice, once, "step 4: timeout after 200ms waiting for the reply").await;
+}
+
+#[tokio::test]
+async fn a_text_that_is_not_to_come_fails_the_probe() {
+    let busy: Script = &[("x", "ERR busy\n")];
+    let fine: Script = &[("x", "ready\n")];
+    let line = "tcp interval=1s timeout=200ms { send x; expect ERR absent; expect ready; }";
+    check_script(line, busy, "step 2: the reply contains `ERR`").await;
+    check_script(line, fine, "").await;
+    let close = "tcp { send x; expect ERR absent; }";
+    check(close, Manner::Says(""), "step 2: connection closed without a reply").await;
+    check(close, Manner::Says("ER"), "").await;
+    let bytes = "tcp { send x; expect \"~(?-u:\\xff\\x00)\" absent; expect \"~(?-u:o\\x6b)\"; }";
+    check(bytes, Manner::Says("ok"), "").await;
+    check(
+        "tcp { send x; expect ok; }",
+        Manner::Says("no"),
+        "step 2: the reply does not contain `ok` << no",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_conversation_has_as_many_connections_as_it_opens() {
+    let listeners = [
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    ];
+    let addresses = listeners.each_ref().map(|one| one.local_addr().unwrap());
+    let mut servers = Vec::new();
+    for listener in listeners {
+        servers.push(tokio::spawn(async move {
+            serve(listener.accept().await.unwrap().0, Manner::Holds("fine")).await
+        }));
+    }
+    let port = addresses[1].port();
+    let line = format!(
+        "check tcp {{ connect send_proxy; expect fine; connect port={port}; send x; expect fine; }}"
+    );
+    let target = target_of(&line, addresses[0]);
+    target.ask(&PeerAddress::Socket(addresses[0])).await.unwrap();
+    let mut requests = Vec::new();
+    for server in servers {
+        requests.push(String::from_utf8(server.await.unwrap()).unwrap());
+    }
+    assert_eq!(requests, ["PROXY UNKNOWN\r\n", "x"]);
+}
+
+#[tokio::test]
+async fn further_requests_have_to_pass_too() {
+    let check = async |second: &'static str, expected: &str| {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let mut requests = String::new();
+            for answer in [OK, second] {
+                let stream = listener.accept().await.unwrap().0;
+                let request = serve(stream, Manner::Says(answer)).await;
+                let request = String::from_utf8(request).unwrap();
+                requests += request.lines().next().unwrap();
+                requests.push(';');
+            }
+            requests
+        });
+        let line = "check http /live { request HEAD /ready expect=200; }";
+        let found = target_of(line, address).ask(&PeerAddress::Socket(address)).await;
+        let found = found.map_err(|failure| failure.reason).err().unwrap_or_default();
+        assert_eq!(found, expected);
+        assert_eq!(server.await.unwrap(), "GET /live HTTP/1.1;HEAD /ready HTTP/1.1;");
+    };
+    check("HTTP/1.1 200 OK\r\n\r\n", "").await;
+    check("HTTP/1.1 503 No\r\n\r\n", "step 2: status 503, expected 200").await;
 }
