@@ -167,6 +167,9 @@ fn other_methods_have_the_rules_of_limit_except() {
     let guarded =
         server("location / { limit_except GET { auth_basic x; } proxy_pass http://127.0.0.1:2; }");
     assert_eq!(outcome(&guarded, "limit_except").0, "refused");
+    let small =
+        server("location / { limit_except get { deny all; } proxy_pass http://127.0.0.1:2; }");
+    check(&small, &["route not method GET HEAD -> ", "deny all;"]);
     check(&guarded, &["route not method GET HEAD -> ", "deny all;"]);
 }
 

@@ -23,11 +23,13 @@ impl<'t> Converter<'_, 't> {
         let id = self.single_own(scope, "limit_except")?;
         let span = self.statements.span(id);
         let inner = scope.inner(id);
-        let words = self.statements.words(id).iter().map(|word| word.text.as_str());
-        let mut methods: Vec<&str> = words.collect();
+        // nginx takes them in any case.
+        let words = self.statements.words(id).iter().map(|word| word.text.to_ascii_uppercase());
+        let mut methods: Vec<String> = words.collect();
+        let has = |methods: &[String], name| methods.iter().any(|method| method == name);
         // nginx allows HEAD where it allows GET.
-        if methods.contains(&"GET") && !methods.contains(&"HEAD") {
-            methods.push("HEAD");
+        if has(&methods, "GET") && !has(&methods, "HEAD") {
+            methods.push("HEAD".to_owned());
         }
         let line = NativeLine::new("", span).keyword("not").keyword("method");
         let condition = methods.iter().fold(line, |line, name| line.value(name)).into_words();

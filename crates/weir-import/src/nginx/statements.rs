@@ -67,10 +67,16 @@ impl<'t> Statements<'t> {
             used: OnceCell::new(),
         };
         statements.top = statements.add(tree, "main", None);
-        let named = |one: &&Statement<'_>| one.directive.name.text == "real_ip_header";
-        let mut headers = statements.list.iter().filter(named).peekable();
-        statements.takes_proxy_header =
-            headers.peek().is_some() && headers.all(|one| one.word(0) == "proxy_protocol");
+        let named = |name: &'static str| {
+            statements.list.iter().filter(move |one| one.directive.name.text == name)
+        };
+        let mut headers = named("real_ip_header").peekable();
+        let has_header = |one: &Statement<'_>| {
+            one.directive.words.iter().any(|word| word.text == "proxy_protocol")
+        };
+        statements.takes_proxy_header = headers.peek().is_some()
+            && headers.all(|one| one.word(0) == "proxy_protocol")
+            && named("listen").all(has_header);
         statements
     }
 

@@ -296,12 +296,12 @@ impl<N: Net> IdleConnections<N> {
         }
     }
 
-    /// Closes the connections that have been idle the longest, parked ones first, until there is
-    /// room for another one below the cap. Those of other workers are out of reach: then it returns
-    /// false.
+    /// Closes the connection that has been idle the longest, a parked one first, or two if there is
+    /// no room for another one then, because the cap was lowered: then it returns false, as it does
+    /// if all are with other workers, out of reach.
     #[cold]
     fn make_place(&self, endpoint: &UpstreamEndpoint, most: u32) -> bool {
-        loop {
+        for _ in 0..2 {
             let parked = endpoint.idle.has_parked().then(|| self.shared.take_oldest(endpoint));
             if let Some(parked) = parked.flatten() {
                 self.net.close(parked.connection.socket);
@@ -317,6 +317,7 @@ impl<N: Net> IdleConnections<N> {
                 return true;
             }
         }
+        false
     }
 
     #[cold]
