@@ -16,6 +16,7 @@ mod opening;
 mod tcp_client;
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,8 +66,8 @@ pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
 /// function's future reserves room for its arguments twice, for as long as it lives.
 async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
     let resident = worker.residents.enter(handoff.place.client, &handoff.place.gate);
-    let key = resident.key;
-    let _kept = KeptForClient { worker: &worker, key };
+    let key = ManuallyDrop::new(resident).key;
+    let _stay = ClientStay { worker: &worker, key };
     let begin = {
         // Freed here, once its contents have moved on.
         let handoff = handoff;
@@ -86,16 +87,17 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
     .await;
 }
 
-/// The connections to endpoints that are kept for a client connection. They are closed at its end,
-/// however it ends, before another one gets its place.
-struct KeptForClient<'a, N: Net> {
+/// The place of a client connection among the worker's. However the connection ends, those to
+/// endpoints that are kept for it are closed before another one gets its place.
+struct ClientStay<'a, N: Net> {
     worker: &'a Worker<N>,
     key: ResidentKey,
 }
 
-impl<N: Net> Drop for KeptForClient<'_, N> {
+impl<N: Net> Drop for ClientStay<'_, N> {
     fn drop(&mut self) {
         self.worker.idle.close_of(self.key.index());
+        self.worker.residents.leave(self.key);
     }
 }
 

@@ -373,7 +373,7 @@ impl Residents {
         Some(self.origin + Duration::from_millis(next_ms))
     }
 
-    fn leave(&self, key: ResidentKey) {
+    pub(crate) fn leave(&self, key: ResidentKey) {
         let mut table = self.table();
         table.forget_deadline(key);
         let Some(own) = table.all.get_mut(key) else { return };
