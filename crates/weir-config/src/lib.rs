@@ -28,3 +28,4 @@ pub use load::{
 };
 pub use model::Config;
 pub use model::values::endpoint_address;
+pub use weir_stats::converter_fault;

@@ -81,7 +81,9 @@ pub use route::{
     HeaderEdit, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond,
     Route, Rule, Site, contains, forbidden_edit, internal_fault,
 };
-pub use route_upstream::{RouteSize, RouteTimeouts, RouteUpstream};
+pub use route_upstream::{
+    ImposedMethod, RouteSize, RouteTimeouts, RouteUpstream, ServerPreference, is_method,
+};
 pub(crate) use secret::HIDDEN;
 pub use secret::Secret;
 pub use sticky::{SameSite, Secure, Sticky};

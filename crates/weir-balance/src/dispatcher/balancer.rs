@@ -89,6 +89,14 @@ impl Balancer {
         self.picker.members.get(index).map(|member| member.weight)
     }
 
+    /// Returns true if an exchange that is bound to the endpoint may be sent to it now, limits
+    /// aside.
+    pub fn takes_bound(&self, index: usize, now_us: u64) -> bool {
+        let panic = self.picker.is_panicking();
+        let member = self.picker.members.get(index);
+        member.is_some_and(|member| member.state.is_usable_if_bound(now_us, panic))
+    }
+
     /// Exchanges in flight over all endpoints.
     pub fn in_flight(&self) -> u64 {
         self.picker.in_flight_noted()

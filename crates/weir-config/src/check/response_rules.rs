@@ -9,7 +9,8 @@ impl<'a> Checker<'a> {
     /// Adds the rules of these lines for responses of endpoints to the route.
     pub(super) fn response_rules(&mut self, lines: &[Arguments<'a>], route: &mut Route) {
         for line in lines {
-            if route.action.pools().is_empty() {
+            let is_own = line.name() == "response_status" && line.flag("always");
+            if route.action.pools().is_empty() && !is_own {
                 let error = format!("`{}` has no effect here", line.name());
                 let error = Diagnostic::error(line.directive.name.span, error);
                 self.report(error.help("it is for responses of servers; this route leads to none"));
@@ -40,6 +41,6 @@ impl<'a> Checker<'a> {
     fn response_status(&mut self, line: &Arguments<'a>) -> Option<ImposedStatus> {
         let when = line.option("if").map(|text| self.template(text));
         let status = self.value(line.word(0)?, values::imposed_status)?;
-        Some(ImposedStatus { when: when.flatten(), status })
+        Some(ImposedStatus { when: when.flatten(), status, always: line.flag("always") })
     }
 }

@@ -6,7 +6,9 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Rewrite, Route};
 use crate::pattern::PathPattern;
 
-const KINDS: [&str; 5] = ["strip_prefix", "prefix", "regex", "path", "query"];
+const KINDS: [&str; 7] =
+    ["strip_prefix", "prefix", "regex", "path", "query", "target", "target_regex"];
+const OF_TWO_WORDS: [&str; 3] = ["prefix", "regex", "target_regex"];
 const VERBS: [&str; 3] = ["set", "add", "remove"];
 
 impl<'a> Checker<'a> {
@@ -38,18 +40,21 @@ impl<'a> Checker<'a> {
 
     fn rewrite(&mut self, line: &Arguments<'a>) -> Option<Rewrite> {
         let (kind, first) = (line.word(0)?, line.word(1)?);
-        if !self.has_words(line, kind, &KINDS, |kind| matches!(kind, "prefix" | "regex")) {
+        if !self.has_words(line, kind, &KINDS, |kind| OF_TWO_WORDS.contains(&kind)) {
             return None;
         }
         let text = || first.text().to_owned();
         match kind.text() {
             "strip_prefix" => Some(Rewrite::StripPrefix(text())),
             "prefix" => Some(Rewrite::Prefix(text(), line.word(2)?.text().to_owned())),
-            "regex" => {
+            "regex" | "target_regex" => {
                 let pattern = self.value(first, str::parse::<PathPattern>);
                 let text = self.template(line.word(2)?)?;
-                Some(Rewrite::Regex(pattern?, text))
+                let whole = kind.text() == "target_regex";
+                let make = if whole { Rewrite::TargetRegex } else { Rewrite::Regex };
+                Some(make(pattern?, text))
             }
+            "target" => self.template(first).map(Rewrite::Target),
             "path" => self.template(first).map(Rewrite::Path),
             _ => self.template(first).map(Rewrite::Query),
         }

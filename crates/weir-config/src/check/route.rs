@@ -105,7 +105,7 @@ impl<'a> Checker<'a> {
                 "limits" => self.set(&line, "body", &mut body, route_size),
                 "error_page" => errors.extend(self.error_target(&line)),
                 "intercept" | "response_status" => responses.push(line),
-                "retry" | "buffer_request" => upstream.push(line),
+                "retry" | "buffer_request" | "use_server" | "request_method" => upstream.push(line),
                 "timeout" => {
                     self.set(&line, "request", &mut timeout, |text| {
                         let wait = values::wait_or_off(text)?;

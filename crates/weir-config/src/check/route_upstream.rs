@@ -1,11 +1,13 @@
-//! Checks what a route sets of the upstream side: `timeout`, `retry` and `buffer_request` in its
-//! block.
+//! Checks what a route sets of the upstream side: `timeout`, `retry`, `buffer_request`,
+//! `use_server` and `request_method` in its block.
 
 use super::arguments::Arguments;
 use super::checker::Checker;
 use super::pool::size_or_off;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Action, Retry, Route, RouteSize, RouteUpstream, values};
+use crate::model::{
+    Action, ImposedMethod, Retry, Route, RouteSize, RouteUpstream, ServerPreference, values,
+};
 
 impl<'a> Checker<'a> {
     /// Adds the settings of these lines to the route.
@@ -17,6 +19,11 @@ impl<'a> Checker<'a> {
                     let size = line.word(0).and_then(|word| self.value(word, route_size));
                     route.upstream.buffer_request = size.unwrap_or_default();
                 }
+                "use_server" => {
+                    let server = self.preferred_server(line, &route.action);
+                    route.upstream.servers.extend(server);
+                }
+                "request_method" => route.upstream.methods.extend(self.imposed_method(line)),
                 _ => self.route_timeouts(line, &mut route.upstream),
             }
             let sets = !route.upstream.is_inherited();
@@ -45,6 +52,44 @@ impl<'a> Checker<'a> {
         ] {
             *wait = self.setting(line, name, values::wait);
         }
+    }
+
+    fn preferred_server(
+        &mut self,
+        line: &Arguments<'a>,
+        action: &Action,
+    ) -> Option<ServerPreference> {
+        let name = line.word(0)?;
+        let when = match line.option("if") {
+            Some(text) => Some(self.template(text)?),
+            None => None,
+        };
+        let server = ServerPreference { when, name: self.template(name)? };
+        let Action::Pool(number) = action else { return Some(server) };
+        let pool = self.pools.get(*number)?;
+        let Some(fault) = server.fault(pool) else { return Some(server) };
+        let mut error = Diagnostic::error(name.span(), fault);
+        let mut names = pool.endpoints.iter().map(|endpoint| endpoint.name.as_str());
+        if let Some(name) = server.constant_name()
+            && names.all(|known| known != name)
+        {
+            let names = pool.endpoints.iter().map(|endpoint| endpoint.name.as_str());
+            error = error.suggest(name, names);
+        }
+        self.report(error);
+        None
+    }
+
+    fn imposed_method(&mut self, line: &Arguments<'a>) -> Option<ImposedMethod> {
+        let method = line.word(0)?;
+        let when = match line.option("if") {
+            Some(text) => Some(self.template(text)?),
+            None => None,
+        };
+        let imposed = ImposedMethod { when, method: self.template(method)? };
+        let Some(fault) = imposed.fault() else { return Some(imposed) };
+        self.report(Diagnostic::error(method.span(), fault));
+        None
     }
 
     fn route_retry(&mut self, line: &Arguments<'a>, upstream: &mut RouteUpstream) {

@@ -43,7 +43,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(ROUTE_LIMITS)
         .example("limits body=64m;"),
-    directive("rewrite", &[Context::Route], "strip_prefix PREFIX | prefix FROM TO | regex ~REGEX TEXT | path TEXT | query TEXT", REWRITE)
+    directive("rewrite", &[Context::Route], "strip_prefix PREFIX | prefix FROM TO | regex ~REGEX TEXT | path TEXT | query TEXT | target TEXT | target_regex ~REGEX TEXT", REWRITE)
         .words(2, 3)
         .many()
         .example("rewrite prefix /api/ /v2/;"),
@@ -65,10 +65,18 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(RESPONSE_CONDITION)
         .many()
         .example("intercept if=$sent_http_x_sorry -> internal @sorry;"),
-    directive("response_status", &[Context::Route], "STATUS", "Gives responses of servers another status (200 to 599, but not 204, 205 and 304, which end a response without a body). Of several lines that hold the last counts. Conditions of `response_header` see the status of the server, logs the one that was sent. Responses with 101, 204 and 304 keep theirs. HAProxy has it as `http-response set-status`.")
-        .options(RESPONSE_CONDITION)
+    directive("response_status", &[Context::Route], "STATUS", "Gives responses of servers another status (200 to 599, but not 204, 205 and 304, which end a response without a body). Of several lines that hold the last counts. Conditions of `response_header` see the status of the server, logs the one that was sent. Responses with 101, 204 and 304 keep theirs. HAProxy has it as `http-response set-status`, and with `always` as `http-after-response set-status`.")
+        .options(STATUS_OPTIONS)
         .many()
         .example("response_status 503 if=$sent_http_x_busy;"),
+    directive("request_method", &[Context::Route], "METHOD", "Sends requests to servers with another method. Of several lines that hold the last counts. Routes, logs and `$request_method` have the received one. The method may contain `$variables`; a text that is no method changes nothing. Requests with HEAD and CONNECT keep theirs, and no request gets these. nginx calls this `proxy_method`, HAProxy `http-request set-method`.")
+        .options(SERVER_CONDITION)
+        .many()
+        .example("request_method POST if=$http_x_submit;"),
+    directive("use_server", &[Context::Route], "NAME", "Sends requests to this server of the pool while it is available, whatever the policy and a sticky cookie say: the first line that holds and whose server is up counts, a draining one included. If it is full, requests wait for it as those of sticky clients do. Where no line counts, the policy picks. The name may contain `$variables`; one that no server has ends the list. HAProxy has it as `use-server`.")
+        .options(SERVER_CONDITION)
+        .many()
+        .example("use_server 10.0.0.1:80 if=$cookie_canary;"),
     directive("path", CONDITION, "PATTERN…", "The normalised (`path` in `listen`) and decoded path matches one of these: `/exact`, `/prefix/*` (everything below, and `/prefix` itself, unlike nginx's `/prefix/` and Caddy's paths), a glob such as `/a/*/b` (`*` within one segment) or `*.php`, `~regex`, or `~*regex` (case-insensitive). A regex that contains `{` must be quoted.")
         .example("path /static/* *.css"),
     directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),
@@ -107,7 +115,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .example("route path /static/* -> files /srv/static strip=/static;"),
 ];
 
-const REWRITE: &str = "Changes the path and query that the server gets, or the path of the file that `files` sends. Several lines apply in order, each to the result of those before it. Routes, keys and limits still look at the path as received, and logs show it; `$upstream_uri` is what the server gets. `strip_prefix /api` makes `/api/x` into `/x` and leaves `/apix` alone. `prefix FROM TO` replaces text at the start of the path, as nginx's `proxy_pass` with a path and Envoy's `prefix_rewrite` do. `regex` replaces the whole path if the regex matches (`~*` ignores case); `$1` to `$9` are its groups. `path` replaces it in any case; there the groups are those of the route's own regex. Prefixes and regexes look at the decoded path. A text is in the form of a URL; in the values of its variables, characters that cannot stand in a path are percent-encoded. As in nginx, a query in the text of `regex` or `path` precedes the received one, and a text that ends with `?` drops the received one; `query` replaces it. The result is normalised as received paths are, and a result that is ambiguous is refused with 400.";
+const REWRITE: &str = "Changes the path and query that the server gets, or the path of the file that `files` sends. Several lines apply in order, each to the result of those before it. Routes, keys and limits still look at the path as received, and logs show it; `$upstream_uri` is what the server gets. `strip_prefix /api` makes `/api/x` into `/x` and leaves `/apix` alone. `prefix FROM TO` replaces text at the start of the path, as nginx's `proxy_pass` with a path and Envoy's `prefix_rewrite` do. `regex` replaces the whole path if the regex matches (`~*` ignores case); `$1` to `$9` are its groups. `path` replaces it in any case; there the groups are those of the route's own regex. Prefixes and regexes look at the decoded path. A text is in the form of a URL; in the values of its variables, characters that cannot stand in a path are percent-encoded. As in nginx, a query in the text of `regex` or `path` precedes the received one, and a text that ends with `?` drops the received one; `query` replaces it. `target` replaces path and query, which the first `?` separates, whether it is in the text or in the value of a variable; `target_regex` does so if the regex matches both as they are sent, not decoded (HAProxy's `set-pathq` and `replace-pathq`). The result is normalised as received paths are, and a result that is ambiguous is refused with 400.";
 
 const FILE_TEST: &str = "There is a file with this path, such as one that closes a site for maintenance. Weir looks at it once a second and when the configuration is loaded, not for each request, so a request may see the state of a second ago. What cannot be looked at is not there.";
 
@@ -128,12 +136,26 @@ pub(super) const ERROR_TARGET: &[OptionSpec] = &[
 
 const INTERCEPT: &str = "Discards a server's response and serves the request again: `-> internal @NAME` keeps method and path, `-> internal PATH` asks for a path with GET (or HEAD). The first line that holds counts; a line without `if=` holds for every response. It happens once for a request, and not after `error_page` led to the route. A body goes to the pool of the next route only if `buffer_request` keeps it until then; otherwise the client gets 502, or the error of the response. HAProxy has it as `http-response return`, `deny` and `redirect`: write `respond` or `redirect` as the target of the named route.";
 
-const RESPONSE_CONDITION: &[OptionSpec] = &[option(
+const RESPONSE_CONDITION: &[OptionSpec] = &[RESPONSE_IF];
+
+const RESPONSE_IF: OptionSpec = option(
     "if",
     "TEXT",
     "",
     "Holds for responses for which the text with `$variables` is neither empty nor `0`. `$status` and `$sent_http_NAME` are those of the server.",
+);
+
+const SERVER_CONDITION: &[OptionSpec] = &[option(
+    "if",
+    "TEXT",
+    "",
+    "Holds for requests for which the text with `$variables` is neither empty nor `0`.",
 )];
+
+const STATUS_OPTIONS: &[OptionSpec] = &[
+    RESPONSE_IF,
+    flag("always", "Holds for Weir's own responses of the route too, which keep their body."),
+];
 
 const ROUTE_LIMITS: &[OptionSpec] =
     &[option("body", "SIZE | off", "", "The size of the request body; larger ones get 413.")];

@@ -39,12 +39,20 @@ pub struct ImposedStatus {
     pub when: Option<Template>,
     /// The status, 200..=599, but none of responses without a body.
     pub status: u16,
+    /// Set if Weir's own responses of the route get it too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
 }
 
 impl ResponseRules {
     /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.intercept.is_empty() && self.status.is_empty()
+    }
+
+    /// Returns true if some rule is for responses of endpoints only.
+    pub fn needs_pool(&self) -> bool {
+        !self.intercept.is_empty() || self.status.iter().any(|one| !one.always)
     }
 
     /// The texts with variables.

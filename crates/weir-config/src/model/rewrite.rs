@@ -21,6 +21,10 @@ pub enum Rewrite {
     Regex(PathPattern, #[serde(with = "words::template")] Template),
     /// Replaces the path, with the same rules for the query.
     Path(#[serde(with = "words::template")] Template),
+    /// Replaces the path and the query; the first `?` of the text with its values separates them.
+    Target(#[serde(with = "words::template")] Template),
+    /// Does the same if the regex matches both as they are sent; `$1`…`$9` are its groups.
+    TargetRegex(PathPattern, #[serde(with = "words::template")] Template),
     /// Replaces the query.
     Query(#[serde(with = "words::template")] Template),
     /// Replaces every parameter of that name by one.
@@ -36,6 +40,8 @@ impl Rewrite {
     pub fn template(&self) -> Option<&Template> {
         match self {
             Self::Regex(_, text)
+            | Self::TargetRegex(_, text)
+            | Self::Target(text)
             | Self::Path(text)
             | Self::Query(text)
             | Self::SetParameter(_, text)
@@ -54,13 +60,13 @@ impl Rewrite {
         match self {
             Self::StripPrefix(prefix) => prefix_fault(prefix),
             Self::Prefix(from, to) => prefix_fault(from).or_else(|| prefix_fault(to)),
-            Self::Regex(pattern, text) => {
+            Self::Regex(pattern, text) | Self::TargetRegex(pattern, text) => {
                 if !pattern.as_str().starts_with('~') {
                     return Some("a regex starts with `~`, or with `~*` to ignore case".to_owned());
                 }
                 text_fault(text)
             }
-            Self::Path(text) => text_fault(text),
+            Self::Path(text) | Self::Target(text) => text_fault(text),
             Self::Query(text) => {
                 let leading = text.as_str().starts_with('?');
                 leading.then(|| "leave out the `?`: it is written where it is needed".to_owned())

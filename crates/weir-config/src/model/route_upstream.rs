@@ -1,15 +1,18 @@
-//! What a route sets of the upstream side, instead of its pool: timeouts, retries, and the reading
-//! of whole requests. Servers, their health, limits and the queue are the pool's alone.
+//! What a route sets of the upstream side, instead of its pool: timeouts, retries, the reading of
+//! whole requests, and the servers that it prefers. Servers themselves, their health, limits and the
+//! queue are the pool's alone.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_stats::Template;
 
 use super::{Pool, Retry, UpstreamTimeouts};
 use crate::units::{duration, size};
+use crate::words;
 
 /// The settings of a route that replace those of its pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteUpstream {
     /// The timeouts.
@@ -18,6 +21,96 @@ pub struct RouteUpstream {
     pub retry: Option<Retry>,
     /// The reading of whole requests before an endpoint is picked.
     pub buffer_request: RouteSize,
+    /// The servers that requests go to while they are available; the first that holds counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerPreference>,
+    /// The methods that requests are sent with; the last that holds counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<ImposedMethod>,
+}
+
+/// Another method for some requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImposedMethod {
+    /// Holds for requests for which this text is neither empty nor `0`; for all without it.
+    #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
+    pub when: Option<Template>,
+    /// The method.
+    #[serde(with = "words::template")]
+    pub method: Template,
+}
+
+impl ImposedMethod {
+    /// Returns the texts with variables.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.when.iter().chain([&self.method])
+    }
+
+    /// Returns the reason why requests cannot be sent with it, if there is one.
+    pub fn fault(&self) -> Option<String> {
+        let mut variables = self.templates().flat_map(Template::variables);
+        if let Some(later) = variables.find(|one| !one.is_known_before_pick()) {
+            return Some(format!("`{later}` is not known when the request is sent"));
+        }
+        let method = self.method.constant()?;
+        if is_method(method) {
+            return None;
+        }
+        let shown = self.method.as_str();
+        Some(match method {
+            b"HEAD" | b"CONNECT" => {
+                format!("the response to `{shown}` has another form than the client expects")
+            }
+            _ => format!("`{shown}` is not a method"),
+        })
+    }
+}
+
+/// Returns true for a method that a request can be given: the responses to HEAD and CONNECT have
+/// forms of their own.
+pub fn is_method(text: &[u8]) -> bool {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let fits = (1..=LONGEST_METHOD).contains(&text.len()) && text.iter().all(is_token);
+    fits && !matches!(text, b"HEAD" | b"CONNECT")
+}
+
+/// The most bytes of a method that a request can be given.
+const LONGEST_METHOD: usize = 32;
+
+/// A server of the pool that some requests go to while it is available.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerPreference {
+    /// Holds for requests for which this text is neither empty nor `0`; for all without it.
+    #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
+    pub when: Option<Template>,
+    /// The name of the server.
+    #[serde(with = "words::template")]
+    pub name: Template,
+}
+
+impl ServerPreference {
+    /// Returns the texts with variables.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.when.iter().chain([&self.name])
+    }
+
+    /// Returns the name if it is the same for all requests.
+    pub fn constant_name(&self) -> Option<&str> {
+        self.name.constant().and_then(|name| std::str::from_utf8(name).ok())
+    }
+
+    /// Returns the reason why requests to this pool cannot have it, if there is one.
+    pub fn fault(&self, pool: &Pool) -> Option<String> {
+        let mut variables = self.templates().flat_map(Template::variables);
+        if let Some(later) = variables.find(|one| !one.is_known_before_pick()) {
+            return Some(format!("`{later}` is not known when a server is picked"));
+        }
+        let name = self.constant_name()?;
+        let is_known = pool.endpoints.iter().any(|endpoint| endpoint.name == name);
+        (!is_known).then(|| format!("the pool `{}` has no server `{name}`", pool.name))
+    }
 }
 
 /// The timeouts of a route; `None` for the pool's.

@@ -653,10 +653,20 @@ impl<'a> Validator<'a> {
                 self.problem(format!("{path}.retry.budget"), "the budget is a setting of the pool");
             }
         }
+        for (index, one) in upstream.methods.iter().enumerate() {
+            let fault = one.fault().map_or(Ok(()), Err);
+            self.held(format!("{path}.methods[{index}].method"), fault);
+        }
+        let Action::Pool(number) = route.action else { return };
+        let Some(pool) = self.config.pools.get(number) else { return };
+        for (index, server) in upstream.servers.iter().enumerate() {
+            let fault = server.fault(pool).map_or(Ok(()), Err);
+            self.held(format!("{path}.servers[{index}].name"), fault);
+        }
     }
 
     fn responses(&mut self, path: &str, route: &Route) {
-        if !route.responses.is_empty() && route.action.pools().is_empty() {
+        if route.responses.needs_pool() && route.action.pools().is_empty() {
             self.problem(path, "only requests to a pool have responses of endpoints");
         }
         for (index, one) in route.responses.intercept.iter().enumerate() {

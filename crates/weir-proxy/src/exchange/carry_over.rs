@@ -52,9 +52,13 @@ impl<'a> Dispatch<'a> {
             // An endpoint that is gone has no name in the log.
             *endpoint = index(*endpoint).unwrap_or(usize::MAX);
         }
-        if let Claim::Bound(bound) = exchange.placement.claim {
-            exchange.placement.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
-        }
+        exchange.placement.claim = match exchange.placement.claim {
+            Claim::Bound(bound) => index(bound).map_or(Claim::Unknown, Claim::Bound),
+            Claim::Named(named, aside) => {
+                index(named).map_or(Claim::Unknown, |index| Claim::Named(index, aside))
+            }
+            claim => claim,
+        };
         exchange.set_pool(PoolRef { pool, number });
         (self.pool, self.number) = (pool, number);
         self.rules = exchange.rules(pool);

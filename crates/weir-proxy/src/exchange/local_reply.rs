@@ -6,7 +6,7 @@ use std::task::{Poll, ready};
 
 use tokio::io::AsyncWrite;
 use weir_config::model::CauseHeader;
-use weir_stats::Cause;
+use weir_stats::{Cause, Entry};
 use weir_wire::{Framing, Method};
 
 use crate::exchange::body_stream::BodySink;
@@ -200,10 +200,13 @@ pub(crate) async fn send_piece<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let form = response_form(exchange);
-    exchange.set_status(status);
+    let imposed = status_by_rule(exchange, status);
+    exchange.set_status(imposed.unwrap_or(status));
+    let reply = reply.with_imposed_status(imposed);
     let mut out = std::mem::take(&mut exchange.heads.response_out);
     out.clear();
-    let body_bytes = write_reply(exchange, reply, form.connection, &mut out);
+    let reply = reply.with_connection(form.connection);
+    let body_bytes = write_reply(exchange, reply, status, &mut out);
     exchange.holds(out.capacity());
     let begun = exchange.client.begin_response(&mut out);
     let taking = &mut Taking::new(scope.client_rate(false));
@@ -218,24 +221,34 @@ pub(crate) async fn send_piece<C: ClientSide>(
     Ok(form.next)
 }
 
+/// The status by the rules of the route for Weir's own responses, which see the usual one.
+fn status_by_rule<C: ClientSide>(exchange: &Exchange<'_, C>, status: u16) -> Option<u16> {
+    let rules = exchange.route?.responses.as_deref()?;
+    if matches!(status, 204 | 304) {
+        return None;
+    }
+    record::with_entry(exchange, |entry| rules.own_status(&Entry { status, ..*entry }))
+}
+
 fn write_reply<C: ClientSide>(
     exchange: &Exchange<'_, C>,
     reply: Reply<'_>,
-    connection: ConnectionLine,
+    status: u16,
     out: &mut Vec<u8>,
 ) -> usize {
     let Exchange { scope, client, heads, arrival, route, .. } = exchange;
     let router = &scope.listener.router;
     let head_only = arrival.has_head && heads.request.method == Method::Head;
-    let reply = reply
-        .with_body_wanted(if head_only { BodyWanted::HeadOnly } else { BodyWanted::Yes })
-        .with_connection(connection);
+    let reply =
+        reply.with_body_wanted(if head_only { BodyWanted::HeadOnly } else { BodyWanted::Yes });
     let limits = arrival.told.as_ref().map_or(&[][..], |told| &told.headers);
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(arrival.head_end);
     let cause_header = cause_header(scope.listener, client.facts().peer_ip());
     let why = explain::on_demand(exchange);
     record::with_entry(exchange, |entry| {
+        // As those of an endpoint's response, edits see the status before rules change it.
+        let entry = &Entry { status, ..*entry };
         let surroundings = ReplySurroundings {
             pages: router.pages(),
             edits: route

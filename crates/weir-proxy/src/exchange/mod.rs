@@ -16,6 +16,7 @@ pub(crate) mod local_reply;
 pub(crate) mod malformed;
 pub(crate) mod outcome;
 pub(crate) mod passive;
+pub(crate) mod preference;
 pub(crate) mod proxy_request;
 pub(crate) mod pump;
 pub(crate) mod reasons;
@@ -67,6 +68,7 @@ pub(crate) async fn run<C: ClientSide>(
 ) -> Next {
     heads.original_line.clear();
     heads.rewritten.clear();
+    heads.method.clear();
     heads.internal.clear();
     heads.kept_body = None;
     // Texts about the response of a request that gets none from an endpoint have no values.

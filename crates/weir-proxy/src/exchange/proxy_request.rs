@@ -18,7 +18,7 @@ use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::exchange::throttle::throttle;
 use crate::exchange::upload::{initial_body, leave_body, prepare_body, rewind};
-use crate::exchange::{error_page, passive, record, request_key, response, rewrite};
+use crate::exchange::{error_page, passive, preference, record, request_key, response, rewrite};
 use crate::http::head_writer::{self, BodyFraming, UpstreamHead};
 use crate::http::trailers;
 use crate::limiting::bandwidth::Toward;
@@ -46,6 +46,7 @@ pub(crate) async fn proxy<C: ClientSide>(
     }
     enter_pool(exchange, pool, number)?;
     read_head(exchange, route, pool);
+    preference::apply(exchange, pool);
     // The beginning of the body is subject to the bandwidth limit too.
     let throttle = throttle(exchange, Toward::Endpoint);
     let rules = exchange.rules(pool);
@@ -66,7 +67,7 @@ pub(crate) async fn proxy<C: ClientSide>(
         let at = dispatch.at(placement.endpoint.unwrap_or_default());
         let heard = attempt.hear(exchange, at).await;
         let heard = heard.and_then(|()| check_switch(exchange, &mut attempt, route));
-        let repeatable = attempt.may_repeat(exchange.heads.request.method, &at.rules.retry);
+        let repeatable = attempt.may_repeat(exchange.heads.sent_method(), &at.rules.retry);
         let trouble = match heard {
             Ok(()) => note_answer(exchange, at, attempt.heard),
             // The endpoint closed an idle connection while the request was on its way to it.
@@ -329,7 +330,10 @@ fn write_head<C: ClientSide>(
         let head = UpstreamHead {
             head: &heads.request,
             bytes: client.head(),
-            method: exchange.request_view().method(),
+            method: match heads.method.as_slice() {
+                b"" => exchange.request_view().method(),
+                method => method,
+            },
             rewritten: heads.new_target(),
             peer: client.facts().peer,
             tls: client.facts().tls.is_some(),

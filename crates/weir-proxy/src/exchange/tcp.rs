@@ -19,7 +19,7 @@ use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::exchange::throttle::throttle;
 use crate::exchange::tunnel::{self, Switched};
-use crate::exchange::{find_route, list_as_running, pool_of, record, request_key};
+use crate::exchange::{find_route, list_as_running, pool_of, preference, record, request_key};
 use crate::limiting::bandwidth::Toward;
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
@@ -113,6 +113,7 @@ async fn serve<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, En
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
     enter_pool(exchange, pool, number)?;
     exchange.placement.key = request_key::of(exchange, pool);
+    preference::apply(exchange, pool);
     let (up, down) = (throttle(exchange, Toward::Endpoint), throttle(exchange, Toward::Client));
     // While the connection waits for an endpoint, the client's bytes stay in its socket.
     let (framing, encoder) = (Framing::None, Encoder::Plain);

@@ -54,7 +54,7 @@ pub struct UpstreamHead<'a> {
     pub head: &'a RequestHead,
     /// The bytes that its spans refer to.
     pub bytes: &'a [u8],
-    /// The method that is sent with a rewritten target.
+    /// The method that is sent.
     pub method: &'a [u8],
     /// The target, if it was rewritten; else empty.
     pub rewritten: &'a [u8],
@@ -95,7 +95,7 @@ pub struct UpstreamHead<'a> {
 pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
     match input.rewritten {
-        b"" => write_request_line(head, bytes, out),
+        b"" => write_request_line(input, out),
         target => encode::request_line(out, input.method, target),
     }
     write_host(input, out);
@@ -307,8 +307,8 @@ pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) 
     out.extend_from_slice(encode::HEAD_END);
 }
 
-fn write_request_line(head: &RequestHead, bytes: &[u8], out: &mut Vec<u8>) {
-    let method = head.method_span.of(bytes);
+fn write_request_line(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    let UpstreamHead { head, bytes, method, .. } = *input;
     if head.form != TargetForm::Absolute {
         encode::request_line(out, method, head.target.of(bytes));
         return;

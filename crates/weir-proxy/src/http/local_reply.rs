@@ -145,6 +145,8 @@ pub enum BodyWanted {
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     status: u16,
+    /// The status that is sent instead.
+    imposed: Option<u16>,
     body: Option<Body<'a>>,
     headers: &'a [(&'static str, String)],
     location: Option<&'a [u8]>,
@@ -159,6 +161,7 @@ impl<'a> Reply<'a> {
     pub fn of(status: u16) -> Self {
         Self {
             status,
+            imposed: None,
             body: None,
             headers: &[],
             location: None,
@@ -173,6 +176,12 @@ impl<'a> Reply<'a> {
     #[must_use]
     pub fn with_body(self, content_type: &'a str, body: &'a [u8]) -> Self {
         Self { body: Some(Body::Given(content_type, body)), ..self }
+    }
+
+    /// Sets the status that is sent; the page stays that of the reply.
+    #[must_use]
+    pub fn with_imposed_status(self, imposed: Option<u16>) -> Self {
+        Self { imposed, ..self }
     }
 
     /// Sets this page as the body.
@@ -228,7 +237,7 @@ impl<'a> Reply<'a> {
         let mut scratch = Vec::new();
         let body = self.body(surroundings, &mut scratch);
         let edits = surroundings.edits;
-        encode::status_line(out, self.status);
+        encode::status_line(out, self.imposed.unwrap_or(self.status));
         write_line(edits, b"Server", b"weir", out);
         write_line(edits, b"Date", surroundings.date, out);
         if let Some(location) = self.location {

@@ -38,6 +38,7 @@ enum RewriteStep {
     Prefix(Box<[u8]>, Box<[u8]>),
     Regex(PathPattern, TargetText),
     Path(TargetText),
+    Target(Option<PathPattern>, Template),
     Query(Template),
     Parameter { name: Box<[u8]>, keeps_others: bool, value: Option<Template> },
 }
@@ -70,7 +71,8 @@ impl Rewrites {
         }
         let steps = changes.iter().map(|change| RewriteStep::compile(change, rules));
         let steps = steps.collect::<Result<_, _>>()?;
-        let of_route = |change: &&Rewrite| !matches!(change, Rewrite::Regex(..));
+        let of_route =
+            |change: &&Rewrite| !matches!(change, Rewrite::Regex(..) | Rewrite::TargetRegex(..));
         let varies = |text: &Template| text.constant().is_none();
         Ok(Some(Self {
             steps,
@@ -151,6 +153,10 @@ impl RewriteStep {
                 Self::Regex(pattern.clone(), TargetText::compile(text)?)
             }
             Rewrite::Path(text) => Self::Path(TargetText::compile(text)?),
+            Rewrite::Target(text) => Self::Target(None, text.clone()),
+            Rewrite::TargetRegex(pattern, text) => {
+                Self::Target(Some(pattern.clone()), text.clone())
+            }
             Rewrite::Query(text) => Self::Query(text.clone()),
             Rewrite::SetParameter(name, value) | Rewrite::AddParameter(name, value) => {
                 Self::Parameter {
@@ -171,6 +177,7 @@ impl RewriteStep {
             Self::Prefix(from, to) => target.replace_prefix(from, to, form, Ends::Anywhere),
             Self::Regex(pattern, text) => target.replace_matching(pattern, text, form, entry),
             Self::Path(text) => target.replace(text, entry),
+            Self::Target(pattern, text) => target.replace_whole(pattern.as_ref(), text, entry),
             Self::Query(text) => {
                 let mut query = PathBuffer::new();
                 append(text, entry, stays_in_query, &mut query);
@@ -272,6 +279,56 @@ impl ChangedTarget {
             query.extend_from_slice(&received);
         }
         self.query = Some(query).filter(|query| !query.is_empty());
+    }
+
+    /// Replaces path and query, if the pattern matches them as they are sent.
+    fn replace_whole(
+        &mut self,
+        pattern: Option<&PathPattern>,
+        text: &Template,
+        entry: Option<&Entry<'_>>,
+    ) {
+        let mut value = Vec::new();
+        let whole = self.whole();
+        let groups = match pattern.map(|pattern| pattern.captures(&whole)) {
+            Some(None) => return,
+            Some(Some(groups)) => Some(groups),
+            None => None,
+        };
+        match (text.constant(), entry, groups) {
+            (Some(text), ..) => value.extend_from_slice(text),
+            (None, Some(entry), Some(groups)) => {
+                let captures = Captures::written_by(|number, out| {
+                    let range = groups.range(number);
+                    out.extend_from_slice(
+                        range.and_then(|range| whole.get(range)).unwrap_or_default(),
+                    );
+                });
+                let groups = captures.groups();
+                let entry = Entry { captures: &groups, ..*entry };
+                text.append(&entry, Escape::None, &mut value);
+            }
+            (None, Some(entry), None) => text.append(entry, Escape::None, &mut value),
+            (None, None, _) => debug_assert!(false, "variables without an entry"),
+        }
+        let at = value.iter().position(|byte| *byte == b'?').unwrap_or(value.len());
+        let (new_path, rest) = value.split_at(at);
+        let mut path = PathBuffer::new();
+        encode_but_escapes(new_path, stays_in_path, &mut path);
+        self.set_path(path);
+        let mut query = PathBuffer::new();
+        encode_but_escapes(rest.get(1..).unwrap_or_default(), stays_in_query, &mut query);
+        self.query = (!rest.is_empty()).then_some(query);
+    }
+
+    /// Path and query as they are sent.
+    fn whole(&self) -> Vec<u8> {
+        let mut whole = self.path.to_vec();
+        if let Some(query) = &self.query {
+            whole.push(b'?');
+            whole.extend_from_slice(query);
+        }
+        whole
     }
 
     fn set_path(&mut self, path: PathBuffer) {

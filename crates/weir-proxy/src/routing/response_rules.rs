@@ -12,7 +12,16 @@ use crate::routing::route::InternalTarget;
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledResponseRules {
     intercepts: Arc<[(ResponseCondition, InternalTarget)]>,
-    statuses: Box<[(ResponseCondition, u16)]>,
+    statuses: Box<[CompiledStatus]>,
+}
+
+/// Another status for a response.
+#[derive(Clone, Debug)]
+struct CompiledStatus {
+    when: ResponseCondition,
+    status: u16,
+    /// Set if Weir's own responses get it too.
+    always: bool,
 }
 
 /// The text that decides about a response; without one the rule always holds.
@@ -46,8 +55,12 @@ impl CompiledResponseRules {
             .iter()
             .map(|one| Ok((condition(&one.when), InternalTarget::compile(&one.to, listener)?)));
         let intercepts = intercepts.collect::<Result<_, String>>()?;
-        let statuses = rules.status.iter().map(|one| (condition(&one.when), one.status)).collect();
-        Ok(Some(Box::new(Self { intercepts, statuses })))
+        let statuses = rules.status.iter().map(|one| CompiledStatus {
+            when: condition(&one.when),
+            status: one.status,
+            always: one.always,
+        });
+        Ok(Some(Box::new(Self { intercepts, statuses: statuses.collect() })))
     }
 
     /// Returns true if some responses are discarded.
@@ -62,10 +75,23 @@ impl CompiledResponseRules {
         found.next().map(|(_, target)| target)
     }
 
-    /// The status that the response of an entry gets.
+    /// The status that the response of an endpoint gets.
     pub(crate) fn status(&self, entry: &Entry<'_>) -> Option<u16> {
+        self.last_status(entry, |_| true)
+    }
+
+    /// The status that one of Weir's own responses gets.
+    pub(crate) fn own_status(&self, entry: &Entry<'_>) -> Option<u16> {
+        self.last_status(entry, |one| one.always)
+    }
+
+    fn last_status(
+        &self,
+        entry: &Entry<'_>,
+        applies: impl Fn(&CompiledStatus) -> bool,
+    ) -> Option<u16> {
         let mut text = Vec::new();
-        let mut found = self.statuses.iter().rev().filter(|(when, _)| when.holds(entry, &mut text));
-        found.next().map(|(_, status)| *status)
+        let mut lines = self.statuses.iter().rev().filter(|one| applies(one));
+        lines.find(|one| one.when.holds(entry, &mut text)).map(|one| one.status)
     }
 }

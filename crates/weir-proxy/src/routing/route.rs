@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::model::{
-    AccessRule, Action, ErrorTarget, Expires, Files, Listener, NO_RESPONSE, Pool, Redirect,
-    RequestTimeout, Respond, Rewrite, Route,
+    AccessRule, Action, ErrorTarget, Expires, Files, ImposedMethod, Listener, NO_RESPONSE, Pool,
+    Redirect, RequestTimeout, Respond, Rewrite, Route, ServerPreference,
 };
 use weir_stats::{Entry, Escape, Template, Variable};
 
@@ -335,7 +335,9 @@ impl Router {
         let file_switches = switches.into_iter().cloned().collect();
         let lists = || sites.iter().chain([&default]);
         let needs_path = lists().any(RouteList::needs_path);
-        let needs_server_name = !sites.is_empty() || lists().any(RouteList::needs_server_name);
+        let needs_server_name = !sites.is_empty()
+            || lists().any(RouteList::needs_server_name)
+            || listener.all_routes().any(names_servers_by_server_name);
         Ok(Self {
             sites,
             default,
@@ -532,7 +534,12 @@ fn compile_route(
         if route.error_targets.is_empty() { &listener.error_targets } else { &route.error_targets };
     let pages = || listener.error_pages.iter().filter_map(|page| page.text.as_ref());
     let errors_of = || errors.iter().map(ErrorTarget::template).chain(pages());
-    let texts = || text.into_iter().chain(errors_of()).chain(route.responses.templates());
+    let of_upstream = || {
+        let methods = route.upstream.methods.iter().flat_map(ImposedMethod::templates);
+        route.upstream.servers.iter().flat_map(ServerPreference::templates).chain(methods)
+    };
+    let rules = || route.responses.templates().chain(of_upstream());
+    let texts = || text.into_iter().chain(errors_of()).chain(rules());
     let text_has = |test: fn(&Template) -> bool| texts().any(test);
     let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
     let rewrite_has =
@@ -591,6 +598,12 @@ fn text_of(action: &Action) -> Option<&Template> {
         Action::Files(files) => files.fallback.as_ref(),
         Action::Pool(_) => None,
     }
+}
+
+/// Returns true if a server of the route's pool is chosen by the name that a TLS client asks for.
+fn names_servers_by_server_name(route: &Route) -> bool {
+    let mut texts = route.upstream.servers.iter().flat_map(ServerPreference::templates);
+    texts.any(uses_server_name)
 }
 
 fn uses_server_name(template: &Template) -> bool {

@@ -56,13 +56,36 @@ pub(crate) enum Claim {
     Unknown,
     /// The cookie identifies this endpoint.
     Bound(usize),
+    /// The route names this endpoint, whatever the cookie says.
+    Named(usize, SetAside),
+}
+
+/// The sticky cookie of a request whose endpoint the route names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetAside {
+    /// The pool has none.
+    Nothing,
+    /// The client sent none.
+    NoCookie,
+    Cookie,
 }
 
 impl Claim {
-    /// The endpoint that the cookie identifies.
+    /// The claim of a request whose endpoint the route names.
+    pub(crate) fn named(self, endpoint: usize) -> Self {
+        let aside = match self {
+            Self::None => SetAside::Nothing,
+            Self::New => SetAside::NoCookie,
+            Self::Unknown | Self::Bound(_) => SetAside::Cookie,
+            Self::Named(_, aside) => aside,
+        };
+        Self::Named(endpoint, aside)
+    }
+
+    /// The endpoint that the cookie identifies, or that the route names.
     pub(crate) fn endpoint(self) -> Option<usize> {
         match self {
-            Self::Bound(endpoint) => Some(endpoint),
+            Self::Bound(endpoint) | Self::Named(endpoint, _) => Some(endpoint),
             Self::None | Self::New | Self::Unknown => None,
         }
     }
@@ -75,6 +98,12 @@ impl Claim {
             Self::Unknown => weir_stats::AffinityOutcome::Unknown,
             Self::Bound(endpoint) if served == Some(endpoint) => weir_stats::AffinityOutcome::Kept,
             Self::Bound(_) => weir_stats::AffinityOutcome::Moved,
+            Self::Named(_, SetAside::Nothing) => weir_stats::AffinityOutcome::None,
+            Self::Named(_, SetAside::Cookie) => weir_stats::AffinityOutcome::Unused,
+            Self::Named(endpoint, _) if served == Some(endpoint) => {
+                weir_stats::AffinityOutcome::Named
+            }
+            Self::Named(..) => weir_stats::AffinityOutcome::New,
         }
     }
 }

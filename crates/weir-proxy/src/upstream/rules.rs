@@ -2,6 +2,8 @@
 
 use weir_config::model::{Pool, RouteUpstream, UpstreamTimeouts};
 
+use crate::upstream::imposed_method::ImposedMethods;
+use crate::upstream::preference::PreferredServers;
 use crate::upstream::retry::RetryRules;
 
 /// The settings that hold for a request: the pool's, or the route's where it has its own.
@@ -14,6 +16,10 @@ pub(crate) struct UpstreamRules {
     pub(crate) buffer_request: Option<u64>,
     /// The status of the response if no connection came about.
     pub(crate) connect_status: Option<u16>,
+    /// The servers that the route prefers; `None` if there are none.
+    pub(crate) servers: Option<PreferredServers>,
+    /// The methods that the route gives its requests; `None` if there are none.
+    pub(crate) methods: Option<ImposedMethods>,
 }
 
 impl UpstreamRules {
@@ -28,6 +34,8 @@ impl UpstreamRules {
             retry: RetryRules::new(route.retry(pool)),
             buffer_request: route.buffer_request(pool),
             connect_status: pool.connect_status,
+            servers: PreferredServers::compile(&route.servers, pool),
+            methods: ImposedMethods::compile(&route.methods),
         }
     }
 }

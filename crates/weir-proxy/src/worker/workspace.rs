@@ -1,6 +1,6 @@
 //! The buffers and parsed heads of an exchange, which later exchanges use again.
 
-use weir_wire::{RequestHead, ResponseHead, Span};
+use weir_wire::{Method, RequestHead, ResponseHead, Span};
 
 use crate::http::internal::InternalRedirects;
 use crate::net::buffers::Buffers;
@@ -41,6 +41,8 @@ pub(crate) struct Heads {
     pub(crate) original_line: Vec<u8>,
     /// The target that the route's rewrites make for the endpoint; else empty.
     pub(crate) rewritten: Vec<u8>,
+    /// The method that the route gives the request for the endpoint; else empty.
+    pub(crate) method: Vec<u8>,
     /// The internal redirects of the request.
     pub(crate) internal: InternalRedirects,
     /// The whole body, which another pool may get after an error; it is no longer in the stream.
@@ -84,12 +86,18 @@ impl Heads {
         }
     }
 
+    /// The method that the endpoint gets.
+    pub(crate) fn sent_method(&self) -> Method {
+        if self.method.is_empty() { self.request.method } else { Method::of(&self.method) }
+    }
+
     /// The bytes of memory that the running exchange holds in it.
     pub(crate) fn held(&self) -> usize {
         self.request_out.capacity()
             + self.response_out.capacity()
             + self.response_bytes.capacity()
             + self.rewritten.capacity()
+            + self.method.capacity()
             + self.internal.held()
             + self.kept_body.as_ref().map_or(0, Vec::capacity)
             + self.key.capacity()
@@ -102,6 +110,7 @@ impl Heads {
         self.response_bytes.clear();
         self.original_line.clear();
         self.rewritten.clear();
+        self.method.clear();
         self.internal.clear();
         self.kept_body = None;
     }

@@ -385,3 +385,45 @@ fn bound_requests_among_others_neither_starve_them_nor_are_starved() {
         assert_eq!(world.pool().balancer.counters().violations, 0);
     });
 }
+
+#[test]
+fn a_route_names_the_server_of_some_requests_while_it_is_up() {
+    let text = "pool app {
+            server 10.0.1.1:80 name=a; server 10.0.1.2:80 name=b;
+            server 10.0.1.3:80 name=c down; sticky cookie SRV insert;
+        }
+        listen 10.0.0.1:80 { default -> app {
+            use_server c if=$http_x_test;
+            use_server b if=$http_x_test;
+            use_server $http_x_server if=$http_x_server;
+            use_server a if=$http_x_server;
+        } }";
+    play(text, async |world| {
+        let seen = origins(world);
+        let mut client = world.client().await;
+        let mut ask = async |headers: &str| {
+            client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n")).await;
+            let before = counts(&seen);
+            let response = client.message().await;
+            let served = counts(&seen).iter().zip(before).position(|(now, before)| *now > before);
+            (served.unwrap_or(usize::MAX), set(&response))
+        };
+        let (first, cookie) = ask("").await;
+        let cookie = cookie.unwrap();
+        assert_eq!(first, 0);
+        // The server of the first line is down, that of the second comes before the cookie, which
+        // the client keeps.
+        for _ in 0..3 {
+            let asked = ask(&format!("X-Test: 1\r\nCookie: {cookie}\r\n")).await;
+            assert_eq!(asked, (1, None));
+            assert_eq!(ask("X-Test: 1\r\n").await, (1, None));
+        }
+        assert_eq!(ask("X-Server: b\r\n").await.0, 1);
+        assert_eq!(ask("X-Server: a\r\n").await.0, 0);
+        // A name that no server has ends the list: the policy picks, in turn.
+        let picked = [ask("X-Server: z\r\n").await.0, ask("X-Server: z\r\n").await.0];
+        assert_ne!(picked[0], picked[1]);
+        // `0` does not hold.
+        assert_eq!(ask(&format!("X-Test: 0\r\nCookie: {cookie}\r\n")).await, (0, None));
+    });
+}

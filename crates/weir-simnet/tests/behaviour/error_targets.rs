@@ -474,3 +474,32 @@ fn the_connection_of_a_discarded_response_is_used_again_only_if_it_is_over() {
         world.log().await;
     });
 }
+
+#[test]
+fn own_responses_get_another_status_where_that_is_asked_for() {
+    let text = routes(
+        "route path /gone -> respond 410 {
+            response_status 404 always if=$http_x; response_header set X-Was $status;
+         }
+         route path /text -> respond 200 \"a text\" { response_status 418 always; }
+         route path /empty -> respond 204 { response_status 200 always; }
+         default -> app { response_status 599 always; }",
+    );
+    play(&text, async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let mut client = world.client().await;
+        let was = async |client: &mut Peer, line: &str, status| {
+            let answer = ask(client, line, "").await;
+            assert_eq!(answer.status(), status, "{line}");
+            answer
+        };
+        assert_eq!(was(&mut client, "GET /gone", 410).await.header("x-was"), Some("410"));
+        let answer = was(&mut client, "GET /gone HTTP/1.1\r\nX: 1\r\nX-Line:", 404).await;
+        assert_eq!(answer.header("x-was"), Some("410"));
+        assert!(answer.text().contains("410"), "the page stays: {}", answer.text());
+        assert_eq!(was(&mut client, "GET /text", 418).await.text(), "a text");
+        was(&mut client, "GET /empty", 204).await;
+        was(&mut client, "GET /", 599).await;
+        world.log().await;
+    });
+}

@@ -45,6 +45,88 @@ fn the_endpoint_gets_the_rewritten_target() {
 }
 
 #[test]
+fn path_and_query_are_replaced_together() {
+    let regex = "rewrite target_regex \"~^/both/([^?]*)[?](.*)$\" /pq/$1?got=$2;";
+    check("", regex, "/both/x%20y?q=%3F?", "/pq/x%20y?got=q=%3F?");
+    check("", regex, "/both/x", "/both/x");
+    check("", "rewrite target /x?$args;", "/a", "/x?");
+    check("", "rewrite target $request_uri&z=$http_x_to;", "/a?b", "/a?b&z=x%20y");
+    check("", "rewrite target /new;", "/a?b", "/new");
+    check("", "rewrite query c; rewrite target_regex ~^(.*)c$ $1d;", "/a?b", "/a?d");
+}
+
+#[test]
+fn a_new_path_has_variables_of_the_configuration() {
+    let text = "convert $uri $low { lower; } convert $args $first { field 1 &; }
+        pool app { server 10.0.1.1:80; }
+        listen 10.0.0.1:80 { route -> app { rewrite path /v$low?$first&z?; } }";
+    play(text, async |world| {
+        let seen = sent(world, "/A?B&c").await;
+        assert_eq!(seen.first, "GET /v/a?B&z HTTP/1.1");
+    });
+}
+
+#[test]
+fn servers_get_the_method_of_the_route_and_heads_keep_theirs() {
+    let lines = "request_method PUT; request_method $http_x_m if=$http_x_m;";
+    play(&rewriting("", "", lines), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        let mut upstream = None;
+        for (asked, headers, expected) in [
+            ("GET /a", "", "PUT /a"),
+            ("POST http://a/b", "", "PUT /b"),
+            ("GET /c", "X-M: PURGE\r\n", "PURGE /c"),
+            ("GET /d", "X-M: a b\r\n", "PUT /d"),
+            ("GET /e", "X-M: CONNECT\r\n", "PUT /e"),
+            ("HEAD /f", "", "HEAD /f"),
+        ] {
+            client.send(format!("{asked} HTTP/1.1\r\nHost: a\r\n{headers}\r\n")).await;
+            if upstream.is_none() {
+                upstream = Some(origin.accept().await);
+            }
+            let upstream = upstream.as_mut().unwrap();
+            assert_eq!(upstream.message().await.first, format!("{expected} HTTP/1.1"), "{asked}");
+            if asked.starts_with("HEAD") {
+                break;
+            }
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+    });
+}
+
+#[test]
+fn a_request_is_repeated_by_the_method_that_it_was_sent_with() {
+    for (line, repeated) in [("", true), ("request_method POST;", false)] {
+        let text = format!(
+            "pool app {{
+                server 10.0.1.1:80; server 10.0.1.2:80; passive off; retry 2 on=connect,reset;
+            }}
+            listen 10.0.0.1:80 {{ route -> app {{ {line} }} }}"
+        );
+        play(&text, async |world| {
+            let origins = [world.origin(1), world.origin(2)];
+            let mut client = world.client().await;
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            let mut upstream = origins[0].accept().await;
+            upstream.message().await;
+            drop(upstream);
+            if repeated {
+                let mut upstream = origins[1].accept().await;
+                upstream.message().await;
+                upstream.send(OK).await;
+                assert_eq!(client.message().await.status(), 200);
+            } else {
+                assert_eq!(client.message().await.status(), 502);
+                origins[1].expect_no_connection().await;
+            }
+            world.log().await;
+        });
+    }
+}
+
+#[test]
 fn an_absolute_target_is_rewritten_too() {
     check("", "rewrite strip_prefix /api;", "http://a/api/x?y", "/x?y");
     check("", "rewrite strip_prefix /api;", "http://a", "/");

@@ -16,6 +16,10 @@ pub enum AffinityOutcome {
     Moved,
     /// The exchange went to the endpoint of the cookie.
     Kept,
+    /// The client sent no cookie, and the route named the endpoint.
+    Named,
+    /// The route named the endpoint, whatever the client's cookie says.
+    Unused,
 }
 
 impl AffinityOutcome {
@@ -27,11 +31,13 @@ impl AffinityOutcome {
             Self::Unknown => "unknown",
             Self::Moved => "moved",
             Self::Kept => "kept",
+            Self::Named => "named",
+            Self::Unused => "unused",
         }
     }
 
     /// The last two letters of HAProxy's termination state: the client's cookie (none, invalid, of
-    /// a server that is down, valid), and the cookie in the response. One is inserted into every
+    /// a server that is down, valid, unused), and the cookie in the response. One is inserted into every
     /// response of an endpoint, unless the client already has the right one.
     pub(crate) fn termination(self, times: &Times) -> [u8; 2] {
         let inserted = if times.response == Micros::NEVER { b'N' } else { b'I' };
@@ -41,6 +47,8 @@ impl AffinityOutcome {
             Self::Unknown => [b'I', inserted],
             Self::Moved => [b'D', inserted],
             Self::Kept => *b"VN",
+            Self::Named => *b"NN",
+            Self::Unused => *b"UN",
         }
     }
 }

@@ -66,7 +66,8 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         || !route.body.is_inherited()
         || route.expires.is_some()
         || waits.iter().any(Option::is_some)
-        || route.upstream.buffer_request != RouteSize::Inherited;
+        || route.upstream.buffer_request != RouteSize::Inherited
+        || !route.upstream.methods.is_empty();
     let message = if targets.is_empty() {
         let what = match route.action {
             Action::Respond(_) => "`respond` answers",
@@ -79,7 +80,7 @@ fn route_fault(route: &Route, pools: &[Pool]) -> Option<String> {
         format!("{what} is a condition on requests, which a `tcp` listener does not have")
     } else if of_requests {
         "of its settings, a route of a `tcp` listener can have `timeout connect= tunnel=`, \
-         `retry`, `limit`, `allow`, `deny` and `name`"
+         `retry`, `use_server`, `limit`, `allow`, `deny` and `name`"
             .to_owned()
     } else if let Some(pool) = targets.iter().find(|pool| by_cookie(pool)) {
         let name = pools.get(*pool).map_or("", |pool| &pool.name);

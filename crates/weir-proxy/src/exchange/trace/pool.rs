@@ -76,6 +76,7 @@ impl<'a> Tracer<'a> {
         let claim = |affinity: &Affinity| affinity.claim(self.head, self.bytes);
         let claim = pool.affinity.as_ref().map_or(Claim::None, claim);
         let led = Led { route: Some(route), pool: Some(pool), ..Led::default() };
+        let claim = self.named_server(route, pool, claim);
         let key = pool.key.as_ref().map(|key| {
             let mut text = Vec::new();
             self.with_entry(led, |entry| key.template.append(entry, Escape::None, &mut text));
@@ -108,6 +109,21 @@ impl<'a> Tracer<'a> {
         }))
     }
 
+    /// Returns the claim of a request whose route may name a server.
+    fn named_server(
+        &self,
+        route: &'a CompiledRoute,
+        pool: &'a UpstreamPool,
+        claim: Claim,
+    ) -> Claim {
+        let Some(servers) = &route.rules_for(pool).servers else { return claim };
+        let led = Led { route: Some(route), pool: Some(pool), ..Led::default() };
+        let found = self.with_entry(led, |entry| {
+            servers.find(entry, |index| pool.balancer.takes_bound(index, NOW_US))
+        });
+        found.map_or(claim, |index| claim.named(index))
+    }
+
     /// Returns the target that the route's changes make of the request's; it is empty if there are
     /// none.
     pub(super) fn rewritten(&self, route: &'a CompiledRoute) -> Result<Vec<u8>, RewriteFault> {
@@ -130,11 +146,15 @@ impl<'a> Tracer<'a> {
         };
         let one = endpoint.and_then(|index| pool.endpoints.get(index));
         let mut out = Vec::new();
+        let mut method = Vec::new();
+        if let Some(methods) = &route.rules_for(pool).methods {
+            self.with_entry(led, |entry| methods.write(entry, &mut method));
+        }
         let mut write = |entry: Option<&Entry<'_>>| {
             let head = UpstreamHead {
                 head: self.head,
                 bytes: self.bytes,
-                method: self.view().method(),
+                method: if method.is_empty() { self.view().method() } else { &method },
                 rewritten,
                 peer: self.peer(),
                 tls: self.input.tls,
@@ -212,5 +232,6 @@ fn said(claim: Claim) -> Option<&'static str> {
         Claim::New => Some("the request has no sticky cookie: the policy picks"),
         Claim::Unknown => Some("the value of the sticky cookie names no server: the policy picks"),
         Claim::Bound(_) => Some("the sticky cookie names the server"),
+        Claim::Named(..) => Some("a `use_server` line of the route names the server"),
     }
 }

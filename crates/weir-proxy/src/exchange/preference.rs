@@ -1,0 +1,35 @@
+//! What the route of a request says of its way to an endpoint: the endpoint itself (`use_server`),
+//! whose slot the balancer gives, and the method (`request_method`).
+
+use crate::exchange::client_side::ClientSide;
+use crate::exchange::record;
+use crate::exchange::state::Exchange;
+use crate::upstream::UpstreamPool;
+use crate::upstream::preference::PreferredServers;
+
+/// Applies the lines of the route for requests to this pool.
+pub(crate) fn apply<'a, C: ClientSide>(exchange: &mut Exchange<'a, C>, pool: &'a UpstreamPool) {
+    let rules = exchange.rules(pool);
+    if let Some(servers) = &rules.servers {
+        name_server(exchange, pool, servers);
+    }
+    if let Some(methods) = &rules.methods {
+        let mut method = std::mem::take(&mut exchange.heads.method);
+        record::with_entry(exchange, |entry| methods.write(entry, &mut method));
+        exchange.heads.method = method;
+    }
+}
+
+/// Binds the exchange to the endpoint that a line of its route names, if one does.
+fn name_server<C: ClientSide>(
+    exchange: &mut Exchange<'_, C>,
+    pool: &UpstreamPool,
+    servers: &PreferredServers,
+) {
+    let now_us = exchange.scope.worker.balance_clock(exchange.arrival.head_end);
+    let is_available = |index| pool.balancer.takes_bound(index, now_us);
+    let found = record::with_entry(exchange, |entry| servers.find(entry, is_available));
+    if let Some(index) = found {
+        exchange.placement.claim = exchange.placement.claim.named(index);
+    }
+}
