@@ -1,6 +1,7 @@
 //! Conversions: a text goes through a row of converters, each of which changes the result of the one
 //! before it. Names and results are those of HAProxy's converters where it has one.
 
+mod digest;
 mod list;
 mod number;
 mod text;
@@ -14,6 +15,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use super::error::{DefinitionError, DefinitionPart};
 use super::map::{REGEX_BYTES, network, regex_message};
 use super::scratch::Scratch;
+use digest::ValueDigest;
 use list::ListPart;
 use number::NumberRange;
 
@@ -83,6 +85,10 @@ enum ConvertStep {
     TrimEnd(Box<[u8]>),
     Mask(u8, u8),
     Hash(number::HashKind, i64),
+    Digest(ValueDigest),
+    FromHex,
+    /// Ends a text before its first line end.
+    CutLine,
     Arithmetic(number::Arithmetic),
     Choice(Box<[u8]>, Box<[u8]>),
     Range(Box<[NumberRange]>),
@@ -91,7 +97,7 @@ enum ConvertStep {
 }
 
 /// The names of the converters, with the fewest and the most arguments.
-const NAMES: [(&str, usize, usize); 49] = [
+const NAMES: [(&str, usize, usize); 57] = [
     ("lower", 0, 0),
     ("upper", 0, 0),
     ("length", 0, 0),
@@ -123,6 +129,14 @@ const NAMES: [(&str, usize, usize); 49] = [
     ("sdbm", 0, 1),
     ("wt6", 0, 1),
     ("xxh32", 0, 1),
+    ("crc32c", 0, 1),
+    ("xxh64", 0, 1),
+    ("sha1", 0, 0),
+    ("sha2", 0, 1),
+    ("digest", 1, 1),
+    ("hmac", 2, 2),
+    ("hex2i", 0, 0),
+    ("cut_crlf", 0, 0),
     ("add", 1, 1),
     ("sub", 1, 1),
     ("mul", 1, 1),
@@ -151,6 +165,17 @@ pub fn converters() -> impl Iterator<Item = &'static str> {
 /// Returns true if there is a converter of that name.
 pub fn is_converter(name: &str) -> bool {
     NAMES.iter().any(|(known, ..)| *known == name)
+}
+
+/// Checks a converter with its arguments.
+///
+/// # Errors
+/// The reason why there is no such converter.
+pub fn converter_fault(words: &[String]) -> Result<(), String> {
+    let (name, arguments) =
+        words.split_first().map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    ConvertStep::parse(name, &arguments).map(|_| ())
 }
 
 impl Conversion {
@@ -248,6 +273,9 @@ impl ConvertStep {
             };
             return Ok(Self::Hash(kind, argument));
         }
+        if let Some(digest) = ValueDigest::parse(name, arguments)? {
+            return Ok(Self::Digest(digest));
+        }
         Self::parse_text(name, arguments)
     }
 
@@ -276,6 +304,8 @@ impl ConvertStep {
             "url_dec" => Self::UrlDecode { form: !matches!(argument(0), "" | "0") },
             "url_enc" => Self::UrlEncode,
             "hex" => Self::Hex,
+            "hex2i" => Self::FromHex,
+            "cut_crlf" => Self::CutLine,
             "base64" | "ub64enc" => Self::Base64 { url_safe: name == "ub64enc" },
             "b64dec" | "ub64dec" => Self::FromBase64 { url_safe: name == "ub64dec" },
             "json" => match argument(0) {
@@ -328,6 +358,10 @@ impl ConvertStep {
                     list::keep(value, start..value.len());
                 }
             }
+            Self::CutLine => {
+                let end = value.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+                value.truncate(end.unwrap_or(value.len()));
+            }
             Self::TrimStart(set) => {
                 let start = value.iter().position(|byte| !set.contains(byte));
                 list::keep(value, start.unwrap_or(value.len())..value.len());
@@ -356,6 +390,11 @@ impl ConvertStep {
             Self::Json { utf8, lenient } => return text::json(*utf8, *lenient, value),
             Self::Mask(four, six) => return text::mask(*four, *six, value),
             Self::Hash(kind, argument) => number::write(kind.hash(value, *argument), value),
+            Self::Digest(digest) => digest.apply(value),
+            Self::FromHex => {
+                let Some(number) = number::read_hex(value) else { return false };
+                number::write(number, value);
+            }
             Self::Arithmetic(arithmetic) => {
                 let Some(number) = number::read(value) else { return false };
                 number::write(arithmetic.apply(number), value);

@@ -16,6 +16,14 @@ pub(super) fn read(value: &[u8]) -> Option<i64> {
     Some(number)
 }
 
+/// Reads a hexadecimal number, modulo 2^64 as in HAProxy.
+pub(super) fn read_hex(value: &[u8]) -> Option<i64> {
+    let number = value.iter().try_fold(0_u64, |number, byte| {
+        Some(number << 4 | u64::from(char::from(*byte).to_digit(16)?))
+    });
+    Some(number? as i64)
+}
+
 /// Writes a number in place of a value.
 pub(super) fn write(number: i64, value: &mut Vec<u8>) {
     value.clear();
@@ -127,29 +135,34 @@ impl Arithmetic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HashKind {
     Crc32,
+    Crc32c,
     Djb2,
     Sdbm,
     Wt6,
     Xxh32,
+    Xxh64,
 }
 
 impl HashKind {
     pub(super) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "crc32" => Self::Crc32,
+            "crc32c" => Self::Crc32c,
             "djb2" => Self::Djb2,
             "sdbm" => Self::Sdbm,
             "wt6" => Self::Wt6,
             "xxh32" => Self::Xxh32,
+            "xxh64" => Self::Xxh64,
             _ => return None,
         })
     }
 
     /// Returns the hash, with Jenkins' avalanche after it unless the argument is 0; for `xxh32` it
-    /// is the seed.
+    /// and `xxh64` it is the seed.
     pub(super) fn hash(self, value: &[u8], argument: i64) -> i64 {
         let hash = match self {
-            Self::Crc32 => crc32(value),
+            Self::Crc32 => crc32(value, 0xedb8_8320),
+            Self::Crc32c => crc32(value, 0x82f6_3b78),
             Self::Djb2 => value.iter().fold(5_381_u32, |hash, byte| {
                 (hash << 5).wrapping_add(hash).wrapping_add(u32::from(*byte))
             }),
@@ -160,17 +173,18 @@ impl HashKind {
             Self::Wt6 => wt6(value),
             // A larger seed counts modulo 2^32.
             Self::Xxh32 => return i64::from(xxh32(value, argument as u32)),
+            Self::Xxh64 => return xxh64(value, argument as u64) as i64,
         };
         i64::from(if argument == 0 { hash } else { full(hash) })
     }
 }
 
-/// CRC-32 of Ethernet and zip.
-fn crc32(value: &[u8]) -> u32 {
+/// CRC-32 of this polynomial, bits reversed: that of Ethernet and zip, or Castagnoli's.
+fn crc32(value: &[u8], polynomial: u32) -> u32 {
     !value.iter().fold(!0_u32, |mut crc, byte| {
         crc ^= u32::from(*byte);
         for _ in 0..8 {
-            crc = (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+            crc = (crc >> 1) ^ if crc & 1 == 1 { polynomial } else { 0 };
         }
         crc
     })
@@ -243,4 +257,58 @@ fn xxh32(value: &[u8], seed: u32) -> u32 {
     hash = (hash ^ (hash >> 15)).wrapping_mul(P[1]);
     hash = (hash ^ (hash >> 13)).wrapping_mul(P[2]);
     hash ^ (hash >> 16)
+}
+
+/// Yann Collet's XXH64.
+fn xxh64(value: &[u8], seed: u64) -> u64 {
+    const P: [u64; 5] = [
+        0x9e37_79b1_85eb_ca87,
+        0xc2b2_ae3d_27d4_eb4f,
+        0x1656_67b1_9e37_79f9,
+        0x85eb_ca77_c2b2_ae63,
+        0x27d4_eb2f_1656_67c5,
+    ];
+    let round = |accumulator: u64, lane: u64| {
+        let sum = accumulator.wrapping_add(lane.wrapping_mul(P[1]));
+        sum.rotate_left(31).wrapping_mul(P[0])
+    };
+    let (eights, rest) = value.as_chunks::<8>();
+    let (stripes, eights_left) = eights.as_chunks::<4>();
+    let mut hash = if stripes.is_empty() {
+        seed.wrapping_add(P[4])
+    } else {
+        let mut lanes = [
+            seed.wrapping_add(P[0]).wrapping_add(P[1]),
+            seed.wrapping_add(P[1]),
+            seed,
+            seed.wrapping_sub(P[0]),
+        ];
+        for stripe in stripes {
+            for (lane, eight) in lanes.iter_mut().zip(stripe) {
+                *lane = round(*lane, u64::from_le_bytes(*eight));
+            }
+        }
+        let rotated = lanes.iter().zip([1, 7, 12, 18]).map(|(lane, by)| lane.rotate_left(by));
+        let sum = rotated.fold(0, u64::wrapping_add);
+        lanes
+            .iter()
+            .fold(sum, |hash, lane| (hash ^ round(0, *lane)).wrapping_mul(P[0]).wrapping_add(P[3]))
+    };
+    hash = hash.wrapping_add(value.len() as u64);
+    for eight in eights_left {
+        hash ^= round(0, u64::from_le_bytes(*eight));
+        hash = hash.rotate_left(27).wrapping_mul(P[0]).wrapping_add(P[3]);
+    }
+    let (fours, rest) = rest.as_chunks::<4>();
+    for four in fours {
+        hash ^= u64::from(u32::from_le_bytes(*four)).wrapping_mul(P[0]);
+        hash = hash.rotate_left(23).wrapping_mul(P[1]).wrapping_add(P[2]);
+    }
+    for byte in rest {
+        hash ^= u64::from(*byte).wrapping_mul(P[4]);
+        hash = hash.rotate_left(11).wrapping_mul(P[0]);
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(P[1]);
+    hash = (hash ^ (hash >> 29)).wrapping_mul(P[2]);
+    hash ^ (hash >> 32)
 }

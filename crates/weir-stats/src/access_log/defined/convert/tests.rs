@@ -146,6 +146,35 @@ fn hashes() {
     check(&["wt6", "1"], "hello", "140457739");
     check(&["xxh32"], "hello", "4211111929");
     check(&["xxh32", "5"], "hello", "3191799670");
+    check(&["crc32c"], "123456789", "3808858755");
+    let signed = |hash: u64| (hash as i64).to_string();
+    check(&["xxh64"], "", &signed(0xef46_db37_51d8_e999));
+    check(&["xxh64"], "abc", &signed(0x44bc_2cf5_ad77_0999));
+    let long = "Nobody inspects the spammish repetition";
+    check(&["xxh64"], long, &signed(0xfbce_a83c_8a37_8bf1));
+}
+
+#[test]
+fn digests() {
+    let hex = |words: &[&str], value: &str, expected: &str| {
+        let found = converted(&[words, &["hex"]], true, value);
+        assert_eq!(found.as_deref(), Some(expected), "{words:?}");
+    };
+    hex(&["sha1"], "abc", "A9993E364706816ABA3E25717850C26C9CD0D89D");
+    let sha256 = "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD";
+    hex(&["sha2"], "abc", sha256);
+    hex(&["sha2", "256"], "abc", sha256);
+    hex(&["digest", "SHA256"], "abc", sha256);
+    let sha224 = "23097D223405D8228642A477BDA255B32AADBCE4BDA0B3F7E36C9DA7";
+    hex(&["sha2", "224"], "abc", sha224);
+    // RFC 4231, test case 2.
+    let keyed = "5BDCC146BF60754E6A042426089575C75A003F089D2739839DEC58B964EC3843";
+    hex(&["hmac", "sha256", "SmVmZQ=="], "what do ya want for nothing?", keyed);
+    check(&["hex2i"], "ff", "255");
+    check(&["hex2i"], "ffffffffffffffff", "-1");
+    nothing(&["hex2i"], "1Fx");
+    check(&["cut_crlf"], "a\r\nb", "a");
+    check(&["cut_crlf"], "a", "a");
 }
 
 #[test]
@@ -162,5 +191,8 @@ fn what_is_no_converter_is_refused() {
     assert!(refused(&["ipmask", "33"]).contains("not a mask"));
     assert!(refused(&["range", "a..b"]).contains("not a number"));
     assert!(refused(&["network", "x"]).contains("not a network"));
+    assert!(refused(&["digest", "md5"]).contains("`sha256`"));
+    assert!(refused(&["sha2", "100"]).contains("`sha256`"));
+    assert!(refused(&["hmac", "sha1", "%"]).contains("base64"));
     assert!(Conversion::new(&ConvertLines { source: "", steps: &[] }).is_err());
 }
