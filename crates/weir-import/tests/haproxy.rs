@@ -356,8 +356,14 @@ fn what_a_rule_changed_is_read_changed_by_the_rules_after_it() {
         "use_backend",
         "refused",
     );
+    let native = check(
+        "http-request set-query a=%[src]\n http-request set-header X-B %[query]",
+        "http-request set-header X-B",
+        "honoured",
+    );
+    assert_eq!(native.matches("a=${remote_addr}").count(), 2, "{native}");
     check(
-        "http-request set-query a=b\n http-request set-header X-B %[query]",
+        "http-request replace-pathq ^/a(.*) /%[src]\n http-request set-header X-B %[query]",
         "http-request set-header X-B",
         "refused",
     );

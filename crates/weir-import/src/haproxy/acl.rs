@@ -7,6 +7,7 @@ use weir_config::source::SourceSpan;
 
 use super::conditions::{AclTable, AclTest, Criterion, MOST_TESTS, NativeTest};
 use super::convert::{HaproxyConverter, TOO_LARGE};
+use super::expressions::NAME_OF_BYTES;
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
 use super::patterns::{self, MatchKind, ValueShape};
@@ -194,7 +195,7 @@ impl HaproxyConverter<'_> {
         criterion.patterns.extend(rest[at.min(rest.len())..].iter().map(|word| word.text.clone()));
         let (name, _) = MatchKind::of_name(&criterion.expression.fetch.name);
         if matches!(name, "req.ssl_sni" | "req_ssl_sni") && !self.passes_bytes {
-            return Err("it finds a name in `mode tcp` only; write `ssl_fc_sni`".to_owned());
+            return Err(NAME_OF_BYTES.to_owned());
         }
         self.tested(&criterion, scope, first.span)
     }

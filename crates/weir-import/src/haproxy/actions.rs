@@ -15,7 +15,7 @@ use super::rewrites::groups;
 use super::rules::{RouteDraft, RuleEdit, RulePosition};
 use super::scope::{CHANGED, ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
 use super::sections::{LineId, SectionId};
-use crate::native::NativeLine;
+use crate::native::{NativeLine, with_option};
 
 /// Headers that Weir writes itself.
 const OWN_HEADERS: [&str; 9] = [
@@ -43,8 +43,10 @@ pub(super) enum RuleEffect {
     Ends(Vec<Word>, Vec<Directive>),
     /// A header or the path changes, perhaps to a text that is known.
     Edits(Directive, ChangedPart, Option<String>),
-    /// The response gets this status.
-    Status(String),
+    /// A line of the route that is tried for each request.
+    Tried(Directive),
+    /// The response gets this status: those of servers, or with the word `always` all.
+    Status(String, Directive),
     /// A variable gets this text, or none.
     Sets(String, Option<String>),
     /// The text is captured.
@@ -140,11 +142,14 @@ impl HaproxyConverter<'_> {
                     "accept" | "reject" | "silent-drop" => {
                         self.condition(line, words.get(1..).unwrap_or_default(), &state.scope)
                     }
-                    _ if action.starts_with("set-var") || action.starts_with("unset-var") => {
+                    _ if action.contains("set-var") || action == "capture" => {
                         self.request_rule(line, state, drafts);
                         continue;
                     }
-                    _ => Err(format!("`{action}` has no conversion")),
+                    _ => match self.other_action(line, action, "http-request") {
+                        Ok(_) => continue,
+                        Err(reason) => Err(reason),
+                    },
                 };
                 match found {
                     Ok((test, _)) if action == "accept" => {
@@ -295,7 +300,8 @@ impl HaproxyConverter<'_> {
                 state.scope.capture(0, text);
             }
             Ok(RuleEffect::Bounds(native)) => self.bound(line, test, native, state),
-            Ok(RuleEffect::Nothing | RuleEffect::Status(_)) => self.outcomes.honour(line),
+            Ok(RuleEffect::Tried(native)) => self.tried(line, test, native, state),
+            Ok(RuleEffect::Nothing | RuleEffect::Status(..)) => self.outcomes.honour(line),
             Err(reason) => self.refuse_rule(line, reason, guards, drafts, state),
         }
     }
@@ -319,6 +325,20 @@ impl HaproxyConverter<'_> {
         state.request.push(RuleEdit { when, line: native });
     }
 
+    /// Adds a line that is tried for each request that reaches it.
+    fn tried(&mut self, line: LineId, test: AclTest, native: Directive, state: &mut RulePosition) {
+        let when = state.allowed.and(test);
+        let native = match self.condition_text(&when, self.sections.span(line)) {
+            Err(reason) => return self.outcomes.refuse(line, reason),
+            Ok(ConditionText::Always(false)) => None,
+            Ok(ConditionText::Always(true)) => Some(native),
+            Ok(ConditionText::Text(text)) => Some(with_option(native, "if", &text)),
+        };
+        self.outcomes.honour(line);
+        let always = |line| RuleEdit { when: AclTest::Always(true), line };
+        state.request.extend(native.map(always));
+    }
+
     /// Notes what a rule changes of the request, for those after it.
     fn change(
         &mut self,
@@ -328,12 +348,23 @@ impl HaproxyConverter<'_> {
         text: Option<String>,
         when: &AclTest,
     ) {
+        if let (ChangedPart::Target, Some(target)) = (part, &text) {
+            let span = self.sections.span(line);
+            let steps = [vec!["field".to_owned(), "1".to_owned(), "?".to_owned()]];
+            let path = self.converted(target, &steps, "path of the target", span);
+            let steps = [["regsub", "^[^?]*[?]?", ""].map(str::to_owned).into()];
+            let query = self.converted(target, &steps, "query of the target", span);
+            self.change(line, scope, &ChangedPart::Path, Some(path), when);
+            self.change(line, scope, &ChangedPart::Query, Some(query), when);
+            return;
+        }
         let known = match part {
             _ if scope.value_of(part).is_some() => scope.value_of(part).map(str::to_owned),
             ChangedPart::Header(name) if !scope.changed.has_header(name) => {
                 Some(format!("${{headers_{}}}", name.to_ascii_lowercase().replace('-', "_")))
             }
             ChangedPart::Path if !scope.changed.path => Some("${uri}".to_owned()),
+            ChangedPart::Query if !scope.changed.query => Some("${args}".to_owned()),
             _ => None,
         };
         let has_room =
@@ -462,9 +493,9 @@ impl HaproxyConverter<'_> {
             "replace-header" | "replace-value" => {
                 self.header_replacement(line, action, arguments, scope)
             }
-            "set-path" | "replace-path" | "set-query" | "set-pathq" | "set-uri" => {
-                self.rewrite(line, action, arguments, scope)
-            }
+            "set-path" | "replace-path" | "set-query" | "set-pathq" | "set-uri"
+            | "replace-pathq" | "replace-uri" => self.rewrite(line, action, arguments, scope),
+            "set-method" => self.method_action(line, arguments, scope),
             "capture" => self.captured(line, arguments, scope),
             "set-timeout" => self.timeout_action(line, arguments),
             _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
@@ -617,6 +648,25 @@ impl HaproxyConverter<'_> {
         Ok(RuleEffect::Edits(edit.end(), ChangedPart::HeaderValues(name.text.clone()), None))
     }
 
+    /// Converts `set-method TEXT`.
+    fn method_action(
+        &mut self,
+        line: LineId,
+        arguments: &[LineWord],
+        scope: &RuleScope,
+    ) -> Result<RuleEffect, String> {
+        let [method] = arguments else {
+            return Err("write `set-method METHOD`".to_owned());
+        };
+        let text = self.template(&method.text, scope, method.span)?;
+        if !text.contains('$') && !weir_config::model::is_method(text.as_bytes()) {
+            return Err(format!("no request is sent with the method `{text}`: write another one"));
+        }
+        self.outcomes.differs(line, "requests with HEAD and CONNECT keep their method");
+        let native = NativeLine::new("request_method", self.sections.span(line));
+        Ok(RuleEffect::Tried(native.value(&text).end()))
+    }
+
     /// Converts `set-timeout server|tunnel TIME`.
     fn timeout_action(&self, line: LineId, arguments: &[LineWord]) -> Result<RuleEffect, String> {
         let [kind, time] = arguments else {
@@ -729,7 +779,7 @@ impl HaproxyConverter<'_> {
     ) -> Result<RuleEffect, String> {
         let span = self.sections.span(line);
         let (mut code, mut kind, mut to) = ("302", "", "");
-        let mut drop_query = false;
+        let (mut drop_query, mut slash) = (false, false);
         let mut block = Vec::new();
         let mut at = 0;
         while let Some(word) = words.get(at) {
@@ -739,6 +789,11 @@ impl HaproxyConverter<'_> {
                 "code" => code = value,
                 "drop-query" => {
                     drop_query = true;
+                    at += 1;
+                    continue;
+                }
+                "append-slash" => {
+                    slash = true;
                     at += 1;
                     continue;
                 }
@@ -782,6 +837,12 @@ impl HaproxyConverter<'_> {
         if !(url.starts_with(['$', '/']) || url.contains("://")) {
             return Err("a redirect needs a URL or a path".to_owned());
         }
+        let url = if slash && kind == "prefix" {
+            let steps = ["regsub", "([^/])$", "\\1/"].map(str::to_owned).into();
+            self.converted(&url, &[steps], "append slash", span)
+        } else {
+            url
+        };
         let target = NativeLine::new("", span).keyword("redirect").value(code).value(&url);
         Ok(RuleEffect::Ends(target.into_words(), block))
     }

@@ -9,6 +9,9 @@ use super::patterns;
 use super::sample::{SampleCall, SampleExpression};
 use super::scope::{ChangedPart, FormatPlace, READS_CHANGED, RuleScope, variable_name};
 
+/// The reason for a fetch that HAProxy has for connections only.
+pub(super) const NAME_OF_BYTES: &str = "it finds a name in `mode tcp` only; write `ssl_fc_sni`";
+
 /// The type of a sample, which decides how patterns are compared without `-m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SampleType {
@@ -30,11 +33,14 @@ pub(super) struct SampleText {
     pub(super) list: Option<String>,
     /// Set if the text is what rules before have made of the request, not what was received.
     settled: bool,
+    /// Set if it varies with the headers of the response.
+    of_response: bool,
 }
 
 impl SampleText {
     fn new(text: &str, kind: SampleType) -> Self {
-        Self { text: text.to_owned(), steps: Vec::new(), kind, list: None, settled: false }
+        let text = text.to_owned();
+        Self { text, steps: Vec::new(), kind, list: None, settled: false, of_response: false }
     }
 
     fn text(text: &str) -> Self {
@@ -85,13 +91,17 @@ impl HaproxyConverter<'_> {
         scope: &RuleScope,
         span: SourceSpan,
     ) -> Result<SampleText, String> {
+        let name = expression.fetch.name.as_str();
+        if matches!(name, "req.ssl_sni" | "req_ssl_sni") && !self.passes_bytes {
+            return Err(NAME_OF_BYTES.to_owned());
+        }
         let mut sample = Self::fetch(&expression.fetch, scope)?;
         if !sample.settled {
             if scope.reads_changed(&sample.text) {
                 return Err(READS_CHANGED.to_owned());
             }
-            self.reads_response |= sample.text.contains("${sent_h");
         }
+        self.reads_response |= sample.of_response || sample.text.contains("${sent_h");
         for converter in &expression.converters {
             sample = self.converter(sample, converter, scope, span)?;
         }
@@ -101,17 +111,8 @@ impl HaproxyConverter<'_> {
     fn fetch(call: &SampleCall, scope: &RuleScope) -> Result<SampleText, String> {
         let argument = call.arguments.first().map_or("", String::as_str);
         let name = call.name.as_str();
-        if let Some(path) = scope.value_of(&ChangedPart::Path) {
-            match name {
-                "path" => return Ok(SampleText::settled(path)),
-                "base" if !scope.changed.has_header("host") => {
-                    return Ok(SampleText::settled(&format!("${{http_host}}{path}")));
-                }
-                "pathq" | "url" if !scope.changed.query => {
-                    return Ok(SampleText::settled(&format!("{path}${{is_args}}${{args}}")));
-                }
-                _ => {}
-            }
+        if let Some(sample) = target_fetch(name, argument, scope) {
+            return Ok(sample);
         }
         if let Some(plain) = plain_fetch(name) {
             return Ok(plain);
@@ -127,6 +128,8 @@ impl HaproxyConverter<'_> {
                 let most = if argument.is_empty() { "4294967296" } else { argument };
                 Ok(SampleText::new("${random}", SampleType::Number).step(&["mod", most]))
             }
+            // HAProxy keeps the request line that it received.
+            "capture.req.uri" => Ok(SampleText::settled("${request_uri}")),
             "url_param" | "urlp" if !argument.is_empty() && call.arguments.len() == 1 => {
                 Ok(SampleText::text("${args}").step(&["param", argument]))
             }
@@ -206,8 +209,8 @@ impl HaproxyConverter<'_> {
                 number_argument(&mut words, scope)?;
                 sample.kind = SampleType::Number;
             }
-            "length" | "crc32" | "djb2" | "sdbm" | "wt6" | "xxh32" | "neg" | "cpl"
-            | "port_only" => {
+            "length" | "crc32" | "crc32c" | "djb2" | "sdbm" | "wt6" | "xxh32" | "xxh64" | "neg"
+            | "cpl" | "port_only" | "hex2i" => {
                 sample.kind = SampleType::Number;
             }
             "bool" | "not" | "even" | "odd" => sample.kind = SampleType::Boolean,
@@ -226,16 +229,28 @@ impl HaproxyConverter<'_> {
                 return Err("`json` of printable texts has no conversion: write `utf8s`".to_owned());
             }
             "lower" | "upper" | "bytes" | "field" | "word" | "host_only" | "url_dec" | "hex"
-            | "base64" | "b64dec" | "ub64enc" | "ub64dec" | "json" | "ltrim" | "rtrim" | "iif" => {
+            | "base64" | "b64dec" | "ub64enc" | "ub64dec" | "json" | "ltrim" | "rtrim" | "iif"
+            | "cut_crlf" | "sha1" | "sha2" | "digest" | "hmac" => {
                 sample.kind = SampleType::Text;
             }
-            _ => return Err(format!("the converter `{name}` has no conversion")),
+            _ => return Err(without_conversion(name)),
+        }
+        if let Err(reason) = weir_config::converter_fault(&words) {
+            return Err(format!("the converter `{name}`: {reason}"));
         }
         // A variable that was not set has no value to convert.
         if !(sample.text.is_empty() && sample.steps.is_empty()) {
             sample.steps.push(words);
         }
         Ok(sample)
+    }
+}
+
+/// Returns the reason why a converter is refused.
+fn without_conversion(name: &str) -> String {
+    match keywords::find(name, "converter") {
+        Some(row) => format!("the converter `{name}`: {}", row.note),
+        None => format!("the converter `{name}`: {}", keywords::unknown(name, "converter")),
     }
 }
 
@@ -253,6 +268,35 @@ fn number_argument(words: &mut [String], scope: &RuleScope) -> Result<(), String
     }
     *argument = value.to_owned();
     Ok(())
+}
+
+/// Returns a fetch of the path and the query, if rules before have changed them to known texts.
+fn target_fetch(name: &str, argument: &str, scope: &RuleScope) -> Option<SampleText> {
+    if !scope.changed.path && !scope.changed.query {
+        return None;
+    }
+    let value = |part: ChangedPart, is_changed: bool, received: &'static str| {
+        if is_changed { scope.value_of(&part) } else { Some(received) }
+    };
+    let path = value(ChangedPart::Path, scope.changed.path, "${uri}");
+    let query = value(ChangedPart::Query, scope.changed.query, "${args}");
+    let whole = || {
+        let text = format!("{}?{}", path?, query?);
+        // Without a query there is no question mark.
+        Some(SampleText::settled(&text).step(&["regsub", "[?]$", ""]))
+    };
+    match name {
+        "path" => path.map(SampleText::settled),
+        "base" if !scope.changed.has_header("host") => {
+            Some(SampleText::settled(&format!("${{http_host}}{}", path?)))
+        }
+        "query" => query.map(SampleText::settled),
+        "url_param" | "urlp" if !argument.is_empty() => {
+            Some(SampleText::settled(query?).step(&["param", argument]))
+        }
+        "pathq" | "url" => whole(),
+        _ => None,
+    }
 }
 
 /// Returns a fetch that is the same for all requests.
@@ -282,7 +326,7 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
         "method" | "capture.req.method" => text("${request_method}"),
         "path" => text("${uri}"),
         "query" => text("${args}"),
-        "url" | "capture.req.uri" | "pathq" => text("${request_uri}"),
+        "url" | "pathq" => text("${request_uri}"),
         "base" => text("${http_host}${uri}"),
         "baseq" => text("${http_host}${request_uri}"),
         "capture.req.ver" => text("${server_protocol}"),
@@ -290,7 +334,7 @@ fn plain_fetch(name: &str) -> Option<SampleText> {
         "unique-id" => text("${request_id}"),
         "hostname" => text("${hostname}"),
         "ssl_fc" => SampleText::new("${scheme}", SampleType::Boolean).step(&["matches", "^https$"]),
-        "ssl_fc_sni" => text("${ssl_server_name}"),
+        "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => text("${ssl_server_name}"),
         "ssl_fc_protocol" => text("${ssl_protocol}"),
         "ssl_fc_cipher" => text("${ssl_cipher}"),
         "fe_name" => text("${listener}"),
@@ -333,11 +377,16 @@ fn header_fetch(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleTex
     let variable = header.to_ascii_lowercase().replace('-', "_");
     let side = if base.starts_with("res.") { "sent_" } else { "" };
     let mut sample = SampleText::new(&format!("${{{side}headers_{variable}}}"), kind);
-    let set = scope.value_of(&ChangedPart::Header(header.clone())).filter(|_| side.is_empty());
+    let set = if side.is_empty() {
+        scope.value_of(&ChangedPart::Header(header.clone()))
+    } else {
+        scope.response_header(header)
+    };
     if let Some(text) = set {
         text.clone_into(&mut sample.text);
         sample.settled = true;
     }
+    sample.of_response = !side.is_empty() && sample.text.contains('$');
     if base.ends_with("_cnt") {
         return Ok(Some(sample.step(&["list_count"])));
     }

@@ -4,7 +4,7 @@
 use weir_config::source::SourceSpan;
 
 use super::convert::HaproxyConverter;
-use super::scope::{FormatPlace, READS_CHANGED, RuleScope};
+use super::scope::{FormatPlace, RuleScope};
 
 /// The short fields that have a variable with the same value.
 const FIELDS: [(&str, &str); 18] = [
@@ -42,6 +42,40 @@ const MORE: [(&str, &str); 4] = [
     ("U", "${request_length}"),
 ];
 
+/// The fields that are never quoted.
+const NUMBERS: [&str; 26] = [
+    "ST", "B", "U", "pid", "cp", "fp", "ts", "tsc", "ac", "fc", "bc", "sc", "rc", "sq", "bq", "tr",
+    "Th", "Ti", "TR", "Tw", "Tc", "Tr", "Td", "Ta", "Tt", "Tq",
+];
+
+/// The flags in the braces of a field.
+#[derive(Clone, Copy, Default)]
+struct FieldFlags {
+    quoted: bool,
+}
+
+impl FieldFlags {
+    /// Reads the flags that a field begins with, which change the usual ones.
+    fn read(mut self, text: &str) -> Result<(Self, &str), String> {
+        let Some(inner) = text.strip_prefix('{') else { return Ok((self, text)) };
+        let (flags, after) = inner.split_once('}').ok_or("a `%{` is never closed")?;
+        for flag in flags.split(',') {
+            match flag {
+                "+Q" => self.quoted = true,
+                "-Q" => self.quoted = false,
+                "" | "-X" | "-E" | "+M" | "-M" => {}
+                _ => return Err(format!("`%{{{flags}}}` has no conversion")),
+            }
+        }
+        Ok((self, after))
+    }
+}
+
+/// Returns what follows `o`, the field whose flags hold for all fields after it.
+fn lone_flags(text: &str) -> Option<&str> {
+    text.strip_prefix('o').filter(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
 impl HaproxyConverter<'_> {
     /// Turns a text with HAProxy's fields into one with Weir's variables, or names the field that
     /// Weir does not have.
@@ -53,6 +87,7 @@ impl HaproxyConverter<'_> {
     ) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
+        let mut usual = FieldFlags::default();
         while let Some(at) = rest.find(['%', '$']) {
             out.push_str(&rest[..at]);
             let special = rest.as_bytes()[at];
@@ -67,8 +102,17 @@ impl HaproxyConverter<'_> {
                 continue;
             }
             let start = out.len();
-            rest = self.field(rest, scope, span, &mut out)?;
-            let blank = out.len() == start && out.ends_with(' ');
+            let (flags, after) = usual.read(rest)?;
+            rest = if let Some(after) = lone_flags(after) {
+                usual = flags;
+                after
+            } else {
+                let mut written = String::new();
+                let after = self.field(after, scope, span, (&mut written, flags))?;
+                out.push_str(&written);
+                after
+            };
+            let blank = out.len() == start && (out.is_empty() || out.ends_with(' '));
             if blank && scope.place == FormatPlace::Log {
                 // HAProxy writes one blank where a field is empty.
                 rest = rest.strip_prefix(' ').unwrap_or(rest);
@@ -84,20 +128,11 @@ impl HaproxyConverter<'_> {
         text: &'t str,
         scope: &RuleScope,
         span: SourceSpan,
-        out: &mut String,
+        (out, flags): (&mut String, FieldFlags),
     ) -> Result<&'t str, String> {
         let mut rest = text;
-        let mut quoted = false;
-        if let Some(inner) = rest.strip_prefix('{') {
-            let (flags, after) = inner.split_once('}').ok_or("a `%{` is never closed")?;
-            match flags {
-                "+Q" => quoted = true,
-                "" | "-Q" | "-X" | "-E" => {}
-                _ => return Err(format!("`%{{{flags}}}` has no conversion")),
-            }
-            rest = after;
-        }
         let written;
+        let mut quoted = flags.quoted;
         if let Some(inner) = rest.strip_prefix('[') {
             let end = closing(inner).ok_or("a `%[` is never closed")?;
             written = self.expression(inner[..end].trim(), scope, span)?;
@@ -110,9 +145,10 @@ impl HaproxyConverter<'_> {
                 let shown = if end == 0 { "%" } else { &rest[..end] };
                 return Err(format!("Weir has no field `%{}`", shown.trim_start_matches('%')));
             };
-            if scope.reads_changed(&text) {
-                return Err(READS_CHANGED.to_owned());
-            }
+            // The parts of the request line are those that were received.
+            quoted &= !NUMBERS.contains(&name);
+            // Of a cookie that is not captured HAProxy quotes nothing.
+            let text = if quoted && text == "-" { String::new() } else { text };
             written = if name == "HQ" && scope.place == FormatPlace::Log {
                 // HAProxy writes nothing for a query that is not there.
                 let steps = [vec!["default".to_owned(), String::new()]];

@@ -31,6 +31,7 @@ mod sections;
 mod servers;
 mod statistics;
 mod tcp;
+mod use_server;
 mod values;
 mod variable_tests;
 mod version;

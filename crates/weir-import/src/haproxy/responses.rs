@@ -12,7 +12,7 @@ use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::lexer::LineWord;
 use super::rules::{REPLACING, ResponseEdit, ResponseRulesOf, RouteDraft, RuleEdit, RulePosition};
-use super::scope::{ChangedResponse, FormatPlace, RuleScope};
+use super::scope::{self, ChangedPart, ChangedResponse, FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use crate::native::{NativeLine, print, with_option};
 
@@ -29,7 +29,7 @@ impl HaproxyConverter<'_> {
     ) -> Vec<ResponseEdit> {
         if keyword == "http-after-response" {
             // What comes from the proxy itself has another one.
-            rules.scope.hide_status();
+            rules.scope.hide_response();
         }
         let mut edits = Vec::new();
         // The negated conditions of each `allow`, which skips the rules after it.
@@ -79,16 +79,14 @@ impl HaproxyConverter<'_> {
         rules: &mut ResponseRulesOf<'_>,
     ) -> Result<Option<RuleEdit>, String> {
         match effect {
-            RuleEffect::Edits(native, part, _) => {
-                let edit = self.response_edit(line, native, test)?;
+            RuleEffect::Edits(native, part, text) => {
+                let edit = self.response_edit(line, native, test.clone())?;
                 if edit.is_some() {
-                    rules.scope.changed_response.add(&part);
+                    self.response_change(line, rules.scope, (&part, text), &test);
                 }
                 Ok(edit)
             }
-            RuleEffect::Status(status) => {
-                let span = self.sections.span(line);
-                let native = NativeLine::new("response_status", span).value(&status).end();
+            RuleEffect::Status(status, native) => {
                 let edit = self.response_edit(line, native, test.clone())?;
                 self.set_status(line, rules.scope, &status, &test)?;
                 Ok(edit)
@@ -109,6 +107,40 @@ impl HaproxyConverter<'_> {
                 Ok(None)
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Notes the header that rules after this one see.
+    fn response_change(
+        &mut self,
+        line: LineId,
+        scope: &mut RuleScope,
+        (part, text): (&ChangedPart, Option<String>),
+        test: &AclTest,
+    ) {
+        let name = match part {
+            ChangedPart::Header(name) => name.as_str(),
+            _ => "",
+        };
+        let before = match scope.response_header(name) {
+            Some(text) => Some(text.to_owned()),
+            None if scope.changed_response.all || scope.changed_response.has_header(name) => None,
+            None => {
+                Some(format!("${{sent_headers_{}}}", name.to_ascii_lowercase().replace('-', "_")))
+            }
+        };
+        scope.change_response(part);
+        let (Some(text), span) = (text, self.sections.span(line)) else { return };
+        let name = scope::response_header(name);
+        match (self.condition_text(test, span), before) {
+            (Ok(ConditionText::Always(true)), _) => scope.set(&name, text),
+            (Ok(ConditionText::Always(false)), Some(before)) => scope.set(&name, before),
+            (Ok(ConditionText::Text(condition)), Some(before)) => {
+                let text = self.looked_up(&condition, &[("1", &text)], &before, &name, span);
+                scope.set(&name, text);
+            }
+            // It cannot be read any more.
+            _ => {}
         }
     }
 
@@ -157,10 +189,7 @@ impl HaproxyConverter<'_> {
             }
             "capture" => self.captured(line, arguments, scope),
             "allow" => Ok(RuleEffect::Allows),
-            "set-status" if replaces => self.status_action(line, arguments),
-            "set-status" => Err("it changes the responses of the proxy itself too: write \
-                `http-response set-status` for those of servers"
-                .to_owned()),
+            "set-status" => self.status_action(line, keyword, arguments),
             "deny" if replaces => {
                 self.answer(line, arguments, "502", &texts()).map(RuleEffect::denied)
             }
@@ -187,6 +216,7 @@ impl HaproxyConverter<'_> {
     fn status_action(
         &mut self,
         line: LineId,
+        keyword: &str,
         arguments: &[LineWord],
     ) -> Result<RuleEffect, String> {
         let status = match arguments {
@@ -202,7 +232,13 @@ impl HaproxyConverter<'_> {
                 "`{}` ends a response without a body: write `http-response return`",
                 status.text
             )),
-            Ok(number @ 200..=599) => Ok(RuleEffect::Status(number.to_string())),
+            Ok(number @ 200..=599) => {
+                let span = self.sections.span(line);
+                let native = NativeLine::new("response_status", span).value(&number.to_string());
+                let of_servers = keyword == "http-response";
+                let native = if of_servers { native } else { native.keyword("always") };
+                Ok(RuleEffect::Status(number.to_string(), native.end()))
+            }
             _ => Err(format!("`{}` is not a status from 200 to 599", status.text)),
         }
     }

@@ -17,6 +17,9 @@ use crate::pcre;
 const CHECKED: &str =
     "a new path with a dot segment or a broken escape is not sent: the client gets 400";
 
+/// The reason for a target that is no path.
+const NO_PATH: &str = "it does not begin with `/`: leave out scheme and host, and write `set-header Host` for another host";
+
 impl HaproxyConverter<'_> {
     /// Converts a change of the path or the query.
     pub(super) fn rewrite(
@@ -33,6 +36,7 @@ impl HaproxyConverter<'_> {
         let (native, part) = match (action, words.as_slice()) {
             ("set-query", [text]) => {
                 let text = self.template(text, scope, span)?;
+                new = Some(text.clone());
                 (native.keyword("query").value(&text), ChangedPart::Query)
             }
             ("set-path", [text]) => {
@@ -53,10 +57,7 @@ impl HaproxyConverter<'_> {
                 self.outcomes.differs(line, CHECKED);
                 let path = scope.value_of(&ChangedPart::Path).unwrap_or("${uri}").to_owned();
                 if !text.contains('%') && (path != "${uri}" || !scope.changed.path) {
-                    // The whole path becomes the text.
-                    let whole = format!("(?s)^.*?(?:{}).*$", pcre::native(regex)?);
-                    let steps = [vec!["regsub".to_owned(), whole, (*text).to_owned()]];
-                    new = Some(self.converted(&path, &steps, "replaced path", span));
+                    new = Some(self.replaced_whole(&path, regex, text, span)?);
                 }
                 let regex = format!("~{}", pcre::native(regex)?);
                 let text = groups(&self.path_text(text, scope, span)?, 0);
@@ -65,12 +66,47 @@ impl HaproxyConverter<'_> {
             ("set-pathq" | "set-uri", [text]) => {
                 let text = self.target_text(text, scope, span)?;
                 self.outcomes.differs(line, CHECKED);
-                // The received query falls away.
-                (native.keyword("path").value(&format!("{text}?")), ChangedPart::Target)
+                new = Some(text.clone());
+                (native.keyword("target").value(&text), ChangedPart::Target)
+            }
+            ("replace-pathq" | "replace-uri", [regex, text]) => {
+                if let Some(target) =
+                    self.target_before(scope, span).filter(|_| !text.contains('%'))
+                {
+                    new = Some(self.replaced_whole(&target, regex, text, span)?);
+                }
+                let text = groups(&self.template(text, scope, span)?, 0);
+                if !text.starts_with(['/', '$']) {
+                    return Err(NO_PATH.to_owned());
+                }
+                self.outcomes.differs(line, CHECKED);
+                let regex = format!("~{}", pcre::native(regex)?);
+                (native.keyword("target_regex").value(&regex).value(&text), ChangedPart::Target)
             }
             _ => return Err(format!("`{action}` needs other words")),
         };
         Ok(RuleEffect::Edits(native.end(), part, new))
+    }
+
+    /// Returns what becomes of a text that is replaced as a whole if a regex matches it.
+    fn replaced_whole(
+        &mut self,
+        text: &str,
+        regex: &str,
+        to: &str,
+        span: SourceSpan,
+    ) -> Result<String, String> {
+        let whole = format!("(?s)^.*?(?:{}).*$", pcre::native(regex)?);
+        let steps = [vec!["regsub".to_owned(), whole, to.to_owned()]];
+        Ok(self.converted(text, &steps, "replaced path", span))
+    }
+
+    /// Returns path and query as the rules before have left them, if that is known.
+    fn target_before(&mut self, scope: &RuleScope, span: SourceSpan) -> Option<String> {
+        if !scope.changed.path && !scope.changed.query {
+            return Some("${request_uri}".to_owned());
+        }
+        self.expression("pathq", scope, span).ok()
     }
 
     /// Returns a text for a path with its query.
@@ -81,13 +117,8 @@ impl HaproxyConverter<'_> {
         span: SourceSpan,
     ) -> Result<String, String> {
         let text = self.template(text, scope, span)?;
-        if !text.starts_with('/') {
-            return Err("it does not begin with `/`: write `set-path` and `set-query`, and \
-                `set-header Host` for another host"
-                .to_owned());
-        }
-        if text.contains("${request_uri}") || text.matches('?').count() > 1 || text.ends_with('?') {
-            return Err("this text has no conversion: write `set-path` and `set-query`".to_owned());
+        if !text.starts_with(['/', '$']) {
+            return Err(NO_PATH.to_owned());
         }
         Ok(text)
     }

@@ -427,7 +427,7 @@ impl HaproxyConverter<'_> {
 
     /// Counts the rules of a backend and what goes with them, or returns false if they are too many.
     fn room_for_rules(&mut self, of: &BackendUse, state: &RulePosition) -> bool {
-        let rules = ["http-request", "http-response", "redirect", "acl"];
+        let rules = ["http-request", "http-response", "redirect", "acl", "use-server"];
         let count = self.sections.count_of(of.backend, &rules);
         self.room_for_routes(count + state.request.len() + state.response.len() + 1)
             && self.room_for_inherited(of.backend)
@@ -466,9 +466,16 @@ impl HaproxyConverter<'_> {
             _ => {}
         }
         let mut forwarded = Vec::new();
+        let mut servers = Vec::new();
         if !own {
             self.backend_rules(backend, &mut state, drafts);
             forwarded = self.forwarded_headers(backend);
+        }
+        if let Some(Ok(_)) = &pool {
+            servers = self.preferred_servers(backend, &state.scope);
+        }
+        if !own {
+            self.unused_acls(backend);
         }
         let forwards = self.forward_edits(&state.forwarded, &forwarded, &state.scope.changed);
         let span = self.sections.span(line);
@@ -484,6 +491,7 @@ impl HaproxyConverter<'_> {
                 {
                     block.push(RuleEdit { when: once, line });
                 }
+                block.append(&mut servers);
                 block.append(&mut state.response);
                 (NativeLine::new("", span).value(&pool), block)
             }
@@ -532,7 +540,6 @@ impl HaproxyConverter<'_> {
             draft.block.extend(edits);
         }
         state.response.extend(after.into_iter().map(|one| one.edit));
-        self.unused_acls(backend);
     }
 }
 

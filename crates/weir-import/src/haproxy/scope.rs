@@ -16,6 +16,14 @@ pub(super) const CHANGED: &str =
 pub(super) const READS_CHANGED: &str =
     "it reads what a rule before it changes; Weir takes what was received";
 
+/// The beginning of the name of a response's header among the variables.
+const RESPONSE_HEADER: &str = "response header ";
+
+/// Returns the name of a response's header among the variables.
+pub(super) fn response_header(name: &str) -> String {
+    format!("{RESPONSE_HEADER}{}", name.to_ascii_lowercase())
+}
+
 /// The use of a text, which decides the fields that it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormatPlace {
@@ -128,7 +136,8 @@ impl ChangedPart {
                 Some(format!("header {}", name.to_ascii_lowercase()))
             }
             Self::Path => Some("path".to_owned()),
-            Self::Headers(_) | Self::Query | Self::Target => None,
+            Self::Query => Some("query".to_owned()),
+            Self::Headers(_) | Self::Target => None,
         }
     }
 }
@@ -247,7 +256,7 @@ impl ChangedResponse {
     }
 
     /// Returns true if a header was changed whose name a variable has.
-    fn has_header(&self, name: &str) -> bool {
+    pub(super) fn has_header(&self, name: &str) -> bool {
         self.headers.has(&name.replace('_', "-"))
     }
 }
@@ -259,7 +268,7 @@ pub(super) struct RuleScope {
     pub(super) changed: ChangedRequest,
     pub(super) changed_response: ChangedResponse,
     /// The texts of variables such as `txn.user`, of changed headers such as `header x-user`, and of
-    /// the changed path, `path`.
+    /// the changed `path` and `query`.
     variables: Rc<HashMap<String, String>>,
     /// The texts of captured headers of the request and of the response.
     captures: Rc<[Vec<String>; 2]>,
@@ -293,7 +302,8 @@ impl RuleScope {
             let ends = |name: &str| {
                 name.starts_with("req.")
                     || name.starts_with("res.")
-                    || name == "status" && place == FormatPlace::Log
+                    || place == FormatPlace::Log
+                        && (name == "status" || name.starts_with(RESPONSE_HEADER))
             };
             if scope.variables.keys().any(|name| ends(name)) {
                 Rc::make_mut(&mut scope.variables).retain(|name, _| !ends(name));
@@ -307,12 +317,32 @@ impl RuleScope {
         self.variables.len()
     }
 
+    /// Returns the value of a response's header that rules have set, if it is known.
+    pub(super) fn response_header(&self, name: &str) -> Option<&str> {
+        self.variable(&response_header(name))
+    }
+
+    /// Notes a change of a response's header, or of unknown ones. Its new value is that of
+    /// [`RuleScope::response_header`], if it is known.
+    pub(super) fn change_response(&mut self, part: &ChangedPart) {
+        self.changed_response.add(part);
+        match part {
+            ChangedPart::Header(name) | ChangedPart::HeaderValues(name) => {
+                self.unset(&response_header(name));
+            }
+            _ => self.forget_headers(RESPONSE_HEADER),
+        }
+    }
+
     /// Notes a change. Its new value is that of [`RuleScope::value_of`], if it is known. Without
     /// `has_room` no value is looked at: of headers removed by a pattern all are unknown then.
     pub(super) fn change(&mut self, part: &ChangedPart, has_room: bool) {
         self.changed.add(part);
         match part {
-            ChangedPart::Target => self.unset("path"),
+            ChangedPart::Target => {
+                self.unset("path");
+                self.unset("query");
+            }
             ChangedPart::Headers(pattern) => {
                 let all = !has_room || self.changed.headers.every;
                 let is_lost = |name: &String| {
@@ -323,6 +353,8 @@ impl RuleScope {
                     Rc::make_mut(&mut self.variables).retain(|name, _| !is_lost(name));
                 }
             }
+            }
+            ChangedPart::Headers => self.forget_headers("header "),
             _ => {}
         }
         if let Some(name) = part.value_name() {
@@ -379,11 +411,20 @@ impl RuleScope {
         }
     }
 
-    /// Takes the status that rules have set from those after them, which cannot read any.
-    pub(super) fn hide_status(&mut self) {
+    /// Takes the status and the headers that rules have set from those after them, which cannot
+    /// read any.
+    pub(super) fn hide_response(&mut self) {
         if self.variable("status").is_some() {
             self.unset("status");
             self.changed_response.status = true;
+        }
+        self.forget_headers(RESPONSE_HEADER);
+    }
+
+    /// Forgets the values of headers whose names begin so.
+    fn forget_headers(&mut self, start: &str) {
+        if self.variables.keys().any(|name| name.starts_with(start)) {
+            Rc::make_mut(&mut self.variables).retain(|name, _| !name.starts_with(start));
         }
     }
 

@@ -224,7 +224,8 @@ impl ServerOptions {
             | "no-send-proxy-v2-ssl"
             | "no-send-proxy-v2-ssl-cn"
             | "no-tfo"
-            | "no-check-send-proxy" => {}
+            | "no-check-send-proxy"
+            | "no-sni-auto" => {}
             _ => return false,
         }
         true
@@ -336,7 +337,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option that no field of a server holds; returns the number of its words.
     fn other_option(&mut self, line: LineId, word: &str) -> usize {
-        const LONE: [&str; 20] = [
+        const LONE: [&str; 23] = [
             "agent-check",
             "allow-0rtt",
             "tfo",
@@ -355,6 +356,9 @@ impl HaproxyConverter<'_> {
             "no-renegotiate",
             "strict-maxconn",
             "check-reuse-pool",
+            "sni-auto",
+            "check-sni-auto",
+            "no-check-sni-auto",
             "no-check-reuse-pool",
             "ktls",
         ];

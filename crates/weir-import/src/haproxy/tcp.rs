@@ -98,7 +98,13 @@ impl HaproxyConverter<'_> {
             Err(reason) => self.outcomes.refuse(line, reason),
             Ok(pool) => {
                 let target = NativeLine::new("", span).value(&pool).into_words();
-                let block = self.silence(id, backend, span).into_iter().collect();
+                let mut block: Vec<RuleEdit> =
+                    self.silence(id, backend, span).into_iter().collect();
+                block
+                    .extend(self.preferred_servers(backend, &RuleScope::new(FormatPlace::Request)));
+                if backend != id {
+                    self.unused_acls(backend);
+                }
                 drafts.push(RouteDraft { when, target, block, span });
             }
         }
@@ -149,8 +155,9 @@ impl HaproxyConverter<'_> {
                         drafts.extend(self.rejection(line, when, targets));
                     }
                     Ok(_) => {
-                        let reason = format!("`{action}` has no conversion");
-                        self.outcomes.refuse(line, reason);
+                        if let Err(reason) = self.other_action(line, action, "http-request") {
+                            self.outcomes.refuse(line, reason);
+                        }
                     }
                 }
             }

@@ -172,12 +172,22 @@ fn rules_of_responses_do_not_read_what_rules_before_them_changed() {
         imported.native().replace('"', "")
     };
     let deny = "http-response deny if { res.hdr(x-leak) -m found }";
-    let closed = check(&format!("http-response del-header X-Leak\n{deny}"), "", deny, "refused");
+    let replaced = format!("http-response replace-header X-Leak a b\n{deny}");
+    let closed = check(&replaced, "", deny, "refused");
     assert!(closed.contains("intercept -> internal @response-1;"), "{closed}");
     let kept = format!("http-response del-header X-Other\n{deny}");
     assert!(check(&kept, "", deny, "honoured").contains("intercept if="));
     let copy = "http-response set-header X-Copy %[res.hdr(x-class)]";
-    check(&format!("http-response set-header X-Class a\n{copy}"), "", copy, "refused");
+    check(&format!("http-response add-header X-Class a\n{copy}"), "", copy, "refused");
+    check(&format!("http-response del-header X-Cl -m beg\n{copy}"), "", copy, "refused");
+    // A known value is read as it was set.
+    let set = format!("http-response set-header X-Class a\n{copy}");
+    assert!(check(&set, "", copy, "honoured").contains("set X-Copy a;"));
+    let removed = format!("http-response del-header X-Leak\n{deny}");
+    assert!(!check(&removed, "", deny, "honoured").contains("intercept"));
+    // Responses of the proxy itself have no header of `http-response`.
+    let later = copy.replace("http-response", "http-after-response");
+    check(&format!("http-response set-header X-Class a\n{later}"), "", &later, "refused");
     // The rules of the backend come first.
     check(deny, "http-response del-header X-Leak", deny, "refused");
     check(deny, "http-after-response del-header X-Leak", deny, "honoured");
@@ -535,4 +545,76 @@ fn steps_of_checks_without_conversion_are_refused() {
     check(&tcp(&long), "tcp-check send", "at most 64 steps");
     let alone = "option httpchk\n http-check send uri /a\n http-check connect port 81";
     check(alone, "http-check connect", "no request follows");
+}
+
+#[test]
+fn a_server_that_rules_name_is_one_of_the_backend() {
+    let check = |frontend: &str, backend: &str, expected: &str, reason: &str| {
+        let imported = proxies(frontend, backend);
+        let (word, found) = outcome(&imported.coverage, "use-server");
+        assert!(word == expected && found.contains(reason), "{backend}: {word} {found}");
+        imported.native().replace('"', "")
+    };
+    let own = "server here 127.0.0.1:3\n server s-2 127.0.0.1:4\n";
+    let native = check("", &format!("use-server here if {{ path /a }}\n {own}"), "honoured", "");
+    assert!(native.contains("use_server here if="), "{native}");
+    let native = check("", &format!("use-server s-%[hdr(x)] if TRUE\n {own}"), "honoured", "");
+    assert!(native.contains("use_server s-${"), "{native}");
+    check("", &format!("use-server there if TRUE\n {own}"), "refused", "no server `there`");
+    check("", &format!("use-server here if {{ nbsrv(b) gt 1 }}\n {own}"), "refused", "load");
+    check("", &format!("use-server here there\n {own}"), "refused", "write `use-server NAME");
+    let template = "server-template t 3 a.test:80\n use-server t2 if TRUE";
+    check("", template, "refused", "`server-template`");
+    // Headers are looked at as the rules before have left them.
+    let changed = "http-request add-header X-A 1";
+    let reads = format!("use-server here if {{ hdr(x-a) 1 }}\n {own}");
+    check(changed, &reads, "refused", "reads what a rule before it changes");
+}
+
+#[test]
+fn actions_of_other_rules_are_refused_by_name_with_what_to_do() {
+    let check = |line: &str, expected: &str| {
+        let imported = proxies(line, "");
+        let (word, reason) = outcome(&imported.coverage, line);
+        assert!(word == "refused" && reason.contains(expected), "{line}: {word} {reason}");
+    };
+    check("http-request set-method HEAD", "write another one");
+    check("http-request set-uri http://b.test/x", "set-header Host");
+    check("http-request replace-uri ^(.*)$ b.test", "set-header Host");
+    check("tcp-request content switch-mode http", "write `mode http`");
+    check("tcp-request connection expect-proxy layer4", "accept-proxy");
+    check("tcp-request session attach-srv srv", "opens connections to servers itself");
+    check("tcp-request connection track-sc3 src", "limit client");
+    check("http-request set-headers-bin req.hdrs_bin", "`set-header`");
+}
+
+#[test]
+fn every_word_of_the_manual_is_in_the_table() {
+    let page = weir_import::haproxy_reference();
+    let rows: Vec<(&str, Vec<&str>)> = page
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.splitn(3, " | ");
+            let name = cells.next()?.trim_end_matches('`');
+            Some((name, cells.next()?.split(", ").collect()))
+        })
+        .collect();
+    let lines = include_str!("words.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut missing = Vec::new();
+    for line in lines {
+        let (place, words) = line.split_once(": ").unwrap();
+        for word in words.split(' ') {
+            let found = rows.iter().any(|(name, places)| match place.strip_suffix(" *") {
+                Some(start) => *name == format!("{start} {word}"),
+                None => {
+                    let is_tuning = *name == "tune.*" && word.starts_with("tune.");
+                    (*name == word || is_tuning) && places.contains(&place)
+                }
+            });
+            if !found {
+                missing.push(format!("{place} {word}"));
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
 }
