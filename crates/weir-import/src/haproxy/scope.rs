@@ -353,8 +353,6 @@ impl RuleScope {
                     Rc::make_mut(&mut self.variables).retain(|name, _| !is_lost(name));
                 }
             }
-            }
-            ChangedPart::Headers => self.forget_headers("header "),
             _ => {}
         }
         if let Some(name) = part.value_name() {
