@@ -400,7 +400,8 @@ fn header_fetch(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleTex
         return Ok(Some(sample));
     }
     if occurrence.is_empty() {
-        sample.list = Some("-1".to_owned());
+        let is_one = set.is_some_and(|text| !text.is_empty() && !text.contains(['$', ',', ' ']));
+        sample.list = (!is_one).then(|| "-1".to_owned());
         return Ok(Some(sample));
     }
     match occurrence.parse::<i64>() {
