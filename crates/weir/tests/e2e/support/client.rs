@@ -85,9 +85,12 @@ impl Client {
         set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
-    /// Shuts down the sending direction.
+    /// Shuts down the sending direction, unless the peer has closed the connection already.
     pub(crate) fn finish_sending(&self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
+        match self.stream.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == ErrorKind::NotConnected => {}
+            ended => ended.unwrap(),
+        }
     }
 
     /// Sends a GET and reads its response.
