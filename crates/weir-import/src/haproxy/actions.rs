@@ -2,6 +2,7 @@
 //! becomes a line of its block, and what has no counterpart is refused by name.
 
 use weir_config::model::forbidden_edit;
+use weir_config::source::SourceSpan;
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
@@ -797,18 +798,9 @@ impl HaproxyConverter<'_> {
                     at += 1;
                     continue;
                 }
-                "set-cookie" => {
-                    let edit = NativeLine::new("response_header", span).keyword("add");
-                    block.push(
-                        edit.value("Set-Cookie")
-                            .value(&format!("{value}; path=/;").replace('$', "$$"))
-                            .end(),
-                    );
-                }
+                "set-cookie" => block.push(set_cookie(&format!("{value}; path=/;"), span)),
                 "clear-cookie" => {
-                    let text = format!("{value}; path=/; Max-Age=0;").replace('$', "$$");
-                    let edit = NativeLine::new("response_header", span).keyword("add");
-                    block.push(edit.value("Set-Cookie").value(&text).end());
+                    block.push(set_cookie(&format!("{value}; path=/; Max-Age=0;"), span));
                 }
                 other => return Err(format!("`{other}` has no conversion")),
             }
@@ -864,4 +856,10 @@ fn has_capital(regex: &str) -> bool {
 /// Returns the native directive for headers of a message.
 fn edited(place: FormatPlace) -> &'static str {
     if place == FormatPlace::Request { "header" } else { "response_header" }
+}
+
+/// Returns the edit that adds a cookie to a response.
+fn set_cookie(cookie: &str, span: SourceSpan) -> Directive {
+    let edit = NativeLine::new("response_header", span).keyword("add");
+    edit.value("Set-Cookie").value(&cookie.replace('$', "$$")).end()
 }

@@ -191,16 +191,7 @@ impl HaproxyConverter<'_> {
                 return self.mapped_value(&text, name, &call.arguments, span);
             }
             "concat" => {
-                let argument = |at: usize| call.arguments.get(at).map_or("", String::as_str);
-                let middle = match argument(1).trim() {
-                    "" => "",
-                    name => scope.known_variable(name)?.unwrap_or_default(),
-                };
-                let after = format!(
-                    "{}{middle}{}",
-                    argument(0).replace('$', "$$"),
-                    argument(2).replace('$', "$$")
-                );
+                let after = concatenated(call, scope)?;
                 sample.single();
                 let text = self.converted(&sample.text, &sample.steps, "concat", span);
                 return Ok(SampleText::text(&format!("{text}{after}")));
@@ -244,6 +235,17 @@ impl HaproxyConverter<'_> {
         }
         Ok(sample)
     }
+}
+
+/// Returns the text that `concat` adds.
+fn concatenated(call: &SampleCall, scope: &RuleScope) -> Result<String, String> {
+    let argument = |at: usize| call.arguments.get(at).map_or("", String::as_str);
+    let middle = match argument(1).trim() {
+        "" => "",
+        name => scope.known_variable(name)?.unwrap_or_default(),
+    };
+    let (before, after) = (argument(0).replace('$', "$$"), argument(2).replace('$', "$$"));
+    Ok(format!("{before}{middle}{after}"))
 }
 
 /// Returns the reason why a converter is refused.

@@ -82,7 +82,7 @@ impl HaproxyConverter<'_> {
             RuleEffect::Edits(native, part, text) => {
                 let edit = self.response_edit(line, native, test.clone())?;
                 if edit.is_some() {
-                    self.response_change(line, rules.scope, (&part, text), &test);
+                    self.response_change(line, rules.scope, &part, text, &test);
                 }
                 Ok(edit)
             }
@@ -115,7 +115,8 @@ impl HaproxyConverter<'_> {
         &mut self,
         line: LineId,
         scope: &mut RuleScope,
-        (part, text): (&ChangedPart, Option<String>),
+        part: &ChangedPart,
+        text: Option<String>,
         test: &AclTest,
     ) {
         let name = match part {

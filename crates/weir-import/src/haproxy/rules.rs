@@ -450,12 +450,9 @@ impl HaproxyConverter<'_> {
         if let (Some(line), Some(Ok(name))) = (state.closing, &pool)
             && self.connection_mode(backend).0 == ConnectionMode::KeepAlive
         {
-            self.outcomes.differs(
-                line,
-                format!(
-                    "connections to the servers of `{name}` stay open: write it in the backend too"
-                ),
-            );
+            let note = "connections to the servers of";
+            let note = format!("{note} `{name}` stay open: write it in the backend too");
+            self.outcomes.differs(line, note);
         }
         match &pool {
             Some(Err(reason)) => self.outcomes.refuse(line, reason.clone()),
@@ -466,14 +463,14 @@ impl HaproxyConverter<'_> {
             _ => {}
         }
         let mut forwarded = Vec::new();
-        let mut servers = Vec::new();
         if !own {
             self.backend_rules(backend, &mut state, drafts);
             forwarded = self.forwarded_headers(backend);
         }
-        if let Some(Ok(_)) = &pool {
-            servers = self.preferred_servers(backend, &state.scope);
-        }
+        let mut servers = match &pool {
+            Some(Ok(_)) => self.preferred_servers(backend, &state.scope),
+            _ => Vec::new(),
+        };
         if !own {
             self.unused_acls(backend);
         }

@@ -66,13 +66,7 @@ pub(crate) async fn run<C: ClientSide>(
     heads: &mut Heads,
     first_byte: Instant,
 ) -> Next {
-    heads.original_line.clear();
-    heads.rewritten.clear();
-    heads.method.clear();
-    heads.internal.clear();
-    heads.kept_body = None;
-    // Texts about the response of a request that gets none from an endpoint have no values.
-    heads.response_bytes.clear();
+    heads.clear();
     let session = list_as_running(scope, client.facts(), first_byte);
     let mut exchange = Exchange::new(scope, session.key, client, heads, first_byte);
     let Exchange { client, arrival, placement, outcome, .. } = &mut exchange;

@@ -104,7 +104,8 @@ impl Heads {
             + self.original_line.capacity()
     }
 
-    fn clear(&mut self) {
+    /// Forgets the exchange before: without a response of an endpoint, texts about one are empty.
+    pub(crate) fn clear(&mut self) {
         self.request_out.clear();
         self.response_out.clear();
         self.response_bytes.clear();
