@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 #[derive(Debug)]
 pub(super) enum ValueDigest {
     Plain(&'static digest::Algorithm),
-    Keyed(hmac::Key),
+    Keyed(Box<hmac::Key>),
 }
 
 impl ValueDigest {
@@ -25,7 +25,7 @@ impl ValueDigest {
             "hmac" => {
                 let key = STANDARD.decode(argument(1));
                 let key = key.map_err(|_| "the key of `hmac` is written in base64")?;
-                Self::Keyed(hmac::Key::new(keyed(argument(0))?, &key))
+                Self::Keyed(Box::new(hmac::Key::new(keyed(argument(0))?, &key)))
             }
             _ => return Ok(None),
         }))
