@@ -96,10 +96,8 @@ impl HaproxyConverter<'_> {
             return Err(NAME_OF_BYTES.to_owned());
         }
         let mut sample = Self::fetch(&expression.fetch, scope)?;
-        if !sample.settled {
-            if scope.reads_changed(&sample.text) {
-                return Err(READS_CHANGED.to_owned());
-            }
+        if !sample.settled && scope.reads_changed(&sample.text) {
+            return Err(READS_CHANGED.to_owned());
         }
         self.reads_response |= sample.of_response || sample.text.contains("${sent_h");
         for converter in &expression.converters {

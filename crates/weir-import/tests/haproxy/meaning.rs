@@ -608,12 +608,12 @@ fn every_word_of_the_manual_is_in_the_table() {
     for line in lines {
         let (place, words) = line.split_once(": ").unwrap();
         for word in words.split(' ') {
-            let found = rows.iter().any(|(name, places)| match place.strip_suffix(" *") {
-                Some(start) => *name == format!("{start} {word}"),
-                None => {
-                    let is_tuning = *name == "tune.*" && word.starts_with("tune.");
-                    (*name == word || is_tuning) && places.contains(&place)
+            let found = rows.iter().any(|(name, places)| {
+                if let Some(start) = place.strip_suffix(" *") {
+                    return *name == format!("{start} {word}");
                 }
+                let is_tuning = *name == "tune.*" && word.starts_with("tune.");
+                (*name == word || is_tuning) && places.contains(&place)
             });
             if !found {
                 missing.push(format!("{place} {word}"));

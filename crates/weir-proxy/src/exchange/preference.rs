@@ -1,5 +1,5 @@
-//! What the route of a request says of its way to an endpoint: the endpoint itself (`use_server`),
-//! whose slot the balancer gives, and the method (`request_method`).
+//! The endpoint (`use_server`) and the method (`request_method`) that a route names for its requests.
+//! The balancer gives the slot.
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::record;

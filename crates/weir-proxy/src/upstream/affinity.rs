@@ -93,17 +93,15 @@ impl Claim {
     /// The outcome for the log; `served` is the endpoint that served the request in the end.
     pub(crate) fn outcome(self, served: Option<usize>) -> weir_stats::AffinityOutcome {
         match self {
-            Self::None => weir_stats::AffinityOutcome::None,
-            Self::New => weir_stats::AffinityOutcome::New,
+            Self::None | Self::Named(_, SetAside::Nothing) => weir_stats::AffinityOutcome::None,
             Self::Unknown => weir_stats::AffinityOutcome::Unknown,
             Self::Bound(endpoint) if served == Some(endpoint) => weir_stats::AffinityOutcome::Kept,
             Self::Bound(_) => weir_stats::AffinityOutcome::Moved,
-            Self::Named(_, SetAside::Nothing) => weir_stats::AffinityOutcome::None,
             Self::Named(_, SetAside::Cookie) => weir_stats::AffinityOutcome::Unused,
             Self::Named(endpoint, _) if served == Some(endpoint) => {
                 weir_stats::AffinityOutcome::Named
             }
-            Self::Named(..) => weir_stats::AffinityOutcome::New,
+            Self::New | Self::Named(..) => weir_stats::AffinityOutcome::New,
         }
     }
 }
