@@ -133,7 +133,12 @@ fn what_is_not_converted_is_refused_by_name() {
         "if",
         "not known before",
     );
-    check("location / { rewrite ^/a /b; rewrite ^/b /c; return 200; }", "rewrite ^/a", "`last`");
+    check(
+        "location / { set $a $args; rewrite ^/a /b; set $b 1; return 200 $a; }",
+        "return",
+        "not kept",
+    );
+    check("location ~ /(.) { rewrite ^/a /b; return 200 $1; }", "return", "`$1`");
     check("location / { root /$host; }", "root", "variables");
     check("location /a/ { alias /srv/a; }", "alias", "at the end");
     check("location / { root /srv; try_files $arg_x =404; }", "try_files", "others have");

@@ -29,8 +29,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     // Each location has a value of its own for the variables of the format.
     ("kubernetes-ingress", &["log_format upstreaminfo", "access_log"]),
     ("tenants", &["root /srv/tenants/$tenant"]),
-    // The message says what to write: `last`, or `try_files`.
-    ("redirects", &["rewrite ^/legacy/a"]),
     ("front-controller", &["if (-f $request_filename)", "expires", "break"]),
 ];
 

@@ -10,6 +10,10 @@ pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
 /// The most internal redirects of a request, as in nginx.
 pub(crate) const MOST_INTERNAL_REDIRECTS: u8 = 10;
+
+/// The most internal redirects to a name with a path, one after the other. Each is a step of a
+/// chain of changes (`rewrite` without a flag in nginx) and none of those above.
+pub(crate) const MOST_REWRITE_STEPS: u8 = 100;
 /// The most bytes of a target that was rewritten.
 pub(crate) const REWRITTEN_BYTES: usize = 64 * 1024;
 /// The most bytes of a head to which replaced values may lengthen it.

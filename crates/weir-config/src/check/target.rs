@@ -67,7 +67,7 @@ impl<'a> Checker<'a> {
         match target.name() {
             "respond" => self.respond(target).map(Action::Respond),
             "redirect" => self.redirect(target).map(Action::Redirect),
-            "internal" => self.internal(target.word(0)?).map(Action::Internal),
+            "internal" => self.internal_target(target).map(Action::Internal),
             _ => self.files(target).map(Action::Files),
         }
     }
@@ -261,6 +261,24 @@ impl<'a> Checker<'a> {
         }
         self.value(place, values::location)?;
         self.template(place).map(|to| Redirect { status, to })
+    }
+
+    /// Parses `internal PATH`, `internal @NAME` or `internal @NAME PATH`.
+    fn internal_target(&mut self, target: &Arguments<'a>) -> Option<Template> {
+        let first = target.word(0)?;
+        let Some(path) = target.word(1) else { return self.internal(first) };
+        if !first.text().starts_with('@') {
+            let error = Diagnostic::error(path.span(), "a path is one word");
+            self.report(error.help("write `internal PATH`, or `internal @NAME PATH`"));
+            return None;
+        }
+        self.value(first, |text| values::name(&text[1..]))?;
+        let template = self.internal(path)?;
+        if template.as_str().starts_with('@') {
+            self.report(Diagnostic::error(path.span(), "a path follows the name"));
+            return None;
+        }
+        template.parse_part(&format!("{} {}", first.text(), template.as_str())).ok()
     }
 
     fn internal(&mut self, to: ArgumentValue<'a>) -> Option<Template> {

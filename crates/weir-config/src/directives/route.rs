@@ -89,7 +89,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("directory", CONDITION, "PATH", "The same for a directory.").example("directory /srv/www"),
     directive("exists", CONDITION, "PATH", "The same for anything with this path.").example("exists /srv/maintenance"),
     directive("executable", CONDITION, "PATH", "The same for something that its owner may execute.").example("executable /srv/run"),
-    directive("internal", CONDITION, "[@NAME]", "The request comes from an internal redirect (the target `internal`, or `fallback=` of `files`): with a name from one to that name, otherwise from one to a path. Clients cannot reach a route with this condition.")
+    directive("internal", CONDITION, "[@NAME]", "The request comes from an internal redirect (the target `internal`, or `fallback=` of `files`): with a name from one to that name, otherwise from one to a path without a name. Clients cannot reach a route with this condition.")
         .words(0, 1)
         .example("internal @app"),
     directive("rule", CONDITION, "NAME", "The named rule matches.").example("rule staff"),
@@ -107,8 +107,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("redirect", TARGET, "https [STATUS] | STATUS URL", "A redirect (301, 302, 303, 307 or 308). `https` keeps host, path and query. The URL may contain `$variables`, and `$1` to `$9` for the groups of the regex in `path`.")
         .words(1, 2)
         .example("route path ~^/old/(.*)$ -> redirect 301 /new/$1;"),
-    directive("internal", TARGET, "PATH | @NAME", "An internal redirect: the request is served again with this path, or under this name with its own, and the routes of its host are tried again from the top, so that the route of a name stands before those that match its path. The text may contain `$variables` and groups of the route's regex, and its query has the rules of `rewrite path`. Later `$uri` and `$args` are those of the new target, `$request_uri` and logs have the received one. After ten internal redirects of a request the response is 500, as in nginx (`rewrite … last`, named locations).")
-        .words(1, 1)
+    directive("internal", TARGET, "PATH | @NAME [PATH]", "An internal redirect: the request is served again with this path, or under this name with its own path or a new one, and the routes of its host are tried again from the top, so that the route of a name stands before those that match its path. The text may contain `$variables` and groups of the route's regex, and its query has the rules of `rewrite path`. Later `$uri` and `$args` are those of the new target, `$request_uri` and logs have the received one. After ten internal redirects of a request the response is 500, as in nginx (`rewrite … last`, named locations); with a name and a path, a hundred of them may come one after the other.")
+        .words(1, 2)
         .example("route path ~^/old/(.*)$ -> internal /new/$1;"),
     directive("files", TARGET, "DIRECTORY", "Static files below a directory.")
         .options(FILES)

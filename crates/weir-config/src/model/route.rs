@@ -188,7 +188,8 @@ pub enum Action {
     Redirect(Redirect),
     /// Serves static files.
     Files(Files),
-    /// Serves the request again with this target, or under this name (`@name`).
+    /// Serves the request again with this target, under this name (`@name`), or both (the name, a
+    /// space and the target).
     Internal(#[serde(with = "words::template")] Template),
 }
 
@@ -414,10 +415,24 @@ impl FileCandidate {
 
 /// Returns the reason why a text cannot be the target of an internal redirect, if there is one.
 pub fn internal_fault(to: &Template) -> Option<String> {
-    match to.as_str().strip_prefix('@') {
-        Some(name) => values::name(name).err(),
-        None => Rewrite::Path(to.clone()).fault(),
+    match internal_parts(to) {
+        Ok((name, path)) => {
+            let name = name.and_then(|name| values::name(name).err());
+            name.or_else(|| path.and_then(|path| Rewrite::Path(path).fault()))
+        }
+        Err(fault) => Some(fault),
     }
+}
+
+/// Returns the name, without its `@`, and the path of an internal redirect.
+///
+/// # Errors
+/// A sentence about an invalid path.
+pub fn internal_parts(to: &Template) -> Result<(Option<&str>, Option<Template>), String> {
+    let Some(name) = to.as_str().strip_prefix('@') else { return Ok((None, Some(to.clone()))) };
+    let Some((name, path)) = name.split_once(' ') else { return Ok((Some(name), None)) };
+    let path = to.parse_part(path).map_err(|error| error.message)?;
+    Ok((Some(name), Some(path)))
 }
 
 /// A change to one header.

@@ -398,7 +398,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("perl_modules", &["http"], Handling::Refused, "variables of one's own have no conversion yet: write routes with conditions"),
     row("if", &["server", "location"], Handling::Converted, "routes with conditions, if `return`, `rewrite`, `set` and `break` are all that it contains; tests of variables, and of files with a constant path, which are looked at once a second and not for each request"),
     row("set", &["server", "location", "if"], Handling::Converted, "its text stands where the variable is used; in an `if` it becomes a `map`, or part of the conditions that ask for it"),
-    row("rewrite", &["server", "location", "if"], Handling::Converted, "`redirect`, `internal`, and for `break` in a location `rewrite`"),
+    row("rewrite", &["server", "location", "if"], Handling::Converted, "`redirect`, `internal`, and for `break` in a location `rewrite`; the directives after one without a flag are routes of a name, to which it leads with the new path"),
     row("break", &["server", "location", "if"], Handling::Converted, "it ends the directives of its block"),
     row("uninitialized_variable_warn", &["server", "location"], Handling::Ignored, "a variable without a value is reported when the file is read"),
     row("rewrite_log", &["server", "location"], Handling::Ignored, "`weir explain` shows what becomes of a request"),

@@ -36,9 +36,10 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(server);
         let statements = self.statements.named(Some(server), "location");
         self.set = self.variables_of_host(server);
+        self.continuations.begin_server();
+        self.named_routes.clear();
         let phase = self.rewrite_phase(server, RewrittenBlock::Server, scope, place);
-        let mut routes = Vec::new();
-        self.missing_files.clear();
+        let mut routes = self.continuations_of_server(server, scope, place);
         if phase.end.is_some() {
             // Only a page of an error can be a named location.
             let errors = !scope.all("error_page").is_empty();
@@ -50,19 +51,23 @@ impl<'t> Converter<'_, 't> {
                 self.outcomes.ignore_all(self.statements, other, reason);
             }
             let mut named = self.level(&named, None, scope, place);
-            named.append(&mut self.missing_files);
+            named.append(&mut self.named_routes);
             for location in named {
                 self.push(&mut routes, &[], &location);
             }
-            routes.extend(self.before_locations(phase, false));
+            routes.extend(self.before_locations(phase, &[]));
             return routes;
         }
         let mut locations = self.level(statements, None, scope, place);
-        locations.append(&mut self.missing_files);
+        locations.append(&mut self.named_routes);
         for location in locations.iter().filter(|location| location.kind == Match::Named) {
             self.push(&mut routes, &[], location);
         }
-        routes.extend(self.before_locations(phase, locations.iter().any(Location::leads_inside)));
+        let continues = !routes.is_empty();
+        let inside = continues || locations.iter().any(Location::leads_inside);
+        let inside = inside || phase.alternatives.iter().any(|one| is_internal(&one.end));
+        let outside = NativeLine::new("", span).keyword("not").keyword("internal").into_words();
+        routes.extend(self.before_locations(phase, if inside { &outside } else { &[] }));
         let Some(entries) = in_order(&locations, self.room()) else {
             self.too_many_routes(server);
             return Vec::new();
@@ -104,32 +109,28 @@ impl<'t> Converter<'_, 't> {
         parts
     }
 
-    /// Returns the routes of the server's own `rewrite`, `if` and `return`. nginx does not come to
-    /// them again after a `rewrite`; `inside` is set if there is one.
-    fn before_locations(&self, phase: RewritePhase, inside: bool) -> Vec<Directive> {
+    /// Returns the routes of the server's own `rewrite`, `if` and `return`, for requests that meet
+    /// the condition `guard`: nginx does not come to them again after a `rewrite`.
+    pub(crate) fn before_locations(&self, phase: RewritePhase, guard: &[Word]) -> Vec<Directive> {
         let mut routes = Vec::new();
-        let inside = inside || phase.alternatives.iter().any(|one| is_internal(&one.end));
         // The conditions of `break`, after which the others do not hold.
         let mut before = Vec::new();
         for Alternative { id, condition, end } in phase.alternatives {
             let span = self.statements.span(id);
-            let line = NativeLine::new("", span);
             let AlternativeEnd::Answer(parts) = end else {
-                let line = line.keyword("not").keyword("(").words(condition);
+                let line = NativeLine::new("", span).keyword("not").keyword("(").words(condition);
                 before.push(line.keyword(")").into_words());
                 continue;
             };
             let mut all = Vec::new();
-            if inside {
-                all.push(line.keyword("not").keyword("internal").into_words());
-            }
+            all.extend(Some(guard.to_vec()).filter(|guard| !guard.is_empty()));
             all.extend(before.iter().cloned());
             all.extend(Some(condition).filter(|condition| !condition.is_empty()));
             let and = NativeLine::new("", span).keyword("and").into_words();
             routes.push(unchecked(&all.join(and.as_slice()), parts, span));
         }
         if let Some((id, answer)) = phase.end {
-            routes.push(unchecked(&[], answer, self.statements.span(id)));
+            routes.push(unchecked(guard, answer, self.statements.span(id)));
         }
         routes
     }
@@ -242,6 +243,7 @@ impl<'t> Converter<'_, 't> {
         let block = RewrittenBlock::Location { has_groups: location.kind == Match::Regex };
         let phase = self.rewrite_phase(id, block, scope, location.place);
         let mut routes = self.phase_routes(id, phase, scope, location);
+        self.continuations_of_location(id, block, scope, location);
         let lines = self.common_lines(scope, location, span);
         for route in &mut routes {
             route.parts.block.extend(lines.iter().cloned());
@@ -301,7 +303,7 @@ impl<'t> Converter<'_, 't> {
             match end {
                 AlternativeEnd::Answer(parts) => routes.push(route(id, condition, parts)),
                 AlternativeEnd::Unchanged => routes.push(route(id, condition, content.clone())),
-                AlternativeEnd::Changed(change) => match changed(&content, change) {
+                AlternativeEnd::Changed(change) => match changed(&content, Some(change)) {
                     Ok(parts) => routes.push(route(id, condition, parts)),
                     Err(reason) => self.outcomes.refuse(id, reason),
                 },
@@ -702,15 +704,21 @@ fn misplaced(kind: Match, pattern: &str, outer: Option<(Match, &str)>) -> Option
 }
 
 /// Returns the content of a location with a change of the target.
-fn changed(content: &RouteParts, change: Directive) -> Result<RouteParts, String> {
-    if content.target.first().is_some_and(|word| word.is("respond")) {
+pub(crate) fn changed(
+    content: &RouteParts,
+    change: Option<Directive>,
+) -> Result<RouteParts, String> {
+    if change.is_some() && content.target.first().is_some_and(|word| word.is("respond")) {
         return Err("only a request to a server or for a file can be rewritten".to_owned());
     }
-    if content.block.iter().any(|line| line.name.text == "rewrite") {
-        return Err("leave the path of `proxy_pass` out, which nginx does not add here".to_owned());
-    }
     let mut parts = content.clone();
-    parts.block.push(change);
+    // nginx does not add the path of `proxy_pass` then.
+    let is_prefix = |line: &Directive| line.words.first().is_some_and(|word| word.is("prefix"));
+    parts.block.retain(|line| line.name.text != "rewrite" || !is_prefix(line));
+    if parts.block.iter().any(|line| line.name.text == "rewrite") {
+        return Err("leave the variables in the path of `proxy_pass` out".to_owned());
+    }
+    parts.block.extend(change);
     Ok(parts)
 }
 

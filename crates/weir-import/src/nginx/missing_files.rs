@@ -58,7 +58,7 @@ impl<'t> Converter<'_, 't> {
         }
         self.outcomes.honour(id);
         let span = self.statements.span(id);
-        let name = format!("@missing_{}", self.missing_files.len() + 1);
+        let name = format!("@missing_{}", self.named_routes.len() + 1);
         let mut line = NativeLine::new("", span).words(mem::take(&mut content.target));
         if !with_directories {
             line = line.option("try", "$uri");
@@ -76,7 +76,7 @@ impl<'t> Converter<'_, 't> {
             route
         };
         let routes = routes.into_iter().map(named).collect();
-        self.missing_files.push(Location {
+        self.named_routes.push(Location {
             id,
             kind: Match::Named,
             pattern: name,

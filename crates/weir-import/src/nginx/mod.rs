@@ -5,6 +5,7 @@
 mod affinity;
 mod body_bounds;
 mod conditions;
+mod continuations;
 mod convert;
 mod directives;
 mod errors;

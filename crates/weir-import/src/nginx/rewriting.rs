@@ -1,6 +1,7 @@
 //! The rewrite module of nginx: `rewrite`, `return`, `if`, `set` and `break` of a server or a
-//! location, in their order, become routes before the one that the block itself becomes. The values
-//! of variables are known while the block is converted (`variable_values`).
+//! location, in their order, become routes before the one that the block itself becomes. What comes
+//! after a `rewrite` without a flag is another phase (`continuations`). The values of variables are
+//! known while the block is converted (`variable_values`).
 
 use weir_config::pattern::PathPattern;
 use weir_config::syntax::lexer::Word;
@@ -53,7 +54,7 @@ pub(crate) struct RewritePhase {
 const OF_ANSWERS: [&str; 4] = ["add_header", "expires", "default_type", "charset"];
 
 /// The words of the rewrite module.
-const REWRITE_MODULE: [&str; 5] = ["return", "rewrite", "set", "break", "if"];
+pub(crate) const REWRITE_MODULE: [&str; 5] = ["return", "rewrite", "set", "break", "if"];
 
 /// The block whose directives are converted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,12 +75,22 @@ enum IfContent {
     Settings,
 }
 
-/// The place of the directives in an `if`.
+/// The place of directives of a phase.
 #[derive(Clone, Copy)]
-struct IfPlace<'a, 's, 't> {
-    kind: RewrittenBlock,
-    scope: &'a InheritanceScope<'s, 't>,
-    place: RoutePlace<'a>,
+pub(crate) struct PhasePlace<'a, 's, 't> {
+    pub(crate) kind: RewrittenBlock,
+    pub(crate) scope: &'a InheritanceScope<'s, 't>,
+    pub(crate) place: RoutePlace<'a>,
+    pub(crate) path: PathState,
+}
+
+/// The path of a request that comes to a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PathState {
+    /// That with which the block was found.
+    Same,
+    /// One that a `rewrite` of the block has made.
+    New,
 }
 
 impl RewrittenBlock {
@@ -97,12 +108,41 @@ impl<'t> Converter<'_, 't> {
         scope: &InheritanceScope<'_, 't>,
         place: RoutePlace<'_>,
     ) -> RewritePhase {
-        let mut phase = RewritePhase::default();
         self.set_invalid_referer(scope);
         let statements = self.statements;
+        let at = PhasePlace { kind, scope, place, path: PathState::Same };
+        let mut phase = self.phase_of(statements.children(block), at);
+        let leaves = |one: &Alternative| match &one.end {
+            AlternativeEnd::Answer(parts) => parts.leads_inside(),
+            AlternativeEnd::Changed(_) | AlternativeEnd::Unchanged => true,
+        };
+        if kind == RewrittenBlock::Server
+            && phase.alternatives.iter().any(leaves)
+            && let Some((id, answer)) = phase.end.take()
+        {
+            // Requests that a `break` or a `rewrite` lets pass come to the locations.
+            let end = AlternativeEnd::Answer(answer);
+            phase.alternatives.push(Alternative { id, condition: Vec::new(), end });
+        }
+        phase
+    }
+
+    /// Converts directives in their order.
+    pub(crate) fn phase_of(
+        &mut self,
+        list: &[StatementId],
+        at: PhasePlace<'_, '_, 't>,
+    ) -> RewritePhase {
+        let PhasePlace { kind, scope, place, .. } = at;
+        let mut phase = RewritePhase::default();
+        let statements = self.statements;
         let mut over = None;
-        for &child in statements.children(block) {
+        for &child in list {
             let name = statements.name(child);
+            // Behind a `rewrite` in an `if`, the rest of the `if` comes without its condition.
+            let around = statements.parent(child).filter(|block| statements.name(*block) == "if");
+            let inner = around.map(|block| scope.inner(block));
+            let scope = inner.as_ref().unwrap_or(scope);
             match (name, over) {
                 ("return" | "rewrite" | "if" | "break" | "set", Some(reason)) => {
                     self.outcomes.ignore_all(statements, child, reason);
@@ -114,10 +154,11 @@ impl<'t> Converter<'_, 't> {
                     phase.end = Some((child, answer));
                 }
                 ("rewrite", None) => {
-                    phase.alternatives.extend(self.rewrite(child, Vec::new(), kind, scope, place));
+                    let at = PhasePlace { scope, ..at };
+                    phase.alternatives.extend(self.rewrite(child, Vec::new(), at));
                 }
                 ("set", None) => self.set_in_phase(child, None, kind, place, &phase),
-                ("if", None) => self.conditional(child, kind, scope, place, &mut phase),
+                ("if", None) => self.conditional(child, at, &mut phase),
                 ("break", None) => {
                     self.outcomes.honour(child);
                     over = Some("`break` ends the directives of the block before it, as in nginx");
@@ -144,15 +185,6 @@ impl<'t> Converter<'_, 't> {
             for (id, _) in std::mem::take(&mut phase.configured) {
                 self.outcomes.refuse(id, "a `rewrite … break` or a `break` comes after it: write its settings in a location");
             }
-        }
-        let unchanged = |one: &Alternative| matches!(one.end, AlternativeEnd::Unchanged);
-        if kind == RewrittenBlock::Server
-            && phase.alternatives.iter().any(unchanged)
-            && let Some((id, answer)) = phase.end.take()
-        {
-            // Requests that a `break` lets pass come to the locations.
-            let end = AlternativeEnd::Answer(answer);
-            phase.alternatives.push(Alternative { id, condition: Vec::new(), end });
         }
         phase
     }
@@ -181,15 +213,15 @@ impl<'t> Converter<'_, 't> {
     fn conditional(
         &mut self,
         id: StatementId,
-        kind: RewrittenBlock,
-        scope: &InheritanceScope<'_, 't>,
-        place: RoutePlace<'_>,
+        at: PhasePlace<'_, '_, 't>,
         phase: &mut RewritePhase,
     ) {
+        let PhasePlace { kind, scope, place, .. } = at;
         let statements = self.statements;
         let children = statements.children(id);
         if let Some(test) = missing_file(id, statements.words(id))
             && kind != RewrittenBlock::Server
+            && at.path == PathState::Same
             && phase.configured.is_empty()
             && self.ends_its_phase(id)
         {
@@ -228,8 +260,7 @@ impl<'t> Converter<'_, 't> {
             phase.configured.push((id, condition.certainty.words().to_vec()));
             return;
         }
-        let at = IfPlace { kind, scope: &scope.inner(id), place };
-        self.in_if(id, &condition, at, phase);
+        self.in_if(id, &condition, PhasePlace { scope: &scope.inner(id), ..at }, phase);
     }
 
     /// Returns what an `if` contains, or says why its meaning is not certain.
@@ -276,7 +307,8 @@ impl<'t> Converter<'_, 't> {
         place: RoutePlace<'_>,
     ) -> Vec<Alternative> {
         let mut phase = RewritePhase::default();
-        self.in_if(id, condition, IfPlace { kind, scope, place }, &mut phase);
+        let at = PhasePlace { kind, scope, place, path: PathState::Same };
+        self.in_if(id, condition, at, &mut phase);
         phase.alternatives
     }
 
@@ -285,10 +317,10 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         id: StatementId,
         condition: &IfCondition,
-        at: IfPlace<'_, '_, 't>,
+        at: PhasePlace<'_, '_, 't>,
         phase: &mut RewritePhase,
     ) {
-        let IfPlace { kind, scope, place } = at;
+        let PhasePlace { kind, scope, place, .. } = at;
         let words = condition.certainty.words();
         let statements = self.statements;
         let mut over = false;
@@ -299,7 +331,7 @@ impl<'t> Converter<'_, 't> {
             }
             let end = match statements.name(child) {
                 "rewrite" => {
-                    let one = self.rewrite(child, words.to_vec(), kind, scope, place);
+                    let one = self.rewrite(child, words.to_vec(), at);
                     phase.alternatives.extend(one);
                     continue;
                 }
@@ -363,11 +395,9 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         id: StatementId,
         condition: Vec<Word>,
-        kind: RewrittenBlock,
-        scope: &InheritanceScope<'_, 't>,
-        place: RoutePlace<'_>,
+        at: PhasePlace<'_, '_, 't>,
     ) -> Option<Alternative> {
-        match self.rewritten(id, condition, kind, scope, place) {
+        match self.rewritten(id, condition, at) {
             Ok(alternative) => Some(alternative),
             Err(reason) => {
                 self.outcomes.refuse(id, reason);
@@ -380,10 +410,9 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         id: StatementId,
         mut condition: Vec<Word>,
-        kind: RewrittenBlock,
-        scope: &InheritanceScope<'_, 't>,
-        place: RoutePlace<'_>,
+        at: PhasePlace<'_, '_, 't>,
     ) -> Result<Alternative, String> {
+        let PhasePlace { kind, scope, place, .. } = at;
         let words = self.statements.words(id);
         let (text, flag) = match words {
             [_, text] => (text.text.as_str(), ""),
@@ -414,17 +443,17 @@ impl<'t> Converter<'_, 't> {
                 let end = AlternativeEnd::Changed(line.value(&text).end());
                 return Ok(Alternative { id, condition, end });
             }
-            "" if !self.ends_its_phase(id) => {
-                return Err(
-                    "directives after it would get the new path: write `last`, if they need not"
-                        .to_owned(),
-                );
-            }
             "break" | "last" | "" => {
                 let text = path_text(text, known)?;
+                let target = NativeLine::new("", span).keyword("internal");
+                let target = if flag.is_empty() && !self.ends_its_phase(id) {
+                    target.value(&self.continued_after(id)?)
+                } else {
+                    target
+                };
                 self.outcomes.honour(id);
-                let target = NativeLine::new("", span).keyword("internal").value(&text);
-                let parts = RouteParts { target: target.into_words(), block: Vec::new() };
+                let target = target.value(&text).into_words();
+                let parts = RouteParts { target, block: Vec::new() };
                 return Ok(Alternative { id, condition, end: AlternativeEnd::Answer(parts) });
             }
             _ => return Err(format!("`{flag}` is not a flag of `rewrite`")),

@@ -43,8 +43,11 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) types: ConvertedTypes,
     /// The variables of maps that close a connection or pass an upgrade on.
     pub(crate) upgrade_maps: HashMap<String, StatementId>,
-    /// The named locations of the server for requests without a file.
-    pub(crate) missing_files: Vec<Location>,
+    /// The named locations of the server that the file does not have: those for requests without a
+    /// file, and continuations.
+    pub(crate) named_routes: Vec<Location>,
+    /// The continuations of the server.
+    pub(crate) continuations: Continuations,
     /// The usually hidden headers that some location passes on, once they are asked for.
     pub(crate) passed_headers: Option<Rc<[&'static str]>>,
     /// The variable for each list of valid referers.
@@ -67,6 +70,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) added_statuses: Option<String>,
     /// The number of maps of conditional values.
     pub(crate) set_maps: usize,
+    /// The variables of those maps that depend on the path or the query.
+    pub(crate) path_maps: HashSet<String>,
     /// The routes and host names so far, and the lines in them.
     routes: usize,
     lines: usize,
@@ -176,6 +181,25 @@ pub(crate) struct ConvertedTypes {
     pub(crate) entries: usize,
 }
 
+/// The continuations of a file: the rest of a rewrite phase for requests with a new path.
+#[derive(Default)]
+pub(crate) struct Continuations {
+    /// The names of those of the server.
+    pub(crate) names: HashMap<StatementId, String>,
+    /// Those that are not converted yet.
+    pub(crate) pending: Vec<Continuation>,
+    /// The directives of all of them so far.
+    pub(crate) directives: usize,
+}
+
+/// The directives after one of them.
+pub(crate) struct Continuation {
+    pub(crate) after: StatementId,
+    pub(crate) name: String,
+    /// The variables that are known there.
+    pub(crate) set: Rc<SetVariables>,
+}
+
 /// The names of a server, by kind.
 #[derive(Default)]
 pub(crate) struct HostNames {
@@ -186,6 +210,14 @@ pub(crate) struct HostNames {
     pub(crate) trailing: Vec<String>,
     pub(crate) regexes: Vec<String>,
     pub(crate) first: String,
+}
+
+impl Continuations {
+    /// Forgets those of the server before.
+    pub(crate) fn begin_server(&mut self) {
+        self.names.clear();
+        self.pending.clear();
+    }
 }
 
 impl HostNames {
@@ -212,7 +244,8 @@ impl<'s, 't> Converter<'s, 't> {
             zones: ConvertedZones::default(),
             types: ConvertedTypes::default(),
             upgrade_maps: HashMap::new(),
-            missing_files: Vec::new(),
+            named_routes: Vec::new(),
+            continuations: Continuations::default(),
             passed_headers: None,
             referer_maps: HashMap::new(),
             host_groups: HashMap::new(),
@@ -224,6 +257,7 @@ impl<'s, 't> Converter<'s, 't> {
             set: Rc::default(),
             added_statuses: None,
             set_maps: 0,
+            path_maps: HashSet::new(),
             routes: 0,
             lines: 0,
         }

@@ -146,6 +146,9 @@ impl<'s> Converter<'s, '_> {
         ];
         let map = NativeLine::new("map", span).value(&entry.source).value(&format!("${variable}"));
         self.logs.directives.push(map.block(lines));
+        if [&entry.source, old, new].into_iter().any(|text| self.looks_at_path(text)) {
+            self.path_maps.insert(variable.clone());
+        }
         format!("${{{variable}}}")
     }
 

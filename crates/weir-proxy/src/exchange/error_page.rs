@@ -125,7 +125,7 @@ pub(crate) fn lead_response<C: ClientSide>(
     exchange.outcome.cause = Cause::Local;
     // The status that the client gets if the request cannot be sent to another pool.
     let status = Some(exchange.heads.response.status).filter(|status| *status >= 400);
-    let is_path = matches!(to, InternalTarget::Path(_));
+    let is_path = to.path.is_some();
     let error = ErrorRedirect {
         // A 502 is Weir's own.
         cause: if status.is_some() { Cause::Complete } else { Cause::Local },
@@ -165,7 +165,7 @@ pub(crate) fn keep_body_for<C: ClientSide>(
 ) {
     // Of any other body, the buffer has what came with the head, and the bytes behind it.
     let is_whole = exchange.heads.request.framing != Framing::None && upload.is_whole;
-    if is_whole && matches!(to, InternalTarget::Name(_)) {
+    if is_whole && to.path.is_none() {
         let body = upload.take_buffers().1;
         exchange.heads.kept_body = Some(body);
         exchange.holds(0);

@@ -1,15 +1,11 @@
 //! Internal redirects: the request is to be served again with another target or under a name.
 
-use std::sync::Arc;
-
 use weir_stats::Cause;
 
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::outcome::{Ended, Refusal};
 use crate::exchange::rewrite::rewritten;
 use crate::exchange::state::Exchange;
-use crate::http::rewrites::Rewrites;
-use crate::limits::MOST_INTERNAL_REDIRECTS;
 use crate::routing::route::{CompiledRoute, InternalTarget};
 
 /// Prepares the request for its next route; returns the reason why this one ends, which is
@@ -27,34 +23,29 @@ pub(crate) fn follow<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
     target: &InternalTarget,
 ) -> Ended {
-    let (name, path) = match target {
-        InternalTarget::Name(name) => (Some(name), None),
-        InternalTarget::Path(path) => (None, Some(path)),
-    };
     let mut text = std::mem::take(&mut exchange.heads.rewritten);
-    let end = redirect_to(exchange, name, path, &mut text);
+    let end = redirect_to(exchange, target, &mut text);
     text.clear();
     exchange.heads.rewritten = text;
     end
 }
 
-/// Prepares the request for a name or a path; `text` is room for the new target.
+/// Prepares the request for a target; `text` is room for its path.
 fn redirect_to<C: ClientSide>(
     exchange: &mut Exchange<'_, C>,
-    name: Option<&Arc<str>>,
-    path: Option<&Rewrites>,
+    target: &InternalTarget,
     text: &mut Vec<u8>,
 ) -> Ended {
-    if let Some(path) = path
+    if let Some(path) = &target.path
         && let Err(refusal) = rewritten(exchange, path, text)
     {
         return Ended::Refused(refusal);
     }
     let internal = &mut exchange.heads.internal;
-    if internal.redirect(name, MOST_INTERNAL_REDIRECTS).is_err() {
+    if internal.redirect(target.name.as_ref(), target.path.is_some()).is_err() {
         return Ended::Refused(Refusal { cause: Cause::LoopDetected, status: 500 });
     }
-    if path.is_some() {
+    if target.path.is_some() {
         internal.swap_target(text);
     }
     Ended::Redirected

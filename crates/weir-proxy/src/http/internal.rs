@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use weir_stats::Cause;
 
+use crate::limits::{MOST_INTERNAL_REDIRECTS, MOST_REWRITE_STEPS};
+
 /// The internal redirects of a request so far.
 #[derive(Debug, Default)]
 pub(crate) struct InternalRedirects {
-    /// Their number.
+    /// Their number, without the steps.
     count: u8,
+    /// The number of steps, which have a name and a path, since the last of the others.
+    steps: u8,
     /// The target, in origin form; empty while it is the received one.
     target: Vec<u8>,
     /// The name, after a redirect to one.
@@ -49,6 +53,7 @@ impl InternalRedirects {
     pub(crate) fn clear(&mut self) {
         if self.is_any() {
             self.count = 0;
+            self.steps = 0;
             self.target.clear();
             self.name = None;
             self.error = None;
@@ -57,7 +62,7 @@ impl InternalRedirects {
 
     /// Returns true after a redirect or an error that led to another target.
     pub(crate) fn is_any(&self) -> bool {
-        self.count > 0 || self.error.is_some()
+        self.is_redirected() || self.error.is_some()
     }
 
     /// Notes that an error led to the target.
@@ -85,16 +90,29 @@ impl InternalRedirects {
         self.error.as_ref().is_some_and(|error| error.drops_body)
     }
 
-    /// Counts a redirect to a name, or to the target that the caller sets.
+    fn is_redirected(&self) -> bool {
+        self.count > 0 || self.steps > 0
+    }
+
+    /// Counts a redirect to a name, to the target that the caller sets if it has a path, or to both.
     pub(crate) fn redirect(
         &mut self,
         name: Option<&Arc<str>>,
-        most: u8,
+        has_path: bool,
     ) -> Result<(), TooManyRedirects> {
-        if self.count >= most {
+        let is_step = name.is_some() && has_path;
+        let (number, most) = if is_step {
+            (&mut self.steps, MOST_REWRITE_STEPS)
+        } else {
+            (&mut self.count, MOST_INTERNAL_REDIRECTS)
+        };
+        if *number >= most {
             return Err(TooManyRedirects);
         }
-        self.count += 1;
+        *number += 1;
+        if !is_step {
+            self.steps = 0;
+        }
         self.name = name.cloned();
         Ok(())
     }
@@ -127,6 +145,6 @@ impl InternalRedirects {
 
     /// Returns true after a redirect to this name or, without one, to a path.
     pub(crate) fn leads_to(&self, name: Option<&str>) -> bool {
-        self.count > 0 && self.name.as_deref() == name
+        self.is_redirected() && self.name.as_deref() == name
     }
 }

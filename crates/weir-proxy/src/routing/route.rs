@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_config::model::{
     AccessRule, Action, ErrorTarget, Expires, Files, ImposedMethod, Listener, NO_RESPONSE, Pool,
-    Redirect, RequestTimeout, Respond, Rewrite, Route, ServerPreference,
+    Redirect, RequestTimeout, Respond, Rewrite, Route, ServerPreference, internal_parts,
 };
 use weir_stats::{Entry, Escape, Template, Variable};
 
@@ -106,11 +106,11 @@ pub enum CompiledAction {
     Internal,
 }
 
-/// The target of an internal redirect.
+/// The target of an internal redirect: a name, a path or both.
 #[derive(Clone, Debug)]
-pub(crate) enum InternalTarget {
-    Name(Arc<str>),
-    Path(Rewrites),
+pub(crate) struct InternalTarget {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) path: Option<Rewrites>,
 }
 
 impl InternalTarget {
@@ -126,11 +126,9 @@ impl InternalTarget {
 
     /// Compiles a target.
     pub(crate) fn compile(to: &Template, listener: &Listener) -> Result<Self, String> {
-        if let Some(name) = to.as_str().strip_prefix('@') {
-            return Ok(Self::Name(name.into()));
-        }
-        let path = Rewrites::compile(&[Rewrite::Path(to.clone())], &listener.path)?;
-        path.map(Self::Path).ok_or_else(|| "an internal redirect needs a path".to_owned())
+        let (name, path) = internal_parts(to)?;
+        let path = path.map(|path| Rewrites::compile(&[Rewrite::Path(path)], &listener.path));
+        Ok(Self { name: name.map(Arc::from), path: path.transpose()?.flatten() })
     }
 }
 

@@ -24,7 +24,6 @@ use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
 use crate::http::rewrites::RewriteFault;
 use crate::http::{header_names, path};
-use crate::limits::MOST_INTERNAL_REDIRECTS;
 use crate::routing::error_target::CompiledErrorDestination;
 use crate::routing::route::{CompiledAction, CompiledRedirect, CompiledRoute, InternalTarget};
 use crate::routing::trace::text_of;
@@ -400,33 +399,30 @@ impl<'a> Tracer<'a> {
 
     /// Follows an internal redirect of a route; returns false if the request is refused instead.
     fn follow(&mut self, route: Option<&'a CompiledRoute>, target: &'a InternalTarget) -> bool {
-        let (mut text, mut name) = (Vec::new(), None);
-        match target {
-            InternalTarget::Name(own) => name = Some(own),
-            InternalTarget::Path(path) => {
-                let (view, rules) = (self.view(), &self.listener.path);
-                let (old, query) = (view.path(), view.query());
-                let led = Led { route, ..Led::default() };
-                let done = self
-                    .with_entry(led, |entry| path.apply(old, query, rules, Some(entry), &mut text));
-                match done {
-                    Ok(()) => {}
-                    Err(RewriteFault::Path(fault)) => {
-                        self.trace.refuse(400, fault.reason());
-                        return false;
-                    }
-                    Err(RewriteFault::TooLong) => {
-                        self.trace.refuse(414, "the path is too long after an internal redirect");
-                        return false;
-                    }
+        let mut text = Vec::new();
+        if let Some(path) = &target.path {
+            let (view, rules) = (self.view(), &self.listener.path);
+            let (old, query) = (view.path(), view.query());
+            let led = Led { route, ..Led::default() };
+            let done =
+                self.with_entry(led, |entry| path.apply(old, query, rules, Some(entry), &mut text));
+            match done {
+                Ok(()) => {}
+                Err(RewriteFault::Path(fault)) => {
+                    self.trace.refuse(400, fault.reason());
+                    return false;
+                }
+                Err(RewriteFault::TooLong) => {
+                    self.trace.refuse(414, "the path is too long after an internal redirect");
+                    return false;
                 }
             }
         }
-        if self.internal.redirect(name, MOST_INTERNAL_REDIRECTS).is_err() {
+        if self.internal.redirect(target.name.as_ref(), target.path.is_some()).is_err() {
             self.trace.refuse(500, "there are more than ten internal redirects");
             return false;
         }
-        if name.is_none() {
+        if target.path.is_some() {
             self.internal.swap_target(&mut text);
         }
         true

@@ -96,6 +96,35 @@ fn what_follows_an_internal_redirect_is_told() {
     assert!(matches!(traced("POST /f/missing").end, TraceEnd::Respond { .. }));
 }
 
+/// Names with a path are steps of a chain: a hundred may follow each other, and each has the path
+/// and the groups of the one before.
+#[test]
+fn a_chain_of_changes_leads_on() {
+    let end = |chain: &str, path: &str| {
+        let text = format!("listen :80 {{ {chain} route -> respond 204; }}");
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        match traced_in(&text, head.as_bytes(), "").unwrap().end {
+            TraceEnd::Respond { status, body, .. } => {
+                format!("{status} {}", body.unwrap_or_default())
+            }
+            TraceEnd::Refused { status, .. } => status.to_string(),
+            other => format!("{other:?}"),
+        }
+    };
+    let chain = "
+        route internal @two and path ~^/b/(.*)$ -> internal @three /c/$1?c=1;
+        route internal @two -> internal $uri;
+        route internal @three -> respond 200 \"$uri $args\";
+        route not internal and path ~^/a/(.*)$ -> internal @two /$1;";
+    assert_eq!(end(chain, "/a/b/x%20y?d=2"), "200 /c/x%20y c=1&d=2");
+    assert_eq!(end(chain, "/a/x"), "204 ");
+    assert_eq!(end(chain, "/b/x"), "204 ");
+    let step = |step| format!("route path /{step} -> internal @step /{};", step + 1);
+    let many = (0..50).map(step).collect::<Vec<_>>().concat();
+    assert_eq!(end(&many, "/0"), "204 ");
+    assert_eq!(end("route -> internal @again $uri;", "/"), "500");
+}
+
 #[test]
 fn what_follows_an_error_is_told() {
     let text = r#"
