@@ -2,6 +2,7 @@
 //! in virtual time. It may use the pure crates; it depends on nothing inside the proxy.
 
 pub mod bench;
+pub mod compare;
 pub mod open_files;
 pub mod origin;
 pub mod service_time;

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use super::encoded::encode;
 use super::load::SendPace;
 use super::machine::{ProcessCpu, ProcessUsage};
 use super::monitor::Slice;
@@ -22,6 +23,7 @@ pub fn json(figures: &ReportInput<'_>, url: &str) -> Value {
     let objections = figures.objections();
     json!({
         "url": url,
+        "began": outcome.began_at.to_string(),
         "load": load(figures),
         "threads": figures.threads,
         "connections": {
@@ -45,6 +47,7 @@ pub fn json(figures: &ReportInput<'_>, url: &str) -> Value {
         "response": histogram(&record.response),
         "service": histogram(&record.service),
         "lateness": histogram(&record.lateness),
+        "blocks": blocks(record),
         "failures": failures(record),
         "first_failures": first_failures(figures),
         "first_redirect": outcome.examples.redirect,
@@ -89,6 +92,12 @@ fn seconds(record: &RunRecord) -> Value {
         json!({"requests": second.count, "errors": second.errors, "mean_us": mean, "max_us": second.max_ns as f64 / 1e3})
     };
     record.seconds.iter().map(second).collect()
+}
+
+/// The response times in consecutive blocks of the run.
+fn blocks(record: &RunRecord) -> Value {
+    let response: Vec<String> = record.blocks.used().iter().map(encode).collect();
+    json!({"seconds": record.blocks.width_ns() as f64 / 1e9, "response_hdr": response})
 }
 
 fn load(figures: &ReportInput<'_>) -> Value {
@@ -164,6 +173,8 @@ fn histogram(histogram: &Histogram<u64>) -> Value {
     values.insert("mean".to_owned(), mean_us(histogram).into());
     values.insert("stdev".to_owned(), deviation_us(histogram).into());
     values.insert("samples".to_owned(), histogram.len().into());
+    // For `weir bench compare` and HdrHistogram's own programs.
+    values.insert("hdr".to_owned(), encode(histogram).into());
     // In the form that `--compare` reads.
     values.insert("spectrum_ms".to_owned(), json!(Curve::of("", histogram).points));
     Value::Object(values)

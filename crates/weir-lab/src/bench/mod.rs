@@ -5,8 +5,10 @@
 //! The schedule knows no connection. Any free connection of any thread takes the next start. If
 //! none is free the start is late, and the response time includes the delay.
 
+mod blocks;
 pub mod chart;
 mod connection;
+pub(crate) mod encoded;
 pub mod files;
 pub mod load;
 pub mod machine;

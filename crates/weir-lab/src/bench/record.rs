@@ -4,12 +4,14 @@
 
 use hdrhistogram::Histogram;
 
+use super::blocks::TimeBlocks;
+
 /// Largest time in a histogram: 24 hours, in nanoseconds.
-const LONGEST_NS: u64 = 24 * 3_600 * 1_000_000_000;
+pub(crate) const LONGEST_NS: u64 = 24 * 3_600 * 1_000_000_000;
 /// Smallest difference of times that a histogram resolves, in nanoseconds.
-const FINEST_NS: u64 = 64;
+pub(crate) const FINEST_NS: u64 = 64;
 /// Significant digits of times in a histogram.
-pub(super) const DIGITS: u8 = 3;
+pub(crate) const DIGITS: u8 = 3;
 /// Largest number of seconds that are recorded separately.
 const MAX_SECONDS: usize = 7 * 24 * 3_600;
 
@@ -129,6 +131,8 @@ pub struct RunRecord {
     pub seconds: Vec<Second>,
     /// Results per tenth of a second, for the first hour.
     pub parts: Vec<RecordSlice>,
+    /// The distributions of response times in consecutive blocks of the run.
+    pub blocks: TimeBlocks,
     /// Every request, if samples were requested.
     pub samples: Option<Vec<RequestSample>>,
 }
@@ -150,6 +154,7 @@ impl RunRecord {
             warm: 0,
             seconds: Vec::new(),
             parts: Vec::new(),
+            blocks: TimeBlocks::new(),
             samples: with_samples.then(Vec::new),
         }
     }
@@ -170,6 +175,7 @@ impl RunRecord {
         }
         if is_measured {
             self.response.saturating_record(response_ns);
+            self.blocks.add(sample.intended_ns, response_ns);
             self.service.saturating_record(sample.ended_ns.saturating_sub(sample.sent_ns));
         }
         match sample.failure {
@@ -261,6 +267,7 @@ impl RunRecord {
             own.sum_ns += theirs.sum_ns;
             own.max_ns = own.max_ns.max(theirs.max_ns);
         }
+        self.blocks.merge(&other.blocks);
         if let (Some(own), Some(theirs)) = (&mut self.samples, &other.samples) {
             own.extend_from_slice(theirs);
         }

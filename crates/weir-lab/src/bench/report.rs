@@ -38,7 +38,7 @@ pub struct ReportInput<'a> {
 pub(super) const PERCENTILES: [f64; 9] =
     [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
 /// Smallest number of samples beyond a percentile that make it reliable.
-pub(super) const FEW: f64 = 10.0;
+pub(crate) const FEW: f64 = 10.0;
 /// A run is saturated if a larger share of its intended requests has no result.
 const SATURATED: f64 = 0.01;
 /// Lateness that is always accepted, in nanoseconds.
@@ -240,13 +240,13 @@ impl<'a> ReportInput<'a> {
 }
 
 /// Number of samples beyond a share of them. Rounding removes the error of binary fractions.
-pub(super) fn samples_beyond(quantile: f64, samples: u64) -> f64 {
+pub(crate) fn samples_beyond(quantile: f64, samples: u64) -> f64 {
     let beyond = (1.0 - quantile) * samples as f64;
     (beyond * 1e6).round() / 1e6
 }
 
 /// A percentile without trailing zeros: `99.9`, `50`.
-pub(super) fn percent_text(percent: f64) -> String {
+pub(crate) fn percent_text(percent: f64) -> String {
     let text = format!("{percent:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -291,6 +291,7 @@ mod tests {
             open: 1,
             open_at_start: 1,
             began_ns: 1,
+            began_at: jiff::Timestamp::UNIX_EPOCH,
             examples: Examples::default(),
             lost: 0,
             tls: None,

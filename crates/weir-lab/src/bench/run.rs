@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,6 +55,8 @@ pub struct RunResults {
     pub open_at_start: u64,
     /// Start of the measurement on the monotonic clock; 0 if it never started.
     pub began_ns: u64,
+    /// The same moment on the wall clock.
+    pub began_at: Timestamp,
     /// The first failure of each kind and the first redirect, as text.
     pub examples: Examples,
     /// The parameters that TLS negotiated.
@@ -207,11 +210,18 @@ fn outcome(shared: &RunShared, record: RunRecord) -> RunResults {
         lost: shared.lost.load(Ordering::Relaxed),
         open_at_start: shared.open_at_start.load(Ordering::Relaxed),
         began_ns: if has_begun { shared.measured_from_ns() } else { 0 },
+        began_at: wall_clock(measured_ns),
         examples: shared.examples(),
         tls: shared.facts.lock().ok().and_then(|facts| facts.clone()),
         is_cut_short: is_stopped,
         record,
     }
+}
+
+/// The moment so many nanoseconds ago.
+fn wall_clock(ago_ns: u64) -> Timestamp {
+    let now = Timestamp::now();
+    now.checked_sub(Duration::from_nanos(ago_ns)).unwrap_or(now)
 }
 
 /// The connections of each thread, distributed as evenly as possible.

@@ -5,6 +5,7 @@
 mod admin;
 mod affinity;
 mod bench;
+mod bench_compare;
 mod clients;
 mod clock;
 mod credits;

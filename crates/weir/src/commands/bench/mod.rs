@@ -1,20 +1,22 @@
 //! `weir bench`: the load generator's command line. Flags are wrk2's where it has them. The load
 //! itself comes from `weir-lab`.
 
+mod compare;
 mod files;
+mod variants;
 
 use std::fs;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use weir_lab::bench::load::{LoadSpec, SendPace};
 use weir_lab::bench::machine::{allowed_cores, listener_on};
-use weir_lab::bench::monitor::{Monitor, WatchedProcess};
+use weir_lab::bench::monitor::{Monitor, RunUsage, WatchedProcess};
 use weir_lab::bench::probe::{resolve, settle};
 use weir_lab::bench::report::ReportInput;
-use weir_lab::bench::run::{RunningBench, Watch};
+use weir_lab::bench::run::{RunResults, RunningBench, Watch};
 use weir_lab::bench::schedule::{ArrivalProcess, Schedule};
 use weir_lab::bench::target::{Form, Requests, Url, weighted_url};
 use weir_lab::bench::threshold::Thresholds;
@@ -25,7 +27,9 @@ use weir_lab::units::{time_ns, wrk_count, wrk_time_ns};
 
 use crate::failure::CommandFailure;
 use crate::terminal::{self, say};
+use compare::CompareArguments;
 use files::{OutputFiles, json_text, other_runs};
+use variants::Variant;
 
 /// The highest rate, in requests per second. The schedule is generated start by start, so its cost
 /// grows with the rate.
@@ -36,18 +40,25 @@ For example: weir bench -t2 -c100 -d30s -R2000 --latency http://127.0.0.1:8080/1
 Times are in seconds or have a unit (30, 30s, 2m, 500ms); counts may end in k or M (2k is 2,000).
 Response time is measured from the intended start, service time from the actual send; both are
 reported.
+Variants may have a URL and --connections, --header, --no-keepalive, --tls, --ciphers,
+--no-resumption, --connect-to, --pid and --port of their own:
+weir bench -c50 -d5s -R2000 -k --repeat 10 --variant '1.3=--tls 1.3' --variant '1.2=--tls 1.2' URL
+
 Conditions of --fail-if: p99.9>8ms, service_p99>1ms, mean, max, errors>0, error_rate>0.1%, unsent>0,
 achieved<5000, achieved_share<99%; combined with `and` and `or`. If they are met, the exit code is 4.";
 
 /// Send requests at a constant rate and report percentiles without coordinated omission; takes
 /// wrk2's flags
-#[derive(Args, Debug)]
-#[command(after_help = NOTES)]
+#[derive(Args, Clone, Debug)]
+#[command(after_help = NOTES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
     /// URL to request; several of the same server are requested in turn, with weights as in
     /// `3*http://host/a`
-    #[arg(value_name = "URL", required_unless_present = "version")]
+    #[arg(value_name = "URL", required_unless_present_any = ["version", "variant"])]
     urls: Vec<String>,
     /// Threads [default: 2, or 1 for one connection]
     #[arg(short, long, value_name = "N", value_parser = count)]
@@ -166,6 +177,21 @@ pub(crate) struct BenchArguments {
     /// be repeated
     #[arg(long, value_name = "[NAME=]FILE")]
     compare: Vec<String>,
+    /// Variant of the run, by name, with flags of its own; at least two are run in turns and
+    /// compared with the first. See below
+    #[arg(long, value_name = "NAME=FLAGS", value_parser = Variant::parse, conflicts_with_all = ["hgrm", "csv", "svg", "png", "html", "compare", "fail_if", "latency", "u_latency"])]
+    variant: Vec<Variant>,
+    /// Number of runs of each variant
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "variant", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// New directory for the results of each run of the variants
+    #[arg(long, value_name = "DIR", requires = "variant")]
+    keep: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum BenchCommand {
+    Compare(CompareArguments),
 }
 
 /// A list of cores. It is a type of its own because clap reads a plain `Vec` as a repeated flag.
@@ -173,65 +199,103 @@ pub(crate) struct BenchArguments {
 struct Cores(Vec<usize>);
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<(), CommandFailure> {
+    if let Some(BenchCommand::Compare(arguments)) = &arguments.command {
+        return compare::run(arguments);
+    }
     if arguments.version {
         return terminal::print(concat!("weir ", env!("CARGO_PKG_VERSION"), "\n"));
     }
     arguments.refuse_what_is_not_meant()?;
-    let urls = arguments.urls()?;
-    let url = urls.first().map(|(_, url)| url.text.as_str()).unwrap_or_default();
-    let (mut load, addresses) = arguments.load(&urls)?;
-    settle(&mut load, &addresses).map_err(CommandFailure::RunTime)?;
+    if !arguments.variant.is_empty() {
+        return variants::run(arguments);
+    }
+    let prepared = PreparedRun::of(arguments)?;
     let others = other_runs(&arguments.compare)?;
-    let targets = arguments.targets(&load)?;
     let files = OutputFiles::open(arguments)?;
-    let report = RunParameters {
-        url,
-        length: match load.pace {
-            SendPace::Open { duration_ns, .. } => Length::Time(duration_ns),
-            SendPace::Closed { requests } => Length::Requests(requests),
-        },
-        elapsed_ns: 0,
-        threads: load.threads,
-        connections: load.connections,
-        latency: arguments.latency || arguments.u_latency,
-        uncorrected: arguments.u_latency,
-    };
-    let (pace, address, warmup_ns) = (load.pace, load.address, load.warmup_ns);
+    let report = prepared.parameters(arguments);
     if !arguments.is_json_to_stdout() {
         terminal::print(&report.head())?;
     }
-    let mut monitor = Monitor::start(targets);
-    let running = RunningBench::start(load).map_err(CommandFailure::RunTime)?;
-    let mut show = progress(warmup_ns);
-    let outcome = running.finish(|watch| {
-        monitor.look();
-        show(watch);
-    });
-    end_progress();
-    let outcome = outcome.map_err(CommandFailure::RunTime)?;
-    let usage = monitor.finish(outcome.began_ns);
-    let figures = ReportInput {
-        threads: report.threads,
-        connections: report.connections,
-        asked: arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect(),
-        address: Some(address),
-        cores: arguments.cpus.as_ref().map_or_else(allowed_cores, |cores| cores.0.clone()),
-        pages: arguments.page.clone(),
-        slower: arguments.slower_than.clone(),
-        ..ReportInput::of(&outcome, pace, &usage)
-    };
+    let (outcome, usage) = prepared.measure()?;
+    let figures = prepared.figures(arguments, &outcome, &usage);
     let report = RunParameters { elapsed_ns: outcome.elapsed_ns, ..report };
     let text = report.text(&outcome.record) + &figures.text();
     // The report goes first, so that a full disk does not lose the results of the run.
     if arguments.is_json_to_stdout() {
-        terminal::print(&json_text(&figures, url))?;
+        terminal::print(&json_text(&figures, &prepared.url))?;
     } else {
         terminal::print(&text)?;
     }
-    files.write(&figures, url, &(report.head() + &text), &others)?;
+    files.write(&figures, &prepared.url, &(report.head() + &text), &others)?;
     match &arguments.fail_if {
         Some(conditions) => fail(&conditions.met_by(&figures)),
         None => Ok(()),
+    }
+}
+
+/// A run whose target was reached.
+struct PreparedRun {
+    /// The first URL.
+    url: String,
+    load: LoadSpec,
+    targets: Vec<WatchedProcess>,
+}
+
+impl PreparedRun {
+    fn of(arguments: &BenchArguments) -> Result<Self, CommandFailure> {
+        let urls = arguments.urls()?;
+        let url = urls.first().map(|(_, url)| url.text.clone()).unwrap_or_default();
+        let (mut load, addresses) = arguments.load(&urls)?;
+        settle(&mut load, &addresses).map_err(CommandFailure::RunTime)?;
+        let targets = arguments.targets(&load)?;
+        Ok(Self { url, load, targets })
+    }
+
+    fn parameters(&self, arguments: &BenchArguments) -> RunParameters<'_> {
+        RunParameters {
+            url: &self.url,
+            length: match self.load.pace {
+                SendPace::Open { duration_ns, .. } => Length::Time(duration_ns),
+                SendPace::Closed { requests } => Length::Requests(requests),
+            },
+            elapsed_ns: 0,
+            threads: self.load.threads,
+            connections: self.load.connections,
+            latency: arguments.latency || arguments.u_latency,
+            uncorrected: arguments.u_latency,
+        }
+    }
+
+    fn measure(&self) -> Result<(RunResults, RunUsage), CommandFailure> {
+        let mut monitor = Monitor::start(self.targets.clone());
+        let running = RunningBench::start(self.load.clone()).map_err(CommandFailure::RunTime)?;
+        let mut show = progress(self.load.warmup_ns);
+        let outcome = running.finish(|watch| {
+            monitor.look();
+            show(watch);
+        });
+        end_progress();
+        let outcome = outcome.map_err(CommandFailure::RunTime)?;
+        let usage = monitor.finish(outcome.began_ns);
+        Ok((outcome, usage))
+    }
+
+    fn figures<'a>(
+        &self,
+        arguments: &BenchArguments,
+        outcome: &'a RunResults,
+        usage: &'a RunUsage,
+    ) -> ReportInput<'a> {
+        ReportInput {
+            threads: self.load.threads,
+            connections: self.load.connections,
+            asked: arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect(),
+            address: Some(self.load.address),
+            cores: arguments.cpus.as_ref().map_or_else(allowed_cores, |cores| cores.0.clone()),
+            pages: arguments.page.clone(),
+            slower: arguments.slower_than.clone(),
+            ..ReportInput::of(outcome, self.load.pace, usage)
+        }
     }
 }
 

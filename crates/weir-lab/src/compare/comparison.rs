@@ -1,0 +1,206 @@
+//! The comparison itself: each variant beside the first one, figure by figure.
+
+use super::figures::{FigureData, RunFigure, RunSections};
+use super::recorded::RecordedRun;
+use super::statistics::{ConfidenceInterval, StandardError, rejected_together};
+
+/// The runs of a variant.
+#[derive(Clone, Debug)]
+pub struct ComparedVariant {
+    /// Its name.
+    pub name: String,
+    /// Its runs, at least one.
+    pub runs: Vec<RecordedRun>,
+}
+
+/// Variants and how they differ from the first.
+#[derive(Clone, Debug)]
+pub struct RunComparison {
+    pub(super) variants: Vec<ComparedVariant>,
+    pub(super) design: Design,
+    pub(super) figures: Vec<ComparedFigure>,
+}
+
+/// The relation of the runs of different variants to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Design {
+    /// In each round every variant ran once, so that what changes on the machine changes it for all
+    /// of them: the rounds are compared.
+    InTurns,
+    /// The runs of the variants are independent of each other.
+    Apart,
+    /// There is one run of a variant or more: blocks of time are compared.
+    OneRun,
+}
+
+/// A figure of all variants.
+#[derive(Clone, Debug)]
+pub(super) struct ComparedFigure {
+    pub(super) figure: RunFigure,
+    pub(super) name: String,
+    /// By variant.
+    pub(super) values: Vec<FigureData>,
+    /// By variant, without the first one.
+    pub(super) differences: Vec<FigureDifference>,
+}
+
+/// The difference of a figure from that of the first variant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FigureDifference {
+    /// The difference, in the figure's unit.
+    pub(super) absolute: f64,
+    /// The quotient.
+    pub(super) ratio: f64,
+    /// `None` if the data allow no statement on chance.
+    pub(super) certainty: Option<FigureConfidence>,
+}
+
+/// How far a difference can be trusted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FigureConfidence {
+    pub(super) absolute: ConfidenceInterval,
+    pub(super) ratio: ConfidenceInterval,
+    /// The probability of at least such a quotient if the variants were equal.
+    pub(super) p_value: f64,
+    /// Set if the difference holds when all figures are considered together.
+    pub(super) holds_together: bool,
+}
+
+/// The direction of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DifferenceDirection {
+    Higher,
+    Lower,
+    NotSeen,
+}
+
+impl FigureConfidence {
+    pub(super) fn outcome(&self) -> DifferenceDirection {
+        if self.ratio.low > 1.0 {
+            DifferenceDirection::Higher
+        } else if self.ratio.high < 1.0 {
+            DifferenceDirection::Lower
+        } else {
+            DifferenceDirection::NotSeen
+        }
+    }
+}
+
+impl RunComparison {
+    /// Compares variants with the first of them. Runs are put into the order of their start.
+    ///
+    /// # Errors
+    /// One sentence if there is nothing to compare.
+    pub fn of(mut variants: Vec<ComparedVariant>) -> Result<Self, String> {
+        let [first, _, ..] = variants.as_mut_slice() else {
+            return Err("give at least two variants to compare".to_owned());
+        };
+        if first.runs.is_empty() {
+            return Err(format!("there is no run of {}", first.name));
+        }
+        for variant in &mut variants {
+            if variant.runs.is_empty() {
+                return Err(format!("there is no run of {}", variant.name));
+            }
+            variant.runs.sort_by(|one, other| one.began.cmp(&other.began));
+        }
+        let design = Design::of(&variants);
+        let mut comparison = Self { figures: Vec::new(), design, variants };
+        comparison.compare();
+        Ok(comparison)
+    }
+
+    fn compare(&mut self) {
+        let runs = || self.variants.iter().flat_map(|variant| &variant.runs);
+        let programs = runs().map(|run| run.cpu.len()).min().unwrap_or(0);
+        // The generator is the last program of each run; others are paired by position.
+        let all =
+            RunFigure::all(if runs().all(|run| run.cpu.len() == programs) { programs } else { 0 });
+        for figure in all {
+            let by =
+                if self.design == Design::OneRun { RunSections::Blocks } else { RunSections::Runs };
+            let values: Option<Vec<FigureData>> =
+                self.variants.iter().map(|variant| figure.of(&variant.runs, by)).collect();
+            let Some(values) = values else { continue };
+            let Some((base, others)) = values.split_first() else { continue };
+            let differences =
+                others.iter().map(|other| self.design.difference(base, other)).collect();
+            let name = figure.name(runs());
+            self.figures.push(ComparedFigure { figure, name, values, differences });
+        }
+        self.judge_together();
+    }
+
+    fn judge_together(&mut self) {
+        let differences = self.figures.iter_mut().flat_map(|figure| &mut figure.differences);
+        let mut certain: Vec<&mut FigureConfidence> =
+            differences.filter_map(|difference| difference.certainty.as_mut()).collect();
+        let p_values: Vec<f64> = certain.iter().map(|certainty| certainty.p_value).collect();
+        for (certainty, holds) in certain.iter_mut().zip(rejected_together(&p_values)) {
+            certainty.holds_together = holds;
+        }
+    }
+}
+
+impl Design {
+    fn of(variants: &[ComparedVariant]) -> Self {
+        let most = variants.iter().map(|variant| variant.runs.len()).max().unwrap_or(0);
+        if variants.iter().any(|variant| variant.runs.len() < 2) {
+            return Self::OneRun;
+        }
+        let round = |number: usize| {
+            variants
+                .iter()
+                .filter_map(move |variant| Some(variant.runs.get(number)?.began.as_str()))
+        };
+        let is_full = variants.iter().all(|variant| variant.runs.len() == most);
+        let is_ordered = (1..most).all(|number| round(number - 1).max() < round(number).min());
+        if is_full && is_ordered { Self::InTurns } else { Self::Apart }
+    }
+
+    /// Compares on the scale of logarithms, where a quotient and its inverse are equally far away.
+    fn difference(self, base: &FigureData, other: &FigureData) -> FigureDifference {
+        let absolute = other.whole - base.whole;
+        let ratio = other.whole / base.whole;
+        let resolution = base.resolution.hypot(other.resolution);
+        let certainty = || {
+            let scale = self.error(base, other, f64::ln)?.at_least(resolution);
+            let plain = self.error(base, other, |value| value)?;
+            Some(FigureConfidence {
+                absolute: plain.at_least(resolution * base.whole).interval(absolute),
+                ratio: scale.interval(ratio.ln()).map(f64::exp),
+                p_value: scale.p_value(ratio.ln()),
+                holds_together: false,
+            })
+        };
+        FigureDifference { absolute, ratio, certainty: certainty() }
+    }
+
+    /// The error of the difference of two figures on a scale.
+    fn error(
+        self,
+        base: &FigureData,
+        other: &FigureData,
+        scale: fn(f64) -> f64,
+    ) -> Option<StandardError> {
+        let scaled = |data: &FigureData| -> Vec<f64> {
+            data.sections.iter().map(|section| scale(*section)).collect()
+        };
+        let (bases, others) = (scaled(base), scaled(other));
+        match self {
+            Self::InTurns => {
+                let differences: Vec<f64> =
+                    others.iter().zip(&bases).map(|(other, base)| other - base).collect();
+                StandardError::of_sections(scale(other.whole) - scale(base.whole), &differences)
+            }
+            Self::Apart => Some(
+                StandardError::of_sections(scale(other.whole), &others)?
+                    .of_difference(StandardError::of_sections(scale(base.whole), &bases)?),
+            ),
+            Self::OneRun => Some(
+                StandardError::of_series(scale(other.whole), &others)?
+                    .of_difference(StandardError::of_series(scale(base.whole), &bases)?),
+            ),
+        }
+    }
+}
