@@ -18,6 +18,7 @@ mod haproxy_cfg;
 mod health;
 mod http;
 mod incidents;
+mod instances;
 mod lifecycle;
 mod limits;
 mod logs;
