@@ -318,8 +318,9 @@ impl<'t> Converter<'_, 't> {
             }
         };
         let printed_tls = tls.as_ref().map(|line| print(slice::from_ref(line)));
-        let key = (host.to_owned(), printed_tls.unwrap_or_default());
-        if let Some(made) = self.pools.made.get(&key) {
+        let printed_tls = printed_tls.unwrap_or_default();
+        let of_host = self.pools.made.get(host);
+        if let Some(made) = of_host.and_then(|pools| pools.get(&printed_tls)) {
             let before = &made.settings;
             let lines = [retry_line].into_iter().chain(others).zip(printed.iter().zip(before));
             let own = lines.filter(|(_, (here, before))| here != before);
@@ -338,12 +339,12 @@ impl<'t> Converter<'_, 't> {
         lines.push(retry.option("budget", "off").end());
         lines.extend(others);
         lines.extend(tls);
-        if self.pools.is_upstream(host) && self.pools.made.keys().any(|(known, _)| known == host) {
+        if self.pools.is_upstream(host) && self.pools.made.contains_key(host) {
             self.outcomes.differs(pass, "Weir has a pool for each setting of TLS: limits and failures of its servers are counted apart from those of other locations");
         }
         let pool = self.pools.free_name(host);
         let made = MadePool { pool: pool.clone(), settings: printed, failures };
-        self.pools.made.insert(key, made);
+        self.pools.made.entry(host.to_owned()).or_default().insert(printed_tls, made);
         self.pools.directives.push(NativeLine::new("pool", span).value(&pool).block(lines));
         Ok(PassTarget { pool, route_lines: Vec::new() })
     }

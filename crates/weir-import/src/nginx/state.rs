@@ -81,8 +81,8 @@ pub(crate) struct Converter<'s, 't> {
 #[derive(Default)]
 pub(crate) struct ConvertedPools<'t> {
     pub(crate) upstreams: BTreeMap<&'t str, Upstream>,
-    /// The pool for a group of servers with this `tls`.
-    pub(crate) made: HashMap<(String, String), MadePool>,
+    /// The pools for each group of servers, by their `tls`.
+    pub(crate) made: HashMap<String, HashMap<String, MadePool>>,
     pub(crate) names: HashSet<String>,
     /// The last number that was added to a name that was taken.
     pub(crate) numbers: HashMap<String, usize>,

@@ -82,6 +82,7 @@ impl CheckArguments {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
+    let _batching = weir_memory::batch_here();
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
     let checked = match config_file::open(path, &arguments.language)? {
@@ -127,7 +128,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
 /// were written when the file was read included.
 fn warn(checked: &Checked, rate: Option<u64>) -> Result<usize, CommandFailure> {
     let (found, of_start) = std::thread::scope(|scope| {
-        let lints = || rate.map_or_else(|| lint(checked), |rate| lint_at(checked, rate));
+        let lints = || {
+            let _batching = weir_memory::batch_here();
+            rate.map_or_else(|| lint(checked), |rate| lint_at(checked, rate))
+        };
         let lints = scope.spawn(lints);
         let of_start = weir_control::dry_run(&checked.config);
         let found = lints.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
