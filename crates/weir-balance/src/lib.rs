@@ -30,7 +30,7 @@ pub use dispatcher::ticker::Ticker;
 pub use dispatcher::ticket::Ticket;
 pub use policy::fair::{FairSettings, WeightMode};
 pub use policy::hashing::bounded::BalanceFactor;
-pub use policy::hashing::xxh64::hash_key;
+pub use policy::hashing::xxh64::{hash_key, hash_key_seeded};
 pub use policy::stall::Stall;
 pub use policy::{HashSettings, MeasuredTime, PeakEwmaSettings, PolicyKind, UnknownPolicy};
 pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeTurn, ProbeVerdict};

@@ -154,7 +154,10 @@ const SERVER_CONDITION: &[OptionSpec] = &[option(
 
 const STATUS_OPTIONS: &[OptionSpec] = &[
     RESPONSE_IF,
-    flag("always", "Holds for Weir's own responses of the route too, which keep their body."),
+    flag(
+        "always",
+        "Holds for Weir's own responses of the route too, which keep their body; parts of files (206, 416) and responses without a body (204, 304) keep their status.",
+    ),
 ];
 
 const ROUTE_LIMITS: &[OptionSpec] =

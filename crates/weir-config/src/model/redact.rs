@@ -27,12 +27,14 @@ impl Config {
         }
         let hidden = &self.hidden_headers;
         for definition in &mut shown.variables {
-            if let VariableDefinition::Map(map) = definition
-                && reads_secret(&map.source, hidden)
-            {
-                for (key, _) in &mut map.entries {
-                    HIDDEN.clone_into(key);
+            match definition {
+                VariableDefinition::Map(map) if reads_secret(&map.source, hidden) => {
+                    for (key, _) in &mut map.entries {
+                        HIDDEN.clone_into(key);
+                    }
                 }
+                VariableDefinition::Convert(conversion) => hide_keys(&mut conversion.steps),
+                _ => {}
             }
         }
         for listener in &mut shown.listeners {
@@ -51,6 +53,13 @@ impl Config {
             }
         }
         shown
+    }
+}
+
+/// Hides the keys of `hmac`, which stand after the digest.
+fn hide_keys(steps: &mut [Vec<String>]) {
+    for step in steps.iter_mut().filter(|step| step.first().is_some_and(|name| name == "hmac")) {
+        step.iter_mut().skip(2).for_each(|key| HIDDEN.clone_into(key));
     }
 }
 
@@ -175,11 +184,12 @@ mod tests {
     fn no_credential_is_shown() {
         let text = "pool redis { server 10.0.0.1:1; check tcp send=\"AUTH s3cr3t-1\\r\\n\"; }
             rule staff { header X-Api-Key=s3cr3t-2 }
+            convert $request_uri $signed { hmac sha256 czNjcjN0; hex; }
             listen :80 {
                 header set Authorization \"Bearer s3cr3t-3\";
                 response_header add Set-Cookie s3cr3t-4;
                 header set X-Plain s3cr3t-5 secret;
-                header set X-Shown this;
+                header set X-Shown $signed;
                 explain_header when=X-Explain=s3cr3t-6;
                 host a.test {
                     route rule staff -> redis {
@@ -197,6 +207,7 @@ mod tests {
         }
         let shown = crate::to_json(&config.without_secrets());
         assert!(!shown.contains("s3cr3t"), "{shown}");
-        assert!(shown.contains("X-Shown") && shown.contains("\"this\""), "{shown}");
+        assert!(whole.contains("czNjcjN0") && !shown.contains("czNjcjN0"), "{shown}");
+        assert!(shown.contains("X-Shown") && shown.contains("sha256"), "{shown}");
     }
 }

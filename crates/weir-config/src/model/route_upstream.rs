@@ -1,6 +1,6 @@
-//! What a route sets of the upstream side, instead of its pool: timeouts, retries, the reading of
-//! whole requests, and the servers that it prefers. Servers themselves, their health, limits and the
-//! queue are the pool's alone.
+//! The upstream settings of a route, in place of those of its pool: timeouts, retries, the reading
+//! of whole requests, and the servers that it prefers. Servers themselves, their health, limits and
+//! the queue are the pool's alone.
 
 use std::time::Duration;
 

@@ -351,14 +351,33 @@ impl HaproxyConverter<'_> {
     ) {
         if let (ChangedPart::Target, Some(target)) = (part, &text) {
             let span = self.sections.span(line);
-            let steps = [vec!["field".to_owned(), "1".to_owned(), "?".to_owned()]];
+            let steps = [["field", "1", "?"].map(str::to_owned).into(), rooted()];
             let path = self.converted(target, &steps, "path of the target", span);
             let steps = [["regsub", "^[^?]*[?]?", ""].map(str::to_owned).into()];
             let query = self.converted(target, &steps, "query of the target", span);
-            self.change(line, scope, &ChangedPart::Path, Some(path), when);
-            self.change(line, scope, &ChangedPart::Query, Some(query), when);
+            self.change_to(line, scope, &ChangedPart::Path, Some(path), when);
+            self.change_to(line, scope, &ChangedPart::Query, Some(query), when);
             return;
         }
+        let text = match text {
+            Some(path) if *part == ChangedPart::Path && !path.starts_with('/') => {
+                let span = self.sections.span(line);
+                Some(self.converted(&path, &[rooted()], "path", span))
+            }
+            text => text,
+        };
+        self.change_to(line, scope, part, text, when);
+    }
+
+    /// Notes a change to a text, if it is known.
+    fn change_to(
+        &mut self,
+        line: LineId,
+        scope: &mut RuleScope,
+        part: &ChangedPart,
+        text: Option<String>,
+        when: &AclTest,
+    ) {
         let known = match part {
             _ if scope.value_of(part).is_some() => scope.value_of(part).map(str::to_owned),
             ChangedPart::Header(name) if !scope.changed.has_header(name) => {
@@ -829,7 +848,7 @@ impl HaproxyConverter<'_> {
         if !(url.starts_with(['$', '/']) || url.contains("://")) {
             return Err("a redirect needs a URL or a path".to_owned());
         }
-        let url = if slash && kind == "prefix" {
+        let url = if slash && kind != "location" {
             let steps = ["regsub", "([^/])$", "\\1/"].map(str::to_owned).into();
             self.converted(&url, &[steps], "append slash", span)
         } else {
@@ -862,4 +881,9 @@ fn edited(place: FormatPlace) -> &'static str {
 fn set_cookie(cookie: &str, span: SourceSpan) -> Directive {
     let edit = NativeLine::new("response_header", span).keyword("add");
     edit.value("Set-Cookie").value(&cookie.replace('$', "$$")).end()
+}
+
+/// Returns the step that adds the `/` which Weir puts before a path that has none.
+fn rooted() -> Vec<String> {
+    ["regsub", "^/?", "/"].map(str::to_owned).into()
 }

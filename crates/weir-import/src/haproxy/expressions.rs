@@ -109,11 +109,15 @@ impl HaproxyConverter<'_> {
     fn fetch(call: &SampleCall, scope: &RuleScope) -> Result<SampleText, String> {
         let argument = call.arguments.first().map_or("", String::as_str);
         let name = call.name.as_str();
-        if let Some(sample) = target_fetch(name, argument, scope) {
+        if let Some(sample) = target_fetch(call, scope) {
             return Ok(sample);
         }
         if let Some(plain) = plain_fetch(name) {
-            return Ok(plain);
+            return match argument {
+                "" => Ok(plain),
+                "with_qm" if name == "query" => Ok(SampleText::text("${is_args}${args}")),
+                _ => Err(format!("`{name}` has no argument `{argument}`")),
+            };
         }
         if let Some(found) = header_fetch(call, scope)? {
             return Ok(found);
@@ -224,7 +228,10 @@ impl HaproxyConverter<'_> {
             }
             _ => return Err(without_conversion(name)),
         }
-        if let Err(reason) = weir_config::converter_fault(&words) {
+        // The regex of `regsub` was parsed, and is compiled once, with the definition.
+        if name != "regsub"
+            && let Err(reason) = weir_config::converter_fault(&words)
+        {
             return Err(format!("the converter `{name}`: {reason}"));
         }
         // A variable that was not set has no value to convert.
@@ -271,10 +278,15 @@ fn number_argument(words: &mut [String], scope: &RuleScope) -> Result<(), String
 }
 
 /// Returns a fetch of the path and the query, if rules before have changed them to known texts.
-fn target_fetch(name: &str, argument: &str, scope: &RuleScope) -> Option<SampleText> {
+fn target_fetch(call: &SampleCall, scope: &RuleScope) -> Option<SampleText> {
     if !scope.changed.path && !scope.changed.query {
         return None;
     }
+    let argument = match call.arguments.as_slice() {
+        [] => "",
+        [argument] => argument.as_str(),
+        _ => return None,
+    };
     let value = |part: ChangedPart, is_changed: bool, received: &'static str| {
         if is_changed { scope.value_of(&part) } else { Some(received) }
     };
@@ -283,17 +295,18 @@ fn target_fetch(name: &str, argument: &str, scope: &RuleScope) -> Option<SampleT
     let whole = || {
         let text = format!("{}?{}", path?, query?);
         // Without a query there is no question mark.
-        Some(SampleText::settled(&text).step(&["regsub", "[?]$", ""]))
+        Some(SampleText::settled(&text).step(&["regsub", "^([^?]*)[?]$", "\\1"]))
     };
-    match name {
+    match call.name.as_str() {
+        "url_param" | "urlp" if !argument.is_empty() => {
+            Some(SampleText::settled(query?).step(&["param", argument]))
+        }
+        _ if !argument.is_empty() => None,
         "path" => path.map(SampleText::settled),
         "base" if !scope.changed.has_header("host") => {
             Some(SampleText::settled(&format!("${{http_host}}{}", path?)))
         }
         "query" => query.map(SampleText::settled),
-        "url_param" | "urlp" if !argument.is_empty() => {
-            Some(SampleText::settled(query?).step(&["param", argument]))
-        }
         "pathq" | "url" => whole(),
         _ => None,
     }

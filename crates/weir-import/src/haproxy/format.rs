@@ -4,7 +4,7 @@
 use weir_config::source::SourceSpan;
 
 use super::convert::HaproxyConverter;
-use super::scope::{FormatPlace, RuleScope};
+use super::scope::{FormatPlace, READS_CHANGED, RuleScope};
 
 /// The short fields that have a variable with the same value.
 const FIELDS: [(&str, &str); 18] = [
@@ -149,7 +149,13 @@ impl HaproxyConverter<'_> {
             quoted &= !NUMBERS.contains(&name);
             // Of a cookie that is not captured HAProxy quotes nothing.
             let text = if quoted && text == "-" { String::new() } else { text };
-            written = if name == "HQ" && scope.place == FormatPlace::Log {
+            written = if name == "ST" && scope.place == FormatPlace::Response {
+                match scope.variable("status") {
+                    Some(status) => status.to_owned(),
+                    None if scope.changed_response.status => return Err(READS_CHANGED.to_owned()),
+                    None => text,
+                }
+            } else if name == "HQ" && scope.place == FormatPlace::Log {
                 // HAProxy writes nothing for a query that is not there.
                 let steps = [vec!["default".to_owned(), String::new()]];
                 let query = self.converted("${args}", &steps, "query", span);

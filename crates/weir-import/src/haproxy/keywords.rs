@@ -483,7 +483,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("unique-id-format", "DFL", KeywordHandling::Converted, "`request_id` with an id of Weir's own form"),
     row("unique-id-header", "DFL", KeywordHandling::Converted, "`request_id` with an id of Weir's own form"),
     row("use_backend", "FL", KeywordHandling::Converted, "routes to pools"),
-    row("use-fcgi-app", "LB", KeywordHandling::Refused, "`state_file` keeps changes made at run time"),
+    row("use-fcgi-app", "LB", KeywordHandling::Refused, "Weir does not speak FastCGI: put a web server in front of the application"),
     row("use-server", "LB", KeywordHandling::Converted, "`use_server` of the routes to the pool"),
     row("hash-balance-factor", "DFLB", KeywordHandling::Converted, "`balance_factor=`"),
     row("compression algo", "DFLB", KeywordHandling::Differently, "responses are passed on as the server sends them; Weir does not compress"),

@@ -18,7 +18,8 @@ const CHECKED: &str =
     "a new path with a dot segment or a broken escape is not sent: the client gets 400";
 
 /// The reason for a target that is no path.
-const NO_PATH: &str = "it does not begin with `/`: leave out scheme and host, and write `set-header Host` for another host";
+const NO_PATH: &str = "it does not begin with `/`: leave out scheme and host, and write \
+     `set-header Host` for another host";
 
 impl HaproxyConverter<'_> {
     /// Converts a change of the path or the query.

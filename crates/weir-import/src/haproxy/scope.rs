@@ -115,7 +115,7 @@ pub(super) struct ChangedRequest {
 }
 
 /// The part of a message that a rule changes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum ChangedPart {
     Header(String),
     /// A header of which the values of received lines are replaced.

@@ -622,3 +622,50 @@ fn every_word_of_the_manual_is_in_the_table() {
     }
     assert_eq!(missing, [""; 0]);
 }
+
+/// Weir puts a `/` before a path without one.
+#[test]
+fn rules_read_a_changed_path_as_it_is_sent() {
+    let deny = "http-request deny if { path_beg /admin }";
+    for (change, adds) in [
+        (r"replace-pathq ^/v1/(.*) \1", true),
+        ("set-pathq %[req.hdr(x)]", true),
+        ("set-path %[req.hdr(x)]", true),
+        (r"replace-path ^/v1/(.*) \1", true),
+        ("set-path /fixed", false),
+    ] {
+        let imported = proxies(&format!("http-request {change}\n{deny}"), "");
+        assert_eq!(outcome(&imported.coverage, deny).0, "honoured", "{change}");
+        let native = imported.native();
+        assert_eq!(native.contains("regsub \"^/?\" /;"), adds, "{change}: {native}");
+        config(imported);
+    }
+}
+
+#[test]
+fn fetches_of_a_changed_query_keep_their_arguments() {
+    let check = |fetch: &str, expected: &str| {
+        let deny = format!("http-request deny if {{ {fetch} -m str bad }}");
+        let imported = proxies(&format!("http-request set-query %[query]\n{deny}"), "");
+        let (word, reason) = outcome(&imported.coverage, &deny);
+        assert_eq!(word, expected, "{fetch}: {reason}");
+    };
+    check("url_param(tok)", "honoured");
+    check("url_param(tok,;)", "refused");
+    check("url_param(tok,,i)", "refused");
+    check("query(with_qm)", "refused");
+}
+
+#[test]
+fn the_status_in_a_text_is_that_of_the_rules_before() {
+    let read = "http-response set-header X-S %ST";
+    let check = |before: &str, expected: &str, text: &str| {
+        let imported = proxies(&format!("{before}\n{read}"), "");
+        let (word, reason) = outcome(&imported.coverage, read);
+        assert_eq!(word, expected, "{before}: {reason}");
+        let native = imported.native().replace('"', "");
+        assert!(native.contains(text), "{native}");
+    };
+    check("", "honoured", "X-S ${status};");
+    check("http-response set-status 503", "honoured", "X-S 503;");
+}

@@ -55,7 +55,7 @@ impl<'a> Dispatch<'a> {
         exchange.placement.claim = match exchange.placement.claim {
             Claim::Bound(bound) => index(bound).map_or(Claim::Unknown, Claim::Bound),
             Claim::Named(named, aside) => {
-                index(named).map_or(Claim::Unknown, |index| Claim::Named(index, aside))
+                index(named).map_or(aside.claim(), |index| Claim::Named(index, aside))
             }
             claim => claim,
         };

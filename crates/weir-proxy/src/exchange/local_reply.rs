@@ -223,8 +223,9 @@ pub(crate) async fn send_piece<C: ClientSide>(
 
 /// The status by the rules of the route for Weir's own responses, which see the usual one.
 fn status_by_rule<C: ClientSide>(exchange: &Exchange<'_, C>, status: u16) -> Option<u16> {
-    let rules = exchange.route?.responses.as_deref()?;
-    if matches!(status, 204 | 304) {
+    let rules = exchange.route?.responses.as_deref().filter(|rules| rules.has_own_status())?;
+    // No body, and parts of one, are read by their status.
+    if matches!(status, 204 | 206 | 304 | 416) {
         return None;
     }
     record::with_entry(exchange, |entry| rules.own_status(&Entry { status, ..*entry }))

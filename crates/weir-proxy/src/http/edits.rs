@@ -360,12 +360,8 @@ impl ConditionalEdits {
         let mut set = 0;
         let mut text = Vec::new();
         for (number, condition) in self.conditions.iter().enumerate() {
-            text.clear();
-            match entry {
-                Some(entry) => condition.append(entry, Escape::None, &mut text),
-                None => debug_assert!(false, "conditions without an entry"),
-            }
-            if !text.is_empty() && text != b"0" {
+            debug_assert!(entry.is_some(), "conditions without an entry");
+            if entry.is_some_and(|entry| condition.holds(entry, &mut text)) {
                 set |= 1_usize << number;
             }
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_config::model::{Listener, ResponseRules};
-use weir_stats::{Entry, Escape, Template};
+use weir_stats::{Entry, Template};
 
 use crate::routing::route::InternalTarget;
 
@@ -30,10 +30,7 @@ struct ResponseCondition(Option<Template>);
 
 impl ResponseCondition {
     fn holds(&self, entry: &Entry<'_>, text: &mut Vec<u8>) -> bool {
-        let Some(template) = &self.0 else { return true };
-        text.clear();
-        template.append(entry, Escape::None, text);
-        !text.is_empty() && text != b"0"
+        self.0.as_ref().is_none_or(|template| template.holds(entry, text))
     }
 }
 
@@ -78,6 +75,11 @@ impl CompiledResponseRules {
     /// The status that the response of an endpoint gets.
     pub(crate) fn status(&self, entry: &Entry<'_>) -> Option<u16> {
         self.last_status(entry, |_| true)
+    }
+
+    /// Returns true if one of Weir's own responses may get another status.
+    pub(crate) fn has_own_status(&self) -> bool {
+        self.statuses.iter().any(|one| one.always)
     }
 
     /// The status that one of Weir's own responses gets.

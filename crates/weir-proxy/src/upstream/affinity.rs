@@ -70,6 +70,17 @@ pub(crate) enum SetAside {
     Cookie,
 }
 
+impl SetAside {
+    /// The claim of a request whose endpoint is gone.
+    pub(crate) fn claim(self) -> Claim {
+        match self {
+            Self::Nothing => Claim::None,
+            Self::NoCookie => Claim::New,
+            Self::Cookie => Claim::Unknown,
+        }
+    }
+}
+
 impl Claim {
     /// The claim of a request whose endpoint the route names.
     pub(crate) fn named(self, endpoint: usize) -> Self {
@@ -97,7 +108,10 @@ impl Claim {
             Self::Unknown => weir_stats::AffinityOutcome::Unknown,
             Self::Bound(endpoint) if served == Some(endpoint) => weir_stats::AffinityOutcome::Kept,
             Self::Bound(_) => weir_stats::AffinityOutcome::Moved,
-            Self::Named(_, SetAside::Cookie) => weir_stats::AffinityOutcome::Unused,
+            Self::Named(endpoint, SetAside::Cookie) if served == Some(endpoint) => {
+                weir_stats::AffinityOutcome::Unused
+            }
+            Self::Named(_, SetAside::Cookie) => weir_stats::AffinityOutcome::Replaced,
             Self::Named(endpoint, _) if served == Some(endpoint) => {
                 weir_stats::AffinityOutcome::Named
             }
@@ -247,6 +261,22 @@ mod tests {
     fn claim(affinity: &Affinity, cookies: &str) -> Claim {
         let request = SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{cookies}\r\n"));
         affinity.claim(&request.head, &request.bytes)
+    }
+
+    #[test]
+    fn an_endpoint_that_a_route_named_has_an_outcome_of_its_own() {
+        use weir_stats::AffinityOutcome::{New, None as Nothing, Replaced, Unused};
+        for (claim, served, elsewhere, gone) in [
+            (Claim::None, Nothing, Nothing, Claim::None),
+            (Claim::New, weir_stats::AffinityOutcome::Named, New, Claim::New),
+            (Claim::Unknown, Unused, Replaced, Claim::Unknown),
+            (Claim::Bound(0), Unused, Replaced, Claim::Unknown),
+        ] {
+            let named = claim.named(1);
+            assert_eq!([named.outcome(Some(1)), named.outcome(Some(0))], [served, elsewhere]);
+            let Claim::Named(1, aside) = named else { panic!("{named:?}") };
+            assert_eq!(aside.claim(), gone);
+        }
     }
 
     /// The expected values are computed in Python:

@@ -24,12 +24,7 @@ impl ImposedMethods {
             return;
         }
         for (when, text) in self.0.iter().rev() {
-            let holds = when.as_ref().is_none_or(|when| {
-                method.clear();
-                when.append(entry, Escape::None, method);
-                !method.is_empty() && *method != b"0"
-            });
-            if !holds {
+            if when.as_ref().is_some_and(|when| !when.holds(entry, method)) {
                 continue;
             }
             method.clear();

@@ -216,6 +216,7 @@ fn files_of_pages_have_no_conditions_and_ranges() {
     let text = routes(
         "error_page 404 -> internal /etc/passwd;
          route path /none -> respond 404;
+         route path /always -> files / { rewrite path /etc/passwd; response_status 203 always; }
          default -> files / { rewrite path /etc/passwd; }",
     );
     play(&text, async |world| {
@@ -230,6 +231,12 @@ fn files_of_pages_have_no_conditions_and_ranges() {
         // The path of a file can be rewritten.
         client.send("GET /whatever HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n").await;
         assert_eq!(client.message().await.status(), 206);
+        // A part of a file keeps its status; the whole has that of the rule.
+        client.send("GET /always HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 206);
+        client.send("GET /always HTTP/1.1\r\nHost: a\r\nRange: bytes=9999999-\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 416);
+        assert_eq!(ask(&mut client, "GET /always", "").await.status(), 203);
         // The page is asked for with GET, whatever the request was.
         let answer = ask(&mut client, "POST /none", "").await;
         assert_eq!((answer.status(), answer.text().len()), (404, content.len()));
@@ -500,6 +507,25 @@ fn own_responses_get_another_status_where_that_is_asked_for() {
         assert_eq!(was(&mut client, "GET /text", 418).await.text(), "a text");
         was(&mut client, "GET /empty", 204).await;
         was(&mut client, "GET /", 599).await;
+        world.log().await;
+    });
+}
+
+#[test]
+fn the_method_of_a_route_is_not_that_of_the_route_after_it() {
+    let text = routes(
+        "route internal @spare -> spare;
+         route path /a -> app { request_method PUT; error_page 502 -> internal @spare; }",
+    );
+    play(&text, async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let spare = world.origin(2);
+        let mut client = world.client().await;
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = spare.accept().await;
+        assert_eq!(upstream.message().await.first, "GET /a HTTP/1.1");
+        upstream.send(OK).await;
+        client.message().await;
         world.log().await;
     });
 }

@@ -183,6 +183,14 @@ impl Template {
         }
     }
 
+    /// Returns true if the text for one exchange, a condition, is neither empty nor `0`. `buffer` is
+    /// overwritten.
+    pub fn holds(&self, entry: &Entry<'_>, buffer: &mut Vec<u8>) -> bool {
+        buffer.clear();
+        self.append(entry, Escape::None, buffer);
+        !matches!(buffer.as_slice(), b"" | b"0")
+    }
+
     /// Appends the text for one exchange, with the caller's clock.
     pub fn append_at(
         &self,

@@ -172,7 +172,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     (
         "affinity",
         Plain::Affinity,
-        "result of the client's affinity by a sticky cookie: `new`, `unknown` (the cookie denotes no server), `moved` (its server was not available), `kept`, `named` (the route names the server) or `unused` (it does, and the client has a cookie)",
+        "result of the client's affinity by a sticky cookie: `new`, `unknown` (the cookie denotes no server), `moved` (its server was not available), `kept`, `named` (the route names the server), `unused` (it does, and the client has a cookie) or `replaced` (as `unused`, but another server served)",
     ),
     (
         "why",

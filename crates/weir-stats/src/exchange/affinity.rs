@@ -20,6 +20,8 @@ pub enum AffinityOutcome {
     Named,
     /// The route named the endpoint, whatever the client's cookie says.
     Unused,
+    /// The route named an endpoint that did not serve; the client's cookie was not used.
+    Replaced,
 }
 
 impl AffinityOutcome {
@@ -33,12 +35,14 @@ impl AffinityOutcome {
             Self::Kept => "kept",
             Self::Named => "named",
             Self::Unused => "unused",
+            Self::Replaced => "replaced",
         }
     }
 
     /// The last two letters of HAProxy's termination state: the client's cookie (none, invalid, of
-    /// a server that is down, valid, unused), and the cookie in the response. One is inserted into every
-    /// response of an endpoint, unless the client already has the right one.
+    /// a server that is down, valid, unused), and the cookie in the response. One is inserted into
+    /// every response of an endpoint, unless the client already has the right one, or the route has
+    /// named the endpoint.
     pub(crate) fn termination(self, times: &Times) -> [u8; 2] {
         let inserted = if times.response == Micros::NEVER { b'N' } else { b'I' };
         match self {
@@ -49,6 +53,7 @@ impl AffinityOutcome {
             Self::Kept => *b"VN",
             Self::Named => *b"NN",
             Self::Unused => *b"UN",
+            Self::Replaced => [b'U', inserted],
         }
     }
 }

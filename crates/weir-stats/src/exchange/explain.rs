@@ -236,6 +236,11 @@ impl ExchangeRecord {
         ]
     }
 
+    /// Returns true if the client's cookie names an endpoint, and the route named none.
+    fn is_bound_by_cookie(&self) -> bool {
+        matches!(self.affinity.as_str(), "kept" | "moved")
+    }
+
     fn source(&self) -> &str {
         if self.endpoint.is_empty() { "Weir" } else { &self.endpoint }
     }
@@ -255,7 +260,10 @@ impl ExchangeRecord {
         };
         let place = match self.waited_for {
             WaitedFor::Nothing | WaitedFor::AnyEndpoint => "a free place",
-            WaitedFor::Sticky => "a place at the one server that its cookie names",
+            WaitedFor::Sticky if self.is_bound_by_cookie() => {
+                "a place at the one server that its cookie names"
+            }
+            WaitedFor::Sticky => "a place at the one server that its route names",
             WaitedFor::Key => "a place at the one server that its key leads to",
         };
         format!("It waited {share} in the queue of pool {} for {place}{ahead}.", self.pool)
@@ -315,7 +323,10 @@ impl ExchangeRecord {
         let _ = match (self.chosen_by, other) {
             (ChosenBy::Nothing, _) => Ok(()),
             (ChosenBy::Left, _) => write!(out, "; no server but {own} was left"),
-            (ChosenBy::Sticky, _) => write!(out, "; the client's cookie names {own}"),
+            (ChosenBy::Sticky, _) if self.is_bound_by_cookie() => {
+                write!(out, "; the client's cookie names {own}")
+            }
+            (ChosenBy::Sticky, _) => write!(out, "; the route names {own}"),
             (ChosenBy::Freed, _) => write!(out, "; the next free place was at {own}"),
             (ChosenBy::Better, Some(other)) => write!(out, "; {policy} preferred {own} to {other}"),
             (ChosenBy::Better, None) => {
@@ -516,6 +527,7 @@ mod tests {
             pool: "app".to_owned(),
             queue_position: 38,
             waited_for: WaitedFor::Sticky,
+            affinity: "moved".to_owned(),
             ahead: vec!["id-1".to_owned(), "id-2".to_owned()],
             cause: Cause::QueueTimeout,
             status: 503,
@@ -524,6 +536,10 @@ mod tests {
         let expected = "The exchange took 5.00 s. It waited 5.00 s (99 %) in the queue of pool app for a place at the one server that \
                         its cookie names; 37 requests were ahead of it on arrival (id-1, id-2 and 35 more). It had waited in the queue until its timeout. Status: 503.";
         assert_eq!(record.explain(), expected);
+        for affinity in ["", "named", "replaced"] {
+            let record = ExchangeRecord { affinity: affinity.to_owned(), ..record.clone() };
+            assert!(record.explain().contains("the one server that its route names"), "{affinity}");
+        }
     }
 
     #[test]

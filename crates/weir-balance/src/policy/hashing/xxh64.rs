@@ -1,4 +1,4 @@
-//! A 64-bit hash of bytes for keys and names: XXH64 with seed 0. It is the same on every machine
+//! A 64-bit hash of bytes for keys and names: XXH64. It is the same on every machine
 //! and in every version, so that a client stays at its endpoint over restarts, upgrades and several
 //! instances of Weir side by side.
 
@@ -11,10 +11,15 @@ const PRIME_5: u64 = 0x27d4_eb2f_1656_67c5;
 /// The hash of a key or a name (XXH64 with seed 0, as its specification defines it). Not
 /// cryptographic: a client that chooses the bytes can choose the hash.
 pub fn hash_key(bytes: &[u8]) -> u64 {
+    hash_key_seeded(bytes, 0)
+}
+
+/// The XXH64 hash of bytes with this seed.
+pub fn hash_key_seeded(bytes: &[u8], seed: u64) -> u64 {
     let (stripes, rest) = bytes.as_chunks::<32>();
     let mut hash = match stripes {
-        [] => PRIME_5,
-        stripes => merged_lanes(stripes),
+        [] => seed.wrapping_add(PRIME_5),
+        stripes => merged_lanes(stripes, seed),
     };
     hash = hash.wrapping_add(bytes.len() as u64);
     let (words, rest) = rest.as_chunks::<8>();
@@ -36,8 +41,9 @@ pub fn hash_key(bytes: &[u8]) -> u64 {
     hash ^ (hash >> 32)
 }
 
-fn merged_lanes(stripes: &[[u8; 32]]) -> u64 {
-    let mut lanes = [PRIME_1.wrapping_add(PRIME_2), PRIME_2, 0, 0_u64.wrapping_sub(PRIME_1)];
+fn merged_lanes(stripes: &[[u8; 32]], seed: u64) -> u64 {
+    let starts = [PRIME_1.wrapping_add(PRIME_2), PRIME_2, 0, 0_u64.wrapping_sub(PRIME_1)];
+    let mut lanes = starts.map(|start| start.wrapping_add(seed));
     for stripe in stripes {
         for (lane, word) in lanes.iter_mut().zip(stripe.as_chunks::<8>().0) {
             *lane = round(*lane, u64::from_le_bytes(*word));

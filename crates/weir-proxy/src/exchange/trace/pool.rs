@@ -119,7 +119,8 @@ impl<'a> Tracer<'a> {
         let Some(servers) = &route.rules_for(pool).servers else { return claim };
         let led = Led { route: Some(route), pool: Some(pool), ..Led::default() };
         let found = self.with_entry(led, |entry| {
-            servers.find(entry, |index| pool.balancer.takes_bound(index, NOW_US))
+            let is_available = |index| pool.balancer.takes_bound(index, NOW_US);
+            servers.find(entry, is_available, &mut Vec::new())
         });
         found.map_or(claim, |index| claim.named(index))
     }

@@ -1,5 +1,7 @@
 //! Numbers in values: arithmetic, ranges, and hashes, with HAProxy's results.
 
+use weir_balance::hash_key_seeded;
+
 /// Reads a number as HAProxy does: leading digits, 0 if there are none. An empty text is none.
 pub(super) fn read(value: &[u8]) -> Option<i64> {
     let (negative, digits) = match value {
@@ -157,8 +159,8 @@ impl HashKind {
         })
     }
 
-    /// Returns the hash, with Jenkins' avalanche after it unless the argument is 0; for `xxh32` it
-    /// and `xxh64` it is the seed.
+    /// Returns the hash, with Jenkins' avalanche after it unless the argument is 0; for `xxh32` and
+    /// `xxh64` it is the seed.
     pub(super) fn hash(self, value: &[u8], argument: i64) -> i64 {
         let hash = match self {
             Self::Crc32 => crc32(value, 0xedb8_8320),
@@ -173,7 +175,7 @@ impl HashKind {
             Self::Wt6 => wt6(value),
             // A larger seed counts modulo 2^32.
             Self::Xxh32 => return i64::from(xxh32(value, argument as u32)),
-            Self::Xxh64 => return xxh64(value, argument as u64) as i64,
+            Self::Xxh64 => return hash_key_seeded(value, argument as u64) as i64,
         };
         i64::from(if argument == 0 { hash } else { full(hash) })
     }
@@ -257,58 +259,4 @@ fn xxh32(value: &[u8], seed: u32) -> u32 {
     hash = (hash ^ (hash >> 15)).wrapping_mul(P[1]);
     hash = (hash ^ (hash >> 13)).wrapping_mul(P[2]);
     hash ^ (hash >> 16)
-}
-
-/// Yann Collet's XXH64.
-fn xxh64(value: &[u8], seed: u64) -> u64 {
-    const P: [u64; 5] = [
-        0x9e37_79b1_85eb_ca87,
-        0xc2b2_ae3d_27d4_eb4f,
-        0x1656_67b1_9e37_79f9,
-        0x85eb_ca77_c2b2_ae63,
-        0x27d4_eb2f_1656_67c5,
-    ];
-    let round = |accumulator: u64, lane: u64| {
-        let sum = accumulator.wrapping_add(lane.wrapping_mul(P[1]));
-        sum.rotate_left(31).wrapping_mul(P[0])
-    };
-    let (eights, rest) = value.as_chunks::<8>();
-    let (stripes, eights_left) = eights.as_chunks::<4>();
-    let mut hash = if stripes.is_empty() {
-        seed.wrapping_add(P[4])
-    } else {
-        let mut lanes = [
-            seed.wrapping_add(P[0]).wrapping_add(P[1]),
-            seed.wrapping_add(P[1]),
-            seed,
-            seed.wrapping_sub(P[0]),
-        ];
-        for stripe in stripes {
-            for (lane, eight) in lanes.iter_mut().zip(stripe) {
-                *lane = round(*lane, u64::from_le_bytes(*eight));
-            }
-        }
-        let rotated = lanes.iter().zip([1, 7, 12, 18]).map(|(lane, by)| lane.rotate_left(by));
-        let sum = rotated.fold(0, u64::wrapping_add);
-        lanes
-            .iter()
-            .fold(sum, |hash, lane| (hash ^ round(0, *lane)).wrapping_mul(P[0]).wrapping_add(P[3]))
-    };
-    hash = hash.wrapping_add(value.len() as u64);
-    for eight in eights_left {
-        hash ^= round(0, u64::from_le_bytes(*eight));
-        hash = hash.rotate_left(27).wrapping_mul(P[0]).wrapping_add(P[3]);
-    }
-    let (fours, rest) = rest.as_chunks::<4>();
-    for four in fours {
-        hash ^= u64::from(u32::from_le_bytes(*four)).wrapping_mul(P[0]);
-        hash = hash.rotate_left(23).wrapping_mul(P[1]).wrapping_add(P[2]);
-    }
-    for byte in rest {
-        hash ^= u64::from(*byte).wrapping_mul(P[4]);
-        hash = hash.rotate_left(11).wrapping_mul(P[0]);
-    }
-    hash = (hash ^ (hash >> 33)).wrapping_mul(P[1]);
-    hash = (hash ^ (hash >> 29)).wrapping_mul(P[2]);
-    hash ^ (hash >> 32)
 }
