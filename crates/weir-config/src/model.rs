@@ -42,8 +42,8 @@ pub use access::{AccessRule, Verdict};
 pub use address::{EndpointAddress, ListenAddress};
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
 pub use check::{
-    Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, ProbeConnect, ProbeStep, Statuses,
-    TcpProbe,
+    Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, ProbeConnect, ProbeHeader,
+    ProbeStep, ProbeVersion, ReplyExpectation, Statuses, TcpProbe,
 };
 pub use config::{Config, Workers};
 pub use credits::{CpuCredits, Shed};

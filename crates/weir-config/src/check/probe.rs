@@ -8,18 +8,22 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::validate::probe::{self, MOST_RESULTS};
 use crate::model::{
-    Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, ProbeConnect, ProbeStep,
-    TcpProbe, values,
+    Check, EndpointCheck, HeaderExpectation, HttpProbe, Pool, Probe, ProbeConnect, ProbeHeader,
+    ProbeStep, ProbeVersion, ReplyExpectation, TcpProbe, values,
 };
-use crate::pattern::TextPattern;
+use crate::pattern::{REPLY_BYTES, TextPattern};
 use crate::units::percent;
 
 /// Options that only these kinds of checks have.
-const OWN_OPTIONS: [(&str, &[&str]); 6] = [
+const OWN_OPTIONS: [(&str, &[&str]); 10] = [
     ("expect", &["http", "tcp"]),
     ("host", &["http"]),
     ("header", &["http"]),
     ("body", &["http"]),
+    ("version", &["http"]),
+    ("bare", &["http"]),
+    ("not_header", &["http"]),
+    ("not_body", &["http"]),
     ("tls", &["http"]),
     ("send", &["tcp"]),
 ];
@@ -27,7 +31,7 @@ const OWN_OPTIONS: [(&str, &[&str]); 6] = [
 impl<'a> Checker<'a> {
     pub(super) fn check(&mut self, line: &Arguments<'a>, kind: ArgumentValue<'a>) -> Option<Check> {
         let probe = match kind.text() {
-            "http" => Probe::Http(self.http_check(line)),
+            "http" => Probe::Http(Box::new(self.http_check(line))),
             "tcp" => Probe::Tcp(self.tcp_probe(line)),
             "tls" => Probe::Tls,
             other => {
@@ -44,7 +48,7 @@ impl<'a> Checker<'a> {
         }
         for (option, kinds) in OWN_OPTIONS {
             if let Some(value) = line.option(option).filter(|_| !kinds.contains(&kind.text())) {
-                let message = format!("`check {}` has no `{option}=`", kind.text());
+                let message = format!("`check {}` has no `{option}`", kind.text());
                 let error = Diagnostic::error(value.word.span, message);
                 self.report(error.help(format!("it belongs to `check {}`", kinds.join("` and `"))));
             }
@@ -72,12 +76,41 @@ impl<'a> Checker<'a> {
 
     fn http_check(&mut self, line: &Arguments<'a>) -> HttpProbe {
         let mut probe = self.http_probe(line, line.word(1), line.word(2));
-        for step in self.steps(line, "http", &["request"]) {
-            let mut request = self.http_probe(&step, step.word(0), step.word(1));
-            request.port = self.setting(&step, "port", port);
-            probe.then.push(request);
+        for step in self.steps(line, "http", &["request", "header", "send"]) {
+            if step.name() == "request" {
+                let mut request = self.http_probe(&step, step.word(0), step.word(1));
+                request.port = self.setting(&step, "port", port);
+                probe.then.push(request);
+                continue;
+            }
+            let request = match probe.then.last_mut() {
+                Some(request) => request,
+                None => &mut probe,
+            };
+            self.part_of_request(&step, request);
         }
         probe
+    }
+
+    /// Adds a header or the body to a request.
+    fn part_of_request(&mut self, step: &Arguments<'a>, request: &mut HttpProbe) {
+        match (step.name(), step.word(0), step.word(1)) {
+            ("header", Some(name), Some(value)) => {
+                let name = self.value(name, |text| probe::header_name(text).map(|()| text.into()));
+                let value =
+                    self.value(value, |text| probe::header_value(text).map(|()| text.into()));
+                if let (Some(name), Some(value)) = (name, value) {
+                    request.headers.push(ProbeHeader { name, value });
+                }
+            }
+            ("send", Some(text), _) if step.option("hex").is_none() && request.send.is_none() => {
+                request.send = Some(text.text().to_owned());
+            }
+            _ => {
+                let message = "a request has one `send` with a text, which is its body";
+                self.report(Diagnostic::error(step.span(), message));
+            }
+        }
     }
 
     /// Returns the lines of the block of a check that belong to its kind.
@@ -114,6 +147,10 @@ impl<'a> Checker<'a> {
         probe.host = self.setting(line, "host", |text| probe::host(text).map(|()| text.to_owned()));
         probe.header = self.setting(line, "header", header);
         probe.body = self.setting(line, "body", str::parse);
+        probe.not_header = self.setting(line, "not_header", header);
+        probe.not_body = self.setting(line, "not_body", str::parse);
+        self.set(line, "version", &mut probe.version, version);
+        probe.bare = line.flag("bare");
         probe.tls = self.setting(line, "tls", values::on_off);
         probe
     }
@@ -148,9 +185,12 @@ impl<'a> Checker<'a> {
                 None
             }
             (_, Some(text), _) => {
-                let is_absent = step.flag("absent");
-                let make = if is_absent { ProbeStep::ExpectNot } else { ProbeStep::Expect };
-                self.value(text, str::parse).map(make)
+                let absent = step.flag("absent");
+                let min_bytes = self.setting(step, "min_bytes", |text| {
+                    values::whole(text, 1, REPLY_BYTES as u64).map(|number| number as u32)
+                });
+                let text = self.value(text, str::parse)?;
+                Some(ProbeStep::Expect(ReplyExpectation { text, absent, min_bytes }))
             }
             _ => None,
         }
@@ -199,6 +239,14 @@ fn header(text: &str) -> Result<HeaderExpectation, String> {
     };
     values::token(name, "a header")?;
     Ok(HeaderExpectation { name: name.to_owned(), value })
+}
+
+fn version(text: &str) -> Result<ProbeVersion, String> {
+    match text {
+        "1.0" => Ok(ProbeVersion::Http10),
+        "1.1" => Ok(ProbeVersion::Http11),
+        _ => Err(format!("`{text}` is not a version of a probe: write `1.0` or `1.1`")),
+    }
 }
 
 fn panic_percent(text: &str) -> Result<u8, String> {

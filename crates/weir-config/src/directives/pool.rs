@@ -39,13 +39,20 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         ])
         .many()
         .example("connect port=6380;"),
-    directive("send", CHECK, "[TEXT]", "`tcp`: sends a text, or bytes.")
+    directive("header", CHECK, "NAME VALUE", "`http`: a header of the `request` before it, or else of the first request. `Host` is its option `host=`.")
+        .words(2, 2)
+        .many()
+        .example("header X-Probe weir;"),
+    directive("send", CHECK, "[TEXT]", "`tcp`: sends a text, or bytes. `http`: the body of the `request` before it, or else of the first request.")
         .words(0, 1)
         .options(&[option("hex", "DIGITS", "", "The bytes, as two hexadecimal digits each.")])
         .many()
         .example("send \"PING\\r\\n\";"),
     directive("expect", CHECK, "TEXT", "`tcp`: waits until what the server sent since the latest `send` or `connect` contains a text or matches a `~regex` or `~*regex`; at most the first 64k are looked at. Several in a row look at the same reply. Bytes are written as `~(?-u:\\xff\\x00)`.")
-        .options(&[flag("absent", "Fails if the reply contains it, as far as it has come.")])
+        .options(&[
+            flag("absent", "Fails if the reply contains it. It passes once `min_bytes` have come, or else at the end of the reply: a server that neither closes the connection nor sends it does not pass."),
+            option("min_bytes", "NUMBER", "", "Judges the reply once so many bytes have come, instead of waiting for more. HAProxy calls this `min-recv`."),
+        ])
         .many()
         .example("expect +PONG;"),
     directive("request", CHECK, "[METHOD] PATH", "`http`: a further request, after those before it have passed, on a connection of its own. Its options are those of `check http`; without them they have their defaults.")
@@ -55,6 +62,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
             option("host", "NAME", "", "The `Host` header; by default the server's own name or address."),
             option("header", "NAME[=PATTERN]", "", "A header that the response must have."),
             option("body", "TEXT", "", "A text, `~regex` or `~*regex` that the body must contain."),
+            option("not_header", "NAME[=PATTERN]", "", "A header that the response must not have."),
+            option("not_body", "TEXT", "", "A text, `~regex` or `~*regex` that the body must not contain."),
+            option("version", "1.0 | 1.1", "1.1", "The version of the request."),
+            flag("bare", "Sends no `Host`, `User-Agent` and `Accept` but those that are given."),
             option("tls", "on | off", "", "Uses TLS or not; by default as the pool."),
             option("port", "PORT", "", "The port; by default that of the check."),
         ])
@@ -256,6 +267,25 @@ const CHECK_OPTIONS: &[OptionSpec] = &[
         "",
         "`http`: a text, `~regex` or `~*regex` that the first 64k of the body must contain.",
     ),
+    option(
+        "not_header",
+        "NAME[=PATTERN]",
+        "",
+        "`http`: a header that the response must not have, optionally with a value.",
+    ),
+    option(
+        "not_body",
+        "TEXT",
+        "",
+        "`http`: a text, `~regex` or `~*regex` that the first 64k of the body must not contain.",
+    ),
+    option(
+        "version",
+        "1.0 | 1.1",
+        "1.1",
+        "`http`: the version of the request. With `1.1` it has `Connection: close`.",
+    ),
+    flag("bare", "`http`: sends no `Host`, `User-Agent` and `Accept` but those that are given."),
     option("tls", "on | off", "", "`http`: uses TLS or not; by default as the pool."),
     option("send", "TEXT", "", "`tcp`: the text to send after connecting."),
 ];

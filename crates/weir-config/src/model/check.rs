@@ -53,7 +53,7 @@ pub struct Check {
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
     /// A request and its response.
-    Http(HttpProbe),
+    Http(Box<HttpProbe>),
     /// A TCP connection, optionally with bytes sent and expected.
     Tcp(TcpProbe),
     /// A TLS handshake with the pool's settings.
@@ -68,14 +68,30 @@ pub struct HttpProbe {
     pub method: String,
     /// The path and query.
     pub path: String,
-    /// The `Host` header; `None` for the endpoint's own name or address.
+    /// The `Host` header; `None` for the endpoint's own name or address, or none if `bare`.
     pub host: Option<String>,
+    /// The version of the request.
+    pub version: ProbeVersion,
+    /// Sends no `Host`, `User-Agent` and `Accept` but those that are given.
+    pub bare: bool,
+    /// Further headers of the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<ProbeHeader>,
+    /// The body of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send: Option<String>,
     /// The statuses that pass.
     pub expect: Statuses,
     /// A header that the response must have.
     pub header: Option<HeaderExpectation>,
     /// A pattern that the first [`REPLY_BYTES`] of the body must contain.
     pub body: Option<ContentPattern>,
+    /// A header that the response must not have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_header: Option<HeaderExpectation>,
+    /// A pattern that the first [`REPLY_BYTES`] of the body must not contain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_body: Option<ContentPattern>,
     /// Set to use TLS, with the pool's settings, or not; `None` for the same as the pool.
     pub tls: Option<bool>,
     /// The port; `None` for that of the check.
@@ -84,6 +100,28 @@ pub struct HttpProbe {
     /// Further requests, each on a connection of its own, which have to pass too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub then: Vec<HttpProbe>,
+}
+
+/// The HTTP version of a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProbeVersion {
+    /// HTTP/1.0, after which the server closes the connection anyway.
+    #[serde(rename = "1.0")]
+    Http10,
+    /// HTTP/1.1, with `Connection: close`.
+    #[default]
+    #[serde(rename = "1.1")]
+    Http11,
+}
+
+/// A header of the request of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeHeader {
+    /// The name.
+    pub name: String,
+    /// The value.
+    pub value: String,
 }
 
 /// A TCP connection over which bytes may be sent and expected.
@@ -110,10 +148,22 @@ pub enum ProbeStep {
     Send(String),
     /// Sends these bytes.
     SendHex(HexBytes),
-    /// Waits until what came since the latest sending contains this.
-    Expect(ContentPattern),
-    /// Fails if what came since the latest sending contains this.
-    ExpectNot(ContentPattern),
+    /// Judges what came since the latest sending.
+    Expect(ReplyExpectation),
+}
+
+/// The expectation of a step. Without a verdict it waits for more, up to the end of the reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplyExpectation {
+    /// A pattern that the reply contains.
+    pub text: ContentPattern,
+    /// Set if the reply must not contain it.
+    #[serde(default)]
+    pub absent: bool,
+    /// The number of bytes in which the pattern is found or is not in the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_bytes: Option<u32>,
 }
 
 /// The connection of a step.

@@ -7,9 +7,9 @@ use super::{
     AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
     EndpointCheck, EndpointPassive, ExplainHeader, Forwarded, HttpProbe, Keepalive, MatchedPath,
     MemoryLimit, MessageLimits, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe,
-    Queue, RequestIdSettings, Resolver, Retry, RetryOn, ReuseLevel, SrvName, StallDetection,
-    Statuses, TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment,
-    UpstreamTimeouts, Workers,
+    ProbeVersion, Queue, RequestIdSettings, Resolver, Retry, RetryOn, ReuseLevel, SrvName,
+    StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
+    Treatment, UpstreamTimeouts, Workers,
 };
 use crate::defaults;
 
@@ -182,9 +182,15 @@ impl Default for HttpProbe {
             method: "GET".to_owned(),
             path: "/".to_owned(),
             host: None,
+            version: ProbeVersion::Http11,
+            bare: false,
+            headers: Vec::new(),
+            send: None,
             expect: Statuses::default(),
             header: None,
             body: None,
+            not_header: None,
+            not_body: None,
             tls: None,
             port: None,
             then: Vec::new(),

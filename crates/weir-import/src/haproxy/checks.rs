@@ -1,13 +1,12 @@
-//! Health checks of a backend, and its affinity by a cookie.
-
-use std::fmt::Write as _;
+//! Health checks of a backend.
 
 use weir_config::model::check::HexBytes;
-use weir_config::pattern::{ContentPattern, TextPattern};
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
+use super::check_steps::{self, CheckConnect, CheckStep, expectation};
 use super::convert::HaproxyConverter;
+use super::http_checks::{CheckDetails, CheckRequest};
 use super::sections::{LineId, SectionId};
 use super::servers::{CheckTimes, PLAIN_SERVER};
 use super::values;
@@ -15,11 +14,12 @@ use crate::native::NativeLine;
 
 /// The most steps of a check of Weir.
 const MOST_STEPS: usize = 64;
-/// The reason for a connection without a request.
-const NO_REQUEST: &str = "no request follows: a connection of its own is not checked";
+/// The reason for checks by other programs and protocols.
+const OTHER_PROBES: &str =
+    "Weir probes with HTTP, TCP or TLS: use `option httpchk` or `option tcp-check`";
 
 /// The options that choose the kind of a check; the last one in a section holds.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "option httpchk",
     "option tcp-check",
     "option ssl-hello-chk",
@@ -29,52 +29,8 @@ const KINDS: [&str; 9] = [
     "option smtpchk",
     "option ldap-check",
     "option external-check",
+    "option spop-check",
 ];
-
-/// The additions of `http-check` and `tcp-check` lines to a check.
-#[derive(Default)]
-struct CheckDetails {
-    method: String,
-    path: String,
-    host: Option<String>,
-    expect: Option<String>,
-    body: Option<String>,
-    header: Option<String>,
-    send: Option<String>,
-    port: Option<String>,
-    tls: bool,
-    /// The steps of a conversation.
-    steps: Vec<Directive>,
-}
-
-impl CheckDetails {
-    /// Returns the line of a further request.
-    fn line(&self, times: &CheckTimes, span: SourceSpan) -> Directive {
-        let line = NativeLine::new("request", span);
-        let mut line = line.keyword(&self.method).value(&self.path);
-        if self.tls != times.server_tls {
-            line = line.option("tls", if self.tls { "on" } else { "off" });
-        }
-        for (name, value) in self.options() {
-            if let Some(value) = value {
-                line = line.option(name, value);
-            }
-        }
-        line.end()
-    }
-
-    /// The options of the line, in the order of the reference.
-    fn options(&self) -> [(&'static str, Option<&String>); 6] {
-        [
-            ("port", self.port.as_ref()),
-            ("expect", self.expect.as_ref()),
-            ("body", self.body.as_ref()),
-            ("header", self.header.as_ref()),
-            ("host", self.host.as_ref()),
-            ("send", self.send.as_ref()),
-        ]
-    }
-}
 
 impl HaproxyConverter<'_> {
     /// Converts the checks of a backend, if one of its servers is checked.
@@ -102,46 +58,58 @@ impl HaproxyConverter<'_> {
         let mut details = CheckDetails { tls: times.tls, ..CheckDetails::default() };
         let keyword = kind.map_or("", |line| self.sections.keyword(line));
         let span = kind.map_or(span, |line| self.sections.span(line));
+        let mut native = NativeLine::new("check", span);
         if let Some(line) = kind {
             self.outcomes.honour(line);
         }
-        let mut native = NativeLine::new("check", span);
-        match keyword {
-            "option httpchk" => {
+        match (keyword, kind) {
+            ("option httpchk", _) => {
                 self.http_check(id, kind, &times, &mut details);
-                native = native.keyword("http").keyword(&details.method).value(&details.path);
+                let CheckRequest { method, path, .. } = &details.request;
+                native = native.keyword("http").keyword(method).value(path);
                 if details.tls != times.server_tls {
                     native = native.option("tls", if details.tls { "on" } else { "off" });
                 }
+                native = details.request.write(native, details.expects);
             }
-            "option ssl-hello-chk" if times.server_tls => native = native.keyword("tls"),
-            "option ssl-hello-chk" => {
-                if let Some(line) = kind {
-                    self.outcomes.refuse(line, PLAIN_SERVER);
-                }
-                native = native.keyword("tcp");
-            }
-            "option redis-check" => {
-                let (send, expect) = ("*1\r\n$4\r\nPING\r\n", "+PONG");
-                native = native.keyword("tcp");
-                if details.tls {
-                    let line = |name| NativeLine::new(name, span);
-                    details.steps.push(line("connect").option("tls", "on").end());
-                    details.steps.push(line("send").value(send).end());
-                    details.steps.push(line("expect").value(expect).end());
-                } else {
-                    details.send = Some(send.to_owned());
-                    details.expect = Some(expect.to_owned());
-                }
-            }
-            "" | "option tcp-check" => {
+            ("" | "option tcp-check", _) => {
                 self.tcp_check(id, &times, &mut details);
                 let is_handshake = details.tls && details.steps.is_empty();
                 native = native.keyword(if is_handshake { "tls" } else { "tcp" });
             }
+            ("option ssl-hello-chk", _) if times.server_tls => native = native.keyword("tls"),
+            ("option external-check" | "option spop-check", Some(line)) => {
+                self.outcomes.refuse(line, OTHER_PROBES);
+                return None;
+            }
+            (option, Some(line)) => {
+                native = native.keyword("tcp");
+                match self.protocol_steps(option, line, &times) {
+                    Ok(steps) => details.steps = steps,
+                    Err(reason) => self.outcomes.refuse(line, reason),
+                }
+            }
             _ => return None,
         }
         Some(self.check_options(id, native, &times, details))
+    }
+
+    /// Returns the conversation of an option for a protocol.
+    fn protocol_steps(
+        &mut self,
+        option: &str,
+        line: LineId,
+        times: &CheckTimes,
+    ) -> Result<Vec<Directive>, String> {
+        let words: Vec<&str> =
+            self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
+        if option == "option ssl-hello-chk" {
+            self.outcomes.differs(line, "the `ClientHello` of SSLv3 has a time of 0");
+        }
+        let first = CheckConnect { tls: times.tls, ..CheckConnect::default() };
+        let steps = check_steps::of_protocol(option, &words, first)?;
+        let span = self.sections.span(line);
+        Ok(steps.iter().map(|step| step.native(span)).collect())
     }
 
     /// Returns the lines that belong to checks.
@@ -185,7 +153,8 @@ impl HaproxyConverter<'_> {
             }
         }
         details.port = details.port.or(times.port.map(|port| port.to_string()));
-        for (name, value) in details.options() {
+        let CheckDetails { port, send, expect, .. } = &details;
+        for (name, value) in [("port", port), ("send", send), ("expect", expect)] {
             if let Some(value) = value {
                 native = native.option(name, value);
             }
@@ -193,149 +162,12 @@ impl HaproxyConverter<'_> {
         if details.steps.is_empty() { native.end() } else { native.block(details.steps) }
     }
 
-    fn http_check(
+    pub(super) fn check_connect(
         &mut self,
-        id: SectionId,
-        kind: Option<LineId>,
+        line: LineId,
         times: &CheckTimes,
         details: &mut CheckDetails,
     ) {
-        let Some(line) = kind else { return };
-        let words: Vec<&str> =
-            self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
-        let (method, path, version) = match words.as_slice() {
-            [] => ("OPTIONS", "/", ""),
-            [path] => ("OPTIONS", *path, ""),
-            [method, path] => (*method, *path, ""),
-            [method, path, rest @ ..] => (*method, *path, rest[0]),
-        };
-        method.clone_into(&mut details.method);
-        path.clone_into(&mut details.path);
-        // The old way to write headers.
-        for part in version.split("\r\n").skip(1).filter(|part| !part.is_empty()) {
-            self.check_header(line, part, details);
-        }
-        let lines = self
-            .sections
-            .every_of(id, &["http-check send", "http-check expect", "http-check connect"]);
-        // The requests after the first one.
-        let mut more: Vec<CheckDetails> = Vec::new();
-        let (mut sends, mut connect) = (0, None);
-        for line in lines {
-            self.outcomes.honour(line);
-            let last = more.last_mut().unwrap_or(details);
-            match self.sections.keyword(line) {
-                "http-check expect" => self.check_expect(line, last),
-                "http-check connect" if sends == 0 => self.check_connect(line, times, last),
-                "http-check connect" => {
-                    let mut next = CheckDetails::default();
-                    self.check_connect(line, times, &mut next);
-                    if let Some((earlier, _)) = connect.replace((line, next)) {
-                        self.outcomes.refuse(earlier, NO_REQUEST);
-                    }
-                }
-                _ => {
-                    sends += 1;
-                    if sends > 1 {
-                        let (port, tls) = (last.port.clone(), last.tls);
-                        let own = || CheckDetails { port, tls, ..CheckDetails::default() };
-                        let mut next = connect.take().map_or_else(own, |(_, next)| next);
-                        (next.method, next.path) = ("OPTIONS".to_owned(), "/".to_owned());
-                        more.push(next);
-                        self.outcomes
-                            .differs(line, "a further request, on a connection of its own");
-                    }
-                    self.check_send(line, more.last_mut().unwrap_or(details));
-                }
-            }
-        }
-        if let Some((line, _)) = connect {
-            self.outcomes.refuse(line, NO_REQUEST);
-        }
-        let span = self.sections.span(line);
-        details.steps.extend(more.iter().map(|request| request.line(times, span)));
-        self.default("option httpchk", "probes are HTTP/1.1 with a `Host`, where HAProxy sends HTTP/1.0 without one unless told otherwise");
-    }
-
-    fn check_header(&mut self, line: LineId, text: &str, details: &mut CheckDetails) {
-        match text.split_once(':') {
-            Some((name, value)) if name.trim().eq_ignore_ascii_case("host") => {
-                details.host = Some(value.trim().to_owned());
-            }
-            Some((name, _))
-                if matches!(
-                    name.trim().to_ascii_lowercase().as_str(),
-                    "connection" | "user-agent" | "accept"
-                ) => {}
-            _ => self
-                .outcomes
-                .refuse(line, format!("a probe of Weir has no header `{text}`: only `Host`")),
-        }
-    }
-
-    fn check_send(&mut self, line: LineId, details: &mut CheckDetails) {
-        let words: Vec<&str> =
-            self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
-        let mut at = 0;
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1).copied().unwrap_or_default();
-            match *word {
-                "meth" => value.clone_into(&mut details.method),
-                "uri" => value.clone_into(&mut details.path),
-                "ver" | "comment" => {}
-                "hdr" => {
-                    let content = words.get(at + 2).copied().unwrap_or_default();
-                    self.check_header(line, &format!("{value}: {content}"), details);
-                    at += 1;
-                }
-                other => {
-                    self.outcomes.refuse(
-                        line,
-                        format!(
-                            "`{other}` has no conversion: a probe has a method, a path and a `Host`"
-                        ),
-                    );
-                    return;
-                }
-            }
-            at += 2;
-        }
-    }
-
-    fn check_expect(&mut self, line: LineId, details: &mut CheckDetails) {
-        let words: Vec<&str> =
-            self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
-        let mut at = 0;
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1).copied().unwrap_or_default();
-            match *word {
-                "comment" | "min-recv" | "ok-status" | "error-status" | "tout-status"
-                | "on-success" | "on-error" | "status-code" => {}
-                "status" => details.expect = Some(value.to_owned()),
-                "rstatus" => match statuses(value) {
-                    Some(list) => details.expect = Some(list),
-                    None => self
-                        .outcomes
-                        .refuse(line, "write the statuses: `http-check expect status 200-299`"),
-                },
-                "string" => {
-                    details.body = Some(value.to_owned());
-                    details.expect.get_or_insert_with(|| "200-599".to_owned());
-                }
-                "rstring" => {
-                    details.body = Some(format!("~{value}"));
-                    details.expect.get_or_insert_with(|| "200-599".to_owned());
-                }
-                other => {
-                    self.outcomes.refuse(line, format!("`{other}` has no conversion: Weir expects statuses, and a text in the body"));
-                    return;
-                }
-            }
-            at += 2;
-        }
-    }
-
-    fn check_connect(&mut self, line: LineId, times: &CheckTimes, details: &mut CheckDetails) {
         let words: Vec<&str> =
             self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
         // Without `default` it has its own options only.
@@ -345,7 +177,11 @@ impl HaproxyConverter<'_> {
             let value = words.get(at + 1).copied().unwrap_or_default();
             match *word {
                 "port" if value.parse::<u16>().is_ok() => details.port = Some(value.to_owned()),
-                "comment" | "sni" | "alpn" | "proto" => {}
+                "comment" => {}
+                "sni" | "alpn" | "proto" => self.outcomes.differs(
+                    line,
+                    format!("`{word}`: the name and the protocol are those of requests"),
+                ),
                 "send-proxy" if self.sections.keyword(line) == "tcp-check connect" => {
                     at += 1;
                     continue;
@@ -387,8 +223,11 @@ impl HaproxyConverter<'_> {
         };
         let is_simple = match rest {
             [] => true,
-            [(_, CheckStep::Send(_) | CheckStep::Expect(_, false))]
-            | [(_, CheckStep::Send(_)), (_, CheckStep::Expect(_, false))] => !first.tls,
+            [(_, CheckStep::Send(_))] => !first.tls,
+            [(_, CheckStep::Expect(expected))]
+            | [(_, CheckStep::Send(_)), (_, CheckStep::Expect(expected))] => {
+                !first.tls && expected.is_simple()
+            }
             _ => false,
         };
         details.tls = first.tls;
@@ -397,7 +236,7 @@ impl HaproxyConverter<'_> {
             for (_, step) in rest {
                 match step {
                     CheckStep::Send(text) => details.send = Some(text.clone()),
-                    CheckStep::Expect(text, _) => details.expect = Some(text.clone()),
+                    CheckStep::Expect(expected) => details.expect = Some(expected.pattern.clone()),
                     CheckStep::SendBinary(_) | CheckStep::Connect(_) => {}
                 }
             }
@@ -443,190 +282,4 @@ impl HaproxyConverter<'_> {
         let CheckDetails { port, tls, .. } = details;
         CheckStep::Connect(CheckConnect { port, tls, send_proxy: proxied })
     }
-
-    /// Converts `cookie`.
-    pub(super) fn cookie(&mut self, id: SectionId, servers: bool) -> Option<Directive> {
-        let line = self.sections.last(id, "cookie")?;
-        if self.sections.is_negated(line) {
-            self.outcomes.honour(line);
-            return None;
-        }
-        let words: Vec<&str> =
-            self.sections.words(line).iter().map(|word| word.text.as_str()).collect();
-        let name = words.first().copied().unwrap_or_default();
-        if !servers {
-            self.outcomes.ignore(line, "no server of the section has a `cookie`");
-            return None;
-        }
-        let native = NativeLine::new("sticky", self.sections.span(line));
-        let mut native = native.keyword("cookie").value(name).keyword("insert");
-        let mut inserts = false;
-        let mut at = 1;
-        while let Some(word) = words.get(at) {
-            let value = words.get(at + 1).copied().unwrap_or_default();
-            match *word {
-                "insert" => inserts = true,
-                "indirect" | "nocache" | "postonly" | "dynamic" => {}
-                "httponly" | "secure" => native = native.keyword(word),
-                "domain" => {
-                    native = native.option("domain", value.trim_start_matches('.'));
-                    at += 1;
-                }
-                "maxidle" | "maxlife" => {
-                    self.outcomes.differs(
-                        line,
-                        format!("`{word}`: a cookie is valid as long as the client keeps it"),
-                    );
-                    at += 1;
-                }
-                "attr" => {
-                    match value.to_ascii_lowercase().strip_prefix("samesite=") {
-                        Some(site @ ("lax" | "strict" | "none")) => {
-                            native = native.option("samesite", site);
-                        }
-                        _ => self
-                            .outcomes
-                            .refuse(line, format!("the attribute `{value}` has no conversion")),
-                    }
-                    at += 1;
-                }
-                other => {
-                    let reason = match other {
-                        "rewrite" | "prefix" | "preserve" => format!(
-                            "`{other}` needs the cookie of the server; Weir sets one of its own: write `cookie {name} insert indirect nocache`"
-                        ),
-                        _ => format!("`{other}` has no conversion"),
-                    };
-                    self.outcomes.refuse(line, reason);
-                    return None;
-                }
-            }
-            at += 1;
-        }
-        if !inserts {
-            self.outcomes.refuse(line, format!("without `insert` the server has to set the cookie: write `cookie {name} insert indirect nocache`"));
-            return None;
-        }
-        self.outcomes.differs(line, "the value is opaque: a client with a cookie of HAProxy gets a new one; servers never see it");
-        Some(native.end())
-    }
-}
-
-/// A step of a conversation.
-enum CheckStep {
-    Connect(CheckConnect),
-    Send(String),
-    SendBinary(HexBytes),
-    /// A pattern of Weir's, and true if it is not to come.
-    Expect(String, bool),
-}
-
-#[derive(Clone, Default)]
-struct CheckConnect {
-    port: Option<String>,
-    tls: bool,
-    send_proxy: bool,
-}
-
-impl CheckStep {
-    fn native(&self, span: SourceSpan) -> Directive {
-        match self {
-            Self::Connect(CheckConnect { port, tls, send_proxy }) => {
-                let mut line = NativeLine::new("connect", span);
-                if let Some(port) = port {
-                    line = line.option("port", port);
-                }
-                if *tls {
-                    line = line.option("tls", "on");
-                }
-                if *send_proxy { line.keyword("send_proxy").end() } else { line.end() }
-            }
-            Self::Send(text) => NativeLine::new("send", span).value(text).end(),
-            Self::SendBinary(bytes) => {
-                NativeLine::new("send", span).option("hex", &bytes.to_string()).end()
-            }
-            Self::Expect(text, absent) => {
-                let line = NativeLine::new("expect", span).value(text);
-                if *absent { line.keyword("absent").end() } else { line.end() }
-            }
-        }
-    }
-}
-
-/// Reads the words of `tcp-check expect`.
-fn expectation(words: &[&str]) -> Result<CheckStep, String> {
-    let mut words = words;
-    // What the log says is Weir's own.
-    while let [
-        "comment" | "ok-status" | "error-status" | "tout-status" | "on-success" | "on-error"
-        | "status-code",
-        _,
-        rest @ ..,
-    ] = words
-    {
-        words = rest;
-    }
-    let (absent, words) = match words {
-        ["!", rest @ ..] => (true, rest),
-        _ => (false, words),
-    };
-    let pattern = match words {
-        ["string", text, ..] => literal(text),
-        ["rstring", text, ..] => format!("~{}", crate::pcre::native(text)?),
-        ["binary", digits, ..] => {
-            let bytes: HexBytes = digits.parse()?;
-            let mut escaped = String::new();
-            for byte in bytes.bytes() {
-                let _ = write!(escaped, "\\x{byte:02x}");
-            }
-            format!("~(?-u:{escaped})")
-        }
-        [other, ..] => {
-            return Err(format!(
-                "`{other}` has no conversion: `string`, `rstring` and `binary` have one"
-            ));
-        }
-        [] => return Err("write what is expected".to_owned()),
-    };
-    let fault = pattern.parse::<ContentPattern>().err();
-    match (words.len(), fault) {
-        (_, Some(reason)) => Err(reason),
-        (2, None) => Ok(CheckStep::Expect(pattern, absent)),
-        _ => Err("write the options before what is expected".to_owned()),
-    }
-}
-
-/// Returns a pattern for a text, which may begin like a regex of Weir's.
-fn literal(text: &str) -> String {
-    if !text.starts_with('~') {
-        return text.to_owned();
-    }
-    let mut pattern = String::from("~");
-    for c in text.chars() {
-        if c.is_ascii_punctuation() {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
-}
-
-/// Returns the statuses that a regex such as `^2[0-9][0-9]` or `2..` means.
-fn statuses(regex: &str) -> Option<String> {
-    let pattern = format!("~{}", crate::pcre::native(regex).ok()?).parse::<TextPattern>().ok()?;
-    let mut parts: Vec<String> = Vec::new();
-    let mut first = None;
-    for status in 100..=600_u16 {
-        let matches = status < 600 && pattern.matches(&status.to_string());
-        match (matches, first) {
-            (true, None) => first = Some(status),
-            (false, Some(from)) => {
-                let last = status - 1;
-                parts.push(if from == last { from.to_string() } else { format!("{from}-{last}") });
-                first = None;
-            }
-            _ => {}
-        }
-    }
-    (!parts.is_empty()).then(|| parts.join(","))
 }

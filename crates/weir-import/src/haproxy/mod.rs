@@ -4,7 +4,9 @@
 
 mod acl;
 mod actions;
+mod affinity;
 mod backends;
+mod check_steps;
 mod checks;
 mod condition_texts;
 mod conditions;
@@ -13,6 +15,7 @@ mod definitions;
 mod expressions;
 mod format;
 mod frontends;
+mod http_checks;
 mod keywords;
 mod lexer;
 mod lints;

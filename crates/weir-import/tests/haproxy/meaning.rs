@@ -45,7 +45,6 @@ fn probes_with_tls_that_weir_lacks_are_refused() {
     };
     let (plain, tls) = ("server s 127.0.0.1:2 check", "server s 127.0.0.1:2 ssl verify none check");
     check(&format!("{plain} check-ssl"), "server s", "write `ssl`");
-    check(&format!("option ssl-hello-chk\n{plain}"), "option ssl-hello-chk", "write `ssl`");
     check(
         &format!("option httpchk\nhttp-check connect ssl\n{plain}"),
         "http-check connect",
@@ -528,7 +527,7 @@ fn conversations_of_checks_are_those_of_the_file() {
          http-check connect port 81\n http-check send meth HEAD uri /ready hdr Host a.test\n \
          http-check expect status 204\n {plain}"
     ));
-    assert_eq!(requests, "request HEAD /ready port=81 expect=204 host=a.test; }");
+    assert_eq!(requests, "request HEAD /ready port=81 version=1.0 bare expect=204 host=a.test; }");
 }
 
 #[test]
@@ -543,7 +542,19 @@ fn steps_of_checks_without_conversion_are_refused() {
     check(&tcp("tcp-check send-lf x"), "tcp-check send-lf", "the same bytes");
     check(&tcp("tcp-check send-binary 0dx"), "tcp-check send-binary", "hexadecimal");
     check(&tcp("tcp-check expect rbinary 0d"), "tcp-check expect", "no conversion");
-    check(&tcp("tcp-check expect string"), "tcp-check expect", "no conversion");
+    check(&tcp("tcp-check expect string"), "tcp-check expect", "a value behind");
+    check(&tcp("tcp-check expect min-recv x string y"), "tcp-check expect", "number of bytes");
+    check(&tcp("tcp-check expect string x string y"), "tcp-check expect", "one text");
+    let http = |line: &str| format!("option httpchk\n {line}");
+    check(&http("http-check send hdr X %[srv_name]"), "http-check send", "the same bytes");
+    check(&http("http-check send hdr Connection x"), "http-check send", "leave it out");
+    check(&http("http-check expect status 100"), "http-check expect", "never pass");
+    check(&http("http-check expect hdr name -m beg x"), "http-check expect", "name of the header");
+    let twice = "http-check expect string x\n http-check expect string y";
+    check(&http(twice), "http-check expect string y", "one text");
+    check("option external-check", "option external-check", "HTTP, TCP or TLS");
+    check("option pgsql-check user a b", "option pgsql-check", "user NAME");
+    check("option mysql-check user a post-90", "option mysql-check", "post-41");
     check(&tcp("tcp-check connect ssl"), "tcp-check connect", "write `ssl`");
     let long = "tcp-check send x\n tcp-check expect string x\n".repeat(40);
     check(&tcp(&long), "tcp-check send", "at most 64 steps");

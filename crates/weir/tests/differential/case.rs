@@ -16,6 +16,8 @@ pub(crate) struct Case {
     pub(crate) refused: Vec<String>,
     /// The reason for which the lines of logs differ.
     pub(crate) log_differs: Option<String>,
+    /// The reason for which what health checks send differs.
+    pub(crate) checks_differ: Option<String>,
     /// The real program cannot read the file as it is installed.
     pub(crate) unchecked: bool,
     /// Headers that are not compared, in lower case.
@@ -28,6 +30,8 @@ pub(crate) struct Case {
     pub(crate) files: Vec<(String, String)>,
     /// Names and scripts of origins that do not just answer.
     pub(crate) origins: Vec<(String, String)>,
+    /// Names and scripts of servers that only health checks talk to.
+    pub(crate) checked: Vec<(String, String)>,
     pub(crate) requests: Vec<Request>,
 }
 
@@ -118,6 +122,7 @@ fn read_file(file: &Path) -> Vec<Case> {
             match key {
                 "refused" => case.refused.push(value.to_owned()),
                 "unchecked" => case.unchecked = true,
+                "differs-checks" => case.checks_differ = Some(value.to_owned()),
                 "differs-log" => case.log_differs = Some(value.to_owned()),
                 "ignore" => {
                     reason();
@@ -149,6 +154,7 @@ fn finish_section(cases: &mut [Case], section: Option<(String, Vec<&str>)>, plac
     match name.split_once(' ') {
         Some(("file", path)) => case.files.push((path.to_owned(), text)),
         Some(("origin", origin)) => case.origins.push((origin.to_owned(), text)),
+        Some(("checked", server)) => case.checked.push((server.to_owned(), text)),
         None if name == "requests" => case.requests = read_requests(&lines, place),
         None => case.configuration = (name, text),
         _ => panic!("{place}: section `{name}` above is not known"),

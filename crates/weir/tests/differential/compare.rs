@@ -125,6 +125,21 @@ fn seen_lines(case: &Case, seen: &SeenRequest, version: bool) -> Vec<String> {
     lines
 }
 
+/// Returns what a health check has sent. Of a request the order of headers is not compared.
+pub(crate) fn check_lines(name: &str, bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let name = if name.is_empty() { "main" } else { name };
+    let head = text.split_once("\r\n\r\n").filter(|(head, _)| head.contains(" HTTP/1."));
+    let Some((head, body)) = head else { return format!("check of {name} sent {}", shown(bytes)) };
+    let mut lines = head.split("\r\n");
+    let first = lines.next().unwrap_or_default();
+    let headers = lines.map(|line| line.split_once(':').unwrap_or((line, "")));
+    let headers = headers.map(|(name, value)| format!("{}:{value}", name.to_ascii_lowercase()));
+    let mut headers: Vec<String> = headers.collect();
+    headers.sort();
+    format!("check of {name} sent {first:?} {headers:?} {body:?}")
+}
+
 /// Joins the lines of `X-Forwarded-For`, which are a list in one line or in several.
 fn forwarding_joined(headers: &[(String, String)]) -> Vec<(String, String)> {
     let mut joined: Vec<(String, String)> = Vec::new();

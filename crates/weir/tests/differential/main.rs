@@ -7,6 +7,7 @@
 //! the numbers into `docs/status.md`.
 
 mod case;
+mod checked;
 mod client;
 mod compare;
 mod counts;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 
 use super::case::{Case, Request, Step, unescape};
+use super::checked::{CheckedServer, await_checks};
 use super::client::{Answer, ClientSide};
 use super::compare::{self, Observation};
 use super::programs::{Reference, RefusedDirective, check_weir, start_weir, stop};
@@ -37,8 +38,8 @@ pub(crate) fn run_case(case: &Case, reference: Reference) -> Outcome {
     }
     let show = std::env::var_os("WEIR_SHOW").is_some() && !case.unchecked;
     let theirs = show.then(|| observe_reference(&mut stage, case, reference, &path));
-    if let Some((observations, logs)) = &theirs {
-        print_observations(case, reference, observations, logs);
+    if let Some(theirs) = &theirs {
+        print_observations(case, reference, theirs);
     }
     match check_weir(reference, &path) {
         Err(message) => return Outcome::Failed(format!("  weir check: {message}")),
@@ -64,8 +65,14 @@ pub(crate) fn run_case(case: &Case, reference: Reference) -> Outcome {
     judge(case, reference, &theirs, &ours)
 }
 
-/// The observations of all requests, and the lines of the logs.
-type Observed = (Vec<Observation>, Vec<String>);
+/// What is seen of a program with all requests.
+struct Observed {
+    observations: Vec<Observation>,
+    /// The lines of the logs.
+    logs: Vec<String>,
+    /// What health checks have sent.
+    checks: Vec<String>,
+}
 
 fn observe_reference(
     stage: &mut Stage,
@@ -78,25 +85,29 @@ fn observe_reference(
 }
 
 /// Masks what differs from run to run in the lines of haproxy.
-fn masked(reference: Reference, (observations, logs): Observed) -> Observed {
+fn masked(reference: Reference, observed: Observed) -> Observed {
     let mask = |line: String| match reference {
         Reference::Nginx => Some(line),
         Reference::Haproxy => compare::masked_line(&line),
     };
-    (observations, logs.into_iter().filter_map(mask).collect())
+    let logs = observed.logs.into_iter().filter_map(mask).collect();
+    Observed { logs, ..observed }
 }
 
 fn observe(stage: &mut Stage, case: &Case, mut process: Process, signal: Signal) -> Observed {
     for origin in stage.origins.values() {
         origin.reset();
     }
+    await_checks(&stage.checked);
     let mut observations = Vec::new();
     for request in &case.requests {
         assert!(process.ended().is_none(), "it has ended: {}", process.said());
         observations.push(send(stage, request));
     }
+    let checks = stage.heard_checks();
     stop(process, signal);
-    (observations, stage.take_logs())
+    stage.checked.values().for_each(CheckedServer::reset);
+    Observed { observations, logs: stage.take_logs(), checks }
 }
 
 fn send(stage: &mut Stage, request: &Request) -> Observation {
@@ -210,7 +221,9 @@ fn exchange(
 
 fn judge(case: &Case, reference: Reference, theirs: &Observed, ours: &Observed) -> Outcome {
     let mut text = String::new();
-    for ((request, theirs), ours) in case.requests.iter().zip(&theirs.0).zip(&ours.0) {
+    for ((request, theirs), ours) in
+        case.requests.iter().zip(&theirs.observations).zip(&ours.observations)
+    {
         let difference = if let Some(times) = request.times {
             compare::count_differences(times, &theirs.counts, &ours.counts)
         } else {
@@ -231,14 +244,21 @@ fn judge(case: &Case, reference: Reference, theirs: &Observed, ours: &Observed) 
             _ => {}
         }
     }
-    match (compare::difference(&theirs.1, &ours.1), &case.log_differs) {
-        (Some(difference), None) => {
-            let _ = write!(text, "  logs\n{difference}");
+    let whole = [
+        ("log", &theirs.logs, &ours.logs, &case.log_differs),
+        ("checks", &theirs.checks, &ours.checks, &case.checks_differ),
+    ];
+    for (what, theirs, ours, differs) in whole {
+        match (compare::difference(theirs, ours), differs) {
+            (Some(difference), None) => {
+                let _ = write!(text, "  {what}\n{difference}");
+            }
+            (None, Some(reason)) => {
+                let same = "is the same: remove";
+                let _ = writeln!(text, "  {what}\n  {same} `differs-{what}: {reason}`");
+            }
+            _ => {}
         }
-        (None, Some(reason)) => {
-            let _ = writeln!(text, "  logs\n  are the same: remove `differs-log: {reason}`");
-        }
-        _ => {}
     }
     if text.is_empty() { Outcome::Same } else { Outcome::Failed(text) }
 }
@@ -280,14 +300,9 @@ fn refused_texts(stage: &Stage, refused: &[RefusedDirective]) -> Vec<String> {
     texts
 }
 
-fn print_observations(
-    case: &Case,
-    reference: Reference,
-    observations: &[Observation],
-    logs: &[String],
-) {
+fn print_observations(case: &Case, reference: Reference, observed: &Observed) {
     println!("=== {}", case.name);
-    for (request, observation) in case.requests.iter().zip(observations) {
+    for (request, observation) in case.requests.iter().zip(&observed.observations) {
         println!("{}", request.label);
         if request.times.is_some() {
             println!("  {:?}", observation.counts);
@@ -297,7 +312,7 @@ fn print_observations(
             println!("  {line}");
         }
     }
-    for line in logs {
+    for line in observed.logs.iter().chain(&observed.checks) {
         println!("{line}");
     }
 }

@@ -12,6 +12,8 @@ use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseport};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use super::case::Case;
+use super::checked::CheckedServer;
+use super::compare;
 use super::origin::{RecordingOrigin, SeenList, SeenRequest};
 use super::support::Directory;
 use super::support::programs::{Certificate, Refusing};
@@ -25,6 +27,7 @@ pub(crate) struct Stage {
     /// Listeners by placeholder, in the order in which the programs get them.
     pub(crate) listeners: Vec<(String, SocketAddr, OwnedFd)>,
     pub(crate) origins: BTreeMap<String, RecordingOrigin>,
+    pub(crate) checked: BTreeMap<String, CheckedServer>,
     pub(crate) certificates: BTreeMap<String, Certificate>,
     refusing: BTreeMap<String, Refusing>,
     seen: SeenList,
@@ -37,6 +40,7 @@ impl Stage {
             directory: Directory::new(),
             listeners: Vec::new(),
             origins: BTreeMap::new(),
+            checked: BTreeMap::new(),
             certificates: BTreeMap::new(),
             refusing: BTreeMap::new(),
             seen: SeenList::default(),
@@ -53,10 +57,16 @@ impl Stage {
             let name = if name == "main" { "" } else { name };
             stage.origin(name).set_script(&script);
         }
+        for (name, script) in &case.checked {
+            let script = stage.fill(script);
+            let name = if name == "main" { "" } else { name };
+            stage.checked(name).set_script(&script);
+        }
         (stage, configuration)
     }
 
     /// Fills the placeholders of a text: `{listen}`, `{port}`, `{v6}`, `{origin}`, `{refusing}`,
+    /// `{checked}`,
     /// each perhaps with `.NAME`, `{dir}`, `{certificate.NAME}`, `{key.NAME}`, `{bundle.NAME}`.
     pub(crate) fn fill(&mut self, text: &str) -> String {
         let mut filled = String::with_capacity(text.len());
@@ -94,6 +104,8 @@ impl Stage {
             "port" | "port6" => self.listener(word).port().to_string(),
             "origin" => self.origin(name).origin.address.to_string(),
             "origin-port" => self.origin(name).origin.address.port().to_string(),
+            "checked" => self.checked(name).origin.address.to_string(),
+            "checked-port" => self.checked(name).origin.address.port().to_string(),
             "refusing" => {
                 let refusing = self.refusing.entry(name.to_owned()).or_insert_with(Refusing::new);
                 refusing.address.to_string()
@@ -137,6 +149,19 @@ impl Stage {
         self.origins.entry(name.to_owned()).or_insert_with(|| {
             RecordingOrigin::start(if name.is_empty() { "main" } else { name }, seen)
         })
+    }
+
+    fn checked(&mut self, name: &str) -> &CheckedServer {
+        self.checked.entry(name.to_owned()).or_insert_with(CheckedServer::start)
+    }
+
+    /// Returns what health checks have sent to servers that only they talk to, as lines.
+    pub(crate) fn heard_checks(&self) -> Vec<String> {
+        let servers = self.checked.iter();
+        let heard = servers.flat_map(|(name, server)| {
+            server.heard().into_iter().map(move |bytes| compare::check_lines(name, &bytes))
+        });
+        heard.collect()
     }
 
     /// Takes the requests that origins got since the last call.

@@ -151,6 +151,13 @@ fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
     if let Some(expected) = &probe.header {
         list.hold(".probe.http.header", &["header"], values::token(&expected.name, "a header"));
     }
+    if let Some(unwanted) = &probe.not_header {
+        list.hold(".probe.http.not_header", &["not_header"], header_name(&unwanted.name));
+    }
+    for header in &probe.headers {
+        list.hold(".probe.http.headers", &[], header_name(&header.name));
+        list.hold(".probe.http.headers", &[], header_value(&header.value));
+    }
     if probe.body.is_some() && probe.method == "HEAD" {
         let message =
             "this check could never pass: a response to HEAD has no body; probe with `GET`";
@@ -189,6 +196,24 @@ pub(crate) fn path(text: &str) -> Result<(), String> {
         return Err(format!(
             "`{text}` is not a valid path: percent-encode special characters, as in `%20`"
         ));
+    }
+    Ok(())
+}
+
+/// Checks the name of a header of a probe.
+pub(crate) fn header_name(text: &str) -> Result<(), String> {
+    const OWN: [&str; 4] = ["host", "connection", "content-length", "transfer-encoding"];
+    values::token(text, "a header")?;
+    if OWN.contains(&text.to_ascii_lowercase().as_str()) {
+        return Err(format!("a probe writes `{text}` itself: `Host` is `host=` of the request"));
+    }
+    Ok(())
+}
+
+/// Checks the value of a header of a probe.
+pub(crate) fn header_value(text: &str) -> Result<(), String> {
+    if text.bytes().any(|byte| byte != b'\t' && byte.is_ascii_control()) {
+        return Err("a value of a header has no control characters".into());
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! The HTTP probe: one request on a connection of its own. Its response is read by the same strict
 //! parser as traffic.
 
+use std::fmt::Write as _;
+
 use tokio::io::AsyncWriteExt;
-use weir_config::model::HttpProbe;
 use weir_config::model::check::REPLY_BYTES;
+use weir_config::model::{HeaderExpectation, HttpProbe, ProbeHeader, ProbeVersion};
 use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Scan, Step};
 
 use super::connect::ProbeStream;
@@ -25,20 +27,9 @@ pub(super) struct HttpQuestion {
 impl HttpQuestion {
     /// Makes the request for an endpoint; `host` is used if the probe names no other.
     pub(super) fn new(probe: &HttpProbe, host: &str) -> Self {
-        let HttpProbe { method, path, .. } = probe;
-        let host = probe.host.as_deref().unwrap_or(host);
-        let version = env!("CARGO_PKG_VERSION");
-        let length = if matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
-            "Content-Length: 0\r\n"
-        } else {
-            ""
-        };
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir-check/{version}\r\nAccept: */*\r\n{length}Connection: close\r\n\r\n"
-        );
         Self {
-            request: request.into_bytes(),
-            method: Method::of(method.as_bytes()),
+            request: request(probe, host).into_bytes(),
+            method: Method::of(probe.method.as_bytes()),
             probe: probe.clone(),
         }
     }
@@ -102,26 +93,21 @@ impl HttpQuestion {
     }
 
     fn judge_head(&self, head: &ResponseHead, bytes: &[u8]) -> Result<(), String> {
-        let HttpProbe { expect, header, .. } = &self.probe;
+        let HttpProbe { expect, header, not_header, .. } = &self.probe;
         if !expect.contains(head.status) {
             return Err(format!("status {}, expected {expect}", head.status));
         }
-        let Some(expected) = header else { return Ok(()) };
-        let named = |header: &&weir_wire::Header| {
-            header.name.of(bytes).eq_ignore_ascii_case(expected.name.as_bytes())
-        };
-        let mut values = head.headers.iter().filter(named).map(|header| header.value.of(bytes));
-        match &expected.value {
-            None => values.next().map(|_| ()).ok_or_else(|| format!("no header {}", expected.name)),
-            Some(pattern) => {
-                let mut values = values.peekable();
-                if values.peek().is_none() {
-                    return Err(format!("no header {}", expected.name));
-                }
-                let held = values.any(|value| pattern.matches(value));
-                held.then_some(())
-                    .ok_or_else(|| format!("header {} is not `{pattern}`", expected.name))
+        if let Some(expected) = header {
+            judge_header(expected, head, bytes)?;
+        }
+        match not_header {
+            Some(unwanted) if judge_header(unwanted, head, bytes).is_ok() => {
+                Err(match &unwanted.value {
+                    Some(pattern) => format!("header {} is `{pattern}`", unwanted.name),
+                    None => format!("a header {}", unwanted.name),
+                })
             }
+            _ => Ok(()),
         }
     }
 
@@ -131,7 +117,10 @@ impl HttpQuestion {
         stream: &mut ProbeStream,
         heard: &mut Heard,
     ) -> Result<(), ProbeFailure> {
-        let Some(expected) = &self.probe.body else { return Ok(()) };
+        let HttpProbe { body: wanted, not_body: unwanted, .. } = &self.probe;
+        if wanted.is_none() && unwanted.is_none() {
+            return Ok(());
+        }
         let mut end = BodyEnd::new(head);
         while !end.is_in(&heard.bytes) {
             match heard.read(stream).await {
@@ -144,10 +133,69 @@ impl HttpQuestion {
             }
         }
         let body = decoded(head, &heard.bytes).map_err(|reason| heard.failure(reason))?;
-        if expected.is_in(&body) {
-            return Ok(());
+        if let Some(wanted) = wanted.as_ref().filter(|wanted| !wanted.is_in(&body)) {
+            return Err(heard.failure(format!("the body does not contain `{wanted}`")));
         }
-        Err(heard.failure(format!("the body does not contain `{expected}`")))
+        match unwanted.as_ref().filter(|unwanted| unwanted.is_in(&body)) {
+            Some(unwanted) => Err(heard.failure(format!("the body contains `{unwanted}`"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes the request; `host` is used if the probe names no other.
+fn request(probe: &HttpProbe, host: &str) -> String {
+    let HttpProbe { method, path, bare, .. } = probe;
+    let (version, connection) = match probe.version {
+        ProbeVersion::Http10 => ("1.0", ""),
+        ProbeVersion::Http11 => ("1.1", "Connection: close\r\n"),
+    };
+    let mut request = format!("{method} {path} HTTP/{version}\r\n");
+    let mut add = |name: &str, value: &str| {
+        let _ = write!(request, "{name}: {value}\r\n");
+    };
+    match &probe.host {
+        Some(host) => add("Host", host),
+        None if *bare => {}
+        None => add("Host", host),
+    }
+    let agent = concat!("weir-check/", env!("CARGO_PKG_VERSION"));
+    for (name, value) in [("User-Agent", agent), ("Accept", "*/*")] {
+        let is_given = probe.headers.iter().any(|header| header.name.eq_ignore_ascii_case(name));
+        if !bare && !is_given {
+            add(name, value);
+        }
+    }
+    for ProbeHeader { name, value } in &probe.headers {
+        add(name, value);
+    }
+    let body = probe.send.as_deref().unwrap_or_default();
+    if !body.is_empty() || !matches!(method.as_str(), "OPTIONS" | "GET" | "HEAD" | "DELETE") {
+        add("Content-Length", &body.len().to_string());
+    }
+    format!("{request}{connection}\r\n{body}")
+}
+
+/// Fails if the response does not have the header.
+fn judge_header(
+    expected: &HeaderExpectation,
+    head: &ResponseHead,
+    bytes: &[u8],
+) -> Result<(), String> {
+    let named = |header: &&weir_wire::Header| {
+        header.name.of(bytes).eq_ignore_ascii_case(expected.name.as_bytes())
+    };
+    let mut values = head.headers.iter().filter(named).map(|header| header.value.of(bytes));
+    match &expected.value {
+        None => values.next().map(|_| ()).ok_or_else(|| format!("no header {}", expected.name)),
+        Some(pattern) => {
+            let mut values = values.peekable();
+            if values.peek().is_none() {
+                return Err(format!("no header {}", expected.name));
+            }
+            let held = values.any(|value| pattern.matches(value));
+            held.then_some(()).ok_or_else(|| format!("header {} is not `{pattern}`", expected.name))
+        }
     }
 }
 

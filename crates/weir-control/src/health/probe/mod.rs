@@ -194,7 +194,7 @@ impl ProbeTarget {
         };
         let question = match &check.probe {
             Probe::Http(probe) => {
-                let all = std::iter::once(probe).chain(&probe.then);
+                let all = std::iter::once(&**probe).chain(&probe.then);
                 ProbeQuestion::Http(all.map(request).collect())
             }
             Probe::Tcp(probe) => ProbeQuestion::Tcp(probe.clone()),

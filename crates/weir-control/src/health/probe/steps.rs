@@ -2,8 +2,7 @@
 //! other. The probe's timeout bounds it as a whole.
 
 use tokio::io::AsyncWriteExt;
-use weir_config::model::{ProbeConnect, ProbeStep, SendProxy};
-use weir_config::pattern::ContentPattern;
+use weir_config::model::{ProbeConnect, ProbeStep, ReplyExpectation, SendProxy};
 use weir_proxy::net::PeerAddress;
 
 use super::at_port;
@@ -43,8 +42,7 @@ impl Conversation<'_> {
                 ProbeStep::Connect(_) => {}
                 ProbeStep::Send(text) => send(text.as_bytes(), stream, heard).await?,
                 ProbeStep::SendHex(bytes) => send(bytes.bytes(), stream, heard).await?,
-                ProbeStep::Expect(text) => expect(text, stream, heard).await?,
-                ProbeStep::ExpectNot(text) => expect_not(text, stream, heard).await?,
+                ProbeStep::Expect(expected) => expect(expected, stream, heard).await?,
             }
         }
         Ok(())
@@ -75,38 +73,34 @@ async fn send(
     stream.flush().await.map_err(|error| heard.broken(&error))
 }
 
+/// Judges the reply once enough of it has come, as HAProxy does: without a number of bytes the text
+/// may come at any time up to the end.
 async fn expect(
-    expected: &ContentPattern,
+    expectation: &ReplyExpectation,
     stream: &mut ProbeStream,
     heard: &mut Heard,
 ) -> Result<(), ProbeFailure> {
+    let ReplyExpectation { text, absent, min_bytes } = expectation;
+    let least = min_bytes.map_or(0, |bytes| bytes as usize).max(text.least_bytes());
     heard.phase = ReplyPhase::Reading;
-    while !expected.is_in(&heard.bytes) {
-        if heard.read(stream).await.map_err(|error| heard.broken(&error))? == 0 {
-            return Err(heard.failure(format!("the reply does not contain `{expected}`")));
+    let mut ended = false;
+    loop {
+        if ended && heard.bytes.is_empty() {
+            return Err(heard.failure("connection closed without a reply"));
         }
-    }
-    Ok(())
-}
-
-/// Judges what has come once that is enough for the text, as HAProxy does: it cannot wait for a text
-/// that is not to come.
-async fn expect_not(
-    unwanted: &ContentPattern,
-    stream: &mut ProbeStream,
-    heard: &mut Heard,
-) -> Result<(), ProbeFailure> {
-    heard.phase = ReplyPhase::Reading;
-    while heard.bytes.len() < unwanted.least_bytes() {
-        if heard.read(stream).await.map_err(|error| heard.broken(&error))? == 0 {
-            if heard.bytes.is_empty() {
-                return Err(heard.failure("connection closed without a reply"));
+        if ended || heard.bytes.len() >= least {
+            match (text.is_in(&heard.bytes), absent) {
+                (true, true) => {
+                    return Err(heard.failure(format!("the reply contains `{text}`")));
+                }
+                (true, false) => return Ok(()),
+                (false, true) if ended || min_bytes.is_some() => return Ok(()),
+                (false, false) if ended || min_bytes.is_some() => {
+                    return Err(heard.failure(format!("the reply does not contain `{text}`")));
+                }
+                (false, _) => {}
             }
-            break;
         }
+        ended = heard.read(stream).await.map_err(|error| heard.broken(&error))? == 0;
     }
-    if unwanted.is_in(&heard.bytes) {
-        return Err(heard.failure(format!("the reply contains `{unwanted}`")));
-    }
-    Ok(())
 }

@@ -169,6 +169,34 @@ async fn the_request_is_what_the_line_says() {
     assert_eq!(request, format!("HEAD /up?deep HTTP/1.1\r\nHost: app.test\r\n{rest}"));
     let (request, _) = ask("http", Manner::Says(OK)).await;
     assert!(request.starts_with("GET / HTTP/1.1\r\nHost: 127.0.0.1:"), "{request}");
+    let (request, _) = ask("http OPTIONS / version=1.0 bare", Manner::Says(OK)).await;
+    assert_eq!(request, "OPTIONS / HTTP/1.0\r\n\r\n");
+    let line = "http POST /up host=app.test { header Accept text/plain; header X-A b; send abc; }";
+    let (request, _) = ask(line, Manner::Says(OK)).await;
+    let expected = format!(
+        "POST /up HTTP/1.1\r\nHost: app.test\r\nUser-Agent: weir-check/{version}\r\n\
+         Accept: text/plain\r\nX-A: b\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"
+    );
+    assert_eq!(request, expected);
+}
+
+#[tokio::test]
+async fn what_a_response_must_not_have_fails_the_probe() {
+    check("http not_body=broken", Manner::Says(OK), "").await;
+    check(
+        "http not_body=fine",
+        Manner::Says(OK),
+        "the body contains `fine` << HTTP/1.1 200 OK | all fine",
+    )
+    .await;
+    check("http not_header=X-Zone", Manner::Says(OK), "").await;
+    check("http not_header=X-Ready=no", Manner::Says(OK), "").await;
+    check(
+        "http not_header=x-ready=y*",
+        Manner::Says(OK),
+        "header x-ready is `y*` << HTTP/1.1 200 OK | all fine",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -277,9 +305,17 @@ async fn a_conversation_passes_if_each_step_does() {
 async fn a_text_that_is_not_to_come_fails_the_probe() {
     let busy: Script = &[("x", "ERR busy\n")];
     let fine: Script = &[("x", "ready\n")];
-    let line = "tcp interval=1s timeout=200ms { send x; expect ERR absent; expect ready; }";
+    let line =
+        "tcp interval=1s timeout=200ms { send x; expect ERR absent min_bytes=3; expect ready; }";
     check_script(line, busy, "step 2: the reply contains `ERR`").await;
     check_script(line, fine, "").await;
+    // Without a number of bytes it may still come.
+    let line = "tcp interval=1s timeout=200ms { send x; expect ERR absent; }";
+    check_script(line, fine, "step 2: timeout after 200ms waiting for the reply").await;
+    check(line, Manner::Says("fine"), "").await;
+    // With one it is missing.
+    let line = "tcp interval=1s timeout=200ms { send x; expect +OK min_bytes=4; }";
+    check_script(line, busy, "step 2: the reply does not contain `+OK`").await;
     let close = "tcp { send x; expect ERR absent; }";
     check(close, Manner::Says(""), "step 2: connection closed without a reply").await;
     check(close, Manner::Says("ER"), "").await;
