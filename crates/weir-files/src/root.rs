@@ -5,8 +5,10 @@
 //! new site at once, as with nginx. The kernel resolves paths below it: `..` and symbolic links are
 //! followed as long as they stay inside.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,7 +27,7 @@ use crate::types::FileTypes;
 #[derive(Clone, Debug)]
 pub struct Root {
     directory: PathBuf,
-    index: Vec<String>,
+    index: Arc<[String]>,
     types: Option<Arc<FileTypes>>,
 }
 
@@ -45,7 +47,7 @@ impl Root {
     pub fn open(directory: &Path, index: Vec<String>) -> io::Result<Self> {
         let directory = std::path::absolute(directory)?;
         openat(CWD, &directory, DIRECTORY, Mode::empty())?;
-        Ok(Self { directory, index, types: None })
+        Ok(Self { directory, index: index.into(), types: None })
     }
 
     /// Works like [`Root::open`] for a directory that need not exist yet: requests get 404 until it
@@ -54,7 +56,7 @@ impl Root {
     /// # Errors
     /// The path is relative and there is no current directory.
     pub fn optional(directory: &Path, index: Vec<String>) -> io::Result<Self> {
-        Ok(Self { directory: std::path::absolute(directory)?, index, types: None })
+        Ok(Self { directory: std::path::absolute(directory)?, index: index.into(), types: None })
     }
 
     /// Works like [`Root::open`] for a process that will make `outer` its root directory before it
@@ -66,7 +68,15 @@ impl Root {
         let directory = Path::new("/").join(directory);
         let root = openat(CWD, outer, DIRECTORY, Mode::empty())?;
         openat2(root, &directory, DIRECTORY, Mode::empty(), ResolveFlags::IN_ROOT)?;
-        Ok(Self { directory, index, types: None })
+        Ok(Self { directory, index: index.into(), types: None })
+    }
+
+    /// Serves the directory with this relative path below this one, which need not exist. The caller
+    /// makes sure that no segment of it is empty, `.` or `..`.
+    #[must_use]
+    pub fn below(&self, path: &[u8]) -> Self {
+        let directory = self.directory.join(OsStr::from_bytes(path));
+        Self { directory, index: Arc::clone(&self.index), types: self.types.clone() }
     }
 
     /// Gives files the types of this table instead of Weir's own.
@@ -155,7 +165,7 @@ impl Root {
         path: &RelativePath,
         patience: Patience,
     ) -> Result<OpenedPath, Errno> {
-        for index in &self.index {
+        for index in self.index.iter() {
             let name = path.join(index);
             match open(root, &name, patience) {
                 Ok((file, stat))

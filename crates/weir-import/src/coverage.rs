@@ -39,9 +39,19 @@ impl CoverageOutcome {
     }
 
     /// Returns the worse of two outcomes of one directive that is used twice, such as one of `http`
-    /// in two servers.
+    /// in two servers. Of two differences both are told.
     pub(crate) fn or_worse(self, other: Self) -> Self {
-        if other.severity() > self.severity() { other } else { self }
+        match (self, other) {
+            (Self::Differently(mut one), Self::Differently(other)) => {
+                if !one.contains(&other) && one.len() < MOST_REASON {
+                    one.push_str("; ");
+                    one.push_str(&other);
+                }
+                Self::Differently(one)
+            }
+            (one, other) if other.severity() > one.severity() => other,
+            (one, _) => one,
+        }
     }
 
     fn severity(&self) -> u8 {
@@ -67,6 +77,9 @@ pub struct CoverageEntry {
     #[serde(flatten)]
     pub outcome: CoverageOutcome,
 }
+
+/// The length of a reason to which no other is added.
+const MOST_REASON: usize = 400;
 
 /// The most characters of a directive that a report shows.
 const SHOWN: usize = 80;

@@ -98,18 +98,41 @@ fn errors_of_values_name_the_line_of_nginx() {
     assert!(errors.render(false).contains("/n.conf:7"), "{}", errors.render(false));
 }
 
+fn refuses(contents: &str, directive: &str, reason: &str) {
+    let imported = server(contents);
+    let (word, found) = outcome(&imported.coverage, directive);
+    assert_eq!(word, "refused", "{contents}");
+    assert!(found.contains(reason), "{contents}: {found}");
+}
+
+#[test]
+fn directories_and_tests_of_files_are_refused_by_name() {
+    let check = refuses;
+    check("location / { root $host; }", "root", "constant path");
+    check("location / { root /srv/$host/../x; }", "root", "leave `..` out");
+    check("location / { root /srv/$request_uri; }", "root", "leave `$request_uri` out");
+    check("location / { root /srv/$made_up; }", "root", "`$made_up`");
+    check("location / { if (-f $arg_file) { return 403; } return 200; }", "if", "begins with `/`");
+    check("if (-f $request_filename) { return 403; }", "if", "`root`");
+    check(
+        "root /srv; if (-f $request_filename) { set $a 1; } location / { return 204; }",
+        "set",
+        "before the tests",
+    );
+    check(
+        "root /srv; if (-f $request_filename) { expires 1d; } location / { return 204; }",
+        "if",
+        "of a server",
+    );
+}
+
 #[test]
 fn what_is_not_converted_is_refused_by_name() {
-    let check = |contents: &str, directive: &str, reason: &str| {
-        let imported = server(contents);
-        let (word, found) = outcome(&imported.coverage, directive);
-        assert_eq!(word, "refused", "{contents}");
-        assert!(found.contains(reason), "{contents}: {found}");
-    };
+    let check = refuses;
     check("location ~ /b { proxy_pass http://a/b; }", "proxy_pass", "location with a regex");
     check("location / { proxy_pass http://a/b?c; }", "proxy_pass", "query");
     check("location / { proxy_pass http://a; proxy_redirect ~(?=x) /; }", "proxy_redirect", "");
-    check("location / { if (-f $uri) { return 503; } return 200; }", "if", "try_files");
+    check("location / { if (-f $uri) { return 503; } return 200; }", "if", "begins with `/`");
     check("location / { if (-f x) { return 503; } return 200; }", "if", "constant path");
     check("location / { if (-z /x) { return 503; } return 200; }", "if", "not a test");
     check("set $uri /x;", "set", "`$uri`");
@@ -125,7 +148,6 @@ fn what_is_not_converted_is_refused_by_name() {
     check("error_page /x.html; location / { return 404; }", "error_page", "STATUS");
     check("error_page 301 /x; location / { return 404; }", "error_page", "redirects");
     check("error_page 404 =x /x; location / { return 404; }", "error_page", "`=STATUS`");
-    check("recursive_error_pages on; location / { return 404; }", "recursive", "one error page");
     check("location / { if ($made_up) { return 503; } return 200; }", "if", "`$made_up`");
     check("location / { if ($http_cookie ~ x*) { return 503; } return 200; }", "if", "empty text");
     check(
@@ -139,7 +161,6 @@ fn what_is_not_converted_is_refused_by_name() {
         "not kept",
     );
     check("location ~ /(.) { rewrite ^/a /b; return 200 $1; }", "return", "`$1`");
-    check("location / { root /$host; }", "root", "variables");
     check("location /a/ { alias /srv/a; }", "alias", "at the end");
     check("location / { root /srv; try_files $arg_x =404; }", "try_files", "others have");
     check("location / { root /srv; try_files $uri =500; }", "try_files", "last word");

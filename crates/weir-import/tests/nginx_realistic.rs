@@ -28,8 +28,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("docker-compose", &["proxy_bind"]),
     // Each location has a value of its own for the variables of the format.
     ("kubernetes-ingress", &["log_format upstreaminfo", "access_log"]),
-    ("tenants", &["root /srv/tenants/$tenant"]),
-    ("front-controller", &["if (-f $request_filename)", "expires", "break"]),
 ];
 
 fn folder() -> PathBuf {
@@ -214,14 +212,37 @@ fn requests_without_a_file_go_where_the_if_says() {
         ],
     );
     for contents in [
-        "root /srv; if (!-e $request_filename) { rewrite ^ /x last; } location / { }",
         "location / { if (!-e $request_filename) { rewrite ^ /x last; } proxy_pass http://a; }",
-        "root /srv; location / { if (!-e $request_filename) { return 404; } if ($arg_x) { return 403; } }",
-        "root /srv; location / { try_files $uri =404; if (!-e $request_filename) { return 403; } }",
+        "location /a/ { alias /srv/; if (!-e $request_filename) { return 402; } return 403; }",
     ] {
         let (word, reason) = outcome(&server(contents), "if (!-e");
-        assert!(word == "refused" && reason.contains("try_files"), "{contents}: {word} {reason}");
+        assert!(word == "refused" && reason.contains("`root`"), "{contents}: {word} {reason}");
     }
+}
+
+#[test]
+fn tests_of_files_lead_to_the_parts_of_a_phase() {
+    let imported = server(
+        "root /srv; if (!-e $request_filename) { rewrite ^ /x last; } set $a 1; \
+         location / { proxy_pass http://127.0.0.1:2; } \
+         location /f/ { if (-d $document_root/c$uri) { return 402; } if ($arg_x) { return 403; } }",
+    );
+    let (word, reason) = outcome(&imported, "set $a 1");
+    assert!(word == "refused" && reason.contains("before the tests"), "{word} {reason}");
+    assert_eq!(imported.coverage.refused().count(), 1, "{}", imported.coverage.text());
+    check(
+        &imported,
+        &[
+            "files /srv optional found=@after_test_1 fallback=@in_test_2",
+            "route internal @in_test_2 and path ~",
+            "route not internal and not internal @in_test_2 and not internal @after_test_1 -> files",
+            "files /srv optional try=$uri/ found=@in_test_4 fallback=@after_test_3 {",
+            "rewrite path /c${uri}?;",
+            "route internal @in_test_4 -> respond 402",
+            "route internal @after_test_3 and variable",
+            "route internal @after_test_3 -> files /srv",
+        ],
+    );
 }
 
 #[test]

@@ -11,6 +11,10 @@ pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
 /// The most internal redirects of a request, as in nginx.
 pub(crate) const MOST_INTERNAL_REDIRECTS: u8 = 10;
 
+/// The most bytes of the path of a directory that a request names below another one; the kernel
+/// takes as many in a whole path.
+pub(crate) const DIRECTORY_BYTES: usize = 4096;
+
 /// The most internal redirects to a name with a path, one after the other. Each is a step of a
 /// chain of changes (`rewrite` without a flag in nginx) and none of those above.
 pub(crate) const MOST_REWRITE_STEPS: u8 = 100;

@@ -30,6 +30,12 @@ impl<'a> Checker<'a> {
             let error = Diagnostic::error(value.word.span, "a redirect has a status of its own");
             self.report(error.help("write it behind `redirect`"));
         }
-        Some(ErrorTarget { statuses, to, status, intercept: line.flag("intercept") })
+        Some(ErrorTarget {
+            statuses,
+            to,
+            status,
+            intercept: line.flag("intercept"),
+            recursive: line.flag("recursive"),
+        })
     }
 }

@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Arrow, Context};
 use crate::model::{
     Action, Endpoint, FileCandidate, Files, NO_RESPONSE, Pool, PoolChoice, PoolShare, PoolSplit,
-    Redirect, Respond, internal_fault, values,
+    Redirect, Respond, below_fault, internal_fault, values,
 };
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::Directive;
@@ -313,6 +313,14 @@ impl<'a> Checker<'a> {
             Some(to) => Some(self.internal(to)?),
             None => None,
         };
+        let found = match target.option("found") {
+            Some(to) => Some(self.internal(to)?),
+            None => None,
+        };
+        let below = match target.option("below") {
+            Some(text) => Some(self.below(text)?),
+            None => None,
+        };
         let strip = strip.filter(|prefix| !prefix.is_empty());
         let types = match target.option("types") {
             Some(name) => Some(self.type_table_named(name)?),
@@ -323,7 +331,14 @@ impl<'a> Checker<'a> {
             text.split(',').map(str::parse::<FileCandidate>).collect::<Result<Vec<_>, _>>()
         });
         let candidates = candidates.unwrap_or_default();
-        Some(Files { root, strip, index, types, optional, candidates, fallback })
+        Some(Files { root, below, strip, index, types, optional, candidates, fallback, found })
+    }
+
+    fn below(&mut self, value: ArgumentValue<'a>) -> Option<Template> {
+        let text = self.template(value)?;
+        let Some(fault) = below_fault(&text) else { return Some(text) };
+        self.report(Diagnostic::error(value.span(), fault));
+        None
     }
 }
 

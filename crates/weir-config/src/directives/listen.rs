@@ -276,6 +276,7 @@ const ERROR_PAGE: &[OptionSpec] = &[
     option("type", "TYPE", "text/plain; charset=utf-8", "The `Content-Type` of the text."),
     ERROR_TARGET[0],
     ERROR_TARGET[1],
+    ERROR_TARGET[2],
 ];
 
 const HEADER_EDIT: &[OptionSpec] = &[

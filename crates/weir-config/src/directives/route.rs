@@ -119,7 +119,7 @@ const REWRITE: &str = "Changes the path and query that the server gets, or the p
 
 const FILE_TEST: &str = "There is a file with this path, such as one that closes a site for maintenance. Weir looks at it once a second and when the configuration is loaded, not for each request, so a request may see the state of a second ago. What cannot be looked at is not there.";
 
-const ERROR_PAGE: &str = "Serves a request again that would get an error response of Weir's own with one of these statuses: `-> internal PATH` asks for a path with GET (or HEAD), `-> internal @NAME` keeps method, path and body, `-> redirect STATUS URL` sends the client away. A `respond` with a text is no error. A route with `error_page` has none of the listener's; of several for a status the first counts. It happens once for a request: the errors of the second route get the page of the status. The limits of both routes hold. A response with the status 204 or 304 has no body, so the target is not asked for. A body goes to the pool of a named route only if `buffer_request` keeps it until then; otherwise the client gets the error. For a path it is not sent on.";
+const ERROR_PAGE: &str = "Serves a request again that would get an error response of Weir's own with one of these statuses: `-> internal PATH` asks for a path with GET (or HEAD), `-> internal @NAME` keeps method, path and body, `-> redirect STATUS URL` sends the client away. A `respond` with a text is no error. A route with `error_page` has none of the listener's; of several for a status the first counts. Without `recursive` it happens once for a request: the errors of the second route get the page of the status. The limits of both routes hold. A response with the status 204 or 304 has no body, so the target is not asked for. A body goes to the pool of a named route only if `buffer_request` keeps it until then; otherwise the client gets the error. For a path it is not sent on.";
 
 pub(super) const ERROR_TARGET: &[OptionSpec] = &[
     option(
@@ -131,6 +131,10 @@ pub(super) const ERROR_TARGET: &[OptionSpec] = &[
     flag(
         "intercept",
         "Holds for responses of servers too, which are discarded then, as nginx's `proxy_intercept_errors` does.",
+    ),
+    flag(
+        "recursive",
+        "An error of the second route may lead on to a page of its own, as nginx's `recursive_error_pages` allows it, at most ten times.",
     ),
 ];
 
@@ -188,6 +192,18 @@ pub(super) const RESPOND: &[OptionSpec] = &[
 ];
 
 const FILES: &[OptionSpec] = &[
+    option(
+        "below",
+        "TEXT",
+        "",
+        "The directory below it in which files are looked up, such as `$host/public`, as with variables in nginx's `root`. The value of a variable is one name: where it is empty, `.` or `..`, or has a `/` or a NUL, there is no file. Only a variable of a `map` or `split`, alone between slashes and without variables in its values, may be a path; it has no `..` either.",
+    ),
+    option(
+        "found",
+        "PATH | @NAME",
+        "",
+        "An internal redirect if there is such a file, or a directory, which is not sent then: with `fallback` this is nginx's `if (-e $request_filename)`.",
+    ),
     option(
         "strip",
         "PREFIX",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use weir_stats::Template;
+use weir_stats::{Template, Variable};
 
 use super::{
     AccessRule, Bandwidth, Expires, InFlightLimit, RateLimit, ResponseRules, Rewrite, RouteSize,
@@ -290,6 +290,9 @@ pub struct ErrorTarget {
     /// Set if it holds for responses of endpoints too.
     #[serde(default)]
     pub intercept: bool,
+    /// Set if an error of the target may lead on to another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recursive: bool,
 }
 
 /// The target of a request that would get an error response.
@@ -330,6 +333,10 @@ impl ErrorTarget {
 pub struct Files {
     /// The directory; no request leaves it.
     pub root: PathBuf,
+    /// The directory below `root` in which files are looked up, with variables of which each is one
+    /// name; `None` for `root` itself.
+    #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
+    pub below: Option<Template>,
     /// The path prefix that is removed before the file is looked up below `root`.
     #[serde(default)]
     pub strip: Option<String>,
@@ -348,6 +355,33 @@ pub struct Files {
     /// The target with which the request is served again if there is no such file.
     #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Template>,
+    /// The target with which the request is served again if there is such a file, which is not
+    /// sent.
+    #[serde(default, with = "words::template::option", skip_serializing_if = "Option::is_none")]
+    pub found: Option<Template>,
+}
+
+impl Files {
+    /// Returns its texts with variables.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        [&self.below, &self.fallback, &self.found].into_iter().flatten()
+    }
+}
+
+/// Returns the reason why a text cannot name a directory below that of `files`, if there is one.
+pub fn below_fault(below: &Template) -> Option<String> {
+    let named = |variable: &Variable| variable.to_string().trim_start_matches('$').parse::<u8>();
+    if let Some(later) = below.variables().find(|one| !one.is_known_before_pick()) {
+        return Some(format!("`{later}` is not known when a file is looked up"));
+    }
+    if let Some(group) = below.variables().find(|one| named(one).is_ok()) {
+        return Some(format!("`{group}` is a part of a path: only `rewrite` takes it for files"));
+    }
+    let bad = |segment: &str| matches!(segment, "" | "." | "..");
+    let text = below.as_str();
+    text.split('/')
+        .any(bad)
+        .then(|| format!("`{text}` is not a directory below another: write it like `$host/public`"))
 }
 
 /// A path that is looked for: that of the request with a suffix, or one of its own. In texts it is

@@ -16,7 +16,7 @@ use super::{
     ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress, Listener,
     LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool, PoolChoice, PoolSplit, Queue,
     RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
-    TlsProtocol, UpstreamTimeouts, Workers, internal_fault, types, values,
+    TlsProtocol, UpstreamTimeouts, Workers, below_fault, internal_fault, types, values,
 };
 use crate::defaults;
 
@@ -755,7 +755,7 @@ impl<'a> Validator<'a> {
             Action::Internal(to) => {
                 self.held(format!("{path}.internal"), internal_fault(to).map_or(Ok(()), Err));
             }
-            Action::Files(Files { strip, index, types, fallback, .. }) => {
+            Action::Files(Files { strip, index, types, fallback, found, below, .. }) => {
                 let path = format!("{path}.files");
                 if strip.as_ref().is_some_and(|prefix| !prefix.starts_with('/')) {
                     self.problem(format!("{path}.strip"), "a prefix of a path starts with `/`");
@@ -771,6 +771,10 @@ impl<'a> Validator<'a> {
                 }
                 let fault = fallback.as_ref().and_then(internal_fault);
                 self.held(format!("{path}.fallback"), fault.map_or(Ok(()), Err));
+                let fault = found.as_ref().and_then(internal_fault);
+                self.held(format!("{path}.found"), fault.map_or(Ok(()), Err));
+                let fault = below.as_ref().and_then(below_fault);
+                self.held(format!("{path}.below"), fault.map_or(Ok(()), Err));
             }
         }
     }

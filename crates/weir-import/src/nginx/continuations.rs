@@ -1,6 +1,6 @@
-//! The rest of a rewrite phase, for requests that a `rewrite` without a flag has given a new path:
-//! the directives after it become routes of a name, to which the rewrite leads with the new path.
-//! At their end nginx looks for a location again.
+//! Parts of a rewrite phase that become routes of a name: what comes after a `rewrite` without a
+//! flag, which leads there with a new path, and what comes after or inside a test of a file. With a
+//! new path, nginx looks for a location again at the end.
 
 use std::rc::Rc;
 
@@ -11,12 +11,13 @@ use weir_config::syntax::tree::Directive;
 use super::locations::changed;
 use super::precedence::{Location, LocationRoute, Match};
 use super::rewriting::{
-    Alternative, AlternativeEnd, PathState, PhasePlace, REWRITE_MODULE, RewritePhase,
-    RewrittenBlock,
+    Alternative, AlternativeEnd, PhasePlace, REWRITE_MODULE, RewritePhase, RewrittenBlock,
 };
 use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
-use super::state::{Continuation, Converter};
+use super::state::{
+    Continuation, ContinuationKey, ContinuationStart, Converter, PathState, PhaseState,
+};
 use super::statements::StatementId;
 use super::targets::ProxyPlace;
 use super::values::SetVariables;
@@ -29,24 +30,42 @@ const MOST_OF_SERVER: usize = 64;
 const MOST_DIRECTIVES: usize = 20_000;
 
 impl<'t> Converter<'_, 't> {
-    /// Returns the name under which a request comes to the directives after this one, with a new
-    /// path.
-    pub(crate) fn continued_after(&mut self, id: StatementId) -> Result<String, String> {
-        if let Some(name) = self.continuations.names.get(&id) {
+    /// Returns the name under which a request comes to a part of the phase.
+    pub(crate) fn continued(&mut self, key: ContinuationKey) -> Result<String, String> {
+        if let Some(name) = self.continuations.names.get(&key) {
             return Ok(name.clone());
         }
         let number = self.continuations.names.len() + 1;
-        self.continuations.directives += self.rest_after(id).len();
+        self.continuations.directives += self.list_of(key.start).len();
         if number > MOST_OF_SERVER || self.continuations.directives > MOST_DIRECTIVES {
             return Err(format!(
-                "too many directives come after it with the new path (at most {MOST_OF_SERVER} such `rewrite` in a server): write `last`, if they need not"
+                "too many directives come after it (at most {MOST_OF_SERVER} `rewrite` without a flag and tests of files in a server): write `last` where they need not"
             ));
         }
-        let name = format!("@after_rewrite_{number}");
-        let set = Rc::new(self.known_after_rewrite());
-        self.continuations.names.insert(id, name.clone());
-        self.continuations.pending.push(Continuation { after: id, name: name.clone(), set });
+        let name = match (key.start, key.state.path) {
+            (ContinuationStart::After(_), PathState::New) => format!("@after_rewrite_{number}"),
+            (ContinuationStart::After(_), PathState::Same) => format!("@after_test_{number}"),
+            (ContinuationStart::Inside(_), _) => format!("@in_test_{number}"),
+        };
+        let set = match key.state.path {
+            PathState::New => Rc::new(self.known_after_rewrite()),
+            PathState::Same => Rc::clone(&self.set),
+        };
+        self.continuations.names.insert(key, name.clone());
+        self.continuations.pending.push(Continuation { key, name: name.clone(), set });
         Ok(name)
+    }
+
+    fn list_of(&self, start: ContinuationStart) -> Vec<StatementId> {
+        match start {
+            ContinuationStart::After(id) => self.rest_after(id),
+            ContinuationStart::Inside(id) => {
+                let inner = self.statements.children(id).iter().copied();
+                let is_one =
+                    |child: &StatementId| REWRITE_MODULE.contains(&self.statements.name(*child));
+                inner.filter(is_one).chain(self.rest_after(id)).collect()
+            }
+        }
     }
 
     /// Returns the directives of the rewrite module after one of them, also those after the `if`
@@ -98,59 +117,79 @@ impl<'t> Converter<'_, 't> {
         })
     }
 
-    /// Returns the routes of the continuations of a server's own directives.
+    /// Returns the routes of the continuations of a server's own directives, and the names of those
+    /// from which requests come to the locations.
     pub(crate) fn continuations_of_server(
         &mut self,
         server: StatementId,
         scope: &InheritanceScope<'_, 't>,
         place: RoutePlace<'_>,
-    ) -> Vec<Directive> {
+    ) -> (Vec<Directive>, Vec<String>) {
         let saved = Rc::clone(&self.set);
         let kind = RewrittenBlock::Server;
-        let mut routes = Vec::new();
+        let (mut routes, mut passing) = (Vec::new(), Vec::new());
         while let Some(one) = self.continuations.pending.pop() {
-            let span = self.statements.span(one.after);
+            let span = self.statements.span(one.key.start.id());
             let under = under(&one.name, span);
-            let mut phase =
-                self.continue_phase(one, PhasePlace { kind, scope, place, path: PathState::New });
+            let (state, name) = (one.key.state, one.name.clone());
+            let mut phase = self.continue_phase(one, PhasePlace { kind, scope, place, state });
+            if state.path == PathState::Same {
+                passing.push(name);
+                routes.extend(self.before_locations(phase, &under));
+                continue;
+            }
             for alternative in &mut phase.alternatives {
                 if !matches!(alternative.end, AlternativeEnd::Answer(_)) {
                     alternative.end = AlternativeEnd::Answer(search_again(span));
                 }
             }
-            phase.end.get_or_insert_with(|| (server, search_again(span)));
+            let ends = phase.test.is_some()
+                || phase.alternatives.iter().any(|last| last.condition.is_empty());
+            if !ends {
+                phase.end.get_or_insert_with(|| (server, search_again(span)));
+            }
             routes.extend(self.before_locations(phase, &under));
         }
         self.set = saved;
-        routes
+        (routes, passing)
     }
 
     /// Adds the routes of the continuations of a location.
     pub(crate) fn continuations_of_location(
         &mut self,
         id: StatementId,
-        kind: RewrittenBlock,
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
     ) {
         let saved = Rc::clone(&self.set);
-        let kind = match kind {
-            RewrittenBlock::Location { .. } => RewrittenBlock::Location { has_groups: false },
-            server @ RewrittenBlock::Server => server,
-        };
         while let Some(one) = self.continuations.pending.pop() {
-            let (name, span) = (one.name.clone(), self.statements.span(one.after));
-            let at = PhasePlace { kind, scope, place: location.place, path: PathState::New };
-            let phase = self.continue_phase(one, at);
-            let mut routes = self.routes_with_new_path(id, phase, scope, location);
+            let (name, span) = (one.name.clone(), self.statements.span(one.key.start.id()));
+            let state = one.key.state;
+            let PhaseState { path, settings, .. } = state;
+            // The groups of the location's regex are those of the path before.
+            let is_regex = location.kind == Match::Regex && path == PathState::Same;
+            let kind = RewrittenBlock::Location { has_groups: is_regex };
+            let place = location.place;
+            let phase = self.continue_phase(one, PhasePlace { kind, scope, place, state });
+            let inner = settings.map(|settings| scope.inner(settings));
+            let inner = inner.as_ref().unwrap_or(scope);
+            let content_of = settings.unwrap_or(id);
+            let mut routes = match path {
+                PathState::Same => self.phase_routes(content_of, phase, inner, location),
+                PathState::New => self.routes_with_new_path(content_of, phase, inner, location),
+            };
             let lines = self.common_lines(scope, location, span);
+            let and = NativeLine::new("", span).keyword("and").into_words();
             for route in &mut routes {
                 route.parts.block.extend(lines.iter().cloned());
-                let condition = std::mem::replace(&mut route.condition, under(&name, span));
-                if !condition.is_empty() {
-                    route.condition.extend(NativeLine::new("", span).keyword("and").into_words());
-                    route.condition.extend(condition);
+                let mut all = vec![under(&name, span), std::mem::take(&mut route.condition)];
+                if is_regex {
+                    // It matches again, and has the groups.
+                    let line = NativeLine::new("", span).keyword("path");
+                    all.push(line.value(location.pattern).into_words());
                 }
+                all.retain(|condition| !condition.is_empty());
+                route.condition = all.join(and.as_slice());
             }
             self.named_routes.push(Location {
                 id,
@@ -166,8 +205,8 @@ impl<'t> Converter<'_, 't> {
 
     fn continue_phase(&mut self, one: Continuation, at: PhasePlace<'_, '_, 't>) -> RewritePhase {
         self.set = one.set;
-        let rest = self.rest_after(one.after);
-        self.phase_of(&rest, at)
+        let list = self.list_of(one.key.start);
+        self.phase_of(&list, at)
     }
 
     /// Returns the routes of a phase that requests come to with a new path.
@@ -205,8 +244,11 @@ impl<'t> Converter<'_, 't> {
             }
         }
         let span = self.statements.span(id);
-        let last = phase.end.map_or_else(|| search_again(span), |(_, answer)| answer);
-        routes.push(route(id, Vec::new(), last));
+        if routes.last().is_none_or(|last| !last.condition.is_empty()) {
+            let last = phase.test.or(phase.end);
+            let last = last.map_or_else(|| search_again(span), |(_, answer)| answer);
+            routes.push(route(id, Vec::new(), last));
+        }
         routes
     }
 }

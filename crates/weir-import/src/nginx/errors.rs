@@ -18,6 +18,15 @@ pub(crate) enum Intercepted {
     Yes,
 }
 
+/// The rules of a block for its error pages.
+#[derive(Clone, Copy)]
+struct PageRules {
+    /// Responses of servers have pages, too.
+    intercepts: bool,
+    /// The errors of pages have pages.
+    recursive: bool,
+}
+
 impl<'t> Converter<'_, 't> {
     /// Returns the error pages of the routes of a block.
     pub(crate) fn error_pages(
@@ -29,15 +38,12 @@ impl<'t> Converter<'_, 't> {
         let intercepts =
             intercepted == Intercepted::Yes && self.switch(scope, "proxy_intercept_errors", false);
         let pages = scope.all("error_page");
-        if self.switch(scope, "recursive_error_pages", false)
-            && let Some(id) = self.single(scope, "recursive_error_pages")
-        {
-            self.outcomes.refuse(id, "a request gets one error page: leave it off");
-        }
+        let recursive = self.switch(scope, "recursive_error_pages", false);
+        let rules = PageRules { intercepts, recursive };
         let known = &self.known_at(place);
         let mut lines = Vec::new();
         for &id in pages {
-            match self.error_page(id, known, intercepts) {
+            match self.error_page(id, known, rules) {
                 Ok(line) => {
                     self.outcomes.honour(id);
                     lines.extend(line);
@@ -53,7 +59,7 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         id: StatementId,
         known: &KnownVariables<'_>,
-        intercepts: bool,
+        PageRules { intercepts, recursive }: PageRules,
     ) -> Result<Option<Directive>, String> {
         let words: Vec<&str> =
             self.statements.words(id).iter().map(|word| word.text.as_str()).collect();
@@ -98,6 +104,9 @@ impl<'t> Converter<'_, 't> {
         };
         if intercepts {
             line = line.keyword("intercept");
+        }
+        if recursive && !is_url {
+            line = line.keyword("recursive");
         }
         let line = line.keyword("->");
         if uri.starts_with('@') {

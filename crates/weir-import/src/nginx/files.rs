@@ -2,6 +2,7 @@
 
 use weir_config::model::FileCandidate;
 
+use super::conditions::without_variables;
 use super::errors::Intercepted;
 use super::guards::GUARDED;
 use super::precedence::Match;
@@ -10,7 +11,7 @@ use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
 use super::targets::ProxyPlace;
-use super::values::path_template;
+use super::values::{KnownVariables, path_template, template};
 use crate::native::NativeLine;
 
 /// The most files that one `try_files` may look for.
@@ -37,10 +38,22 @@ impl<'t> Converter<'_, 't> {
         };
         let directory = self.statements.word(id, 0);
         let single = alias.and(single_file(location, directory));
-        if let Some(refusal) = refusal_of(alias.is_some(), location, directory) {
-            self.outcomes.refuse(id, refusal);
+        if alias.is_some() && !is_aliased(location, directory) {
+            self.outcomes.refuse(
+                id,
+                "write `alias` with a `/` at the end in a location that ends with one, or `root`",
+            );
             return None;
         }
+        let known = &self.known_at(location.place);
+        let folder = single.map_or(directory, |(folder, _)| folder);
+        let (path, below) = match self.directory(id, folder, known) {
+            Ok(found) => found,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return None;
+            }
+        };
         self.outcomes
             .differs(id, "the error pages of files are Weir's own, where `error_page` names none");
         if self.switch(scope, "autoindex", false)
@@ -49,12 +62,14 @@ impl<'t> Converter<'_, 't> {
             self.outcomes.refuse(id, "Weir lists no directories: write `index`, or leave it off");
         }
         let span = self.statements.span(statement);
-        let path = self.path(single.map_or(directory, |(folder, _)| folder));
         let line =
             NativeLine::new("", span).keyword("files").value_at(&path, self.statements.span(id));
+        let line = match below {
+            Some(below) => line.option("below", &below),
+            None => line,
+        };
         let strip = alias.filter(|_| single.is_none());
         let line = self.file_options(line, strip, scope, location);
-        let known = &self.known_at(location.place);
         if self.is_guarded(scope) {
             let closed = if self.statements.name(statement) == "location" { statement } else { id };
             self.outcomes.refuse(closed, GUARDED);
@@ -70,6 +85,62 @@ impl<'t> Converter<'_, 't> {
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, location.place, Intercepted::No));
         Some(RouteParts { target: line.into_words(), block })
+    }
+
+    /// Returns the directory of a `root` or an `alias`, and the one below it that a request names.
+    pub(crate) fn directory(
+        &mut self,
+        id: StatementId,
+        text: &str,
+        known: &KnownVariables<'_>,
+    ) -> Result<(String, Option<String>), String> {
+        if !text.contains('$') {
+            return Ok((self.path(text), None));
+        }
+        if ["$request_uri", "${request_uri}"].iter().any(|name| text.contains(name)) {
+            return Err("a path is not the name of a directory: leave `$request_uri` out".into());
+        }
+        let native = template(text, known, false)?;
+        if let Some(constant) = without_variables(&native) {
+            return Ok((self.path(&constant), None));
+        }
+        let first = native.find('$').unwrap_or(native.len());
+        let (before, rest) = native.split_at(native[..first].rfind('/').map_or(0, |at| at + 1));
+        if first == 0 && !self.is_path_variable(text, known) {
+            return Err("a directory begins with a constant path, or with the variable of a `map` or a `set` whose values are paths: write the folder around its values".to_owned());
+        }
+        let below: Vec<&str> = rest.split('/').filter(|part| !part.is_empty()).collect();
+        if below.iter().any(|part| matches!(*part, "." | "..")) {
+            return Err("leave `..` out: no request leaves its folder".to_owned());
+        }
+        self.outcomes.differs(id, "a value that is empty, `.` or `..`, or that has a `/` and does not come from this file, has no files");
+        let before = if before.is_empty() { "/".to_owned() } else { self.path(before) };
+        Ok((before, Some(below.join("/"))))
+    }
+
+    /// Returns true if a text begins with a variable, alone in its segment, whose values are paths
+    /// of the file.
+    fn is_path_variable(&self, text: &str, known: &KnownVariables<'_>) -> bool {
+        let segment = text.split('/').next().unwrap_or_default();
+        let name = segment.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
+        let is_path = |value: &str| value.starts_with('/') && !value.contains('$');
+        if let Some(set) = known.set.get(name) {
+            let cases = set.cases.as_ref();
+            return cases.is_some_and(|cases| cases.iter().all(|case| is_path(&case.value)));
+        }
+        let statements = self.statements;
+        let is_it = |id: &StatementId| {
+            statements.name(*id) == "map" && statements.word(*id, 1).strip_prefix('$') == Some(name)
+        };
+        let map =
+            statements.all().find(is_it).and_then(|id| statements.get(id).directive.block.as_ref());
+        map.is_some_and(|block| {
+            block.directives.iter().all(|entry| match entry.words.as_slice() {
+                [] => matches!(entry.name.text.as_str(), "hostnames" | "volatile"),
+                [value] => is_path(&value.text) && entry.name.text != "include",
+                _ => false,
+            })
+        })
     }
 
     /// Adds the options of a target of files; `strip` is the `alias` of a prefix.
@@ -173,17 +244,6 @@ impl<'t> Converter<'_, 't> {
 struct TryFiles {
     candidates: String,
     fallback: Option<String>,
-}
-
-/// Returns the reason why the files of a directory cannot be served, if there is one.
-fn refusal_of(is_alias: bool, location: ProxyPlace<'_>, directory: &str) -> Option<&'static str> {
-    if directory.contains('$') {
-        Some("a directory with variables has no conversion")
-    } else if is_alias && !is_aliased(location, directory) {
-        Some("write `alias` with a `/` at the end in a location that ends with one, or `root`")
-    } else {
-        None
-    }
 }
 
 /// Returns true if Weir can look for the files of this `alias`: one for each path, or a directory

@@ -39,7 +39,7 @@ impl<'t> Converter<'_, 't> {
         self.continuations.begin_server();
         self.named_routes.clear();
         let phase = self.rewrite_phase(server, RewrittenBlock::Server, scope, place);
-        let mut routes = self.continuations_of_server(server, scope, place);
+        let (mut routes, passing) = self.continuations_of_server(server, scope, place);
         if phase.end.is_some() {
             // Only a page of an error can be a named location.
             let errors = !scope.all("error_page").is_empty();
@@ -66,7 +66,7 @@ impl<'t> Converter<'_, 't> {
         let continues = !routes.is_empty();
         let inside = continues || locations.iter().any(Location::leads_inside);
         let inside = inside || phase.alternatives.iter().any(|one| is_internal(&one.end));
-        let outside = NativeLine::new("", span).keyword("not").keyword("internal").into_words();
+        let outside = outside(&passing, span);
         routes.extend(self.before_locations(phase, if inside { &outside } else { &[] }));
         let Some(entries) = in_order(&locations, self.room()) else {
             self.too_many_routes(server);
@@ -129,8 +129,13 @@ impl<'t> Converter<'_, 't> {
             let and = NativeLine::new("", span).keyword("and").into_words();
             routes.push(unchecked(&all.join(and.as_slice()), parts, span));
         }
-        if let Some((id, answer)) = phase.end {
-            routes.push(unchecked(guard, answer, self.statements.span(id)));
+        if let Some((id, answer)) = phase.test.or(phase.end) {
+            let span = self.statements.span(id);
+            let mut all = vec![guard.to_vec()];
+            all.retain(|guard| !guard.is_empty());
+            all.append(&mut before);
+            let and = NativeLine::new("", span).keyword("and").into_words();
+            routes.push(unchecked(&all.join(and.as_slice()), answer, span));
         }
         routes
     }
@@ -243,7 +248,7 @@ impl<'t> Converter<'_, 't> {
         let block = RewrittenBlock::Location { has_groups: location.kind == Match::Regex };
         let phase = self.rewrite_phase(id, block, scope, location.place);
         let mut routes = self.phase_routes(id, phase, scope, location);
-        self.continuations_of_location(id, block, scope, location);
+        self.continuations_of_location(id, scope, location);
         let lines = self.common_lines(scope, location, span);
         for route in &mut routes {
             route.parts.block.extend(lines.iter().cloned());
@@ -273,7 +278,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the routes of a location's rewrite phase and of its content.
-    fn phase_routes(
+    pub(crate) fn phase_routes(
         &mut self,
         id: StatementId,
         phase: RewritePhase,
@@ -283,10 +288,13 @@ impl<'t> Converter<'_, 't> {
         let span = self.statements.span(id);
         let route = |id, condition, parts| LocationRoute { id, condition, parts };
         let answers = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
-        let always = phase.end.is_some() && phase.alternatives.iter().all(answers);
+        let elsewhere = phase.end.is_some() || phase.test.is_some();
+        let always = elsewhere && phase.alternatives.iter().all(answers);
         let limit = self.method_limit(scope);
         let content = if always && limit.is_none() {
-            self.ignore_behind_return(id);
+            if phase.test.is_none() {
+                self.ignore_behind_return(id);
+            }
             RouteParts::fixed("404", span)
         } else {
             let mut content = self.content(id, scope, location);
@@ -316,7 +324,7 @@ impl<'t> Converter<'_, 't> {
             parts.block.extend(self.request_limits(&inner, location.place, span));
             routes.push(route(id, condition, parts));
         }
-        let last = phase.end.map_or(content, |(_, answer)| answer);
+        let last = phase.test.or(phase.end).map_or(content, |(_, answer)| answer);
         routes.push(route(id, Vec::new(), last));
         routes
     }
@@ -720,6 +728,16 @@ pub(crate) fn changed(
     }
     parts.block.extend(change);
     Ok(parts)
+}
+
+/// Returns the condition of requests that do not come from the server's own rewrites, nor from
+/// these parts of them.
+fn outside(passing: &[String], span: SourceSpan) -> Vec<Word> {
+    let line = NativeLine::new("", span).keyword("not").keyword("internal");
+    let also = |line: NativeLine, name: &String| {
+        line.keyword("and").keyword("not").keyword("internal").value(name)
+    };
+    passing.iter().fold(line, also).into_words()
 }
 
 /// Returns true if a line of a location holds for the redirect to the path with a slash, too.

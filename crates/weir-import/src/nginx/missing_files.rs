@@ -73,6 +73,11 @@ impl<'t> Converter<'_, 't> {
                 route.condition.extend(and.iter().cloned());
                 route.condition.extend(condition);
             }
+            if location.kind == Match::Regex {
+                // It matches again, and has the groups.
+                let line = NativeLine::new("", span).words(and.clone()).keyword("path");
+                route.condition.extend(line.value(location.pattern).into_words());
+            }
             route
         };
         let routes = routes.into_iter().map(named).collect();

@@ -9,6 +9,7 @@ mod continuations;
 mod convert;
 mod directives;
 mod errors;
+mod file_tests;
 mod file_types;
 mod files;
 mod guards;

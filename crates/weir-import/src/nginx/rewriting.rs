@@ -8,12 +8,13 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
 
 use super::conditions::{Certainty, IfCondition, condition_of};
+use super::file_tests::RequestFileTest;
 use super::internal_redirects::{InsideTargets, RepeatedRewrites};
 use super::missing_files::{MissingFile, missing_file};
 use super::precedence::Match;
 use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
-use super::state::Converter;
+use super::state::{ContinuationKey, ContinuationStart, Converter, PathState, PhaseState};
 use super::statements::StatementId;
 use super::targets::ProxyPlace;
 use super::values::{KnownVariables, path_template, template};
@@ -48,6 +49,8 @@ pub(crate) struct RewritePhase {
     pub(crate) configured: Vec<(StatementId, Vec<Word>)>,
     /// The `if` about the file of a request at the end.
     pub(crate) missing: Option<MissingFile>,
+    /// The test of a file at the end, after which the phase goes on elsewhere.
+    pub(crate) test: Option<(StatementId, RouteParts)>,
 }
 
 /// The settings that may stand in an `if` beside its `return`.
@@ -81,16 +84,7 @@ pub(crate) struct PhasePlace<'a, 's, 't> {
     pub(crate) kind: RewrittenBlock,
     pub(crate) scope: &'a InheritanceScope<'s, 't>,
     pub(crate) place: RoutePlace<'a>,
-    pub(crate) path: PathState,
-}
-
-/// The path of a request that comes to a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PathState {
-    /// That with which the block was found.
-    Same,
-    /// One that a `rewrite` of the block has made.
-    New,
+    pub(crate) state: PhaseState,
 }
 
 impl RewrittenBlock {
@@ -110,7 +104,7 @@ impl<'t> Converter<'_, 't> {
     ) -> RewritePhase {
         self.set_invalid_referer(scope);
         let statements = self.statements;
-        let at = PhasePlace { kind, scope, place, path: PathState::Same };
+        let at = PhasePlace { kind, scope, place, state: PhaseState::START };
         let mut phase = self.phase_of(statements.children(block), at);
         let leaves = |one: &Alternative| match &one.end {
             AlternativeEnd::Answer(parts) => parts.leads_inside(),
@@ -137,8 +131,13 @@ impl<'t> Converter<'_, 't> {
         let mut phase = RewritePhase::default();
         let statements = self.statements;
         let mut over = None;
+        let mut ended_in = None;
         for &child in list {
             let name = statements.name(child);
+            if over.is_some() && ended_in != statements.parent(child) {
+                // Other requests come to it.
+                break;
+            }
             // Behind a `rewrite` in an `if`, the rest of the `if` comes without its condition.
             let around = statements.parent(child).filter(|block| statements.name(*block) == "if");
             let inner = around.map(|block| scope.inner(block));
@@ -157,10 +156,16 @@ impl<'t> Converter<'_, 't> {
                     let at = PhasePlace { scope, ..at };
                     phase.alternatives.extend(self.rewrite(child, Vec::new(), at));
                 }
-                ("set", None) => self.set_in_phase(child, None, kind, place, &phase),
+                ("set", None) => self.set_in_phase(child, None, at, &phase),
                 ("if", None) => self.conditional(child, at, &mut phase),
                 ("break", None) => {
                     self.outcomes.honour(child);
+                    ended_in = statements.parent(child);
+                    if at.state.path == PathState::New {
+                        let end = AlternativeEnd::Unchanged;
+                        let condition = Vec::new();
+                        phase.alternatives.push(Alternative { id: child, condition, end });
+                    }
                     over = Some("`break` ends the directives of the block before it, as in nginx");
                 }
                 _ => {}
@@ -176,17 +181,29 @@ impl<'t> Converter<'_, 't> {
             if let Some((id, _)) = phase.end.as_ref().filter(|_| !phase.configured.is_empty()) {
                 self.outcomes.refuse(*id, "an `if` with settings before it has settings for it, too: write them in a location");
             }
+            if phase.test.is_some() {
+                break;
+            }
             if phase.end.is_some() {
+                ended_in = ended_in.or(statements.parent(child));
                 over = over.or(Some("`return` answers before it, as in nginx"));
             }
         }
-        let answers = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
-        if !phase.alternatives.iter().all(answers) {
-            for (id, _) in std::mem::take(&mut phase.configured) {
-                self.outcomes.refuse(id, "a `rewrite … break` or a `break` comes after it: write its settings in a location");
-            }
-        }
+        self.refuse_settings_before_changes(&mut phase);
         phase
+    }
+
+    fn refuse_settings_before_changes(&mut self, phase: &mut RewritePhase) {
+        let answers = |one: &Alternative| matches!(one.end, AlternativeEnd::Answer(_));
+        if phase.alternatives.iter().all(answers) {
+            return;
+        }
+        for (id, _) in std::mem::take(&mut phase.configured) {
+            self.outcomes.refuse(
+                id,
+                "a `rewrite … break` or a `break` comes after it: write its settings in a location",
+            );
+        }
     }
 
     /// Converts `set`, unless requests have left the block before.
@@ -194,15 +211,16 @@ impl<'t> Converter<'_, 't> {
         &mut self,
         id: StatementId,
         condition: Option<&IfCondition>,
-        kind: RewrittenBlock,
-        place: RoutePlace<'_>,
+        at: PhasePlace<'_, '_, 't>,
         phase: &RewritePhase,
     ) {
         let leaves = |end: &AlternativeEnd| !matches!(end, AlternativeEnd::Answer(_));
         let done = if phase.alternatives.iter().any(|before| leaves(&before.end)) {
             Err("write it before the `rewrite … break` and the `break` of the block".to_owned())
+        } else if at.kind == RewrittenBlock::Server && at.state.is_tested {
+            Err("in a server, write it before the tests of files, or in locations".to_owned())
         } else {
-            self.set_variable(id, condition, kind, place)
+            self.set_variable(id, condition, at.kind, at.place)
         };
         if let Err(reason) = done {
             self.outcomes.refuse(id, reason);
@@ -221,11 +239,19 @@ impl<'t> Converter<'_, 't> {
         let children = statements.children(id);
         if let Some(test) = missing_file(id, statements.words(id))
             && kind != RewrittenBlock::Server
-            && at.path == PathState::Same
+            && at.state.path == PathState::Same
             && phase.configured.is_empty()
+            && ["proxy_pass", "try_files"].iter().all(|name| scope.own(name).is_empty())
             && self.ends_its_phase(id)
         {
             phase.missing = Some(test);
+            return;
+        }
+        if let Some(test) = RequestFileTest::of(statements.words(id)) {
+            match self.file_test(id, &test, at, phase) {
+                Ok(parts) => phase.test = Some((id, parts)),
+                Err(reason) => self.outcomes.refuse(id, reason),
+            }
             return;
         }
         let content = match self.content_of_if(id, kind, phase) {
@@ -307,7 +333,7 @@ impl<'t> Converter<'_, 't> {
         place: RoutePlace<'_>,
     ) -> Vec<Alternative> {
         let mut phase = RewritePhase::default();
-        let at = PhasePlace { kind, scope, place, path: PathState::Same };
+        let at = PhasePlace { kind, scope, place, state: PhaseState::START };
         self.in_if(id, condition, at, &mut phase);
         phase.alternatives
     }
@@ -336,7 +362,7 @@ impl<'t> Converter<'_, 't> {
                     continue;
                 }
                 "set" => {
-                    self.set_in_phase(child, Some(condition), kind, place, phase);
+                    self.set_in_phase(child, Some(condition), at, phase);
                     continue;
                 }
                 "break" => {
@@ -447,7 +473,9 @@ impl<'t> Converter<'_, 't> {
                 let text = path_text(text, known)?;
                 let target = NativeLine::new("", span).keyword("internal");
                 let target = if flag.is_empty() && !self.ends_its_phase(id) {
-                    target.value(&self.continued_after(id)?)
+                    let start = ContinuationStart::After(id);
+                    let state = PhaseState { path: PathState::New, ..at.state };
+                    target.value(&self.continued(ContinuationKey { start, state })?)
                 } else {
                     target
                 };

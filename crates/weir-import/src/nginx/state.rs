@@ -181,20 +181,69 @@ pub(crate) struct ConvertedTypes {
     pub(crate) entries: usize,
 }
 
-/// The continuations of a file: the rest of a rewrite phase for requests with a new path.
+/// The continuations of a file: parts of a rewrite phase for requests that a `rewrite` or a test of
+/// a file leads there.
 #[derive(Default)]
 pub(crate) struct Continuations {
     /// The names of those of the server.
-    pub(crate) names: HashMap<StatementId, String>,
+    pub(crate) names: HashMap<ContinuationKey, String>,
     /// Those that are not converted yet.
     pub(crate) pending: Vec<Continuation>,
     /// The directives of all of them so far.
     pub(crate) directives: usize,
 }
 
-/// The directives after one of them.
+/// The directives of a continuation, and the requests that come to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ContinuationKey {
+    pub(crate) start: ContinuationStart,
+    pub(crate) state: PhaseState,
+}
+
+/// What happened to the requests that come to a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PhaseState {
+    pub(crate) path: PathState,
+    /// The `if` whose settings hold for the content.
+    pub(crate) settings: Option<StatementId>,
+    /// Set if a test of a file led there.
+    pub(crate) is_tested: bool,
+}
+
+impl PhaseState {
+    /// That of requests that come to a block.
+    pub(crate) const START: Self = Self { path: PathState::Same, settings: None, is_tested: false };
+}
+
+/// The first directives of a continuation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ContinuationStart {
+    /// Those after this one.
+    After(StatementId),
+    /// Those in this `if`, before those after it.
+    Inside(StatementId),
+}
+
+impl ContinuationStart {
+    pub(crate) fn id(self) -> StatementId {
+        match self {
+            Self::After(id) | Self::Inside(id) => id,
+        }
+    }
+}
+
+/// The path of a request that comes to a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PathState {
+    /// That with which the block was found.
+    Same,
+    /// One that a `rewrite` of the block has made.
+    New,
+}
+
+/// A continuation that is not converted yet.
 pub(crate) struct Continuation {
-    pub(crate) after: StatementId,
+    pub(crate) key: ContinuationKey,
     pub(crate) name: String,
     /// The variables that are known there.
     pub(crate) set: Rc<SetVariables>,

@@ -53,7 +53,9 @@ impl<'s> Converter<'s, '_> {
             let old = self.set.get(name).cloned().unwrap_or_else(SetValue::nothing);
             new = self.conditional_value(id, name, condition, old, new)?;
         }
-        self.note_set(id, &value.text);
+        let words = condition.map_or(&[][..], |condition| condition.certainty.words());
+        let of_path = words.iter().any(|word| word.is("path") || self.looks_at_path(&word.text));
+        self.note_set(id, &value.text, of_path);
         Rc::make_mut(&mut self.set).insert(name.to_owned(), new);
         Ok(())
     }
@@ -81,9 +83,11 @@ impl<'s> Converter<'s, '_> {
         found.then_some(out)
     }
 
-    fn note_set(&mut self, id: StatementId, value: &str) {
+    fn note_set(&mut self, id: StatementId, value: &str, of_path: bool) {
         let varies = ["$uri", "$document_uri", "$args", "$is_args", "$query_string", "$arg_"];
-        if varies.iter().any(|name| value.contains(name)) {
+        if of_path {
+            self.outcomes.differs(id, "its condition is looked at where it is used");
+        } else if varies.iter().any(|name| value.contains(name)) {
             self.outcomes.differs(id, "it has the value of the place where it is used");
         } else {
             self.outcomes.honour(id);

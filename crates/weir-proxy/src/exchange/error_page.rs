@@ -28,7 +28,7 @@ pub(crate) fn target_for<'a, C: ClientSide>(
         None => exchange.scope.listener.router.error_targets(),
     };
     let targets = targets?;
-    if exchange.heads.internal.error().is_some() { None } else { targets.find(status) }
+    if exchange.heads.internal.error_may_lead() { targets.find(status) } else { None }
 }
 
 /// The reason why the response of an endpoint is discarded.
@@ -52,8 +52,8 @@ pub(crate) fn interception<'r, C: ClientSide>(
         return Some(Interception::Rule(to));
     }
     let targets = route.error_targets.as_ref()?;
-    let is_first = exchange.heads.internal.error().is_none();
-    let is_intercepted = is_first && targets.intercepts(exchange.heads.response.status);
+    let may_lead = exchange.heads.internal.error_may_lead();
+    let is_intercepted = may_lead && targets.intercepts(exchange.heads.response.status);
     is_intercepted.then_some(Interception::Status)
 }
 
@@ -133,6 +133,7 @@ pub(crate) fn lead_response<C: ClientSide>(
         imposed: None,
         as_get: is_path && exchange.heads.request.method != Method::Head,
         drops_body: is_path,
+        is_recursive: false,
     };
     if is_path {
         exchange.heads.kept_body = None;

@@ -16,9 +16,10 @@ use weir_wire::RequestHead;
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::error_page;
 use crate::exchange::facts::ExchangeOutcome;
-use crate::exchange::internal_redirect::redirect;
+use crate::exchange::internal_redirect::{follow, redirect};
 use crate::exchange::local_reply::{ResponsePiece, Taking, send, send_piece, write_paced};
 use crate::exchange::outcome::{Ended, Next, Refusal};
+use crate::exchange::record;
 use crate::exchange::rewrite::rewritten;
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
@@ -42,14 +43,26 @@ pub(crate) async fn serve<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let readable = matches!(exchange.request_view().method(), b"GET" | b"HEAD");
-    if !readable && route.internal.is_none() {
+    let options = route.file_options.as_deref();
+    let found = options.and_then(|options| options.found.as_ref());
+    if !readable && route.internal.is_none() && found.is_none() {
         return not_allowed(exchange).await;
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
+    let below = options.and_then(|options| options.below.as_ref());
+    let below = below.map(|below| record::with_entry(exchange, |entry| below.path(entry)));
+    let below = below.map(|path| path.map(|path| Arc::new(root.below(&path))));
+    let root = match &below {
+        Some(below) => below.as_ref(),
+        None => Some(root),
+    };
     let files = scope.listener.router.files().get(number);
     let strip = files.and_then(|files| files.strip.as_deref());
     let candidates = files.map_or(&[][..], |files| &files.candidates);
-    if readable && let Some(location) = with_slash(&exchange.request_view(), strip) {
+    if readable
+        && found.is_none()
+        && let Some(location) = with_slash(&exchange.request_view(), strip)
+    {
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
     }
@@ -59,12 +72,17 @@ pub(crate) async fn serve<C: ClientSide>(
     }
     let view = exchange.request_view();
     let target = FileTarget::of(&view, strip).changed(&changed);
-    let answer = if candidates.is_empty() {
-        find(root, &view, target).await
-    } else {
-        Box::pin(find_first(root, &view, target, candidates)).await
+    let target = if found.is_some() { target.tested() } else { target };
+    let answer = match root {
+        None => Ok(Answer::status(404)),
+        Some(root) if candidates.is_empty() => find(root, &view, target).await,
+        Some(root) => Box::pin(find_first(root, &view, target, candidates)).await,
     };
-    match answer.map_err(|_| Ended::from(Cause::Internal))? {
+    let answer = answer.map_err(|_| Ended::from(Cause::Internal))?;
+    if let Some(to) = found.filter(|_| is_any(&answer)) {
+        return Err(follow(exchange, to));
+    }
+    match answer {
         Answer::Status(status) if status.code == 404 && route.internal.is_some() => {
             Err(redirect(exchange, route))
         }
@@ -76,6 +94,11 @@ pub(crate) async fn serve<C: ClientSide>(
         }
         Answer::File(file) => send_file(exchange, file).await,
     }
+}
+
+/// Returns true if there is a file or a directory.
+pub(super) fn is_any(answer: &Answer) -> bool {
+    !matches!(answer, Answer::Status(status) if status.code == 404)
 }
 
 async fn not_allowed<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
@@ -136,6 +159,11 @@ impl<'a> FileTarget<'a> {
         'a: 'b,
     {
         FileTarget { path, ..self }
+    }
+
+    /// Looks only whether there is a file, whatever the request's conditions.
+    pub(super) fn tested(self) -> Self {
+        Self { head_only: true, is_whole: true, ..self }
     }
 
     /// Looks for another path; an empty one changes nothing.
@@ -224,7 +252,8 @@ async fn send_file<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let status = exchange.heads.internal.imposed_status().unwrap_or(file.status);
     let mut headers = vec![("ETag", file.etag)];
-    if status < 300 {
+    // Of another status, what it was made of says nothing about the resource.
+    if matches!(status, 200 | 206) {
         headers.push(("Accept-Ranges", "bytes".to_owned()));
         headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
     }

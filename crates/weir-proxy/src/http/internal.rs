@@ -34,6 +34,8 @@ pub(crate) struct ErrorRedirect {
     pub(crate) as_get: bool,
     /// Set if the request's body is not sent on.
     pub(crate) drops_body: bool,
+    /// Set if an error of the next route may lead on to another one.
+    pub(crate) is_recursive: bool,
 }
 
 impl ErrorRedirect {
@@ -73,6 +75,11 @@ impl InternalRedirects {
     /// The error that led to the target.
     pub(crate) fn error(&self) -> Option<&ErrorRedirect> {
         self.error.as_deref()
+    }
+
+    /// Returns true if an error may lead to another target.
+    pub(crate) fn error_may_lead(&self) -> bool {
+        self.error.as_ref().is_none_or(|error| error.is_recursive)
     }
 
     /// The status that the response gets instead of its own.

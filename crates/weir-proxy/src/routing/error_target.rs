@@ -18,6 +18,7 @@ pub(crate) struct ErrorTargets(Arc<[CompiledErrorTarget]>);
 pub(crate) struct CompiledErrorTarget {
     statuses: Box<[u16]>,
     intercepts: bool,
+    is_recursive: bool,
     status: ErrorTargetStatus,
     pub(crate) to: CompiledErrorDestination,
 }
@@ -51,7 +52,8 @@ impl ErrorTargets {
             };
             let statuses = target.statuses.as_slice().into();
             let (intercepts, status) = (target.intercept, target.status);
-            Ok(CompiledErrorTarget { statuses, intercepts, status, to })
+            let is_recursive = target.recursive;
+            Ok(CompiledErrorTarget { statuses, intercepts, is_recursive, status, to })
         };
         let targets = targets.iter().map(compile).collect::<Result<_, _>>()?;
         Ok(Some(Self(targets)))
@@ -86,6 +88,7 @@ impl CompiledErrorTarget {
             imposed: imposed.filter(|_| is_internal),
             as_get: is_path && method != Method::Head,
             drops_body: is_path,
+            is_recursive: self.is_recursive,
         }
     }
 }

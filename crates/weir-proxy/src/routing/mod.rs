@@ -4,6 +4,7 @@ pub(crate) mod choice;
 pub(crate) mod condition;
 pub(crate) mod error_target;
 pub mod file_switch;
+pub(crate) mod files_below;
 mod hosts;
 mod index;
 mod prefix_table;

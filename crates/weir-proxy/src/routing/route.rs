@@ -28,6 +28,7 @@ pub use crate::routing::condition::FillText;
 use crate::routing::condition::{Condition, RequestTexts, RoutedRequest};
 use crate::routing::error_target::ErrorTargets;
 use crate::routing::file_switch::FileSwitch;
+use crate::routing::files_below::FilesBelow;
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
 use crate::routing::response_rules::CompiledResponseRules;
@@ -60,6 +61,8 @@ pub struct CompiledRoute {
     pub(crate) rewrites: Option<Rewrites>,
     /// The target of its internal redirect: its action, or what follows if there is no file.
     pub(crate) internal: Option<Box<InternalTarget>>,
+    /// What its requests for files need besides a directory; `None` if they need nothing.
+    pub(crate) file_options: Option<Box<FileOptions>>,
     /// The targets of its requests that would get an error response; `None` if there are none.
     pub(crate) error_targets: Option<ErrorTargets>,
     /// The most bytes that the body of its requests may have.
@@ -104,6 +107,27 @@ pub enum CompiledAction {
     Files(usize),
     /// An internal redirect to [`CompiledRoute::internal`].
     Internal,
+}
+
+/// What requests for files may need.
+#[derive(Clone, Debug)]
+pub(crate) struct FileOptions {
+    /// The directory below that of the route.
+    pub(crate) below: Option<FilesBelow>,
+    /// The target of requests for which there is a file.
+    pub(crate) found: Option<InternalTarget>,
+}
+
+impl FileOptions {
+    fn compile(action: &Action, listener: &Listener) -> Result<Option<Box<Self>>, String> {
+        let Action::Files(Files { below, found, .. }) = action else { return Ok(None) };
+        if below.is_none() && found.is_none() {
+            return Ok(None);
+        }
+        let below = below.as_ref().map(FilesBelow::compile).transpose()?;
+        let found = found.as_ref().map(|to| InternalTarget::compile(to, listener)).transpose()?;
+        Ok(Some(Box::new(Self { below, found })))
+    }
 }
 
 /// The target of an internal redirect: a name, a path or both.
@@ -526,7 +550,6 @@ fn compile_route(
     let of_request = TrailerRules::new(&request_edits, id).with_names(listener.header_names);
     let of_response = TrailerRules::new(&response_edits, id);
     let trailers = (Arc::new(of_request), Arc::new(of_response));
-    let text = text_of(&route.action);
     let internal = InternalTarget::of(&route.action, listener).map_err(explain)?;
     let errors =
         if route.error_targets.is_empty() { &listener.error_targets } else { &route.error_targets };
@@ -537,7 +560,7 @@ fn compile_route(
         route.upstream.servers.iter().flat_map(ServerPreference::templates).chain(methods)
     };
     let rules = || route.responses.templates().chain(of_upstream());
-    let texts = || text.into_iter().chain(errors_of()).chain(rules());
+    let texts = || texts_of(&route.action).chain(errors_of()).chain(rules());
     let text_has = |test: fn(&Template) -> bool| texts().any(test);
     let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
     let rewrite_has =
@@ -568,6 +591,7 @@ fn compile_route(
             || response_edits.uses_local_address(),
         rewrites,
         internal: internal.map(Box::new),
+        file_options: FileOptions::compile(&route.action, listener).map_err(explain)?,
         body_bytes: route.body.or(listener.limits.body_bytes).unwrap_or(u64::MAX),
         expires: route.expires,
         error_targets: ErrorTargets::compile(errors, listener).map_err(explain)?,
@@ -581,21 +605,22 @@ fn compile_route(
 
 /// Returns true if the action or a rule for responses uses a header of an endpoint's response.
 fn reads_responses(route: &Route) -> bool {
-    let mut texts = text_of(&route.action).into_iter().chain(route.responses.templates());
+    let mut texts = texts_of(&route.action).chain(route.responses.templates());
     texts.any(Template::needs_response_headers)
 }
 
-/// The text with variables of an action.
-fn text_of(action: &Action) -> Option<&Template> {
-    match action {
+/// The texts with variables of an action.
+fn texts_of(action: &Action) -> impl Iterator<Item = &Template> {
+    let files = if let Action::Files(files) = action { Some(files) } else { None };
+    let text = match action {
         Action::Respond(respond) => respond.body.as_ref(),
         Action::Redirect(redirect) => Some(&redirect.to),
         Action::PoolBy(choice) => Some(&choice.by),
         Action::Split(split) => split.key.as_ref(),
         Action::Internal(to) => Some(to),
-        Action::Files(files) => files.fallback.as_ref(),
-        Action::Pool(_) => None,
-    }
+        Action::Files(_) | Action::Pool(_) => None,
+    };
+    text.into_iter().chain(files.into_iter().flat_map(Files::templates))
 }
 
 /// Returns true if a server of the route's pool is chosen by the name that a TLS client asks for.

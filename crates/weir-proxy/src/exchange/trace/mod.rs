@@ -16,7 +16,7 @@ use weir_stats::{
 };
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
-use crate::exchange::files::{FileTarget, is_there, question, with_slash};
+use crate::exchange::files::{FileTarget, is_any, is_there, question, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
 use crate::http::pool_key::PoolKey;
@@ -348,6 +348,10 @@ impl<'a> Tracer<'a> {
             return false;
         }
         self.trace.end = self.action(route);
+        let found = route.file_options.as_deref().and_then(|options| options.found.as_ref());
+        if let (TraceEnd::Internal, Some(target)) = (&self.trace.end, found) {
+            return self.follow(Some(route), target);
+        }
         match (&self.trace.end, route.internal.as_deref()) {
             (TraceEnd::Internal | TraceEnd::Files { status: 404, .. }, Some(target)) => {
                 self.follow(Some(route), target)
@@ -369,12 +373,12 @@ impl<'a> Tracer<'a> {
     /// Follows the target of a route, or of the listener, for an error; returns false if the request
     /// is not served again.
     fn follow_error(&mut self, route: Option<&'a CompiledRoute>, status: u16) -> bool {
-        let is_first = self.internal.error().is_none();
+        let may_lead = self.internal.error_may_lead();
         let targets = match route {
             Some(route) => route.error_targets.as_ref(),
             None => self.listener.router.error_targets(),
         };
-        let targets = targets.filter(|_| is_first);
+        let targets = targets.filter(|_| may_lead);
         let Some(target) = targets.and_then(|targets| targets.find(status)) else { return false };
         let error = target.redirect_of(Cause::Complete, status, self.head.method);
         let to = match &target.to {
@@ -551,10 +555,23 @@ impl<'a> Tracer<'a> {
         let end = |status, header| TraceEnd::Files { root: root_name, status, header };
         let readable = matches!(self.view().method(), b"GET" | b"HEAD");
         let not_allowed = Some(("Allow", "GET, HEAD".to_owned()));
-        if !readable && route.internal.is_none() {
+        let options = route.file_options.as_deref();
+        let tests = options.is_some_and(|options| options.found.is_some());
+        if !readable && route.internal.is_none() && !tests {
             return end(405, not_allowed);
         }
-        if readable && let Some(location) = with_slash(&self.view(), strip) {
+        let below = options.and_then(|options| options.below.as_ref());
+        let led = Led { route: Some(route), ..Led::default() };
+        let below = below.map(|below| self.with_entry(led, |entry| below.path(entry)));
+        let below = match below {
+            Some(None) => return end(404, None),
+            below => below.flatten().map(|path| root.below(&path)),
+        };
+        let root = below.as_ref().unwrap_or(root);
+        if readable
+            && !tests
+            && let Some(location) = with_slash(&self.view(), strip)
+        {
             return end(301, Some(("Location", text_of(&location))));
         }
         let changed = route.rewrites.as_ref().map(|_| self.rewritten(route)).transpose();
@@ -568,7 +585,9 @@ impl<'a> Tracer<'a> {
         };
         let view = self.view();
         let target = FileTarget::of(&view, strip).changed(&changed);
+        let target = if tests { target.tested() } else { target };
         match self.found(root, target, &files.candidates) {
+            Ok(answer) if tests && is_any(&answer) => TraceEnd::Internal,
             Ok(Answer::Status(status)) if !readable && status.code != 404 => end(405, not_allowed),
             Ok(Answer::File(_)) if !readable => end(405, not_allowed),
             Ok(Answer::File(file)) => {

@@ -125,6 +125,40 @@ fn a_chain_of_changes_leads_on() {
     assert_eq!(end("route -> internal @again $uri;", "/"), "500");
 }
 
+/// The value of a variable is one name, unless the configuration has it, and leads nowhere else.
+#[test]
+fn a_directory_that_a_request_names_stays_below_its_own() {
+    let end = |line: &str, head: &str| {
+        let text = "
+            map $http_site $site { a /etc; b /usr/../etc; c /; d ''; default /none/; }
+            listen :80 {
+                route internal @there -> respond 204;
+                route internal @not -> respond 410;
+                route path /passwd header X-Test -> files / below=etc$http_x_none found=@there fallback=@not;
+                route header Site -> files / below=$site;
+                route -> files / below=$http_x;
+            }";
+        let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{head}\r\n");
+        match traced_in(text, head.as_bytes(), "").unwrap().end {
+            TraceEnd::Files { status, .. } | TraceEnd::Respond { status, .. } => status,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(end("GET /passwd", "X: etc\r\n"), 200);
+    for value in ["", ".", "..", "/etc", "etc/", "usr/../etc", "./etc", "none", "%65tc"] {
+        assert_eq!(end("GET /passwd", &format!("X: {value}\r\n")), 404, "{value:?}");
+    }
+    assert_eq!(end("GET /passwd", &format!("X: {}\r\n", "e".repeat(5_000))), 404);
+    assert_eq!(end("GET /passwd", "Site: a\r\n"), 200);
+    for value in ["b", "c", "d", "e"] {
+        assert_eq!(end("GET /passwd", &format!("Site: {value}\r\n")), 404, "{value:?}");
+    }
+    assert_eq!(end("GET /passwd", "X-Test: 1\r\nIf-None-Match: *\r\n"), 204);
+    assert_eq!(end("POST /passwd", "X-Test: 1\r\n"), 204);
+    assert_eq!(end("GET /passwd", "X-Test: 1\r\nX-None: x\r\n"), 410);
+    assert_eq!(end("POST /passwd", "X-Test: 1\r\nX-None: x\r\n"), 410);
+}
+
 #[test]
 fn what_follows_an_error_is_told() {
     let text = r#"
