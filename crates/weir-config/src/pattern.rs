@@ -162,6 +162,7 @@ impl PathPattern {
         let path = path.as_ref();
         match &self.kind {
             TextKind::Expression(regex) if self.captures => RegexGroups::of(regex, path),
+            TextKind::Beginning(start, case) => RegexGroups::after(start, *case, path),
             _ => self.matches(path).then(|| RegexGroups::whole(path)),
         }
     }
@@ -177,6 +178,7 @@ impl PathPattern {
         let start = match &self.kind {
             TextKind::Exact => return PathShape::Exact(&self.text),
             TextKind::Literal(text, Case::Sensitive) => return PathShape::Exact(text),
+            TextKind::Beginning(text, Case::Sensitive) => text,
             TextKind::Prefix(prefix) if prefix.ends_with('/') => {
                 return PathShape::Directory(prefix);
             }
@@ -184,7 +186,10 @@ impl PathPattern {
             TextKind::Expression(_) if !self.text.starts_with('~') => {
                 self.text.split('*').next().unwrap_or_default()
             }
-            TextKind::Expression(_) | TextKind::Suffix(_) | TextKind::Literal(..) => "",
+            TextKind::Expression(_)
+            | TextKind::Suffix(_)
+            | TextKind::Literal(..)
+            | TextKind::Beginning(..) => "",
         };
         if start.is_empty() { PathShape::Any } else { PathShape::Prefix(start) }
     }
@@ -239,6 +244,15 @@ impl<'text> RegexGroups<'text> {
         Self { text, groups }
     }
 
+    /// The whole text, and what follows its beginning.
+    fn after(start: &str, case: Case, text: &'text [u8]) -> Option<Self> {
+        case.begins(text, start).then(|| {
+            let mut groups = Self::whole(text);
+            groups.groups[1] = Some((start.len(), text.len()));
+            groups
+        })
+    }
+
     /// Returns group `number`, 0 being the whole match; `None` if the regex has no such group or
     /// the group took no part in the match.
     pub fn group(&self, number: usize) -> Option<&'text [u8]> {
@@ -264,7 +278,10 @@ impl FromStr for PathPattern {
             return Err("a path is matched without its query: use `query NAME=VALUE` for what comes after `?`".into());
         }
         let kind = TextKind::parse(text, Star::Segment)?;
-        let captures = matches!(&kind, TextKind::Expression(regex) if text.starts_with('~') && regex.captures_len() > 1);
+        let captures = match &kind {
+            TextKind::Expression(regex) => text.starts_with('~') && regex.captures_len() > 1,
+            kind => matches!(kind, TextKind::Beginning(..)),
+        };
         Ok(Self { text: text.to_owned(), kind, captures })
     }
 }
@@ -288,6 +305,7 @@ impl TextPattern {
     pub fn captures<'value>(&self, value: &'value [u8]) -> Option<RegexGroups<'value>> {
         match &self.kind {
             TextKind::Expression(regex) => RegexGroups::of(regex, value),
+            TextKind::Beginning(start, case) => RegexGroups::after(start, *case, value),
             _ => self.matches(value).then(|| RegexGroups::whole(value)),
         }
     }
@@ -351,6 +369,8 @@ enum TextKind {
     Suffix(String),
     /// A regex that is one text from start to end.
     Literal(String, Case),
+    /// A regex that is one text and a group for the rest.
+    Beginning(String, Case),
     Expression(Regex),
 }
 
@@ -365,6 +385,19 @@ enum Star {
 enum Case {
     Sensitive,
     Insensitive,
+}
+
+impl Case {
+    fn equals(self, one: &[u8], other: &str) -> bool {
+        match self {
+            Self::Sensitive => one == other.as_bytes(),
+            Self::Insensitive => one.eq_ignore_ascii_case(other.as_bytes()),
+        }
+    }
+
+    fn begins(self, text: &[u8], start: &str) -> bool {
+        text.get(..start.len()).is_some_and(|text| self.equals(text, start))
+    }
 }
 
 impl TextKind {
@@ -384,16 +417,19 @@ impl TextKind {
     }
 
     fn regex(pattern: &str, case: Case) -> Result<Self, String> {
-        match literal(pattern) {
-            Some(text) => Ok(Self::Literal(text, case)),
+        if let Some(text) = literal(pattern) {
+            return Ok(Self::Literal(text, case));
+        }
+        match beginning(pattern) {
+            Some(text) => Ok(Self::Beginning(text, case)),
             None => compile(pattern, case).map(Self::Expression),
         }
     }
 
     fn matches(&self, text: &str, subject: &[u8]) -> bool {
         match self {
-            Self::Literal(text, Case::Sensitive) => subject == text.as_bytes(),
-            Self::Literal(text, Case::Insensitive) => subject.eq_ignore_ascii_case(text.as_bytes()),
+            Self::Literal(text, case) => case.equals(subject, text),
+            Self::Beginning(start, case) => case.begins(subject, start),
             Self::Exact => subject == text.as_bytes(),
             Self::Prefix(prefix) => subject.starts_with(prefix.as_bytes()),
             Self::Suffix(suffix) => subject.ends_with(suffix.as_bytes()),
@@ -423,7 +459,16 @@ fn glob_expression(text: &str, star: Star) -> String {
 /// Returns the text that an anchored regex without operators matches. Thousands of hosts of an
 /// imported file are such regexes: each would take kilobytes, and most of the time of a check.
 fn literal(pattern: &str) -> Option<String> {
-    let pattern = pattern.strip_prefix('^')?.strip_suffix('$')?;
+    without_operators(pattern.strip_prefix('^')?.strip_suffix('$')?)
+}
+
+/// Returns the text with which a regex begins that has one group, for the rest: those of nginx's
+/// `proxy_redirect`, in each location that leads to a server.
+fn beginning(pattern: &str) -> Option<String> {
+    without_operators(pattern.strip_prefix('^')?.strip_suffix("(.*)$")?)
+}
+
+fn without_operators(pattern: &str) -> Option<String> {
     let mut text = String::with_capacity(pattern.len());
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {
@@ -588,9 +633,14 @@ mod tests {
             for case in [Case::Sensitive, Case::Insensitive] {
                 let regex = compile(&pattern, case).expect("it has no operators");
                 let kind = TextKind::Literal(text.clone(), case);
-                for subject in [&subject, &text, &text.to_uppercase(), &format!("{text}\n")] {
+                let group = format!("{}(.*)$", pattern.strip_suffix('$').unwrap_or_default());
+                let regex_with_group = compile(&group, case).expect("it has no other operators");
+                let start = beginning(&group).expect("it is the same text");
+                for subject in [&subject, &text, &text.to_uppercase(), &format!("{text}\n\u{e4}")] {
                     let subject = subject.as_bytes();
                     prop_assert_eq!(kind.matches("", subject), regex.is_match(subject));
+                    let groups = RegexGroups::of(&regex_with_group, subject);
+                    prop_assert_eq!(RegexGroups::after(&start, case, subject), groups);
                 }
             }
         }
@@ -607,6 +657,16 @@ mod tests {
             assert!(text.parse::<TextPattern>().is_err() || !is_literal(text), "{text}");
         }
         assert!(text("~*^a\\.b$", "A.B") && !text("~^a\\.b$", "A.B") && !text("~^a\\.b$", "a.b\n"));
+        for text in ["~^/a\\(.*)$", "~^/(.*)", "~^/a(.*)$|b", "~^/(.*)(.*)$", "/a(.*)$"] {
+            let pattern: Result<PathPattern, _> = text.parse();
+            let is_one = |pattern: PathPattern| matches!(pattern.kind, TextKind::Beginning(..));
+            assert!(!pattern.is_ok_and(is_one), "{text}");
+        }
+        let path: PathPattern = "~^/a/(.*)$".parse().unwrap();
+        assert_eq!(path.shape(), PathShape::Prefix("/a/"));
+        let groups = path.captures("/a/b/c").unwrap();
+        assert_eq!([groups.group(0), groups.group(1)], [Some(&b"/a/b/c"[..]), Some(b"b/c")]);
+        assert!(path.has_groups() && path.captures("/A/b").is_none());
         let path: PathPattern = "~^/a\\.b$".parse().unwrap();
         assert_eq!(path.shape(), PathShape::Exact("/a.b"));
         assert_eq!(path.captures("/a.b").unwrap().group(0), Some(&b"/a.b"[..]));

@@ -126,30 +126,80 @@ impl Sources {
 /// `listeners[0].sites[1].routes[2]`.
 #[derive(Clone, Debug, Default)]
 pub struct ModelPlaces {
-    places: HashMap<String, SourceSpan>,
+    places: HashMap<String, PartPlaces>,
+}
+
+/// The places of a part and of its fields.
+#[derive(Clone, Debug, Default)]
+struct PartPlaces {
+    own: Option<SourceSpan>,
+    /// Few fields, which are looked through; others are parts.
+    fields: Vec<(Box<str>, SourceSpan)>,
+}
+
+impl PartPlaces {
+    const MOST_FIELDS: usize = 32;
+
+    fn field(&self, name: &str) -> Option<SourceSpan> {
+        self.fields.iter().find(|(field, _)| **field == *name).map(|(_, span)| *span)
+    }
 }
 
 impl ModelPlaces {
     /// Notes the place of a part.
     pub(crate) fn note(&mut self, path: String, span: SourceSpan) {
-        self.places.insert(path, span);
+        self.places.entry(path).or_default().own = Some(span);
+    }
+
+    /// Notes the place of a field of a part; the whole configuration is the part without a name.
+    pub(crate) fn note_field(&mut self, part: &str, field: &str, span: SourceSpan) {
+        let places = match self.places.get_mut(part) {
+            Some(places) => places,
+            None => self.places.entry(part.to_owned()).or_default(),
+        };
+        if let Some((_, place)) = places.fields.iter_mut().find(|(name, _)| **name == *field) {
+            *place = span;
+        } else if places.fields.len() < PartPlaces::MOST_FIELDS && !field.contains('[') {
+            places.fields.push((field.into(), span));
+        } else {
+            self.note(path_of(part, field), span);
+        }
     }
 
     /// Returns every part, with the number of its file and its first byte.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, usize, usize)> {
-        self.places.iter().map(|(path, span)| (path.as_str(), span.file.0, span.start))
+    pub(crate) fn each(&self) -> impl Iterator<Item = (String, usize, usize)> {
+        self.places.iter().flat_map(|(part, places)| {
+            let own = places.own.map(|span| (part.clone(), span));
+            let field = |(field, span): &(Box<str>, SourceSpan)| (path_of(part, field), *span);
+            let all = own.into_iter().chain(places.fields.iter().map(field));
+            all.map(|(path, span)| (path, span.file.0, span.start))
+        })
     }
 
     /// Returns the place of a part, or of the innermost part around it that has one.
     pub fn find(&self, path: &str) -> Option<SourceSpan> {
         let mut path = path;
         loop {
-            if let Some(span) = self.places.get(path) {
-                return Some(*span);
+            if let Some(span) = self.exactly(path) {
+                return Some(span);
             }
             path = &path[..path.rfind(['.', '['])?];
         }
     }
+
+    /// Returns the place of a part or of a field, which is the rest of the path after a dot.
+    fn exactly(&self, path: &str) -> Option<SourceSpan> {
+        let own = self.places.get(path).and_then(|places| places.own);
+        own.or_else(|| {
+            let dots = path.rmatch_indices('.').map(|(dot, _)| (&path[..dot], &path[dot + 1..]));
+            let mut splits = dots.chain([("", path)]);
+            splits.find_map(|(part, field)| self.places.get(part)?.field(field))
+        })
+    }
+}
+
+fn path_of(part: &str, field: &str) -> String {
+    if part.is_empty() { field.to_owned() } else { format!("{part}.{field}") }
 }
 
 /// Returns the nearest character boundary at or before `offset`.
@@ -164,6 +214,37 @@ pub(crate) fn floor(text: &str, offset: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_that_of_the_innermost_part_that_has_one() {
+        let mut places = ModelPlaces::default();
+        let span = |start| SourceSpan { file: Sources::default().add("x", ""), start, end: start };
+        places.note("pools[0]".to_owned(), span(1));
+        places.note_field("pools[0]", "timeouts", span(2));
+        places.note_field("pools[0]", "timeouts.connect", span(3));
+        places.note_field("pools[0]", "endpoints[0]", span(4));
+        places.note_field("", "workers", span(5));
+        places.note_field("pools[0]", "timeouts", span(6));
+        for number in 0..100 {
+            places.note_field("listeners[0]", &format!("field{number}"), span(100 + number));
+        }
+        for (path, expected) in [
+            ("pools[0]", Some(1)),
+            ("pools[0].timeouts", Some(6)),
+            ("pools[0].timeouts.connect", Some(3)),
+            ("pools[0].timeouts.send", Some(6)),
+            ("pools[0].endpoints[0].weight", Some(4)),
+            ("pools[0].name", Some(1)),
+            ("workers.count", Some(5)),
+            ("listeners[0].field7", Some(107)),
+            ("listeners[0].field99", Some(199)),
+            ("listeners[0]", None),
+            ("logs[1]", None),
+        ] {
+            assert_eq!(places.find(path).map(|span| span.start), expected, "{path}");
+        }
+        assert_eq!(places.each().count(), 5 + 100);
+    }
 
     #[test]
     fn positions_count_lines_and_characters() {

@@ -110,11 +110,7 @@ impl<'a> Checker<'a> {
 
     /// Notes the place of a field of the present part.
     pub(super) fn note(&mut self, field: &str, span: SourceSpan) {
-        let path = match self.part.as_str() {
-            "" => field.to_owned(),
-            part => format!("{part}.{field}"),
-        };
-        self.places.note(path, span);
+        self.places.note_field(&self.part, field, span);
     }
 
     /// Notes the place of the last element of a list of the present part.

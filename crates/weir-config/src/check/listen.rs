@@ -1,6 +1,7 @@
 //! Checks `listen ADDRESS… { … }`: addresses, TLS, limits, host blocks and routes. It opens no
 //! socket.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -392,7 +393,7 @@ impl<'a> Checker<'a> {
         let part = format!("{listener_part}.default");
         let mut list = BlockRoutes::new(&listener.name, "default", part);
         let mut catch_all: Option<SourceSpan> = None;
-        let mut hosts: Vec<(HostPattern, SourceSpan)> = Vec::new();
+        let mut hosts = HashMap::new();
         for line in lines {
             match line.name() {
                 "host" => {
@@ -489,7 +490,7 @@ impl<'a> Checker<'a> {
         &mut self,
         line: &Arguments<'a>,
         listener: &str,
-        earlier: &mut Vec<(HostPattern, SourceSpan)>,
+        earlier: &mut HashMap<String, SourceSpan>,
     ) -> Site {
         let hosts = self.host_patterns(line, "a host block", earlier);
         let first = hosts.first().map_or("", HostPattern::as_str);
@@ -515,20 +516,20 @@ impl<'a> Checker<'a> {
         &mut self,
         line: &Arguments<'a>,
         what: &str,
-        earlier: &mut Vec<(HostPattern, SourceSpan)>,
+        earlier: &mut HashMap<String, SourceSpan>,
     ) -> Vec<HostPattern> {
         let mut hosts: Vec<HostPattern> = Vec::new();
         for value in &line.words {
             let Some(host) = self.value(*value, str::parse::<HostPattern>) else { continue };
-            let same = |other: &HostPattern| other.as_str().eq_ignore_ascii_case(host.as_str());
-            if let Some((_, first)) = earlier.iter().find(|(other, _)| same(other)) {
+            let name = host.as_str().to_ascii_lowercase();
+            let first = *earlier.entry(name).or_insert_with(|| value.span());
+            if first != value.span() {
                 let error = Diagnostic::error(
                     value.span(),
                     format!("there is {what} for `{}` already", host.as_str()),
                 );
-                self.report(error.related(*first, "first here"));
+                self.report(error.related(first, "first here"));
             }
-            earlier.push((host.clone(), value.span()));
             hosts.push(host);
         }
         hosts

@@ -1,6 +1,8 @@
 //! Checks what a listener that passes on bytes (`listen tcp`) cannot have, and reports it at its
 //! place in the file. `model/validate/tcp.rs` knows the rules.
 
+use std::collections::HashMap;
+
 use super::arguments::Arguments;
 use super::checker::Checker;
 use super::route::BlockRoutes;
@@ -24,7 +26,7 @@ impl<'a> Checker<'a> {
         &mut self,
         line: &Arguments<'a>,
         listener: &str,
-        earlier: &mut Vec<(HostPattern, SourceSpan)>,
+        earlier: &mut HashMap<String, SourceSpan>,
     ) -> Site {
         let hosts = self.host_patterns(line, "an `sni` line", earlier);
         let first = hosts.first().map_or("", HostPattern::as_str);

@@ -223,8 +223,10 @@ fn is_prefix_only(pattern: &PathPattern) -> bool {
     match pattern.shape() {
         PathShape::Exact(_) => false,
         PathShape::Directory(_) => true,
-        PathShape::Prefix(start) => text.strip_suffix('*') == Some(start),
-        PathShape::Any => literal_beginning(text).is_some_and(|(_, rest)| ANY_REST.contains(&rest)),
+        PathShape::Prefix(start) if !text.starts_with('~') => text.strip_suffix('*') == Some(start),
+        PathShape::Prefix(_) | PathShape::Any => {
+            literal_beginning(text).is_some_and(|(_, rest)| ANY_REST.contains(&rest))
+        }
     }
 }
 

@@ -87,9 +87,9 @@ impl Origins {
             .iter()
             .map(|file| file.text.match_indices('\n').map(|(at, _)| at).collect())
             .collect();
-        let part = |(path, file, start): (&str, usize, usize)| {
+        let part = |(path, file, start): (String, usize, usize)| {
             let line = starts.get(file)?.partition_point(|&end| end < start) + 1;
-            Some((path.into(), u32::try_from(file).ok()?, u32::try_from(line).ok()?))
+            Some((path.into_boxed_str(), u32::try_from(file).ok()?, u32::try_from(line).ok()?))
         };
         let mut parts: Vec<_> = checked.places.each().filter_map(part).collect();
         parts.sort_unstable();
