@@ -111,11 +111,16 @@ impl RunComparison {
     }
 
     fn compare(&mut self) {
+        let counts =
+            || self.variants.iter().flat_map(|variant| &variant.runs).map(|run| run.cpu.len());
+        if counts().min() != counts().max() {
+            // One process beside several, for instance.
+            let runs = self.variants.iter_mut().flat_map(|variant| &mut variant.runs);
+            runs.for_each(RecordedRun::join_programs);
+        }
         let runs = || self.variants.iter().flat_map(|variant| &variant.runs);
         let programs = runs().map(|run| run.cpu.len()).min().unwrap_or(0);
-        // The generator is the last program of each run; others are paired by position.
-        let all =
-            RunFigure::all(if runs().all(|run| run.cpu.len() == programs) { programs } else { 0 });
+        let all = RunFigure::all(programs);
         for figure in all {
             let by =
                 if self.design == Design::OneRun { RunSections::Blocks } else { RunSections::Runs };

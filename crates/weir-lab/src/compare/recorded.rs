@@ -29,6 +29,15 @@ pub struct RecordedRun {
     pub(super) objections: Vec<String>,
 }
 
+impl RecordedRun {
+    /// Makes one program of all that were watched, beside the generator, which is the last one.
+    pub(super) fn join_programs(&mut self) {
+        let Some(generator) = self.cpu.pop() else { return };
+        let time_us = self.cpu.iter().map(|program| program.time_us).sum();
+        self.cpu = vec![ProgramTime { name: "watched programs'".to_owned(), time_us }, generator];
+    }
+}
+
 /// The CPU time of a program in a run.
 #[derive(Clone, Debug)]
 pub(super) struct ProgramTime {

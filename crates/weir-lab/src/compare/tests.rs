@@ -213,6 +213,25 @@ fn times_that_the_kernel_counts_in_ticks_are_no_more_exact_than_those() {
 }
 
 #[test]
+fn one_process_is_compared_with_the_sum_of_several() {
+    let mut variants = variants(5, 5, 1.0);
+    for (variant, processes) in variants.iter_mut().zip([1, 4]) {
+        for run in &mut variant.runs {
+            let program =
+                |name: &str, ms| ProgramTime { name: name.to_owned(), time_us: Some(ms * 1e3) };
+            run.cpu = vec![program("weir", 2_400.0 / f64::from(processes)); processes as usize];
+            run.cpu.push(program("generator", 240.0));
+        }
+    }
+    let json = RunComparison::of(variants).unwrap().json();
+    let figures = json["figures"].as_array().unwrap();
+    let found = figures.iter().find(|figure| figure["name"] == "watched programs' CPU").unwrap();
+    assert_eq!(found["values"]["before"], 1_000.0);
+    assert_eq!(found["differences"][0]["outcome"], "not_seen");
+    assert!(figures.iter().any(|figure| figure["name"] == "generator CPU"));
+}
+
+#[test]
 fn nothing_is_compared_without_runs_of_two_variants() {
     let check = |variants, expected: &str| {
         assert_eq!(RunComparison::of(variants).unwrap_err(), expected);
