@@ -48,7 +48,7 @@ use crate::logs::program_log::{ProgramLog, tell};
 use crate::migration::inherited_state::InheritedState;
 use crate::migration::packets::Packets;
 use crate::migration::sender::Sender;
-use crate::process::connection_cap::connection_cap;
+use crate::process::connection_cap::ConnectionCaps;
 use crate::process::handover::{Handover, STOPPING};
 use crate::process::memory_limit;
 use crate::process::notify::Notifier;
@@ -469,7 +469,7 @@ impl Control {
             new.publish();
             *self.program_log() = new;
         }
-        process.connections.resize(connection_cap(&config));
+        ConnectionCaps::of(&config).apply(process);
         process.incidents.set_patience(config.watchdog);
         process.memory.set_max(memory_limit::budget(&config));
         let snapshot = compiled.publish(process);

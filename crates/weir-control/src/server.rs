@@ -100,7 +100,9 @@ impl Server {
         let OpenedServer { config, live, compiled, mut resolver, runtime, .. } = opened;
         let agent_sockets = opened.agent_sockets;
         let workers = worker_count(&config);
-        let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
+        let caps = opened.connection_caps;
+        let (process, notices) = Process::new(compiled.snapshot, workers, caps.clients);
+        caps.apply(&process);
         configure(&process, &config);
         let running = start_workers(&process, &config)?;
         resolver.follow(opened.names, runtime.handle());

@@ -1015,7 +1015,7 @@ fn workers_have_the_cores_of_the_masks() {
         let config = config(imported);
         let cores = config.worker_cores.as_ref().map(ToString::to_string);
         assert_eq!(cores.unwrap_or_default(), expected, "{lines}");
-        assert_eq!(config.worker_connections, Some(700));
+        assert_eq!((config.worker_connections, config.count_server_connections), (Some(700), true));
     };
     check("worker_processes auto; worker_cpu_affinity auto;", "", "honoured");
     check("worker_processes auto; worker_cpu_affinity auto 1111;", "0-3", "differently");

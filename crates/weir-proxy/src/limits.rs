@@ -64,6 +64,8 @@ pub(crate) const ROOM_RESERVE_SHARE: usize = 32;
 pub(crate) const ROOM_RESERVE: usize = 64;
 /// The pause after `accept` failed for lack of file descriptors or memory.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The pause of an acceptor while the connections of both sides are at their cap.
+pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(10);
 /// The first pause after a connect to an endpoint failed for lack of descriptors, ports or memory.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
 /// The number of times that [`SHORTAGE_PAUSE`] may double.

@@ -114,6 +114,7 @@ impl<'a> Checker<'a> {
             "worker_connections" => {
                 let most: Option<u32> = self.count(value, 1);
                 config.worker_connections = most.map(|most| most as usize);
+                config.count_server_connections = arguments.flag("servers");
             }
             "max_connections" => {
                 let most: Option<u32> = self.count(value, 1);

@@ -21,9 +21,12 @@ pub struct Config {
     /// The cores that they are pinned to; `None` for one each of those that the process may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_cores: Option<WorkerCores>,
-    /// The client connections open at once for each worker, over all of them together.
+    /// The connections of clients open at once for each worker, over all of them together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_connections: Option<usize>,
+    /// Set if connections to servers count under `worker_connections`, too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub count_server_connections: bool,
     /// The client connections open at once over all listeners; `None` for as many as the limit of
     /// open files allows.
     pub max_connections: Option<usize>,

@@ -19,6 +19,7 @@ impl Default for Config {
             workers: Workers::Auto,
             worker_cores: None,
             worker_connections: None,
+            count_server_connections: false,
             max_connections: None,
             memory: MemoryLimit::default(),
             client_limit: None,

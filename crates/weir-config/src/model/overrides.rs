@@ -281,6 +281,7 @@ impl Overrides {
         if self.max_connections.is_some() {
             config.max_connections = self.max_connections;
             config.worker_connections = None;
+            config.count_server_connections = false;
         }
         for listener in &mut config.listeners {
             if let Some(own) = self.listeners.get(&listener.name) {

@@ -53,6 +53,12 @@ impl<'a> Validator<'a> {
         if let Some(connections) = config.worker_connections {
             self.range("worker_connections", connections as u64, 1, u64::from(u32::MAX));
         }
+        if config.count_server_connections && config.worker_connections.is_none() {
+            self.problem(
+                "count_server_connections",
+                "there is no limit that they count under: set `worker_connections`",
+            );
+        }
         if let Some(connections) = config.max_connections {
             self.range("max_connections", connections as u64, 1, u64::from(u32::MAX));
         }

@@ -23,7 +23,7 @@ use crate::credits::Credits;
 use crate::health::health_log::{HealthLog, KEPT};
 use crate::listeners::address::Listening;
 use crate::logs::program_log;
-use crate::process::connection_cap::connection_cap;
+use crate::process::connection_cap::ConnectionCaps;
 use crate::process::inheritance;
 use crate::process::upgrade::{NotUpgraded, Successor};
 
@@ -427,7 +427,7 @@ fn put(served: &Served, config: &Config, live: &Config) {
             own.gate.room.resize(after.max_connections.unwrap_or(usize::MAX));
         }
     }
-    process.connections.resize(connection_cap(config));
+    ConnectionCaps::of(config).apply(process);
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -19,7 +19,7 @@ use crate::listeners::sockets::{Listeners, PreparedListeners};
 use crate::logs::log_writer::LogWriter;
 use crate::logs::program_log::{ProgramLog, tell, warn};
 use crate::privileges::{self, Privileges};
-use crate::process::connection_cap::connection_cap;
+use crate::process::connection_cap::ConnectionCaps;
 use crate::process::inheritance;
 use crate::process::notify::Notifier;
 use crate::process::pid_file::PidFile;
@@ -38,7 +38,7 @@ pub(crate) struct OpenedServer {
     /// `config` with resolved servers in place of names.
     pub(crate) live: Config,
     pub(crate) files_read: FilesRead,
-    pub(crate) connection_cap: usize,
+    pub(crate) connection_caps: ConnectionCaps,
     pub(crate) log_writer: LogWriter,
     /// Signals and the resolver run here, on the main thread.
     pub(crate) runtime: Runtime,
@@ -67,7 +67,7 @@ impl OpenedServer {
         let state_file = file.state_file.as_deref().map(StateFile::new);
         let overrides = state_file::restore(state_file.as_ref(), file, tell);
         let config = overrides.over(file);
-        let connection_cap = connection_cap(&config);
+        let connection_caps = ConnectionCaps::of(&config);
         let (log_writer, sinks) =
             LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
         let failed = |error: std::io::Error| format!("cannot start: {error}");
@@ -104,7 +104,7 @@ impl OpenedServer {
             config,
             live,
             files_read,
-            connection_cap,
+            connection_caps,
             log_writer,
             runtime,
             resolver,

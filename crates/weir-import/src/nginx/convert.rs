@@ -194,10 +194,10 @@ impl Converter<'_, '_> {
         }
         self.outcomes.differs(
             id,
-            "as many for each worker, over all workers together; connections to servers, which nginx counts too, do not count",
+            "as many for each worker, over all workers together, so that one may have more; connections to servers count, as in nginx",
         );
         let line = NativeLine::new("worker_connections", self.statements.span(id));
-        Some(line.value(word).end())
+        Some(line.value(word).keyword("servers").end())
     }
 
     fn error_log(&mut self, id: StatementId) -> Option<Directive> {

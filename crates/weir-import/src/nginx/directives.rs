@@ -174,7 +174,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("error_log", &["http", "server", "location"], Handling::DiffersFor(&[]), "Weir has one log for the process, that of the main context"),
     row("error_log", &["stream"], Handling::Ignored, "Weir has one log for the process, that of the main context"),
     row("include", &["main", "http", "stream", "server", "location", "upstream", "events"], Handling::Converted, "the directives of the files stand in its place"),
-    row("worker_connections", &["events"], Handling::Converted, "`worker_connections`: over all workers together, and of clients only"),
+    row("worker_connections", &["events"], Handling::Converted, "`worker_connections … servers`: over all workers together"),
     row("use", &["events"], Handling::Ignored, "it tunes how nginx waits for events and has no counterpart"),
     row("multi_accept", &["events"], Handling::Ignored, "it tunes how nginx waits for events and has no counterpart"),
     row("accept_mutex", &["events"], Handling::Ignored, "it tunes how nginx waits for events and has no counterpart"),

@@ -21,6 +21,7 @@ use crate::exchange::reasons::{about, octets};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::{Exchange, StreamOf};
 use crate::limiting::pool::BreakerOpen;
+use crate::limiting::server_connections::CountedConnection;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
 use crate::net::Net;
@@ -148,18 +149,19 @@ impl<'a> Dispatch<'a> {
             let opened = Box::pin(self.open(exchange, upload, index)).await;
             self.look_at_clock(scope);
             let trouble = match opened {
-                Ok((transport, tls)) => {
+                Ok(((transport, tls), counted)) => {
                     exchange.outcome.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
                     self.pool.endpoint_connected(index);
                     exchange.outcome.times.connect = self.connect_time(self.now);
                     exchange.placement.reused = false;
-                    return Ok(Box::new(UpstreamConnection::fresh(transport, self.now)));
+                    return Ok(Box::new(UpstreamConnection::fresh(transport, counted, self.now)));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
                     if failure.is_mended_by_closing() {
                         scope.worker.close_idle_upstream();
                     }
+                    let _waiting = scope.worker.process.close_idle_client();
                     scope.connect_failed(self.at(index), failure);
                     Box::pin(self.outlast_shortage(exchange, upload)).await?;
                     continue;
@@ -326,12 +328,17 @@ impl<'a> Dispatch<'a> {
         exchange: &mut Exchange<'_, C>,
         upload: &mut Pump,
         index: usize,
-    ) -> Result<Opened<StreamOf<C>>, Unopened> {
+    ) -> Result<(Opened<StreamOf<C>>, CountedConnection), Unopened> {
         let (scope, since) = (exchange.scope, exchange.placement.slot_since);
         if scope.worker.sessions.must_shrink(exchange.session) {
             exchange.client.shrink(&scope.worker.buffers);
         }
         exchange.holds(upload.held());
+        let counted = scope.worker.idle.count();
+        if scope.worker.process.has_too_many_connections() {
+            let words = "`worker_connections` allows no further connection";
+            return Err(Unopened::Failed(ConnectFailure::Shortage(io::Error::other(words))));
+        }
         let now = Instant::now();
         let attempt = self.rules.timeouts.attempt;
         let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
@@ -349,7 +356,7 @@ impl<'a> Dispatch<'a> {
             self.poll_gone(client, context, buffers, upload).map(|()| Err(Unopened::ClientGone))
         });
         let late = || Unopened::Failed(ConnectFailure::Timeout(patience));
-        opened.await.unwrap_or_else(|Elapsed| Err(late()))
+        Ok((opened.await.unwrap_or_else(|Elapsed| Err(late()))?, counted))
     }
 
     /// Ready when the client has gone away.

@@ -3,7 +3,8 @@
 //! `in_flight.rs` is `limit in_flight` (`keyed.rs` is what both have in common),
 //! `bandwidth.rs` is `limit bandwidth`, `pool.rs` is `limits` of a pool, `counts.rs` counts the
 //! limited events. `room.rs` is a cap on connections, `client_shares.rs` and `idle_board.rs`
-//! determine the connections that make room under it, `admission.rs` holds the state of a listener.
+//! determine the connections that make room under it, `admission.rs` holds the state of a listener,
+//! `server_connections.rs` counts connections to endpoints and caps both sides together.
 //! Without configured limits, a request only finds empty lists.
 
 pub mod admission;
@@ -18,6 +19,7 @@ pub(crate) mod keyed;
 pub mod pool;
 pub mod rate;
 pub mod room;
+pub mod server_connections;
 pub mod table;
 
 use std::collections::BTreeMap;

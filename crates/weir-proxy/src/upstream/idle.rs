@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weir_config::model::ReuseLevel;
 use weir_wire::KeepAliveLimits;
 
+use crate::limiting::server_connections::{CountedConnection, ServerConnections};
 use crate::limits::{KEEP_ALIVE_MARGIN, PARK_AFTER, PEEK_AFTER};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
@@ -110,22 +111,39 @@ pub(crate) struct UpstreamConnection<S: Socket> {
     pub(crate) reused: bool,
     /// Set if a part of the running exchange's request is not written yet.
     pub(crate) sends: bool,
+    counted: CountedConnection,
+}
+
+/// The counters of connections by holder: this worker, or none.
+pub(crate) struct HolderCounters {
+    own: Arc<AtomicUsize>,
+    parked: Arc<AtomicUsize>,
+}
+
+impl HolderCounters {
+    pub(crate) fn of(connections: &ServerConnections, worker: usize) -> Self {
+        Self { own: connections.of_worker(worker), parked: connections.parked() }
+    }
 }
 
 impl<S: Socket> UpstreamConnection<S> {
     /// A new connection, for its first exchange.
-    pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
+    pub(crate) fn fresh(transport: Transport<S>, counted: CountedConnection, now: Instant) -> Self {
         let history =
             History { opened: now, owner: None, idle_since: now, idle_until: now, requests: 1 };
-        Self { transport, history, reused: false, sends: false }
+        Self { transport, history, reused: false, sends: false, counted }
     }
 
     /// The transport and the history of an idle connection.
     fn into_parts(self) -> (Transport<S>, History) {
         let idle = ManuallyDrop::new(self);
-        // SAFETY: `idle` is neither used again nor dropped, so that the transport has one owner;
-        // the other fields have nothing to drop.
-        (unsafe { std::ptr::read(&raw const idle.transport) }, idle.history)
+        // SAFETY: `idle` is neither used again nor dropped, so that what is read has one owner; the
+        // other fields have nothing to drop.
+        let (transport, counted) = unsafe {
+            (std::ptr::read(&raw const idle.transport), std::ptr::read(&raw const idle.counted))
+        };
+        drop(counted);
+        (transport, idle.history)
     }
 }
 
@@ -151,6 +169,7 @@ pub(crate) struct IdleConnections<N: Net> {
     worker: OfWorker,
     net: N,
     shared: Arc<SharedIdle<N::Accepted>>,
+    counters: HolderCounters,
     /// The endpoints to which connections may be kept for single clients, by number.
     owned: RefCell<BTreeMap<usize, Arc<UpstreamEndpoint>>>,
     /// The number of sweeps.
@@ -161,16 +180,27 @@ pub(crate) struct IdleConnections<N: Net> {
 }
 
 impl<N: Net> IdleConnections<N> {
-    pub(crate) fn new(worker: OfWorker, net: N, shared: Arc<SharedIdle<N::Accepted>>) -> Self {
+    pub(crate) fn new(
+        worker: OfWorker,
+        net: N,
+        shared: Arc<SharedIdle<N::Accepted>>,
+        counters: HolderCounters,
+    ) -> Self {
         Self {
             shelves: RefCell::default(),
             worker,
             net,
             shared,
+            counters,
             owned: RefCell::default(),
             sweeps: Cell::new(0),
             ended: Cell::new(false),
         }
+    }
+
+    /// Counts a connection that is about to be opened.
+    pub(crate) fn count(&self) -> CountedConnection {
+        CountedConnection::new(&self.counters.own)
     }
 
     /// Takes the most recently used of the eligible connections that is still open and within its
@@ -231,9 +261,15 @@ impl<N: Net> IdleConnections<N> {
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
                 endpoint.taken_over.fetch_add(1, Ordering::Relaxed);
                 let history = History { requests: history.requests + 1, ..history };
-                let connection =
-                    UpstreamConnection { transport, history, reused: true, sends: false };
-                return Some(Box::new(connection));
+                let counted = self.count();
+                let (reused, sends) = (true, false);
+                return Some(Box::new(UpstreamConnection {
+                    transport,
+                    history,
+                    reused,
+                    sends,
+                    counted,
+                }));
             }
         }
         if endpoint.idle.now() > 0 {
@@ -356,7 +392,9 @@ impl<N: Net> IdleConnections<N> {
             let (transport, history) = connection.into_parts();
             transport.detach(&self.net).ok().map(|connection| {
                 let endpoint = Arc::clone(endpoint);
-                self.shared.put(Parked { connection, history, endpoint }, self.worker)
+                let counted = CountedConnection::new(&self.counters.parked);
+                let parked = Parked { connection, history, endpoint, _counted: counted };
+                self.shared.put(parked, self.worker)
             })
         } else {
             None
@@ -546,6 +584,10 @@ mod tests {
         Arc::clone(&snapshot.pools[0])
     }
 
+    fn counters() -> HolderCounters {
+        HolderCounters::of(&ServerConnections::new(1), 0)
+    }
+
     fn last_use(now: Instant) -> LastUse {
         let owner = Owner { resident: 0, taken: now };
         LastUse { response: KeepAliveLimits::default(), owner, now }
@@ -567,14 +609,14 @@ mod tests {
     ) -> bool {
         let pool = pool();
         let worker = OfWorker { number: 0, of: 1 };
-        let idle = IdleConnections::new(worker, OsNet, Arc::default());
+        let idle = IdleConnections::new(worker, OsNet, Arc::default(), counters());
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (peer, _) = listener.accept().unwrap();
         let socket = std::net::TcpStream::from(stream.as_fd().try_clone_to_owned().unwrap());
         let now = Instant::now();
         let transport = Transport::Plain(OsStream::from(stream));
-        let connection = Box::new(UpstreamConnection::fresh(transport, now));
+        let connection = Box::new(UpstreamConnection::fresh(transport, idle.count(), now));
         idle.keep(&pool, 0, connection, last_use(now));
         meanwhile(peer);
         if reactor == Reactor::Asked {
@@ -617,7 +659,7 @@ mod tests {
         let endpoint = &pool.endpoints[0];
         let [worker, other] = [0, 1].map(|number| OfWorker { number, of: 2 });
         let shared = Arc::default();
-        let idle = IdleConnections::new(worker, OsNet, Arc::clone(&shared));
+        let idle = IdleConnections::new(worker, OsNet, Arc::clone(&shared), counters());
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         for has_ended in [false, true] {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -629,7 +671,7 @@ mod tests {
             endpoint.idle.ask(other);
             let now = Instant::now();
             let transport = Transport::Plain(OsStream::from(stream));
-            let connection = Box::new(UpstreamConnection::fresh(transport, now));
+            let connection = Box::new(UpstreamConnection::fresh(transport, idle.count(), now));
             idle.keep(&pool, 0, connection, last_use(now));
             assert_eq!(endpoint.idle.has_parked(), !has_ended);
             assert_eq!(endpoint.idle.now(), u32::from(!has_ended));

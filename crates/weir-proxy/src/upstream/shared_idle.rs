@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use crate::limiting::server_connections::CountedConnection;
 use crate::net::Net;
 use crate::net::transport::Detached;
 use crate::time::instant::Instant;
@@ -21,6 +22,7 @@ pub(crate) struct Parked<A> {
     pub(crate) connection: Detached<A>,
     pub(crate) history: History,
     pub(crate) endpoint: Arc<UpstreamEndpoint>,
+    pub(crate) _counted: CountedConnection,
 }
 
 /// Connections by the quotient of the endpoint's number, the most recently used last.

@@ -2,6 +2,7 @@
 //! client with a large part of the cap. `idle_clients.rs` carries the orders out.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::time::sleep;
 
@@ -9,7 +10,7 @@ use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::{ClientBucket, Settlement};
 use crate::limiting::idle_board::{IdleBoard, WaitingAcceptor};
 use crate::limiting::room::{Room, RoomPlace};
-use crate::limits::{FIRST_RENEWAL, LAST_RENEWAL};
+use crate::limits::{FIRST_RENEWAL, FULL_PAUSE, LAST_RENEWAL};
 use crate::time::instant::Instant;
 use crate::worker::process::Process;
 
@@ -44,6 +45,9 @@ impl Process {
     /// connection, or the requests of a client with a large part of the cap. It takes no place.
     pub(crate) async fn room_in_sight(&self, cap: Cap<'_>) {
         let (board, room) = self.board(cap);
+        while self.is_full() && board.worker().is_none() && !self.has_idle_servers() {
+            sleep(FULL_PAUSE).await;
+        }
         if room.free() > 0 || board.worker().is_some() {
             return;
         }
@@ -65,6 +69,45 @@ impl Process {
         }
     }
 
+    /// Returns true if the cap on the connections of both sides has no room for another client.
+    #[inline]
+    fn is_full(&self) -> bool {
+        let cap = self.server_connections.cap();
+        cap.is_some_and(|cap| self.open_connections() + self.server_connections.now() >= cap)
+    }
+
+    /// Returns true if a connection to an endpoint is idle.
+    #[cold]
+    fn has_idle_servers(&self) -> bool {
+        let snapshot = self.snapshot();
+        let mut endpoints = snapshot.pools.iter().flat_map(|pool| &pool.endpoints);
+        endpoints.any(|endpoint| endpoint.idle.now() > 0)
+    }
+
+    /// Makes room under the cap on the connections of both sides, for an accepted connection. Idle
+    /// ones to endpoints are closed first, then those of clients.
+    #[cold]
+    async fn make_room_on_both_sides(&self) {
+        while self.is_full() {
+            self.idle_given_up.fetch_add(1, Ordering::Relaxed);
+            let _waiting = self.close_idle_client();
+            sleep(FULL_PAUSE).await;
+        }
+    }
+
+    /// If the connections of both sides have a cap and none to an endpoint is idle, orders an idle
+    /// client connection to be closed. The order holds until the returned value is dropped; a lost
+    /// worker may leave one that nothing needs any more.
+    pub(crate) fn close_idle_client(&self) -> Option<WaitingAcceptor<'_>> {
+        self.server_connections.cap()?;
+        if self.has_idle_servers() {
+            return None;
+        }
+        let waiting = WaitingAcceptor::new(&self.idle_clients.all);
+        self.idle_clients.renew(&self.idle_clients.all, 1);
+        Some(waiting)
+    }
+
     /// Takes a place under a cap for an accepted connection. If there is none, the first idle
     /// connection is closed to make room; if few are left, one is closed for the next newcomer. A
     /// client with a large part of the cap gives way to others: its own idle connections are closed
@@ -78,6 +121,9 @@ impl Process {
         cap: Cap<'_>,
         client: Option<ClientBucket>,
     ) -> Result<RoomPlace, TooMany> {
+        if self.is_full() {
+            Box::pin(self.make_room_on_both_sides()).await;
+        }
         let (board, room) = self.board(cap);
         let now_us = self.balance_clock(Instant::now());
         if let Some(shares) = room.shares() {

@@ -46,7 +46,7 @@ use crate::time::http_date::HttpDate;
 use crate::time::instant::Instant;
 use crate::time::turns::HandshakeTurns;
 use crate::time::work_time::Turn;
-use crate::upstream::idle::IdleConnections;
+use crate::upstream::idle::{HolderCounters, IdleConnections};
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::SharedIdle;
 use crate::worker::handoff::{Departures, Parting};
@@ -122,7 +122,8 @@ impl<N: Net> Worker<N> {
     ) -> Self {
         let snapshot = process.snapshot();
         let of_worker = OfWorker { number, of: process.loads.len() };
-        let idle = IdleConnections::new(of_worker, net.clone(), shared_idle);
+        let counters = HolderCounters::of(&process.server_connections, number);
+        let idle = IdleConnections::new(of_worker, net.clone(), shared_idle, counters);
         Self {
             number,
             net,

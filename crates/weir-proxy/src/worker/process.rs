@@ -13,6 +13,7 @@ use weir_stats::metrics::MetricsRegistry;
 use crate::limiting::client_shares::ClientHasher;
 use crate::limiting::idle_board::IdleSignals;
 use crate::limiting::room::Room;
+use crate::limiting::server_connections::ServerConnections;
 use crate::limits::STOP_IDLE_GRACE;
 use crate::snapshot::Snapshot;
 use crate::time::instant::Instant;
@@ -54,6 +55,8 @@ pub struct Process {
     pub loads: Vec<Arc<WorkerLoad>>,
     /// Room for client connections over all listeners.
     pub connections: Arc<Room>,
+    /// The connections to endpoints, and the cap on both sides together.
+    pub server_connections: ServerConnections,
     /// The signals between threads about idle client connections.
     pub idle_clients: IdleSignals,
     /// Maps clients to the buckets of their counts.
@@ -103,6 +106,7 @@ impl Process {
             current: ArcSwap::new(snapshot),
             loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
             connections: Arc::new(Room::new(connection_cap)),
+            server_connections: ServerConnections::new(workers),
             idle_clients: IdleSignals::new(workers),
             client_hasher: ClientHasher::default(),
             refused_at_cap: AtomicU64::new(0),
@@ -134,6 +138,14 @@ impl Process {
     /// The number of open client connections.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Returns true if more connections are open than the cap on both sides allows, those that are
+    /// being opened included.
+    #[inline]
+    pub(crate) fn has_too_many_connections(&self) -> bool {
+        let cap = self.server_connections.cap();
+        cap.is_some_and(|cap| self.open_connections() + self.server_connections.now() > cap)
     }
 
     /// Audits the queues of all pools: a request that waits although a slot is free for it is

@@ -77,6 +77,89 @@ fn connections_over_the_cap_wait_and_are_served_later() {
     });
 }
 
+/// The connections of both sides.
+fn both_sides(world: &World) -> usize {
+    world.process.open_connections() + world.process.server_connections.now()
+}
+
+/// A configuration with a cap of eight on both sides, seven of them for clients.
+fn eight_of_both_sides() -> String {
+    let pool = app("server 10.0.1.1:80;", "");
+    format!("workers 2; worker_connections 4 servers; max_connections 7; {pool}")
+}
+
+#[test]
+fn connections_to_servers_count_under_a_cap_on_both_sides_and_the_surplus_waits() {
+    play(&eight_of_both_sides(), async |world| {
+        let silent = world.origin(1);
+        let (mut clients, mut upstreams) = (Vec::new(), Vec::new());
+        for _ in 0..4 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            clients.push(client);
+            upstreams.push(silent.accept().await);
+        }
+        assert_eq!(both_sides(world), 8);
+        let mut surplus = Vec::new();
+        for _ in 0..3 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            surplus.push(client);
+        }
+        surplus[0].expect_silence(Duration::from_secs(3)).await;
+        silent.expect_no_connection().await;
+        assert_eq!(both_sides(world), 8);
+        // Responses leave idle connections on both sides, which make room for those that wait.
+        for upstream in &mut upstreams {
+            upstream.message().await;
+            upstream.send(OK).await;
+        }
+        silent.answers(OK);
+        for client in clients.iter_mut().chain(&mut surplus) {
+            assert_eq!(client.message().await.status(), 200);
+            assert!(both_sides(world) <= 8);
+        }
+    });
+}
+
+#[test]
+fn an_idle_client_makes_room_for_a_connection_to_a_server() {
+    play(&eight_of_both_sides(), async |world| {
+        world.origin(1).answers(OK);
+        let mut clients = Vec::new();
+        for _ in 0..7 {
+            clients.push(idle_client(world).await);
+        }
+        assert_eq!(both_sides(world), 8, "seven clients have shared one connection");
+        let mut gone = clients.remove(0);
+        for client in clients.iter_mut().take(2) {
+            client.send(GET).await;
+        }
+        for client in clients.iter_mut().take(2) {
+            assert_eq!(client.message().await.status(), 200);
+        }
+        gone.expect_end().await;
+        assert!(both_sides(world) <= 8);
+    });
+}
+
+#[test]
+fn without_room_for_a_connection_to_a_server_a_request_gets_503_in_time() {
+    let pool = app("server 10.0.1.1:80; timeout connect=2s;", "");
+    let text = format!("worker_connections 2 servers; max_connections 2; {pool}");
+    play(&text, async |world| {
+        let silent = world.origin(1);
+        let mut first = world.client().await;
+        first.send("GET / HTTP/1.1\r\n").await;
+        let mut other = world.client().await;
+        other.send(GET).await;
+        // Both connections are those of clients, and neither is idle.
+        assert_eq!(other.message().await.status(), 503);
+        silent.expect_no_connection().await;
+        assert_eq!(both_sides(world), 2);
+    });
+}
+
 #[test]
 fn a_listener_at_its_own_cap_does_not_delay_another() {
     let text = "pool app { server 10.0.1.1:80; }

@@ -174,6 +174,8 @@ impl World {
         let surroundings = Surroundings { read: &reader(&files), sinks: sinks.clone(), root: None };
         let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
         let (process, _) = Process::new(snapshot, workers, connection_cap);
+        let both_sides = config.worker_connections.filter(|_| config.count_server_connections);
+        process.server_connections.set_cap(both_sides.map(|each| each * workers));
         let net = ScriptedNet {
             inner: SimNet::new(1, Faults::default()),
             manners: Rc::default(),

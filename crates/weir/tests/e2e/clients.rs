@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::support::client::{Client, End};
 use crate::support::origin::Origin;
 use crate::support::process::{command, finish};
 use crate::support::programs::{Certificate, Nginx};
 use crate::support::weir::Weir;
-use crate::support::{Directory, pattern};
+use crate::support::{Directory, eventually, pattern};
 
 /// Runs wrk for two seconds and fails the test on any error.
 fn wrk(url: &str) {
@@ -137,6 +139,41 @@ fn connections_over_the_cap_are_served_in_turn_and_idle_ones_make_room() {
     }
     let closed = clients.iter_mut().map(Client::is_silent).filter(|silent| !silent).count();
     assert!(closed >= CLIENTS - CAP, "{closed} closed");
+}
+
+#[test]
+fn connections_to_servers_count_from_the_start_and_no_more_after_a_reload_without_it() {
+    let directory = Directory::new();
+    let origin = Origin::start(|connection| {
+        while let Some(request) = connection.request() {
+            if request.head.contains("/held") {
+                return connection.until_closed();
+            }
+            connection.answer(b"ok");
+        }
+    });
+    let config = |servers: &str| {
+        format!(
+            "workers 1; worker_connections 5{servers};
+             pool app {{ server {}; timeout connect=300ms; }}
+             listen 127.0.0.1:0 -> app;",
+            origin.address
+        )
+    };
+    let weir = Weir::start(&directory, &config(" servers"));
+    let held = [(); 2].map(|()| {
+        let mut client = Client::connect(weir.address());
+        client.get("/held");
+        client
+    });
+    eventually("both are at the origin", || (origin.connections() == 2).then_some(()));
+    // Two clients with a connection to the server each, and this client, make five.
+    assert_eq!(Client::connect(weir.address()).ask("/").status, 503);
+    directory.file("weir.conf", config(""));
+    weir.process.signal(Signal::HUP);
+    let served = || (Client::connect(weir.address()).ask("/").status == 200).then_some(());
+    eventually("the reload has lifted the cap", served);
+    drop(held);
 }
 
 #[test]

@@ -223,6 +223,7 @@ fn give_back(process: &Process, number: usize) -> Lost {
     }
     snapshot.limiter.table.abandon(number);
     process.forget_idle_clients_of(number);
+    process.server_connections.abandon(number);
     let Some(load) = process.loads.get(number) else {
         return Lost { connections: 0, exchanges: 0, told: LossRecord::Logged };
     };
