@@ -6,6 +6,7 @@
 //! it, silences one.
 
 mod listeners;
+mod named;
 mod page;
 mod pools;
 mod reach;

@@ -32,6 +32,7 @@ impl Linter<'_> {
             lists.push((format!("{part}.default"), &listener.default));
             for (list, routes) in lists {
                 self.reach(&list, routes, &effort);
+                self.named_routes(&list, routes, listener);
                 if listener.tls.is_some() && listener.addresses.iter().any(is_of_https) {
                     self.loops(&list, routes);
                 }

@@ -45,6 +45,15 @@ pub const LINTS: &[Lint] = &[
         better: "listen :80 {\n    route path /a/* /b/* -> 127.0.0.1:3000;\n    default -> respond 404;\n}\n",
     },
     Lint {
+        code: "named-route-too-late",
+        what: "a route of a name (`internal @NAME`) behind one that leads to it",
+        why: "After an internal redirect the routes are tried from the top again, and a name leaves the path as it is. \
+              The route that leads to the name then takes the request a second time: an error gets no page, and \
+              other requests end with 500 after ten rounds.",
+        example: "listen :80 {\n    route path /api/* -> 127.0.0.1:3000 { error_page 502 -> internal @sorry; }\n    route internal @sorry -> respond 503 \"back soon\";\n    default -> respond 404;\n}\n",
+        better: "listen :80 {\n    route internal @sorry -> respond 503 \"back soon\";\n    route path /api/* -> 127.0.0.1:3000 { error_page 502 -> internal @sorry; }\n    default -> respond 404;\n}\n",
+    },
+    Lint {
         code: "unused-definition",
         what: "a pool, log or rule that nothing uses",
         why: "It has no effect, and is most likely misspelt where it should be used.",
