@@ -71,8 +71,8 @@ impl Root {
         Ok(Self { directory, index: index.into(), types: None })
     }
 
-    /// Serves the directory with this relative path below this one, which need not exist. The caller
-    /// makes sure that no segment of it is empty, `.` or `..`.
+    /// Serves the directory with this relative path below this one, which need not exist. The
+    /// caller makes sure that no segment of it is empty, `.` or `..`.
     #[must_use]
     pub fn below(&self, path: &[u8]) -> Self {
         let directory = self.directory.join(OsStr::from_bytes(path));

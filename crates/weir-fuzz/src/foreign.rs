@@ -1,5 +1,5 @@
-//! Configurations of nginx and HAProxy. Every directive is accounted for at a place in the text, and
-//! the native form that is printed is accepted exactly when the file itself is, as the same
+//! Configurations of nginx and HAProxy. Every directive is accounted for at a place in the text,
+//! and the native form that is printed is accepted exactly when the file itself is, as the same
 //! configuration.
 
 use weir_config::{Checked, Diagnostics, parse_str, to_json};

@@ -1,7 +1,7 @@
 //! Headers of the PROXY protocol. A reader that takes as many bytes as the parser asks for gets the
-//! same result as one that has them all, and no byte behind the header; the beginning of a header is
-//! never refused; and a header that tells addresses is one that Weir would write for them, or tells
-//! more besides.
+//! same result as one that has them all, and no byte behind the header; the beginning of a header
+//! is never refused; and a header that tells addresses is one that Weir would write for them, or
+//! tells more besides.
 
 use weir_wire::{
     PROXY_HEADER_BYTES, ProxyHeader, ProxyProgress, ProxyVersion, parse_proxy_header,

@@ -38,8 +38,8 @@ pub enum Language {
 }
 
 impl Language {
-    /// Returns the language of a text by its first directives. nginx's files begin with a setting of
-    /// its main context, or with `http`, `server` or another of its blocks, which Weir has not.
+    /// Returns the language of a text by its first directives. nginx's files begin with a setting
+    /// of its main context, or with `http`, `server` or another of its blocks, which Weir has not.
     /// HAProxy's have sections, lines without an end.
     pub fn of(text: &str) -> Self {
         if haproxy::recognise(text) { Self::Haproxy } else { nginx::recognise(text) }

@@ -1,5 +1,5 @@
-//! Directives of Weir's syntax as an import makes them. Each word has the place in the imported file
-//! that it comes from, so that messages name that place.
+//! Directives of Weir's syntax as an import makes them. Each word has the place in the imported
+//! file that it comes from, so that messages name that place.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,6 @@
-//! HTTP/1.0 and HTTP/1.1 on the wire, and the PROXY protocol: request and response heads, strict framing, chunked bodies,
-//! and the encoding of the heads and chunks that Weir writes. Bytes in, spans and events out.
+//! HTTP/1.0 and HTTP/1.1 on the wire, and the PROXY protocol: request and response heads, strict
+//! framing, chunked bodies, and the encoding of the heads and chunks that Weir writes. Bytes in,
+//! spans and events out.
 //!
 //! The crate does no I/O, reads no clock, has no message buffer of its own, and copies no header
 //! text. A head is the caller's buffer plus [`Span`]s into it, and its vectors are reused from

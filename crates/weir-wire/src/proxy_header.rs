@@ -42,8 +42,8 @@ pub struct ProxyHeader {
 /// The state of a header of which some bytes were received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProgress {
-    /// At least this many more bytes belong to it: a reader that takes no more than that never takes
-    /// a byte of what follows the header.
+    /// At least this many more bytes belong to it: a reader that takes no more than that never
+    /// takes a byte of what follows the header.
     Partial(usize),
     /// It is complete.
     Whole(ProxyHeader),

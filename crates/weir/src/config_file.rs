@@ -50,7 +50,8 @@ pub(crate) struct LanguageArguments {
 /// The flag about the version of another program.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AssumeArguments {
-    /// Version whose defaults hold, such as nginx=1.31 or haproxy=2.6 [default: nginx=1.22, haproxy=3.4]
+    /// Version whose defaults hold, such as nginx=1.31 or haproxy=2.6 [default: nginx=1.22,
+    /// haproxy=3.4]
     #[arg(long = "assume", value_name = "PROGRAM=VERSION", value_parser = AssumedVersion::parse)]
     version: Option<AssumedVersion>,
 }

@@ -1,6 +1,6 @@
 //! The policies by response time: the endpoint with the lowest score, which is the average response
-//! time, multiplied by the load with this exchange, relative to the weight. An endpoint that has not
-//! responded yet counts as fast as the fastest one, so that it gets its share and no more.
+//! time, multiplied by the load with this exchange, relative to the weight. An endpoint that has
+//! not responded yet counts as fast as the fastest one, so that it gets its share and no more.
 //!
 //! Of many endpoints the better of two drawn by weight is taken, as Finagle and Envoy do: a score
 //! changes with time, so no order of them can be kept.

@@ -141,8 +141,8 @@ pub struct TcpProbe {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeStep {
-    /// Opens a connection, in place of the one before. Without it as the first step the conversation
-    /// begins on one to the check's port, without TLS.
+    /// Opens a connection, in place of the one before. Without it as the first step the
+    /// conversation begins on one to the check's port, without TLS.
     Connect(ProbeConnect),
     /// Sends this text.
     Send(String),

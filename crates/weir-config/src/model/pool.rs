@@ -62,8 +62,8 @@ pub struct Pool {
     /// ones get 413. `None` if bodies are not read first.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
-    /// The status of the response if no connection to an endpoint came about; `None` for that of the
-    /// cause.
+    /// The status of the response if no connection to an endpoint came about; `None` for that of
+    /// the cause.
     #[serde(default)]
     pub connect_status: Option<u16>,
     /// The bounds on the pool as a whole.
@@ -166,7 +166,7 @@ pub struct Endpoint {
     pub passive: EndpointPassive,
 }
 
-/// What an endpoint has instead of its pool's `passive`.
+/// The settings of an endpoint in place of its pool's `passive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EndpointPassive {

@@ -1,5 +1,5 @@
-//! What a route does with the responses of endpoints, as configured: some are discarded for those of
-//! other routes, some get another status. No response is looked at here.
+//! The rules of a route for the responses of endpoints, as configured: some are discarded for those
+//! of other routes, some get another status. No response is looked at here.
 
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;

@@ -133,7 +133,7 @@ pub enum Rule {
     Variable(#[serde(with = "words::template")] Template, Option<TextPattern>),
 }
 
-/// What a file must be.
+/// The kind that a file must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileTest {
@@ -276,7 +276,7 @@ pub struct Redirect {
     pub to: Template,
 }
 
-/// What requests get instead of error responses with some statuses.
+/// The targets of requests that would get error responses with some statuses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorTarget {
@@ -349,7 +349,7 @@ pub struct Files {
     /// Set if the directory need not exist when the configuration is loaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// What is looked for instead of the path alone, in order; the first that is there is served.
+    /// The paths that are looked for in place of the request's, in order; the first file is served.
     #[serde(default, rename = "try", skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<FileCandidate>,
     /// The target with which the request is served again if there is no such file.
@@ -512,8 +512,8 @@ impl HeaderEdit {
         }
     }
 
-    /// Returns true if it gives requests a `Connection` header of nothing but blanks, the only value
-    /// that says nothing about the connection.
+    /// Returns true if it gives requests a `Connection` header of nothing but blanks, the only
+    /// value that says nothing about the connection.
     pub fn is_blank_connection(&self) -> bool {
         let blank = |text: &[u8]| !text.is_empty() && text.iter().all(|byte| b" \t".contains(byte));
         match self.plain() {

@@ -584,7 +584,8 @@ pub(crate) fn table_bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Checks that a condition's text has variables, and that they are known when a route is looked for.
+/// Checks that a condition's text has variables, and that they are known when a route is looked
+/// for.
 pub(crate) fn known_before_route(text: &Template) -> Result<(), String> {
     if text.constant().is_some() {
         return Err("this condition has no variable: write `variable $NAME=PATTERN`".into());

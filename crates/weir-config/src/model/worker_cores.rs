@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// sets have.
 const MOST: usize = 1024;
 
-/// A set of cores for each worker, in the order of their numbers; further workers begin at the first
-/// one again.
+/// A set of cores for each worker, in the order of their numbers; further workers begin at the
+/// first one again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WorkerCores(Vec<Vec<u16>>);

@@ -1,4 +1,5 @@
-//! The workers that a configuration asks for and the cores that they are pinned to, on this machine.
+//! The workers that a configuration asks for and the cores that they are pinned to, on this
+//! machine.
 
 use weir_config::Config;
 use weir_config::model::Workers;

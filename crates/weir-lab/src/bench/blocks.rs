@@ -1,5 +1,6 @@
-//! Histograms of consecutive blocks of a run. How they differ from each other shows how far a figure
-//! of the run can be trusted: requests near in time resemble each other, so their number does not.
+//! Histograms of consecutive blocks of a run. How they differ from each other shows how far a
+//! figure of the run can be trusted: requests near in time resemble each other, so their number
+//! does not.
 
 use hdrhistogram::Histogram;
 

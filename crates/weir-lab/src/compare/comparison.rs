@@ -55,7 +55,7 @@ pub(super) struct FigureDifference {
     pub(super) certainty: Option<FigureConfidence>,
 }
 
-/// How far a difference can be trusted.
+/// The confidence in a difference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FigureConfidence {
     pub(super) absolute: ConfidenceInterval,

@@ -54,7 +54,8 @@ pub(crate) struct RequestArrival {
     pub(crate) places: Vec<OpenPlace>,
     /// The limit headers of its response.
     pub(crate) told: Option<Box<Told>>,
-    /// The number of limits by key that were asked about its present route, in their order; at most 255.
+    /// The number of limits by key that were asked about its present route, in their order; at most
+    /// 255.
     pub(crate) limits_asked: u8,
     /// The queue position that it had in another process.
     pub(crate) waiting: Option<Box<WaitingRequest>>,

@@ -382,8 +382,8 @@ fn check_body<C: ClientSide>(
     }
 }
 
-/// Sets the exchange's total time limit to the route's, or to the pool's if that is shorter than the
-/// listener's, which is in force.
+/// Sets the exchange's total time limit to the route's, or to the pool's if that is shorter than
+/// the listener's, which is in force.
 fn bound<C: ClientSide>(exchange: &Exchange<'_, C>, route: &CompiledRoute, pool: Option<u32>) {
     let scope = exchange.scope;
     let wait = match (route.request_timeout, pool) {

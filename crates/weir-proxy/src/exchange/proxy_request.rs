@@ -161,7 +161,8 @@ fn leave_pool<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended
         return Err(Ended::Refused(refusal));
     }
     record::count_left(exchange);
-    // The head of the next response is parsed into the same place; nothing shall read the two as one.
+    // The head of the next response is parsed into the same place; nothing shall read the two as
+    // one.
     exchange.heads.response_bytes.clear();
     if exchange.outcome.cause == Cause::Local {
         exchange.outcome.cause = Cause::Complete;

@@ -186,8 +186,8 @@ impl Pump {
         Self { direct: 0..length, body_bytes: length as u64, is_whole: true, ..pump }
     }
 
-    /// Creates a pump for the rest of a message of which `sent` bytes were sent; `message` ends with
-    /// its whole body of `body` bytes.
+    /// Creates a pump for the rest of a message of which `sent` bytes were sent; `message` ends
+    /// with its whole body of `body` bytes.
     pub(crate) fn rest(message: Vec<u8>, sent: usize, body: usize) -> Self {
         let bounds = Bounds::default();
         let pump = Self::new(message, Framing::None, Encoder::Plain, Vec::new(), 0, bounds);

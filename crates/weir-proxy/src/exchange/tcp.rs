@@ -29,14 +29,14 @@ use crate::worker::workspace::Heads;
 /// nginx's `stream`.
 const CONNECTED: u16 = 200;
 
-/// Serves a connection until it ends. One that reached no endpoint lingers: a close with unread bytes
-/// would be a reset.
+/// Serves a connection until it ends. One that reached no endpoint lingers: a close with unread
+/// bytes would be a reset.
 pub(crate) async fn run<C: ClientSide>(scope: Scope<'_, C::Net>, client: C) -> Next {
     let (now, mut heads) = (Instant::now(), Heads::default());
     let session = list_as_running(scope, client.facts(), now);
     let mut exchange = Exchange::new(scope, session.key, client, &mut heads, now);
     let Exchange { client, arrival, outcome, .. } = &mut exchange;
-    // What follows reads a head that is empty, but for the host.
+    // The code after this reads a head that is empty but for the host.
     arrival.has_head = true;
     outcome.times.handshake = client.facts().handshake();
     outcome.times.idle = now.span_since(client.facts().since);

@@ -77,7 +77,8 @@ pub(crate) async fn prepare_body<C: ClientSide>(
     // A body that was kept, or is not sent on, is not read again.
     let is_read = exchange.arrival.body_read || exchange.heads.internal.drops_body();
     if exchange.heads.request.framing != Framing::None && !is_read {
-        // In an allocation of its own, so that exchanges without a body do not reserve space for it.
+        // In an allocation of its own, so that exchanges without a body do not reserve space for
+        // it.
         let begun = Box::pin(begin_body(exchange, rules, upload)).await;
         begun.inspect_err(|_| leave_body(exchange, upload))?;
     }

@@ -669,8 +669,8 @@ mod tests {
         check(r#""x,a,\",a,y", a"#, Some(r#""x,a,\",a,y",b"#));
     }
 
-    /// A replaced value with a variable in each of many items, or of many lines, would be as long as
-    /// their product.
+    /// A replaced value with a variable in each of many items, or of many lines, would be as long
+    /// as their product.
     #[test]
     fn replaced_values_do_not_lengthen_a_head_without_bound() {
         let edit = |item: bool| {

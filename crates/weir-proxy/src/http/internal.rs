@@ -101,7 +101,8 @@ impl InternalRedirects {
         self.count > 0 || self.steps > 0
     }
 
-    /// Counts a redirect to a name, to the target that the caller sets if it has a path, or to both.
+    /// Counts a redirect to a name, to the target that the caller sets if it has a path, or to
+    /// both.
     pub(crate) fn redirect(
         &mut self,
         name: Option<&Arc<str>>,

@@ -1,4 +1,4 @@
-//! What limits by key have in common: the text of the key, the number of the limit in the table,
+//! The common part of limits by key: the text of the key, the number of the limit in the table,
 //! and the counts of its effects.
 
 use std::sync::Arc;

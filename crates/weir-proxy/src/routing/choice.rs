@@ -1,4 +1,5 @@
-//! The choice between several pools: by the value of a variable, or by shares. It knows no endpoint.
+//! The choice between several pools: by the value of a variable, or by shares. It knows no
+//! endpoint.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -71,7 +71,7 @@ impl ErrorTargets {
 }
 
 impl CompiledErrorTarget {
-    /// What this target means for a request of this method that would get this error.
+    /// The meaning of this target for a request of this method that would get this error.
     pub(crate) fn redirect_of(&self, cause: Cause, status: u16, method: Method) -> ErrorRedirect {
         let (is_internal, is_path) = match &self.to {
             CompiledErrorDestination::Internal(to) => (true, to.path.is_some()),

@@ -1,4 +1,4 @@
-//! What a route does with the responses of endpoints, compiled: some are discarded for another
+//! The rules of a route for the responses of endpoints, compiled: some are discarded for another
 //! route's, some get another status. It touches no response.
 
 use std::sync::Arc;

@@ -61,7 +61,7 @@ pub struct CompiledRoute {
     pub(crate) rewrites: Option<Rewrites>,
     /// The target of its internal redirect: its action, or what follows if there is no file.
     pub(crate) internal: Option<Box<InternalTarget>>,
-    /// What its requests for files need besides a directory; `None` if they need nothing.
+    /// The needs of its requests for files besides a directory; `None` if they have none.
     pub(crate) file_options: Option<Box<FileOptions>>,
     /// The targets of its requests that would get an error response; `None` if there are none.
     pub(crate) error_targets: Option<ErrorTargets>,
@@ -109,7 +109,7 @@ pub enum CompiledAction {
     Internal,
 }
 
-/// What requests for files may need.
+/// The needs of requests for files.
 #[derive(Clone, Debug)]
 pub(crate) struct FileOptions {
     /// The directory below that of the route.

@@ -217,7 +217,8 @@ pub struct CompiledListener {
     pub(crate) reasons: LogReasons,
     /// Set if a log shows groups of a route's path regex.
     pub logs_captures: bool,
-    /// Tells whether TCP connections wait for the name that the client asks for in its TLS handshake.
+    /// Tells whether TCP connections wait for the name that the client asks for in its TLS
+    /// handshake.
     pub(crate) server_names: ServerNames,
     /// Set if a log, a limit or the key of a pool uses the local address.
     pub shows_local_address: bool,
@@ -315,7 +316,8 @@ fn replaced_pools(listener: &model::Listener, config: &Config) -> Vec<(usize, mo
     numbers.into_iter().filter_map(pool).collect()
 }
 
-/// Returns true if a pool that a listener's routes lead to hashes the name that TLS clients ask for.
+/// Returns true if a pool that a listener's routes lead to hashes the name that TLS clients ask
+/// for.
 pub(crate) fn hashes_server_name(listener: &model::Listener, config: &Config) -> bool {
     let pools = listener.all_routes().flat_map(|route| route.action.pools());
     let mut keys = pools.filter_map(|number| config.pools.get(number)?.policy.key());

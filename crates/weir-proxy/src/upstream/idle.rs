@@ -159,7 +159,8 @@ impl<S: Socket> Drop for UpstreamConnection<S> {
 
 /// A worker's idle connections to one endpoint: those for all clients, the most recently used last,
 /// and after them those that are kept for one client, in the order of the clients' places. The list
-/// allocates memory only for more than one of them; one is the usual number where endpoints are many.
+/// allocates memory only for more than one of them; one is the usual number where endpoints are
+/// many.
 type Shelf<S> = SmallVec<[Box<UpstreamConnection<S>>; 1]>;
 
 /// A worker's idle connections, by the endpoint's number, and access to the parked connections,

@@ -1,5 +1,5 @@
-//! The servers that a route prefers for its requests (`use_server`), compiled. The balancer gives the
-//! slots.
+//! The servers that a route prefers for its requests (`use_server`), compiled. The balancer gives
+//! the slots.
 
 use weir_config::model::{Pool, ServerPreference, names};
 use weir_stats::{Entry, Escape, Template};

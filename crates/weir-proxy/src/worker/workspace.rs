@@ -31,8 +31,8 @@ pub(crate) struct Heads {
     pub(crate) request_out: Vec<u8>,
     /// The response head as it is sent downstream.
     pub(crate) response_out: Vec<u8>,
-    /// The response head as received, for logs, header edits and rules about responses; one that was
-    /// discarded too, until another endpoint is asked.
+    /// The response head as received, for logs, header edits and rules about responses; one that
+    /// was discarded too, until another endpoint is asked.
     pub(crate) response_bytes: Vec<u8>,
     /// The text of the key that the pool's policy hashes.
     pub(crate) key: Vec<u8>,

@@ -161,8 +161,8 @@ fn a_reload_closes_parked_connections_to_endpoints_that_are_gone() {
     });
 }
 
-/// Each step is a request of one of three clients; the numbers are those of the connections that the
-/// origin has seen after it.
+/// Each step is a request of one of three clients; the numbers are those of the connections that
+/// the origin has seen after it.
 #[test]
 fn the_level_of_reuse_says_which_requests_take_idle_connections() {
     for (level, expected) in [
@@ -219,7 +219,7 @@ fn a_connection_that_is_never_shared_serves_its_client_and_ends_with_it() {
     });
 }
 
-/// What one user left on a connection must not reach another when the setting changes.
+/// The bytes that one user left on a connection must not reach another when the setting changes.
 #[test]
 fn connections_of_single_clients_are_not_shared_after_a_reload() {
     let text = |level: &str| app(&format!("server 10.0.1.1:80; keepalive reuse={level};"), "");

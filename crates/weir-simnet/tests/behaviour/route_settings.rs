@@ -1,5 +1,5 @@
-//! A route's own timeouts, retries and buffering: they hold for its requests, and the pool's for all
-//! others, at the same servers.
+//! A route's own timeouts, retries and buffering: they hold for its requests, and the pool's for
+//! all others, at the same servers.
 
 use std::time::Duration;
 

@@ -36,8 +36,8 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends `%Tw/%Tc/%Tt %B %ts`. In the data phase HAProxy does not tell whether the server has sent
-/// anything.
+/// Appends `%Tw/%Tc/%Tt %B %ts`. In the data phase HAProxy does not tell whether the server has
+/// sent anything.
 fn append_connection(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let times = entry.times;
     append_spans(&[times.queue, times.connect], out);

@@ -183,8 +183,8 @@ impl Template {
         }
     }
 
-    /// Returns true if the text for one exchange, a condition, is neither empty nor `0`. `buffer` is
-    /// overwritten.
+    /// Returns true if the text for one exchange, a condition, is neither empty nor `0`. `buffer`
+    /// is overwritten.
     pub fn holds(&self, entry: &Entry<'_>, buffer: &mut Vec<u8>) -> bool {
         buffer.clear();
         self.append(entry, Escape::None, buffer);

@@ -421,8 +421,8 @@ impl Variable {
         self.is_or_uses(|kind| matches!(kind, VariableKind::Plain(Plain::SslServerName)))
     }
 
-    /// Returns true if the variable is a field of HAProxy's log format, of which some are numbers of
-    /// exchanges in flight.
+    /// Returns true if the variable is a field of HAProxy's log format, of which some are numbers
+    /// of exchanges in flight.
     pub fn is_haproxy_field(&self) -> bool {
         self.is_or_uses(|kind| matches!(kind, VariableKind::HaproxyField(_)))
     }

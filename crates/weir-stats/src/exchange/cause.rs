@@ -205,8 +205,8 @@ impl Cause {
         }
     }
 
-    /// Returns true for the end of a tunnel or of a TCP connection that had reached its endpoint: its
-    /// duration is no latency.
+    /// Returns true for the end of a tunnel or of a TCP connection that had reached its endpoint:
+    /// its duration is no latency.
     pub fn is_of_tunnel(self) -> bool {
         matches!(
             self,

@@ -21,7 +21,8 @@ pub(crate) struct FmtArguments {
     /// Configuration files; `-` formats standard input to standard output
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Change nothing; print the names of the files that would change, and exit with 1 if there are any
+    /// Change nothing; print the names of the files that would change, and exit with 1 if there are
+    /// any
     #[arg(long)]
     check: bool,
 }

@@ -1,5 +1,5 @@
-//! Random sets of locations, some of them nested, and random paths: both programs must pick the same location. A seed
-//! gives one server; `WEIR_SEEDS` is the number of seeds.
+//! Random sets of locations, some of them nested, and random paths: both programs must pick the
+//! same location. A seed gives one server; `WEIR_SEEDS` is the number of seeds.
 
 use std::fmt::Write as _;
 

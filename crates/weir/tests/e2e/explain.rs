@@ -289,8 +289,8 @@ fn what_cannot_be_explained_is_said_in_a_sentence() {
     failed(&["http://a.test/"], 3, "`ap`");
 }
 
-/// As it is served: an error's route answers whatever the length, and its pool gets no more than the
-/// route takes.
+/// As it is served: an error's route answers whatever the length, and its pool gets no more than
+/// the route takes.
 #[test]
 fn the_bound_of_an_errors_route_is_for_bodies_that_its_pool_gets() {
     let directory = Directory::new();

@@ -1,5 +1,5 @@
-//! TCP connections that are passed on: bytes and ends of both sides, resets, the choice of a server,
-//! the queue, limits, logs, TLS at Weir, stop and reload.
+//! TCP connections that are passed on: bytes and ends of both sides, resets, the choice of a
+//! server, the queue, limits, logs, TLS at Weir, stop and reload.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;

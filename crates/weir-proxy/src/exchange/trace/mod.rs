@@ -1,6 +1,7 @@
-//! Follows one request through a compiled configuration without serving it, for `weir explain`.
-//! The steps and their order are those of a served request (`exchange/mod.rs`), and each is done by the code that serves: parsing, normalisation, matching, picking, writing the
-//! head. Nothing is sent, and what depends on the state of a running process is as at its start.
+//! Follows one request through a compiled configuration without serving it, for `weir explain`. The
+//! steps and their order are those of a served request (`exchange/mod.rs`), and each is done by the
+//! code that serves: parsing, normalisation, matching, picking, writing the head. Nothing is sent,
+//! and what depends on the state of a running process is as at its start.
 
 mod pool;
 #[cfg(test)]
@@ -370,8 +371,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Follows the target of a route, or of the listener, for an error; returns false if the request
-    /// is not served again.
+    /// Follows the target of a route, or of the listener, for an error; returns false if the
+    /// request is not served again.
     fn follow_error(&mut self, route: Option<&'a CompiledRoute>, status: u16) -> bool {
         let may_lead = self.internal.error_may_lead();
         let targets = match route {

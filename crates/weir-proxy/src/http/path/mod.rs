@@ -95,8 +95,8 @@ pub(crate) fn normalise(
 /// Brings a rewritten path into its normal form, or refuses it. Where received paths are not
 /// normalised it stays as it is.
 ///
-/// It may have no dot segment: only a value from the request can bring one, and it would lead out of
-/// the place that the configuration names.
+/// It may have no dot segment: only a value from the request can bring one, and it would lead out
+/// of the place that the configuration names.
 pub(crate) fn normalise_rewritten(
     path: PathBuffer,
     rules: &PathRules,

@@ -1,5 +1,6 @@
 //! Finds the name that a TLS client asks for without ending its TLS: reads the beginning of the
-//! connection until the `ClientHello` is complete. All bytes are kept as received. It keeps no time.
+//! connection until the `ClientHello` is complete. All bytes are kept as received. It keeps no
+//! time.
 
 use std::future::poll_fn;
 use std::io;

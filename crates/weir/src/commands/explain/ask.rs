@@ -209,8 +209,8 @@ impl Ask {
     }
 }
 
-/// Tells how well a socket fits the host of a URL: 3 for its own address, 2 for all addresses of the
-/// machine, 1 for another address, which a name may stand for.
+/// Tells how well a socket fits the host of a URL: 3 for its own address, 2 for all addresses of
+/// the machine, 1 for another address, which a name may stand for.
 fn reach(socket: SocketAddr, host: Option<IpAddr>) -> u8 {
     match host {
         Some(host) if socket.ip() == host => 3,

@@ -275,7 +275,7 @@ fn values_of_an_imported_file_have_its_lines() {
         "defaults\n mode http\n timeout connect 3s\n timeout client 9s\n timeout server 9s\n\
          frontend web\n bind 127.0.0.1:8080\n default_backend app\n\
          backend app\n server one 127.0.0.1:9000 maxconn 7\n",
-        // What a section inherits is said at the section.
+        // Inherited values are printed at the section.
         &["10: pools[app].endpoints[one].max_conn = 7", "9: pools[app].timeouts.connect = 3s"],
     );
 }

@@ -268,7 +268,7 @@ fn the_cap_on_idle_connections_is_changed_live_and_no_connection_is_dropped_for_
     assert_eq!((&raised["pool"]["keepalive_idle"], idle(&raised["pool"])), (&20.into(), 6));
     all_at_once(&mut clients);
     become_idle(6);
-    // What is idle stays until it is used; what becomes idle beyond the cap is closed then.
+    // Idle connections stay until they are used; those that become idle beyond the cap are closed.
     assert_eq!(idle(&set(2)["pool"]), 6);
     all_at_once(&mut clients);
     become_idle(2);

@@ -1,5 +1,5 @@
-//! Conversions: a text goes through a row of converters, each of which changes the result of the one
-//! before it. Names and results are those of HAProxy's converters where it has one.
+//! Conversions: a text goes through a row of converters, each of which changes the result of the
+//! one before it. Names and results are those of HAProxy's converters where it has one.
 
 mod digest;
 mod list;

@@ -119,8 +119,8 @@ pub(super) fn from_base64(url_safe: bool, value: &mut Vec<u8>) -> bool {
 }
 
 /// Writes the contents of a JSON string as HAProxy does, which escapes `/` and everything outside
-/// ASCII. Bytes are characters of their own, or UTF-8, of which invalid ones are left out or have no
-/// result.
+/// ASCII. Bytes are characters of their own, or UTF-8, of which invalid ones are left out or have
+/// no result.
 pub(super) fn json(utf8: bool, lenient: bool, value: &mut Vec<u8>) -> bool {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(value.len());
