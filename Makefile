@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup installs cargo here; a shell that has not sourced ~/.cargo/env does not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-instructions bench-scale bench-balance bench-numbers bench-lab bench-long-files fuzz hostile-table
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-instructions bench-scale bench-balance bench-numbers bench-lab bench-long-files bench-state bench-tls fuzz hostile-table
 
 # Real programs that the tests use. The variables below make tests fail without their program; otherwise they pass without it.
 TEST_PROGRAMS := cc nginx nginx-stream haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client valgrind python3
@@ -106,6 +106,16 @@ bench-long-files: ## measure the check of configurations of 100,000 lines beside
 	scripts/packages nginx haproxy
 	cargo build --release -p weir
 	python3 benches/long_files.py --weir "$$(scripts/target-directory)/release/weir" $(ARGS)
+
+bench-tls: ## compare TLS 1.2 with TLS 1.3, with intervals; writes benches/tls.md
+	@scripts/packages cc openssl taskset python3
+	cargo build --release -p weir
+	python3 benches/tls.py --weir "$$(scripts/target-directory)/release/weir" $(ARGS)
+
+bench-state: ## compare one process of four workers with four processes; writes benches/state.md
+	@scripts/packages cc curl taskset python3
+	cargo build --release -p weir
+	python3 benches/state.py --weir "$$(scripts/target-directory)/release/weir" $(ARGS)
 
 bench-lab: ## measure the test origin beside nginx and the load generator beside wrk; writes benches/lab.md
 	@scripts/packages cc nginx wrk openssl python3

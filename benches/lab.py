@@ -83,6 +83,11 @@ def arguments():
 class Lab(candidates.Bench):
     """The origins, each in a process of its own on the first core."""
 
+    @property
+    def weir(self):
+        """The only binary."""
+        return self.binaries
+
     def prepare(self):
         files = self.directory / "www"
         files.mkdir()

@@ -166,7 +166,7 @@ fn a_difference_is_told_with_its_direction_and_its_interval() {
     let has = |part: &str| assert!(text.contains(part), "no {part:?} in\n{text}");
     has("p50: that of after is 4");
     has(" higher than that of before (95 % interval)");
-    has("rate: no difference of after from before is seen; one of more than 0.3 % would have been");
+    has("rate: no difference of after from before is seen; it is at most 0.3 % (95 % interval)");
     has("considered together (5 % risk): p50 of after is higher; ");
     // The other way round the quotients are the inverse ones.
     let mut turned = variants(7, 8, 1.5);

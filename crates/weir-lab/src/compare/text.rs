@@ -77,7 +77,7 @@ impl RunComparison {
                 range(1.0 - high, 1.0 - low)
             ),
             DifferenceDirection::NotSeen => format!(
-                "{figure}: no difference of {name} from {first} is seen; one of more than {} would have been",
+                "{figure}: no difference of {name} from {first} is seen; it is at most {} ({sure:.0} % interval)",
                 percent((high - 1.0).max(1.0 - low))
             ),
         }
