@@ -1055,3 +1055,22 @@ fn buffers_of_logs_are_those_of_the_file() {
     refused("access_log /l combined buffer=4k flush=0;", "not a time");
     refused("access_log syslog:server=127.0.0.1 combined buffer=4k;", "not buffered");
 }
+
+/// `nginx/documented.txt` has the names of nginx's own index of directives.
+#[test]
+fn every_documented_directive_is_known() {
+    let names = include_str!("nginx/documented.txt");
+    assert!(names.lines().count() > 597);
+    // What `include` names must exist.
+    for name in names.lines().filter(|name| *name != "include") {
+        let imported = server(&format!("{name} x;"));
+        let (_, reason) = outcome(&imported.coverage, &format!("{name} x"));
+        assert!(!reason.contains("not known"), "{name}");
+    }
+    let (word, _) = outcome(&server("fastcgi_buffers 8 16k;").coverage, "fastcgi_buffers");
+    assert_eq!(word, "ignored");
+    let used = server("location / { fastcgi_pass 127.0.0.1:9; fastcgi_cache x; }");
+    assert_eq!(outcome(&used.coverage, "fastcgi_cache").0, "refused");
+    assert_eq!(outcome(&server("made_up x;").coverage, "made_up").0, "refused");
+    assert_eq!(outcome(&server("ssl_ocsp_responder x;").coverage, "ssl_ocsp").0, "refused");
+}

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use super::families::write_rows;
+
 /// The treatment of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handling {
@@ -97,7 +99,7 @@ This page is generated from the table in `crates/weir-import/src/nginx/directive
 Weir does not have. `weir run -c nginx.conf` runs the file, and `weir import nginx.conf` prints it in Weir's own syntax. A refused
 directive stops both, unless `--accept-ignored` is given. The defaults are those of nginx 1.22; `--assume nginx=1.31` takes those of another version.
 
-A directive that is *converted* may still be refused where the note says so, and one that is in none of these rows always is.
+A directive that is *converted* may still be refused where the note says so, and one that is in none of these rows always is. Rows with `…` are all directives whose names begin so, unless they have rows of their own.
 
 | directive | in | | |
 | --- | --- | --- | --- |
@@ -118,6 +120,7 @@ pub fn reference() -> String {
         let note = note.replace('|', "\\|");
         let _ = writeln!(page, "| `{name}` | {} | {word} | {note} |", contexts.join(", "));
     }
+    write_rows(&mut page);
     page
 }
 

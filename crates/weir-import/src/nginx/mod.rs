@@ -9,6 +9,7 @@ mod continuations;
 mod convert;
 mod directives;
 mod errors;
+mod families;
 mod file_tests;
 mod file_types;
 mod files;

@@ -10,6 +10,7 @@ use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::{Directive, End, missing_semicolon};
 
 use super::directives::{self, Handling};
+use super::families::{of_family, of_unused_protocol};
 use super::values::DefinedNames;
 use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
 
@@ -270,7 +271,11 @@ impl Outcomes {
                         "it stands in the refused block of line {line}"
                     ))
                 }
-                (None, _) => unconverted(statement, has_cache),
+                (None, _) => {
+                    let name = statement.directive.name.text.as_str();
+                    of_unused_protocol(name, |pass| statements.has(pass))
+                        .unwrap_or_else(|| unconverted(statement, has_cache))
+                }
             };
             let span = statement.directive.name.span;
             entries.push(CoverageEntry {
@@ -293,11 +298,14 @@ fn unconverted(statement: &Statement<'_>, has_cache: bool) -> CoverageOutcome {
     }
     let Some(row) = directives::find(name, statement.context) else {
         let contexts = directives::contexts_of(name);
-        return CoverageOutcome::Refused(if contexts.is_empty() {
-            "this directive is not known".to_owned()
-        } else {
-            format!("it does not belong in `{}`, but in {}", statement.context, contexts.join(", "))
-        });
+        if contexts.is_empty() {
+            return of_family(name);
+        }
+        return CoverageOutcome::Refused(format!(
+            "it does not belong in `{}`, but in {}",
+            statement.context,
+            contexts.join(", ")
+        ));
     };
     match row.handling {
         handling if handling.differs(statement.word(0)) => {

@@ -1,0 +1,155 @@
+//! Directives that the table does not have one by one: families by the beginning of their names,
+//! each with what becomes of them.
+
+use std::fmt::Write as _;
+
+use crate::coverage::CoverageOutcome;
+
+/// A family of directives.
+struct DirectiveFamily {
+    /// The beginning of the names.
+    start: &'static str,
+    /// Set if they may be left out without harm.
+    is_harmless: bool,
+    reason: &'static str,
+}
+
+const fn ignored(start: &'static str, reason: &'static str) -> DirectiveFamily {
+    DirectiveFamily { start, is_harmless: true, reason }
+}
+
+const fn refused(start: &'static str, reason: &'static str) -> DirectiveFamily {
+    DirectiveFamily { start, is_harmless: false, reason }
+}
+
+const HTTP1: &str = "Weir offers HTTP/1.1; clients fall back to it";
+const INSIDE: &str = "it tunes the inside of nginx and has no counterpart";
+const COUNTED: &str = "metrics count listeners, routes and pools in any case";
+const LICENCE: &str = "Weir needs no licence and reports nothing";
+const WITHOUT: &str = "it has no counterpart: remove it, or keep it in a server behind Weir";
+const NATIVE_TLS: &str =
+    "it has no conversion: remove it, or write `tls` of a native listener or pool";
+const NATIVE_CHECK: &str = "write `check` in a native pool";
+const GUARD: &str =
+    "Weir checks no passwords: leave that to the servers, or refuse clients by address with `deny`";
+
+/// The families; of several for a name the first counts.
+const FAMILIES: [DirectiveFamily; 47] = [
+    ignored("http2_", HTTP1),
+    ignored("http3_", HTTP1),
+    ignored("quic_", HTTP1),
+    ignored("spdy_", HTTP1),
+    ignored("keepalive_disable", "it is about browsers of long ago"),
+    ignored("msie_", "it is about browsers of long ago"),
+    ignored("google_perftools_", INSIDE),
+    ignored("gunzip_buffers", INSIDE),
+    ignored("status_", COUNTED),
+    ignored("license_token", LICENCE),
+    ignored("usage_report", LICENCE),
+    ignored("uuid_file", LICENCE),
+    ignored("mgmt", LICENCE),
+    refused("health_check", NATIVE_CHECK),
+    refused("match", NATIVE_CHECK),
+    refused("proxy_ssl", NATIVE_TLS),
+    refused("ssl_", NATIVE_TLS),
+    refused("starttls", NATIVE_TLS),
+    refused("proxy_", "it has no conversion yet: remove it, or write the route natively"),
+    refused("auth_", GUARD),
+    refused("oidc_provider", GUARD),
+    refused("secure_link_", WITHOUT),
+    refused("js_", WITHOUT),
+    refused("perl_", WITHOUT),
+    refused("otel_", WITHOUT),
+    refused("mqtt", WITHOUT),
+    refused("hls", WITHOUT),
+    refused("f4f", WITHOUT),
+    refused("mp4_", WITHOUT),
+    refused("image_filter_", WITHOUT),
+    refused("xslt_", WITHOUT),
+    refused("xml_entities", WITHOUT),
+    refused("ssi_", WITHOUT),
+    refused("userid_", WITHOUT),
+    refused("session_log", WITHOUT),
+    refused("slice", WITHOUT),
+    refused("geoip_", WITHOUT),
+    refused("keyval", WITHOUT),
+    refused("zone_sync", WITHOUT),
+    refused("ancient_browser", WITHOUT),
+    refused("modern_browser", WITHOUT),
+    refused("dav_", WITHOUT),
+    refused("imap_", "Weir has no mail proxy"),
+    refused("pop3_", "Weir has no mail proxy"),
+    refused("smtp_", "Weir has no mail proxy"),
+    refused("acme_", "obtain certificates with a program for that, and name the files"),
+    refused("limit_zone", "write `limit_conn_zone`, which has replaced it"),
+];
+
+/// Names of directives that have nothing in common, and that have no counterpart.
+const OTHERS: [&str; 18] = [
+    "add_trailer_inherit",
+    "addition_types",
+    "api",
+    "autoindex_format",
+    "charset_map",
+    "create_full_put_path",
+    "internal_redirect",
+    "max_errors",
+    "min_delete_depth",
+    "num_map",
+    "pass",
+    "protocol",
+    "source_charset",
+    "state",
+    "timeout",
+    "tunnel_pass",
+    "upstream_conf",
+    "xclient",
+];
+
+/// The beginnings of directives about servers that do not speak HTTP/1.1.
+const PROTOCOLS: [&str; 5] = ["fastcgi_", "uwsgi_", "scgi_", "memcached_", "grpc_"];
+
+/// Appends the families to the page of directives.
+pub(crate) fn write_rows(page: &mut String) {
+    for DirectiveFamily { start, is_harmless, reason } in &FAMILIES {
+        let word = if *is_harmless { "ignored" } else { "refused" };
+        let more = if start.ends_with('_') { "…" } else { "" };
+        let _ = writeln!(page, "| `{start}{more}` | all | {word} | {reason} |");
+    }
+    for start in PROTOCOLS {
+        let _ = writeln!(
+            page,
+            "| `{start}…` | all | ignored or refused | without effect in a file without `{start}pass` |"
+        );
+    }
+    for name in OTHERS {
+        let _ = writeln!(page, "| `{name}` | all | refused | {WITHOUT} |");
+    }
+}
+
+/// Returns the outcome of a setting for a protocol of servers that no block of the file uses.
+pub(crate) fn of_unused_protocol(
+    name: &str,
+    has: impl Fn(&str) -> bool,
+) -> Option<CoverageOutcome> {
+    let start = PROTOCOLS.into_iter().find(|start| name.starts_with(start))?;
+    let pass = format!("{start}pass");
+    (!has(&pass)).then(|| CoverageOutcome::Ignored(format!("no `{pass}` is in this file")))
+}
+
+/// Returns the outcome of a directive that the table does not have.
+pub(crate) fn of_family(name: &str) -> CoverageOutcome {
+    if PROTOCOLS.iter().any(|start| name.starts_with(start)) {
+        let reason =
+            "Weir speaks HTTP to servers only: put a web server in front of the application";
+        return CoverageOutcome::Refused(reason.to_owned());
+    }
+    if OTHERS.contains(&name) {
+        return CoverageOutcome::Refused(WITHOUT.to_owned());
+    }
+    match FAMILIES.iter().find(|family| name.starts_with(family.start)) {
+        Some(family) if family.is_harmless => CoverageOutcome::Ignored(family.reason.to_owned()),
+        Some(family) => CoverageOutcome::Refused(family.reason.to_owned()),
+        None => CoverageOutcome::Refused("this directive is not known".to_owned()),
+    }
+}
