@@ -86,7 +86,7 @@ pub use route_upstream::{
 };
 pub(crate) use secret::HIDDEN;
 pub use secret::Secret;
-pub use sticky::{SameSite, Secure, Sticky};
+pub use sticky::{SameSite, Secure, Sticky, StickyMode};
 pub use tcp_keepalive::TcpKeepalive;
 pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersion};
 pub use types::TypeTable;

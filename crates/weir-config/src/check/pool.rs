@@ -7,6 +7,7 @@ use super::checker::Checker;
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
+use crate::model::validate::sticky;
 use crate::model::{
     Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, PassiveCause,
     Pool, ReuseLevel, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
@@ -120,6 +121,8 @@ impl<'a> Checker<'a> {
         }
         let weight = line.option("weight").and_then(|value| self.weight(value));
         let max_conn = line.option("max_conn").and_then(|value| self.max_conn(value));
+        let cookie =
+            self.setting(line, "cookie", |text| sticky::value(text).map(|()| text.to_owned()));
         let slow_start = self.setting(line, "slow_start", values::wait);
         let priority = self.priority(line);
         let order = self.order(line);
@@ -152,6 +155,7 @@ impl<'a> Checker<'a> {
                 order,
                 check,
                 passive,
+                cookie,
             });
         }
     }

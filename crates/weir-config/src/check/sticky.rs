@@ -7,20 +7,26 @@ use super::arguments::Arguments;
 use super::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::model::validate::sticky as validate;
-use crate::model::{AdminState, Listener, Pool, SameSite, Secret, Secure, Sticky, values};
+use crate::model::{
+    AdminState, Listener, Pool, SameSite, Secret, Secure, Sticky, StickyMode, values,
+};
 use crate::source::SourceSpan;
 use crate::units;
 
 /// Words of nginx and HAProxy, with their equivalents.
-const FOREIGN: [(&str, &str); 8] = [
+const FOREIGN: [(&str, &str); 5] = [
     ("indirect", "this is always the case: servers never see the cookie"),
     ("nocache", "this is always the case: a response that sets the cookie is `private` for caches"),
-    ("preserve", "a cookie of this name that a server sets is never passed on"),
-    ("rewrite", "write `insert`: the cookie is always set by Weir"),
-    ("prefix", "write `insert`: the cookie is always set by Weir"),
     ("dynamic", "write `secret=`: the value depends on names and the secret, not on addresses"),
     ("maxidle", "write `max_age=`"),
     ("maxlife", "write `max_age=`"),
+];
+
+const MODES: [(&str, StickyMode); 4] = [
+    ("insert", StickyMode::Insert),
+    ("rewrite", StickyMode::Rewrite),
+    ("prefix", StickyMode::Prefix),
+    ("follow", StickyMode::Follow),
 ];
 
 impl<'a> Checker<'a> {
@@ -36,9 +42,11 @@ impl<'a> Checker<'a> {
         }
         let cookie =
             self.value(name, |text| values::token(text, "a cookie").map(|()| text.to_owned()));
-        if how.text() != "insert" {
-            let message = format!("`{}` is not an option of a sticky cookie", how.text());
-            let error = Diagnostic::error(how.span(), message).suggest(how.text(), ["insert"]);
+        let mode = MODES.iter().find(|(name, _)| *name == how.text()).map(|(_, mode)| *mode);
+        if mode.is_none() {
+            let message = format!("`{}` is not a mode of a sticky cookie", how.text());
+            let names = MODES.map(|(name, _)| name);
+            let error = Diagnostic::error(how.span(), message).suggest(how.text(), names);
             self.report(error.help("write `sticky cookie NAME insert`, and options after it"));
         }
         for word in line.words.iter().skip(3) {
@@ -51,7 +59,10 @@ impl<'a> Checker<'a> {
                 None => error,
             });
         }
-        let mut sticky = Sticky::new(cookie?);
+        let mut sticky = Sticky { mode: mode.unwrap_or_default(), ..Sticky::new(cookie?) };
+        sticky.visible = line.flag("visible");
+        sticky.preserve = line.flag("preserve");
+        sticky.post_only = line.flag("postonly");
         sticky.http_only = line.flag("httponly");
         self.set(line, "secure", &mut sticky.secure, secure);
         sticky.same_site = self.setting(line, "samesite", same_site);

@@ -97,7 +97,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
     directive("send_proxy", POOL, "v1 | v2", "Begins each connection to a server with a header of the PROXY protocol, which tells the client's address and the one that it connected to; probes tell that the connection is Weir's own. Each connection then serves one client: none is kept for others (`keepalive` has no effect). HAProxy calls this `send-proxy`, nginx `proxy_protocol on`.")
         .example("send_proxy v2;"),
-    directive("sticky", POOL, "cookie NAME insert", "Session affinity by a cookie that Weir sets: a client returns to the server that served it first. The value is opaque to clients, the same in every instance with this configuration, and stays valid over restarts. Servers never see the cookie, and a `Set-Cookie` of a server with the same name is dropped. The cookie is set if a request has none or was served by another server; that response gets `Cache-Control: private` unless it has it already. A server that is `down`, unhealthy or ejected is replaced by another, and the cookie with it; a draining server keeps its clients. If the server is full, its clients wait in the pool's queue in order of arrival, or go to another server if the pool has no queue.")
+    directive("sticky", POOL, "cookie NAME insert | rewrite | prefix | follow", "Session affinity by a cookie: a client returns to the server that served it first. With `insert` Weir sets the cookie. Its value is opaque to clients, the same in every instance with this configuration, and stays valid over restarts, unless servers have values of their own (`server … cookie=`). Servers do not see the cookie, and a `Set-Cookie` of a server with the same name is dropped. With the other modes, which need `server … cookie=`, servers set the cookie themselves: Weir replaces its value with that of the server (`rewrite`), puts that and `~` before it and takes both from later requests (`prefix`), or changes nothing (`follow`). The cookie is set if a request has none or was served by another server; that response gets `Cache-Control: private` unless it has it already. A server that is `down`, unhealthy or ejected is replaced by another, and the cookie with it; a draining server keeps its clients. If the server is full, its clients wait in the pool's queue in order of arrival, or go to another server if the pool has no queue.")
         .words(3, MANY)
         .options(STICKY)
         .example("sticky cookie SRV insert httponly secure samesite=lax secret_file=/etc/weir/sticky.secret;"),
@@ -175,6 +175,12 @@ const SERVER: &[OptionSpec] = &[
     ),
     flag("backup", "Used only if no other server is available: a tier below every `priority`."),
     flag("down", "Gets no requests (maintenance)."),
+    option(
+        "cookie",
+        "VALUE",
+        "",
+        "The value of the sticky cookie for this server, as in HAProxy; anyone can write such a cookie. A server without one binds no client if others of the pool have one.",
+    ),
     flag("drain", "Gets only requests that a sticky cookie binds to it."),
     option(
         "host",
@@ -393,6 +399,12 @@ const QUEUE: &[OptionSpec] = &[
 ];
 
 const STICKY: &[OptionSpec] = &[
+    flag("visible", "`insert`: servers see the cookie."),
+    flag(
+        "preserve",
+        "`insert`: a cookie of this name that a server sets is passed on, instead of Weir's.",
+    ),
+    flag("postonly", "`insert`: only a response to POST sets the cookie."),
     flag("httponly", "Hides the cookie from scripts (`HttpOnly`)."),
     option(
         "secure",

@@ -330,6 +330,7 @@ impl Endpoint {
             order: AdminState::Ready,
             check: EndpointCheck::Own,
             passive: EndpointPassive::default(),
+            cookie: None,
         }
     }
 }

@@ -164,6 +164,10 @@ pub struct Endpoint {
     /// The endpoint's own rule for ejections.
     #[serde(default)]
     pub passive: EndpointPassive,
+    /// The value of the sticky cookie; `None` for an opaque one, or, if other endpoints of the pool
+    /// have one, for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<String>,
 }
 
 /// The settings of an endpoint in place of its pool's `passive`.

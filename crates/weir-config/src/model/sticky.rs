@@ -12,9 +12,22 @@ use crate::units::duration;
 /// The cookie that binds a client to an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the directive")]
 pub struct Sticky {
     /// The name.
     pub cookie: String,
+    /// The program that sets it.
+    #[serde(default, skip_serializing_if = "StickyMode::is_insert")]
+    pub mode: StickyMode,
+    /// Set if endpoints see the cookie that Weir inserts.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub visible: bool,
+    /// Set if a cookie of this name that an endpoint sets replaces the inserted one.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub preserve: bool,
+    /// Set if only responses to POST insert the cookie.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub post_only: bool,
     /// Set to hide the cookie from scripts (`HttpOnly`).
     #[serde(default)]
     pub http_only: bool,
@@ -37,6 +50,33 @@ pub struct Sticky {
     /// knows the names of the endpoints.
     #[serde(default)]
     pub secret: Option<Secret>,
+}
+
+/// The program that sets a sticky cookie, and its value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StickyMode {
+    /// Weir sets a cookie of its own.
+    #[default]
+    Insert,
+    /// Endpoints set it, and Weir replaces the value.
+    Rewrite,
+    /// Endpoints set it, and Weir puts the endpoint's value and `~` before theirs.
+    Prefix,
+    /// Endpoints set it with their value.
+    Follow,
+}
+
+impl StickyMode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_insert(&self) -> bool {
+        *self == Self::Insert
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_off(value: &bool) -> bool {
+    !value
 }
 
 /// The condition under which a cookie is `Secure`.
@@ -69,6 +109,10 @@ impl Sticky {
     pub fn new(cookie: impl Into<String>) -> Self {
         Self {
             cookie: cookie.into(),
+            mode: StickyMode::Insert,
+            visible: false,
+            preserve: false,
+            post_only: false,
             http_only: false,
             secure: Secure::Off,
             same_site: None,

@@ -71,7 +71,7 @@ struct ServerOptions {
     checked: bool,
     check: CheckTimes,
     address: Option<String>,
-    cookie: bool,
+    cookie: Option<String>,
     reuse: ConnectionReuse,
     tls: ServerTlsOptions,
     observe: Option<String>,
@@ -127,7 +127,7 @@ impl ServerOptions {
             checked: false,
             check,
             address: None,
-            cookie: false,
+            cookie: None,
             reuse: ConnectionReuse::default(),
             tls: ServerTlsOptions { versions, ..ServerTlsOptions::default() },
             observe: None,
@@ -181,7 +181,10 @@ impl ServerOptions {
             "fall" => self.check.fall = number().filter(|count| *count > 0).ok_or_else(missing)?,
             "port" => self.check.port = Some(value.parse().map_err(|_| missing())?),
             "addr" => self.address = Some(value.to_owned()),
-            "cookie" => self.cookie = true,
+            "cookie" => {
+                values::cookie_value(value)?;
+                self.cookie = Some(value.to_owned());
+            }
             "max-reuse" => {
                 let reuse = value.parse::<i64>().map_err(|_| missing())?;
                 self.reuse.requests = u64::try_from(reuse).ok().map(|reuse| reuse + 1);
@@ -419,6 +422,9 @@ impl HaproxyConverter<'_> {
             }
         }
         native = options.share(native);
+        if let Some(value) = options.cookie.as_ref().filter(|_| self.binds_by_cookie(id)) {
+            native = native.option("cookie", value);
+        }
         if options.role.backup {
             native = native.keyword("backup");
         }
@@ -477,7 +483,7 @@ impl HaproxyConverter<'_> {
     /// Finds what holds for the pool as a whole, and refuses what differs between its servers.
     fn of_the_pool(&mut self, servers: &mut ConvertedServers, all: &[(ServerOptions, LineId)]) {
         servers.limited = all.iter().any(|(options, _)| options.max_conn > 0);
-        servers.cookies = all.iter().any(|(options, _)| options.cookie);
+        servers.cookies = all.iter().any(|(options, _)| options.cookie.is_some());
         let queues = all.iter().map(|(options, _)| options.max_queue).filter(|most| *most > 0);
         servers.queue = queues.max();
         let Some((first, line)) = all.first() else { return };

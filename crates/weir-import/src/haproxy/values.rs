@@ -155,6 +155,15 @@ pub(super) fn server_address(text: &str, port: Option<u16>) -> Result<ServerAddr
     }
 }
 
+/// Refuses a value of a cookie that no client would send back as it is.
+pub(super) fn cookie_value(text: &str) -> Result<(), String> {
+    let is_octet = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\|~".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_octet) {
+        return Ok(());
+    }
+    Err(format!("`{text}` is not a value of a cookie: write letters and digits"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -345,7 +345,7 @@ fn write_head<C: ClientSide>(
             request_id: &scope.listener.request_id,
             edits: route.request_edits.resolve(entry),
             trust: arrival.trust,
-            hidden_cookie: affinity.map(Affinity::name),
+            sticky_cookie: affinity.and_then(Affinity::request),
             framing: match framing {
                 Framing::None | Framing::UntilClose => BodyFraming::None,
                 Framing::Length(length) => BodyFraming::Length(length),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_stats::metrics::Yield;
 use weir_stats::{Cause, Entry, Micros};
-use weir_wire::Framing;
+use weir_wire::{Framing, Method};
 
 use crate::exchange::attempt::Attempt;
 use crate::exchange::client_side::{ClientSide, RequestBody, ResponseForm, ResponseStart};
@@ -347,7 +347,9 @@ fn response_cookie<'a, C: ClientSide>(exchange: &Exchange<'a, C>) -> Option<Resp
     let over_tls = || {
         client.facts().tls.is_some() || came_over_tls(arrival.trust, &heads.request, client.head())
     };
-    Some(pool.affinity.as_ref()?.response(placement.claim.endpoint(), placement.endpoint, over_tls))
+    let affinity = pool.affinity.as_ref()?;
+    let is_post = heads.request.method == Method::Post;
+    Some(affinity.response(placement.claim.endpoint(), placement.endpoint, is_post, over_tls))
 }
 
 /// The condition that ends a relay.

@@ -43,13 +43,12 @@ pub(crate) fn has(line: &[u8], name: &[u8]) -> bool {
     memmem::find(line, name).is_some() && pieces(line).any(|piece| is_named(piece, name))
 }
 
-/// Appends a `Cookie` line without the cookies of that name; appends nothing when no cookie is
-/// left.
-pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
+/// Appends a `Cookie` line as the endpoint gets it; appends nothing when no cookie is left.
+pub(crate) fn write_changed(line: &[u8], cookie: RequestCookie<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(b"Cookie: ");
     let empty = out.len();
-    append_without(line, name, out);
+    append_changed(line, cookie, out);
     if out.len() == empty {
         out.truncate(start);
     } else {
@@ -57,22 +56,52 @@ pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the value of a `Cookie` line without the cookies of that name.
-pub(crate) fn without(line: &[u8], name: &[u8]) -> Vec<u8> {
+/// Returns the value of a `Cookie` line as the endpoint gets it.
+pub(crate) fn changed(line: &[u8], cookie: RequestCookie<'_>) -> Vec<u8> {
     let mut value = Vec::new();
-    append_without(line, name, &mut value);
+    append_changed(line, cookie, &mut value);
     value
 }
 
-fn append_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
+fn append_changed(line: &[u8], cookie: RequestCookie<'_>, out: &mut Vec<u8>) {
     let start = out.len();
-    let kept = pieces(line).filter(|piece| !piece.is_empty() && !is_named(piece, name));
-    for piece in kept {
+    for piece in pieces(line).filter(|piece| !piece.is_empty()) {
+        let is_sticky = is_named(piece, cookie.name);
+        if is_sticky && !cookie.is_prefixed {
+            continue;
+        }
         if out.len() > start {
             out.extend_from_slice(b"; ");
         }
-        out.extend_from_slice(piece);
+        match split_pair(piece) {
+            (name, value) if is_sticky => {
+                out.extend_from_slice(name);
+                out.push(b'=');
+                out.extend_from_slice(behind_prefix(value));
+            }
+            _ => out.extend_from_slice(piece),
+        }
     }
+}
+
+/// Returns a value without the endpoint's value and the `~` before it.
+fn behind_prefix(value: &[u8]) -> &[u8] {
+    memchr(PREFIX_END, value).and_then(|at| value.get(at + 1..)).unwrap_or(value)
+}
+
+/// Returns a `Set-Cookie` value with another value of the cookie, and with `~` and the former one
+/// behind it if it is a prefix.
+pub(crate) fn with_value(line: &[u8], value: &[u8], is_prefix: bool) -> Vec<u8> {
+    let end = memchr(b';', line).unwrap_or(line.len());
+    let (pair, attributes) = line.split_at(end);
+    let (name, former) = split_pair(pair.trim_ascii());
+    let mut changed = [name, b"=", value].concat();
+    if is_prefix {
+        changed.push(PREFIX_END);
+        changed.extend_from_slice(former);
+    }
+    changed.extend_from_slice(attributes);
+    changed
 }
 
 /// Tells whether a piece is a cookie of that name; the name contains no `=` and no space.
@@ -98,11 +127,38 @@ pub(crate) fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
     )
 }
 
+/// The byte behind the endpoint's value in a cookie of the mode `prefix`, as HAProxy writes it.
+pub(crate) const PREFIX_END: u8 = b'~';
+
+/// The sticky cookie of a request that is changed for the endpoint.
+#[derive(Clone, Copy)]
+pub struct RequestCookie<'a> {
+    /// The cookie's name.
+    pub name: &'a [u8],
+    /// Set to remove the part up to `~` of its value, instead of the cookie.
+    pub is_prefixed: bool,
+}
+
+/// What becomes of a cookie of the sticky cookie's name that the endpoint sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointCookie<'a> {
+    /// It is left out.
+    Removed,
+    /// It is passed on, in place of Weir's.
+    Kept,
+    /// It gets this value.
+    Replaced(&'a [u8]),
+    /// It gets this value and `~` before its own.
+    Prefixed(&'a [u8]),
+}
+
 /// The sticky cookie as the response handles it.
 #[derive(Clone, Copy)]
 pub struct ResponseCookie<'a> {
-    /// The cookie's name: a cookie of that name set by the endpoint is removed.
+    /// The cookie's name.
     pub name: &'a [u8],
+    /// What becomes of a cookie of that name that the endpoint sets.
+    pub of_endpoint: EndpointCookie<'a>,
     /// The `Set-Cookie` line with its line end; `None` if the client already has the right cookie.
     pub line: Option<&'a [u8]>,
 }
@@ -130,9 +186,10 @@ mod tests {
         let check = |line: &str, expected: &str| {
             let mut out = b"before\r\n".to_vec();
             assert!(has(line.as_bytes(), b"SRV"), "{line}");
-            write_without(line.as_bytes(), b"SRV", &mut out);
+            let cookie = RequestCookie { name: b"SRV", is_prefixed: false };
+            write_changed(line.as_bytes(), cookie, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("before\r\n{expected}"), "{line}");
-            let line_of_rest = match without(line.as_bytes(), b"SRV") {
+            let line_of_rest = match changed(line.as_bytes(), cookie) {
                 rest if rest.is_empty() => String::new(),
                 rest => format!("Cookie: {}\r\n", String::from_utf8(rest).unwrap()),
             };
@@ -147,6 +204,25 @@ mod tests {
         for line in ["srv=x", "SRVX=1", "a=SRV=1", ""] {
             assert!(!has(line.as_bytes(), b"SRV"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_prefix_is_removed_and_added() {
+        let check = |line: &str, expected: &str| {
+            let cookie = RequestCookie { name: b"ID", is_prefixed: true };
+            let found = changed(line.as_bytes(), cookie);
+            assert_eq!(String::from_utf8(found).unwrap(), expected, "{line}");
+        };
+        check("a=1; ID=one~abc; b=2~3", "a=1; ID=abc; b=2~3");
+        check("ID=abc; ID=one~two~three", "ID=abc; ID=two~three");
+        check("ID=one~", "ID=");
+        let set = |line: &str, is_prefix, expected: &str| {
+            let found = with_value(line.as_bytes(), b"one", is_prefix);
+            assert_eq!(String::from_utf8(found).unwrap(), expected, "{line}");
+        };
+        set("ID=abc; Path=/", true, "ID=one~abc; Path=/");
+        set("ID=abc; Path=/", false, "ID=one; Path=/");
+        set("ID", false, "ID=one");
     }
 
     #[test]

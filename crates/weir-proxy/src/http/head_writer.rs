@@ -13,7 +13,7 @@ use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, encode};
 
 use crate::http::client_address::PeerTrust;
 use crate::http::client_headers;
-use crate::http::cookie::{self, ResponseCookie};
+use crate::http::cookie::{self, EndpointCookie, RequestCookie, ResponseCookie};
 use crate::http::edits::{Edits, same_name};
 use crate::http::expires::ExpiresLines;
 use crate::http::upgrade::Protocols;
@@ -77,8 +77,8 @@ pub struct UpstreamHead<'a> {
     pub edits: &'a Edits,
     /// The trust in the peer's forwarding headers.
     pub trust: PeerTrust,
-    /// The name of the pool's sticky cookie, which concerns only the client and Weir.
-    pub hidden_cookie: Option<&'a [u8]>,
+    /// The pool's sticky cookie, if the endpoint gets it changed or not at all.
+    pub sticky_cookie: Option<RequestCookie<'a>>,
     /// The framing of the body as it will be sent.
     pub framing: BodyFraming,
     /// The protocols that the connection may switch to; `None` if the client offers none of them.
@@ -107,21 +107,21 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         if stays || same_name(name, id_header.as_bytes()) {
             continue;
         }
-        let hidden = input.hidden_cookie.filter(|hidden| {
-            header.known == Known::Cookie && cookie::has(header.value.of(bytes), hidden)
+        let sticky = input.sticky_cookie.filter(|sticky| {
+            header.known == Known::Cookie && cookie::has(header.value.of(bytes), sticky.name)
         });
         if input.edits.replaces_any() {
             lines.flush(out);
-            let rest = hidden.map(|hidden| cookie::without(header.value.of(bytes), hidden));
+            let rest = sticky.map(|sticky| cookie::changed(header.value.of(bytes), sticky));
             let value = rest.as_deref().unwrap_or(header.value.of(bytes));
             if input.edits.replace(name, value, input.entry, out) {
                 continue;
             }
         }
-        match hidden {
-            Some(hidden) => {
+        match sticky {
+            Some(sticky) => {
                 lines.flush(out);
-                cookie::write_without(header.value.of(bytes), hidden, out);
+                cookie::write_changed(header.value.of(bytes), sticky, out);
             }
             None => lines.push(header, out),
         }
@@ -202,37 +202,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
         Some(status) => encode::status_line(out, status),
     }
     let (id_header, id) = input.request_id.unwrap_or_default();
-    let mut dated = false;
-    let mut lines = Lines::new(bytes);
-    // Names are compared only if lines may have to be left out.
-    let compares_names = input.edits.drops_any()
-        || input.edits.replaces_any()
-        || !id_header.is_empty()
-        || input.expires.is_some();
-    for header in head.forwarded(bytes) {
-        dated |= header.known == Known::Date;
-        if compares_names {
-            let name = header.name.of(bytes);
-            if input.edits.drops(name) || name.eq_ignore_ascii_case(id_header.as_bytes()) {
-                continue;
-            }
-            if input.expires.is_some() && ExpiresLines::replaces(name) {
-                continue;
-            }
-        }
-        if is_own_cookie(input, header) {
-            continue;
-        }
-        if input.edits.replaces_any() {
-            lines.flush(out);
-            let name = header.name.of(bytes);
-            if input.edits.replace(name, header.value.of(bytes), input.entry, out) {
-                continue;
-            }
-        }
-        lines.push(header, out);
-    }
-    lines.flush(out);
+    let ReceivedLines { dated, sets_cookie } = write_received(input, out);
     if !dated && !input.edits.drops(b"date") && head.status >= 200 {
         write_sound(b"Date", &(input.date)(), out);
     }
@@ -251,7 +221,9 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
         expires.write(input.edits, out);
     }
     input.edits.write(input.entry, out);
-    write_cookie(input, out);
+    if !sets_cookie {
+        write_cookie(input, out);
+    }
     match (input.framing, head.content_length) {
         (BodyFraming::Length(length), _) | (BodyFraming::AsReceived, Some(length)) => {
             encode::content_length(out, length);
@@ -263,12 +235,73 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(encode::HEAD_END);
 }
 
-/// Tells whether the line sets a cookie of the sticky cookie's name.
-fn is_own_cookie(input: &DownstreamHead<'_>, header: &Header) -> bool {
-    header.known == Known::SetCookie
-        && input
-            .cookie
-            .is_some_and(|sticky| cookie::set_name(header.value.of(input.bytes)) == sticky.name)
+/// What the received lines say.
+#[derive(Default)]
+struct ReceivedLines {
+    /// There is a `Date`.
+    dated: bool,
+    /// The endpoint sets the sticky cookie itself.
+    sets_cookie: bool,
+}
+
+/// Copies the endpoint's lines, but for those that are left out or changed.
+fn write_received(input: &DownstreamHead<'_>, out: &mut Vec<u8>) -> ReceivedLines {
+    let (head, bytes) = (input.head, input.bytes);
+    let (id_header, _) = input.request_id.unwrap_or_default();
+    let mut received = ReceivedLines::default();
+    let mut lines = Lines::new(bytes);
+    // Names are compared only if lines may have to be left out.
+    let compares_names = input.edits.drops_any()
+        || input.edits.replaces_any()
+        || !id_header.is_empty()
+        || input.expires.is_some();
+    for header in head.forwarded(bytes) {
+        received.dated |= header.known == Known::Date;
+        if compares_names {
+            let name = header.name.of(bytes);
+            if input.edits.drops(name) || name.eq_ignore_ascii_case(id_header.as_bytes()) {
+                continue;
+            }
+            if input.expires.is_some() && ExpiresLines::replaces(name) {
+                continue;
+            }
+        }
+        let mut changed = None;
+        match endpoint_cookie(input, header) {
+            None => {}
+            Some(EndpointCookie::Removed) => continue,
+            Some(EndpointCookie::Kept) => received.sets_cookie = true,
+            Some(EndpointCookie::Replaced(value)) => {
+                changed = Some(cookie::with_value(header.value.of(bytes), value, false));
+            }
+            Some(EndpointCookie::Prefixed(value)) => {
+                changed = Some(cookie::with_value(header.value.of(bytes), value, true));
+            }
+        }
+        if input.edits.replaces_any() {
+            lines.flush(out);
+            let name = header.name.of(bytes);
+            let value = changed.as_deref().unwrap_or(header.value.of(bytes));
+            if input.edits.replace(name, value, input.entry, out) {
+                continue;
+            }
+        }
+        match changed {
+            Some(value) => {
+                lines.flush(out);
+                write_sound(header.name.of(bytes), &value, out);
+            }
+            None => lines.push(header, out),
+        }
+    }
+    lines.flush(out);
+    received
+}
+
+/// Returns what becomes of a line that sets a cookie of the sticky cookie's name.
+fn endpoint_cookie<'a>(input: &DownstreamHead<'a>, header: &Header) -> Option<EndpointCookie<'a>> {
+    let sticky = input.cookie.filter(|_| header.known == Known::SetCookie)?;
+    (cookie::set_name(header.value.of(input.bytes)) == sticky.name).then_some(sticky.of_endpoint)
 }
 
 /// Writes the sticky cookie. It comes after the edits, so that no `remove Set-Cookie` disables

@@ -2,7 +2,7 @@
 //! that a response sets. Everything is computed when the configuration is compiled; a request costs
 //! one pass over its cookies and one table look-up.
 //!
-//! A cookie's value is an HMAC of the names of pool and endpoint with the operator's secret. It is
+//! A server can have a value of its own. Otherwise the value is an HMAC of the names of pool and endpoint with the operator's secret. It is
 //! therefore the same in every instance and after a restart, reveals nothing to a reader, and
 //! cannot be forged without the secret; a value that Weir did not issue is not in the table. The
 //! balancer, not this file, decides if the endpoint is available.
@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use aws_lc_rs::hmac;
-use weir_config::model::{SameSite, Secure, Sticky};
+use weir_config::model::{SameSite, Secure, Sticky, StickyMode};
 use weir_wire::RequestHead;
 
-use crate::http::cookie::{self, ResponseCookie};
+use crate::http::cookie::{self, EndpointCookie, PREFIX_END, RequestCookie, ResponseCookie};
 use crate::limits::STICKY_COOKIES;
 
 /// 128 bits in base64url without padding.
@@ -31,8 +31,17 @@ type CookieValue = [u8; VALUE_BYTES];
 /// The sticky cookie of a pool.
 pub struct Affinity {
     name: Box<[u8]>,
+    mode: StickyMode,
+    /// Set if endpoints see the cookie.
+    visible: bool,
+    /// Set if a cookie that an endpoint sets replaces Weir's.
+    preserve: bool,
+    /// Set if only responses to POST set the cookie.
+    post_only: bool,
     /// The endpoint of each cookie value.
-    endpoints: HashMap<CookieValue, usize>,
+    endpoints: HashMap<Box<[u8]>, usize>,
+    /// The value of each endpoint, `None` for one that binds no client.
+    values: Box<[Option<Box<[u8]>>]>,
     /// Indexed by endpoint.
     lines: Box<[SetCookieLines]>,
     secure: Secure,
@@ -129,27 +138,50 @@ impl Affinity {
         secret: Option<&[u8]>,
     ) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.unwrap_or(NO_SECRET));
-        let values: Vec<CookieValue> =
-            endpoints.iter().map(|endpoint| value(&key, pool, endpoint)).collect();
+        let values = endpoints.iter().map(|endpoint| Some(value(&key, pool, endpoint)));
+        Self::of_values(sticky, values.map(|value| value.map(|value| value[..].into())).collect())
+    }
+
+    /// Builds the cookie for endpoints with these values, in the pool's order. Of endpoints with
+    /// the same value the first one has the clients.
+    pub(crate) fn with_values(sticky: &Sticky, values: &[Option<&str>]) -> Self {
+        let values = values.iter().map(|value| value.map(|value| value.as_bytes().into()));
+        Self::of_values(sticky, values.collect())
+    }
+
+    fn of_values(sticky: &Sticky, values: Box<[Option<Box<[u8]>>]>) -> Self {
         let lines = values.iter().map(|value| {
-            let line = |secure| line(sticky, value, secure);
+            let line = |secure| line(sticky, value.as_deref(), secure);
             match sticky.secure {
                 Secure::Off => SetCookieLines { plain: line(false), over_tls: line(false) },
                 Secure::Auto => SetCookieLines { plain: line(false), over_tls: line(true) },
                 Secure::On => SetCookieLines { plain: line(true), over_tls: line(true) },
             }
         });
+        let mut endpoints = HashMap::new();
+        for (index, value) in values.iter().enumerate() {
+            if let Some(value) = value {
+                endpoints.entry(value.clone()).or_insert(index);
+            }
+        }
         Self {
             name: sticky.cookie.as_bytes().into(),
-            lines: lines.collect(),
-            endpoints: values.iter().enumerate().map(|(index, value)| (*value, index)).collect(),
+            mode: sticky.mode,
+            visible: sticky.visible,
+            preserve: sticky.preserve,
+            post_only: sticky.post_only,
+            lines: if sticky.mode == StickyMode::Insert { lines.collect() } else { Box::new([]) },
+            endpoints,
+            values,
             secure: sticky.secure,
         }
     }
 
-    /// The cookie's name.
-    pub(crate) fn name(&self) -> &[u8] {
-        &self.name
+    /// The cookie of a request, if endpoints do not get it as it came.
+    pub(crate) fn request(&self) -> Option<RequestCookie<'_>> {
+        let is_prefixed = self.mode == StickyMode::Prefix;
+        let is_hidden = self.mode == StickyMode::Insert && !self.visible;
+        (is_prefixed || is_hidden).then_some(RequestCookie { name: &self.name, is_prefixed })
     }
 
     /// Evaluates the request's cookies. Browsers may send several cookies of the name, for other
@@ -167,7 +199,9 @@ impl Affinity {
     }
 
     fn endpoint(&self, value: &[u8]) -> Option<usize> {
-        let value: &CookieValue = value.try_into().ok()?;
+        // HAProxy writes dates behind a bar.
+        let end = if self.mode == StickyMode::Prefix { PREFIX_END } else { b'|' };
+        let value = value.split(|&byte| byte == end).next()?;
         self.endpoints.get(value).copied()
     }
 
@@ -177,16 +211,24 @@ impl Affinity {
         &self,
         bound: Option<usize>,
         served: Option<usize>,
+        is_post: bool,
         over_tls: impl FnOnce() -> bool,
     ) -> ResponseCookie<'_> {
+        let value = served.and_then(|served| self.values.get(served)?.as_deref());
+        let of_endpoint = match (self.mode, value) {
+            (StickyMode::Insert, _) if !self.preserve => EndpointCookie::Removed,
+            (StickyMode::Rewrite, Some(value)) => EndpointCookie::Replaced(value),
+            (StickyMode::Prefix, Some(value)) => EndpointCookie::Prefixed(value),
+            _ => EndpointCookie::Kept,
+        };
         let lines = served
-            .filter(|served| bound != Some(*served))
+            .filter(|served| bound != Some(*served) && (is_post || !self.post_only))
             .and_then(|served| self.lines.get(served));
         let line = lines.map(|lines| match self.secure {
             Secure::Auto if over_tls() => &*lines.over_tls,
             _ => &*lines.plain,
         });
-        ResponseCookie { name: &self.name, line }
+        ResponseCookie { name: &self.name, of_endpoint, line }
     }
 }
 
@@ -212,8 +254,12 @@ fn base64url(digest: &[u8]) -> CookieValue {
     })
 }
 
-fn line(sticky: &Sticky, value: &CookieValue, secure: bool) -> Box<[u8]> {
-    let mut line = format!("Set-Cookie: {}={}", sticky.cookie, String::from_utf8_lossy(value));
+/// Writes the line of an endpoint. One without a value removes the cookie that the client has.
+fn line(sticky: &Sticky, value: Option<&[u8]>, secure: bool) -> Box<[u8]> {
+    let value = value.map(String::from_utf8_lossy);
+    let removal = "; Expires=Thu, 01-Jan-1970 00:00:01 GMT".into();
+    let value = value.unwrap_or(removal);
+    let mut line = format!("Set-Cookie: {}={value}", sticky.cookie);
     let _ = write!(line, "; Path={}", sticky.path);
     if let Some(domain) = &sticky.domain {
         let _ = write!(line, "; Domain={domain}");
@@ -253,7 +299,7 @@ mod tests {
     }
 
     fn value_of(affinity: &Affinity, endpoint: usize) -> String {
-        let cookie = affinity.response(None, Some(endpoint), || false).line.unwrap();
+        let cookie = affinity.response(None, Some(endpoint), false, || false).line.unwrap();
         let text = std::str::from_utf8(cookie).unwrap();
         text.strip_prefix("Set-Cookie: SRV=").unwrap().split(';').next().unwrap().to_owned()
     }
@@ -359,9 +405,44 @@ mod tests {
     #[test]
     fn the_cookie_is_set_when_another_endpoint_served() {
         let affinity = affinity(None);
-        let is_set = |bound, served| affinity.response(bound, served, || false).line.is_some();
+        let is_set =
+            |bound, served| affinity.response(bound, served, false, || false).line.is_some();
         assert!(is_set(None, Some(0)) && is_set(Some(1), Some(0)));
         assert!(!is_set(Some(1), Some(1)) && !is_set(Some(1), None) && !is_set(None, Some(9)));
+    }
+
+    #[test]
+    fn values_of_servers_identify_them_in_each_mode() {
+        let with = |sticky: Sticky| {
+            Affinity::with_values(&sticky, &[Some("one"), Some("two"), None, Some("one")])
+        };
+        let of_mode = |mode| with(Sticky { mode, ..Sticky::new("SRV") });
+        let insert = of_mode(StickyMode::Insert);
+        assert_eq!(claim(&insert, "Cookie: SRV=one\r\n"), Claim::Bound(0));
+        assert_eq!(claim(&insert, "Cookie: SRV=two|abc|def\r\n"), Claim::Bound(1));
+        assert_eq!(claim(&insert, "Cookie: SRV=two~x\r\n"), Claim::Unknown);
+        assert_eq!(value_of(&insert, 1), "two");
+        let removal = insert.response(None, Some(2), false, || false).line.unwrap();
+        assert!(removal.starts_with(b"Set-Cookie: SRV=; Expires=Thu, 01-Jan-1970"));
+        let prefix = of_mode(StickyMode::Prefix);
+        assert_eq!(claim(&prefix, "Cookie: SRV=two~x\r\n"), Claim::Bound(1));
+        let given = |affinity: &Affinity, served| {
+            let response = affinity.response(None, Some(served), false, || false);
+            assert!(response.line.is_none());
+            format!("{:?}", response.of_endpoint)
+        };
+        assert_eq!(given(&prefix, 1), format!("Prefixed({:?})", b"two"));
+        assert_eq!(given(&prefix, 2), "Kept");
+        let rewrite = of_mode(StickyMode::Rewrite);
+        assert_eq!(given(&rewrite, 0), format!("Replaced({:?})", b"one"));
+        assert_eq!(given(&of_mode(StickyMode::Follow), 0), "Kept");
+        let post = with(Sticky { post_only: true, preserve: true, ..Sticky::new("SRV") });
+        assert_eq!(given(&post, 0), "Kept");
+        assert!(post.response(None, Some(0), true, || false).line.is_some());
+        let hidden = |affinity: &Affinity| affinity.request().map(|cookie| cookie.is_prefixed);
+        assert_eq!((hidden(&insert), hidden(&prefix)), (Some(false), Some(true)));
+        assert_eq!(hidden(&rewrite), None);
+        assert_eq!(hidden(&with(Sticky { visible: true, ..Sticky::new("SRV") })), None);
     }
 
     #[test]
@@ -369,7 +450,7 @@ mod tests {
         let check = |sticky: &Sticky, over_tls, expected: &str| {
             let affinity = Affinity::new(sticky, "app", &["a"], None);
             let value = "YvgBG0NBqPXjZ0z-EwYdsg";
-            let line = affinity.response(None, Some(0), || over_tls).line.unwrap();
+            let line = affinity.response(None, Some(0), false, || over_tls).line.unwrap();
             let expected = format!("Set-Cookie: SRV={value}; {expected}\r\n");
             assert_eq!(String::from_utf8_lossy(line), expected);
         };

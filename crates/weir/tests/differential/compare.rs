@@ -88,7 +88,10 @@ fn answer_lines(case: &Case, answer: &Answer, own_page: bool) -> Vec<String> {
         .iter()
         .filter(|(name, _)| !ignored.contains(&name.as_str()))
         .filter(|(name, _)| !case.ignored_headers.contains(name))
-        .map(|(name, value)| format!("  {name}: {value}"))
+        .map(|(name, value)| match name.as_str() {
+            "set-cookie" => format!("  {name}: {}", cookie_line(value)),
+            _ => format!("  {name}: {value}"),
+        })
         .collect();
     headers.sort();
     let mut lines = vec![format!("{} {}", response.version, response.status)];
@@ -108,6 +111,25 @@ fn answer_lines(case: &Case, answer: &Answer, own_page: bool) -> Vec<String> {
         lines.push(format!("  body {}", shown(&response.body)));
     }
     lines
+}
+
+/// Returns a `Set-Cookie` with its attributes in order; their names are in lower case, and a domain
+/// has no dot in front, which browsers ignore (RFC 6265 section 5.2.3).
+fn cookie_line(value: &str) -> String {
+    let mut parts = value.split(';').map(str::trim);
+    let pair = parts.next().unwrap_or_default().to_owned();
+    let mut attributes: Vec<String> = parts
+        .map(|part| match part.split_once('=') {
+            Some((name, value)) => {
+                let name = name.to_ascii_lowercase();
+                let value = if name == "domain" { value.trim_start_matches('.') } else { value };
+                format!("{name}={value}")
+            }
+            None => part.to_ascii_lowercase(),
+        })
+        .collect();
+    attributes.sort();
+    format!("{pair}; {}", attributes.join("; "))
 }
 
 fn seen_lines(case: &Case, seen: &SeenRequest, version: bool) -> Vec<String> {

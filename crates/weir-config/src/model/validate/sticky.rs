@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::objection::Objection;
-use crate::model::{SameSite, Secret, Secure, Sticky, values};
+use crate::model::{SameSite, Secret, Secure, Sticky, StickyMode, values};
 
 /// Returns every reason why a cookie is invalid.
 pub(crate) fn objections(sticky: &Sticky) -> Vec<Objection> {
@@ -41,6 +41,22 @@ pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
         let message = "browsers reject a cookie of such a name unless it is `secure`";
         object(".cookie", &[], message, "add `secure`, or give it another name");
     }
+    let for_insert = [
+        (".visible", "visible", sticky.visible),
+        (".preserve", "preserve", sticky.preserve),
+        (".post_only", "postonly", sticky.post_only),
+    ];
+    for (path, option, given) in for_insert {
+        if given && sticky.mode != StickyMode::Insert {
+            let options: &[&str] = match option {
+                "visible" => &["visible"],
+                "preserve" => &["preserve"],
+                _ => &["postonly"],
+            };
+            let message = format!("`{option}` belongs to the mode `insert`");
+            object(path, options, &message, "in the other modes servers set the cookie");
+        }
+    }
     if prefixed("__Host-") && (sticky.domain.is_some() || sticky.path != "/") {
         let message = "browsers reject a `__Host-` cookie with a domain or a path other than `/`";
         object(
@@ -51,6 +67,17 @@ pub(crate) fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
         );
     }
     objections
+}
+
+/// Checks the value of a server (RFC 6265 section 4.1.1).
+pub(crate) fn value(text: &str) -> Result<(), String> {
+    let is_octet = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(is_octet) {
+        return Err(format!(
+            "`{text}` is not a value of a sticky cookie: letters, digits and marks without quotes, `,`, `;`, `|`, `~` and backslashes are allowed"
+        ));
+    }
+    Ok(())
 }
 
 pub(crate) fn path(text: &str) -> Result<(), String> {

@@ -166,7 +166,7 @@ impl<'a> Tracer<'a> {
                 request_id: &self.listener.request_id,
                 edits: route.request_edits.resolve(entry),
                 trust: self.trust,
-                hidden_cookie: pool.affinity.as_ref().map(Affinity::name),
+                sticky_cookie: pool.affinity.as_ref().and_then(Affinity::request),
                 framing: match (self.head.framing, route.rules_for(pool).buffer_request) {
                     _ if self.internal.drops_body() => BodyFraming::None,
                     (Framing::None | Framing::UntilClose, _) => BodyFraming::None,

@@ -10,6 +10,9 @@ use super::*;
 use crate::http::edits::EditedMessage;
 use crate::http::sample::{LIMITS, SampleRequest, blank_entry, response};
 
+/// A cookie that only Weir and the client see.
+const HIDDEN: RequestCookie<'static> = RequestCookie { name: b"SRV", is_prefixed: false };
+
 /// The inputs that the tests vary; the rest is as in `blank_entry`, with the peer 198.51.100.1.
 struct Setting {
     trust: PeerTrust,
@@ -21,7 +24,7 @@ struct Setting {
     counts_hops: bool,
     tls: Option<TlsParameters<'static>>,
     peer: &'static str,
-    hidden_cookie: Option<&'static [u8]>,
+    sticky_cookie: Option<RequestCookie<'static>>,
 }
 
 impl Default for Setting {
@@ -36,7 +39,7 @@ impl Default for Setting {
             counts_hops: false,
             tls: None,
             peer: "198.51.100.1:4000",
-            hidden_cookie: None,
+            sticky_cookie: None,
         }
     }
 }
@@ -62,7 +65,7 @@ impl Setting {
             request_id: &self.request_id,
             edits: &edits,
             trust: self.trust,
-            hidden_cookie: self.hidden_cookie,
+            sticky_cookie: self.sticky_cookie,
             framing: self.framing,
             upgrade: self.upgrade.as_ref(),
             counts_hops: self.counts_hops,
@@ -133,7 +136,7 @@ fn hop_by_hop_lines_are_not_forwarded() {
 
 #[test]
 fn the_sticky_cookie_is_not_forwarded_and_other_cookies_are() {
-    let setting = Setting { hidden_cookie: Some(b"SRV"), ..Setting::default() };
+    let setting = Setting { sticky_cookie: Some(HIDDEN), ..Setting::default() };
     let check = |received: &str, expected: &str| setting.check_lines(received, expected);
     check("A: 1\r\nCookie: SRV=x\r\nB: 2\r\n", "A: 1\r\nB: 2\r\n");
     check("A: 1\r\ncookie: a=1; SRV=x;b=2\r\nB: 2\r\n", "A: 1\r\nCookie: a=1; b=2\r\nB: 2\r\n");
@@ -154,7 +157,7 @@ fn values_are_replaced_however_the_name_is_spelt() {
 #[test]
 fn a_replaced_cookie_line_does_not_show_the_sticky_cookie() {
     let edits = vec![replace("Cookie", "~^(.*)$", "$1; more")];
-    let setting = Setting { hidden_cookie: Some(b"SRV"), edits, ..Setting::default() };
+    let setting = Setting { sticky_cookie: Some(HIDDEN), edits, ..Setting::default() };
     setting.check_lines("Cookie: a=1; SRV=x\r\n", "Cookie: a=1; more\r\n");
     setting.check_lines("cookie: a=1\r\nB: 2\r\n", "cookie: a=1; more\r\nB: 2\r\n");
 }
@@ -394,7 +397,7 @@ fn responses_keep_the_status_and_the_end_to_end_lines_of_the_endpoint() {
 #[test]
 fn the_sticky_cookie_is_set_after_all_edits_and_not_stored_by_shared_caches() {
     let line = Some(b"Set-Cookie: SRV=x; Path=/\r\n".as_slice());
-    let cookie = Some(ResponseCookie { name: b"SRV", line });
+    let cookie = Some(ResponseCookie { name: b"SRV", of_endpoint: EndpointCookie::Removed, line });
     let plain = DownstreamSetting::new(BodyFraming::None, ConnectionLine::None);
     let setting = DownstreamSetting { cookie, ..plain };
     let set = "Set-Cookie: SRV=x; Path=/\r\n";
@@ -435,7 +438,8 @@ fn the_sticky_cookie_is_set_after_all_edits_and_not_stored_by_shared_caches() {
 
 #[test]
 fn an_endpoints_cookie_with_the_name_of_the_sticky_one_is_dropped() {
-    let cookie = Some(ResponseCookie { name: b"SRV", line: None });
+    let cookie =
+        Some(ResponseCookie { name: b"SRV", of_endpoint: EndpointCookie::Removed, line: None });
     let plain = DownstreamSetting::new(BodyFraming::None, ConnectionLine::None);
     check_response(
         &DownstreamSetting { cookie, ..plain },

@@ -201,6 +201,11 @@ impl Compiler<'_> {
             Some(model::Secret::Text(text)) => Some(text.clone().into_bytes()),
             Some(model::Secret::File(path)) => Some(self.secret(path)?),
         };
+        let values: Vec<Option<&str>> =
+            pool.endpoints.iter().map(|endpoint| endpoint.cookie.as_deref()).collect();
+        if values.iter().any(Option::is_some) {
+            return Ok(Affinity::with_values(sticky, &values));
+        }
         let names: Vec<&str> =
             pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
         Ok(Affinity::new(sticky, &pool.name, &names, secret.as_deref()))
