@@ -1,6 +1,8 @@
 //! `if` about a file that depends on the request: a route looks for the file, and leads to one part
 //! of the phase or to another (`continuations`).
 
+use std::borrow::Cow;
+
 use weir_config::syntax::lexer::Word;
 
 use super::rewriting::{PhasePlace, REWRITE_MODULE, RewritePhase, RewrittenBlock};
@@ -59,17 +61,21 @@ impl<'w> RequestFileTest<'w> {
 
     /// Returns the directory of the file if it is not the document root, and the path below it;
     /// without one it is the path of the request.
-    fn place(&self) -> Result<(Option<&'w str>, Option<&'w str>), &'static str> {
+    fn place(&self) -> Result<(Option<&'w str>, Option<Cow<'w, str>>), &'static str> {
         if OF_REQUEST.contains(&self.path) {
             return Ok((None, None));
         }
         if let Some(rest) = self.path.strip_prefix("$document_root") {
-            return Ok((None, Some(rest)));
+            return Ok((None, Some(rest.into())));
+        }
+        let of_request = self.path.strip_prefix("$request_filename");
+        if let Some(rest) = of_request.filter(|rest| rest.starts_with(['/', '.'])) {
+            return Ok((None, Some(format!("$uri{rest}").into())));
         }
         let first = self.path.find('$').unwrap_or(self.path.len());
         match self.path[..first].rfind('/') {
             Some(at) if self.path.starts_with('/') => {
-                Ok((Some(&self.path[..=at]), Some(&self.path[at..])))
+                Ok((Some(&self.path[..=at]), Some(self.path[at..].into())))
             }
             _ => Err(
                 "a test of a file needs a path that begins with `/`, `$document_root` or `$request_filename`",
