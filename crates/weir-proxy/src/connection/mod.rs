@@ -16,7 +16,6 @@ mod opening;
 mod tcp_client;
 
 use std::cell::Cell;
-use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,8 +64,7 @@ pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
 /// Serves a connection as a task. The handoff has an allocation of its own, because an async
 /// function's future reserves room for its arguments twice, for as long as it lives.
 async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Box<Handoff<N>>) {
-    let resident = worker.residents.enter(handoff.place.client, &handoff.place.gate);
-    let key = ManuallyDrop::new(resident).key;
+    let key = worker.residents.enter(handoff.place.client, &handoff.place.gate);
     let _stay = ClientStay { worker: &worker, key };
     let begin = {
         // Freed here, once its contents have moved on.
@@ -96,7 +94,7 @@ struct ClientStay<'a, N: Net> {
 
 impl<N: Net> Drop for ClientStay<'_, N> {
     fn drop(&mut self) {
-        self.worker.idle.close_of(self.key.index());
+        self.worker.idle.close_of(self.key.owner());
         self.worker.residents.leave(self.key);
     }
 }

@@ -24,7 +24,6 @@ use crate::net::buffers::Buffers;
 use crate::net::tls::TlsFacts;
 use crate::time::deadline_timer::{DeadlineTimer, Elapsed};
 use crate::time::instant::Instant;
-use crate::upstream::idle::Owner;
 use crate::worker::migration::WaitingRequest;
 use crate::worker::residents::ResidentKey;
 use crate::worker::workspace::Heads;
@@ -179,11 +178,6 @@ pub(crate) struct ConnectionFacts {
 }
 
 impl ConnectionFacts {
-    /// The connection as the owner of connections to endpoints.
-    pub(crate) fn owner(&self) -> Owner {
-        Owner { resident: self.resident.index(), taken: self.taken }
-    }
-
     /// The client's address, before any trusted hop is followed.
     pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
         self.peer.map(|peer| peer.ip())

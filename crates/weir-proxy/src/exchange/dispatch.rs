@@ -195,7 +195,7 @@ impl<'a> Dispatch<'a> {
         let idle = &exchange.scope.worker.idle;
         let client = exchange.client.facts();
         let level = self.pool.keepalive.reuse;
-        let eligible = Eligible::new(level, client.served, client.owner());
+        let eligible = Eligible::new(level, client.served, client.resident.owner());
         if eligible == Eligible::None {
             return None;
         }

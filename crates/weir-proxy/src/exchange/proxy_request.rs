@@ -307,7 +307,7 @@ fn discard<'u, C: ClientSide>(
     let Attempt { upstream, upload, raw, .. } = attempt;
     if clean && let Some(endpoint) = exchange.placement.endpoint {
         let response = exchange.heads.response.keep_alive_limits;
-        let owner = exchange.client.facts().owner();
+        let owner = exchange.client.facts().resident.owner();
         let used = LastUse { response, owner, now: Instant::now() };
         scope.worker.idle.keep(pool, endpoint, upstream, used);
     }

@@ -184,7 +184,7 @@ fn release<C: ClientSide>(
 ) {
     if let Some(endpoint) = exchange.placement.endpoint.filter(|_| after == AfterUse::Keep) {
         let response = exchange.heads.response.keep_alive_limits;
-        let used = LastUse { response, owner: exchange.client.facts().owner(), now };
+        let used = LastUse { response, owner: exchange.client.facts().resident.owner(), now };
         exchange.scope.worker.idle.keep(pool, endpoint, upstream, used);
     } else {
         drop(upstream);

@@ -287,7 +287,7 @@ async fn serve(net: MemoryNet, route: &str, request: [&'static str; 3]) -> Deliv
         began: now,
         taken: now,
         served: 1,
-        resident: worker.residents.enter(None, &gate).key,
+        resident: worker.residents.enter(None, &gate),
         tls: None,
         may_part: false,
     };

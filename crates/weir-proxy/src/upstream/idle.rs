@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,14 +28,8 @@ use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::{Parked, SharedIdle};
 use crate::upstream::{EndpointRef, UpstreamEndpoint, UpstreamPool};
 
-/// A client connection that connections to endpoints are kept for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    /// Its place among the worker's connections, which is given to another one later.
-    pub(crate) resident: usize,
-    /// The time at which the worker took the client connection.
-    pub(crate) taken: Instant,
-}
+/// The number of a client connection on its worker, from its beginning to its end.
+pub(crate) type Owner = NonZeroU32;
 
 /// The idle connections that a request may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +40,7 @@ pub(crate) enum Eligible {
     Any,
     /// Those of them that were reused before, which shows that the endpoint keeps connections.
     Reused,
-    /// Those that are kept for this client.
+    /// Those that are kept for this client connection.
     Of(Owner),
 }
 
@@ -88,19 +83,13 @@ pub(crate) struct LastUse {
 #[derive(Clone, Copy)]
 pub(crate) struct History {
     opened: Instant,
-    /// The client connection that alone may use it.
+    /// The client connection that alone may use it, and with which it is closed.
     owner: Option<Owner>,
     idle_since: Instant,
     /// The end of its idle time, under the limits that applied when it was kept.
     pub(crate) idle_until: Instant,
     /// The number of exchanges over it, including the running one.
     requests: u64,
-}
-
-impl History {
-    fn rank(&self) -> usize {
-        self.owner.map_or(0, |owner| rank(owner.resident))
-    }
 }
 
 /// A connection to an endpoint, with its history.
@@ -328,7 +317,7 @@ impl<N: Net> IdleConnections<N> {
         if self.owned.borrow().is_empty() {
             shelf.push(connection);
         } else {
-            let at = shelf.partition_point(|one| one.history.rank() <= connection.history.rank());
+            let at = shelf.partition_point(|one| one.history.owner <= connection.history.owner);
             shelf.insert(at, connection);
         }
     }
@@ -365,7 +354,7 @@ impl<N: Net> IdleConnections<N> {
 
     /// Closes the connections that are kept for a client connection, by its place; it ends.
     #[inline]
-    pub(crate) fn close_of(&self, resident: usize) {
+    pub(crate) fn close_of(&self, owner: Owner) {
         let mut owned = self.owned.borrow_mut();
         if owned.is_empty() {
             return;
@@ -373,7 +362,7 @@ impl<N: Net> IdleConnections<N> {
         let mut shelves = self.shelves.borrow_mut();
         owned.retain(|number, endpoint| {
             let Some(shelf) = shelves.get_mut(*number) else { return false };
-            let closed = range_of(shelf, resident);
+            let closed = range_of(shelf, owner);
             endpoint.idle.remove(self.worker, closed.len() as u32);
             shelf.drain(closed);
             shelf.last().is_some_and(|one| one.history.owner.is_some())
@@ -512,22 +501,17 @@ fn pop<S: Socket>(shelf: &mut Shelf<S>, eligible: Eligible) -> Option<Box<Upstre
         return shelf.pop();
     }
     let place = match eligible {
-        Eligible::Of(owner) => range_of(shelf, owner.resident).next_back()?,
+        Eligible::Of(owner) => range_of(shelf, owner).next_back()?,
         _ => shelf.iter().rposition(|one| eligible.contains(&one.history))?,
     };
     Some(shelf.remove(place))
 }
 
-/// The places of the connections that are kept for the client at a worker's place.
-fn range_of<S: Socket>(shelf: &Shelf<S>, resident: usize) -> Range<usize> {
-    let rank = rank(resident);
-    let start = shelf.partition_point(|one| one.history.rank() < rank);
-    start..shelf.partition_point(|one| one.history.rank() <= rank)
-}
-
-/// The order of a shelf: connections for all clients have rank 0.
-fn rank(resident: usize) -> usize {
-    resident + 1
+/// The places of the connections that are kept for a client connection. A shelf is in the order of
+/// the owners; connections for all clients come first.
+fn range_of<S: Socket>(shelf: &Shelf<S>, owner: Owner) -> Range<usize> {
+    let start = shelf.partition_point(|one| one.history.owner < Some(owner));
+    start..shelf.partition_point(|one| one.history.owner <= Some(owner))
 }
 
 /// The time for which an idle connection is used if its endpoint announces that it closes it after
@@ -590,7 +574,7 @@ mod tests {
     }
 
     fn last_use(now: Instant) -> LastUse {
-        let owner = Owner { resident: 0, taken: now };
+        let owner = Owner::MIN;
         LastUse { response: KeepAliveLimits::default(), owner, now }
     }
 

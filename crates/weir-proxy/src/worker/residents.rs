@@ -19,6 +19,7 @@ use weir_stats::metrics::GivenUpIdle;
 use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::ClientBucket;
 use crate::time::instant::Instant;
+use crate::upstream::idle::Owner;
 
 /// The client connections of a worker.
 pub(crate) struct Residents {
@@ -82,7 +83,7 @@ pub(crate) enum ResidentPhase {
 
 /// The index of a connection in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ResidentKey(NonZeroU32);
+pub(crate) struct ResidentKey(Owner);
 
 /// The neighbours in a chain.
 #[derive(Clone, Copy, Default)]
@@ -108,6 +109,11 @@ pub(crate) enum ChainKind {
 impl ResidentKey {
     fn of_index(index: usize) -> Self {
         Self(NonZeroU32::MIN.saturating_add(index as u32))
+    }
+
+    /// The connection as the owner of connections to endpoints.
+    pub(crate) fn owner(self) -> Owner {
+        self.0
     }
 
     pub(crate) fn index(self) -> usize {
@@ -224,12 +230,6 @@ impl ResidentTable {
     }
 }
 
-/// A connection's entry in the table, removed when this is dropped.
-pub(crate) struct ResidentPlace<'a> {
-    of: &'a Residents,
-    pub(crate) key: ResidentKey,
-}
-
 impl Residents {
     pub(crate) fn new(origin: Instant) -> Self {
         let (table, leaving) = (RefCell::default(), Cell::default());
@@ -240,12 +240,9 @@ impl Residents {
         self.table.borrow_mut()
     }
 
-    /// Adds a connection of this gate, and of this client if it is counted.
-    pub(crate) fn enter(
-        &self,
-        client: Option<ClientBucket>,
-        gate: &Arc<Gate>,
-    ) -> ResidentPlace<'_> {
+    /// Adds a connection of this gate, and of this client if it is counted. It has its place until
+    /// [`Residents::leave`].
+    pub(crate) fn enter(&self, client: Option<ClientBucket>, gate: &Arc<Gate>) -> ResidentKey {
         let resident = Resident {
             waker: None,
             gate: Some(Arc::clone(gate)),
@@ -256,7 +253,7 @@ impl Residents {
             client,
         };
         let mut table = self.table();
-        let key = if let Some(key) = table.vacant.pop() {
+        if let Some(key) = table.vacant.pop() {
             if let Some(own) = table.all.get_mut(key) {
                 *own = resident;
             }
@@ -264,8 +261,7 @@ impl Residents {
         } else {
             table.all.0.push(resident);
             ResidentKey::of_index(table.all.0.len() - 1)
-        };
-        ResidentPlace { of: self, key }
+        }
     }
 
     /// Sets the waker of the connection's task.
@@ -391,12 +387,6 @@ impl Residents {
     }
 }
 
-impl Drop for ResidentPlace<'_> {
-    fn drop(&mut self) {
-        self.of.leave(self.key);
-    }
-}
-
 /// Wakes connections at their deadlines.
 pub(crate) async fn attend(residents: Rc<Residents>) {
     loop {
@@ -445,29 +435,26 @@ mod tests {
             let origin = Instant::now();
             let start = origin + millis(days * 86_400_000) + millis(61_367_000);
             let (residents, gate) = (Residents::new(origin), Arc::new(Gate::new(None)));
-            let places: Vec<_> = (0..6).map(|_| residents.enter(None, &gate)).collect();
-            let tasks: Vec<Arc<Task>> = places.iter().map(|_| Arc::default()).collect();
-            for (place, task) in places.iter().zip(&tasks) {
-                residents.set_waker(place.key, &Waker::from(Arc::clone(task)));
+            let keys: Vec<_> = (0..6).map(|_| residents.enter(None, &gate)).collect();
+            let tasks: Vec<Arc<Task>> = keys.iter().map(|_| Arc::default()).collect();
+            for (key, task) in keys.iter().zip(&tasks) {
+                residents.set_waker(*key, &Waker::from(Arc::clone(task)));
             }
             let woken =
                 || tasks.iter().map(|one| one.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
-            let wake_by =
-                |place: &ResidentPlace<'_>, at| residents.wake_by(place.key, start, start + at);
-            for (place, at_ms) in places.iter().zip([100, 50, 100, 3000, 50, 1 << 40]) {
-                wake_by(place, millis(at_ms));
+            let wake_by = |key, at| residents.wake_by(key, start, start + at);
+            for (key, at_ms) in keys.iter().zip([100, 50, 100, 3000, 50, 1 << 40]) {
+                wake_by(*key, millis(at_ms));
             }
-            let mut places = places.into_iter();
-            let first = places.next().unwrap();
-            let rest: Vec<_> = places.collect();
+            let (first, rest) = keys.split_first().unwrap();
             // A later deadline changes nothing; an earlier one replaces the one before.
-            wake_by(&first, millis(9000));
-            wake_by(&rest[2], millis(500));
+            wake_by(*first, millis(9000));
+            wake_by(rest[2], millis(500));
             assert_eq!(residents.wake_due(start + millis(49)), Some(start + millis(50)));
             assert_eq!(woken(), [0, 0, 0, 0, 0, 0]);
             residents.wake_due(start + millis(50));
             assert_eq!(woken(), [0, 1, 0, 0, 1, 0]);
-            drop(first);
+            residents.leave(*first);
             residents.wake_due(start + millis(100));
             assert_eq!(woken(), [0, 1, 1, 0, 1, 0]);
             assert_eq!(residents.wake_due(start + millis(400)), Some(start + millis(500)));
@@ -476,7 +463,9 @@ mod tests {
             assert!(next - start <= millis(FARTHEST_MS + 1));
             assert_eq!(residents.wake_due(next), None);
             assert_eq!(woken(), [0, 1, 1, 1, 1, 1]);
-            drop(rest);
+            for key in rest {
+                residents.leave(*key);
+            }
             assert!(residents.table().all.0.is_empty());
         }
     }
@@ -505,11 +494,13 @@ mod tests {
                 let other = residents.enter(None, &gate);
                 let deadline = Instant::now() + Duration::from_secs(seconds);
                 let (now, later) = (Instant::now(), deadline + Duration::from_mins(1));
-                residents.wake_by(other.key, now, later);
+                residents.wake_by(other, now, later);
                 tokio::task::yield_now().await;
-                until_woken(&residents, place.key, now, deadline).await;
+                until_woken(&residents, place, now, deadline).await;
                 assert!(Instant::now() >= deadline);
                 assert!(Instant::now() < deadline + millis(2));
+                residents.leave(place);
+                residents.leave(other);
             }
         };
         local.run_until(run).await;

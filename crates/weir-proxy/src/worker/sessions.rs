@@ -510,7 +510,7 @@ mod tests {
         let generation = Rc::new(Generation::new(process.snapshot(), &process.numbers, None));
         let (at, peer) = (Instant::now(), None);
         let (gate, residents) = (Arc::new(Gate::new(None)), Residents::new(at));
-        let resident = residents.enter(None, &gate).key;
+        let resident = residents.enter(None, &gate);
         let begun = BegunExchange {
             at,
             peer,
