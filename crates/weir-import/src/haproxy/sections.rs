@@ -38,7 +38,7 @@ const SECTIONS: [&str; 20] = [
 ];
 
 /// Keywords whose second word belongs to the name.
-const PREFIXES: [&str; 13] = [
+const PREFIXES: [&str; 16] = [
     "option",
     "timeout",
     "stats",
@@ -52,6 +52,9 @@ const PREFIXES: [&str; 13] = [
     "monitor",
     "external-check",
     "compression",
+    "declare",
+    "persist",
+    "rate-limit",
 ];
 
 /// Returns true if a word at the start of a line begins a section.
@@ -237,7 +240,9 @@ impl SectionReader {
         let words = &words[usize::from(negated)..];
         let mut keyword = words[0].text.clone();
         if let Some(second) = words.get(1).filter(|_| PREFIXES.contains(&keyword.as_str())) {
-            let longer = format!("{keyword} {}", second.text);
+            // `persist rdp-cookie(NAME)`.
+            let second = second.text.split('(').next().unwrap_or_default();
+            let longer = format!("{keyword} {second}");
             if keyword != "compression" || keywords::is_known(&longer) {
                 keyword = longer;
             }
