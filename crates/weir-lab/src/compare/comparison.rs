@@ -2,7 +2,7 @@
 
 use super::figures::{FigureData, RunFigure, RunSections};
 use super::recorded::RecordedRun;
-use super::statistics::{ConfidenceInterval, StandardError, rejected_together};
+use super::statistics::{ConfidenceInterval, StandardError, mean_of, rejected_together};
 
 /// The runs of a variant.
 #[derive(Clone, Debug)]
@@ -47,9 +47,9 @@ pub(super) struct ComparedFigure {
 /// The difference of a figure from that of the first variant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FigureDifference {
-    /// The difference, in the figure's unit.
+    /// The difference in a typical round, in the figure's unit.
     pub(super) absolute: f64,
-    /// The quotient.
+    /// The quotient in a typical round: the geometric mean of those of the rounds.
     pub(super) ratio: f64,
     /// `None` if the data allow no statement on chance.
     pub(super) certainty: Option<FigureConfidence>,
@@ -165,47 +165,50 @@ impl Design {
 
     /// Compares on the scale of logarithms, where a quotient and its inverse are equally far away.
     fn difference(self, base: &FigureData, other: &FigureData) -> FigureDifference {
-        let absolute = other.whole - base.whole;
-        let ratio = other.whole / base.whole;
         let resolution = base.resolution.hypot(other.resolution);
-        let certainty = || {
-            let scale = self.error(base, other, f64::ln)?.at_least(resolution);
-            let plain = self.error(base, other, |value| value)?;
-            Some(FigureConfidence {
-                absolute: plain.at_least(resolution * base.whole).interval(absolute),
-                ratio: scale.interval(ratio.ln()).map(f64::exp),
-                p_value: scale.p_value(ratio.ln()),
-                holds_together: false,
-            })
+        let scaled = self.estimate(base, other, f64::ln);
+        let plain = self.estimate(base, other, |value| value);
+        let (Some((ratio, scale)), Some((absolute, plain))) = (scaled, plain) else {
+            return FigureDifference {
+                absolute: other.whole - base.whole,
+                ratio: other.whole / base.whole,
+                certainty: None,
+            };
         };
-        FigureDifference { absolute, ratio, certainty: certainty() }
+        let scale = scale.at_least(resolution);
+        let certainty = FigureConfidence {
+            absolute: plain.at_least(resolution * base.whole).interval(absolute),
+            ratio: scale.interval(ratio).map(f64::exp),
+            p_value: scale.p_value(ratio),
+            holds_together: false,
+        };
+        FigureDifference { absolute, ratio: ratio.exp(), certainty: Some(certainty) }
     }
 
-    /// The error of the difference of two figures on a scale.
-    fn error(
+    /// The difference of two figures on a scale, with its error. Both come from the sections: a
+    /// disturbed run moves the figure of all runs together, and no scatter of the others shows it.
+    fn estimate(
         self,
         base: &FigureData,
         other: &FigureData,
         scale: fn(f64) -> f64,
-    ) -> Option<StandardError> {
+    ) -> Option<(f64, StandardError)> {
         let scaled = |data: &FigureData| -> Vec<f64> {
             data.sections.iter().map(|section| scale(*section)).collect()
         };
         let (bases, others) = (scaled(base), scaled(other));
-        match self {
+        let error = match self {
             Self::InTurns => {
                 let differences: Vec<f64> =
                     others.iter().zip(&bases).map(|(other, base)| other - base).collect();
-                StandardError::of_sections(scale(other.whole) - scale(base.whole), &differences)
+                StandardError::of_sections(&differences)?
             }
-            Self::Apart => Some(
-                StandardError::of_sections(scale(other.whole), &others)?
-                    .of_difference(StandardError::of_sections(scale(base.whole), &bases)?),
-            ),
-            Self::OneRun => Some(
-                StandardError::of_series(scale(other.whole), &others)?
-                    .of_difference(StandardError::of_series(scale(base.whole), &bases)?),
-            ),
-        }
+            Self::Apart => StandardError::of_sections(&others)?
+                .of_difference(StandardError::of_sections(&bases)?),
+            Self::OneRun => {
+                StandardError::of_series(&others)?.of_difference(StandardError::of_series(&bases)?)
+            }
+        };
+        Some((mean_of(&others) - mean_of(&bases), error))
     }
 }

@@ -1,5 +1,5 @@
-//! The figures that runs are compared by: of all runs of a variant together, and of each section of
-//! them. Percentiles are those of merged histograms, never means of percentiles.
+//! The figures that runs are compared by: of all runs of a variant together, for the reader, and of
+//! each section of them, for the difference.
 
 use hdrhistogram::Histogram;
 
@@ -40,7 +40,7 @@ pub(super) enum RunSections {
 /// A figure of one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FigureData {
-    /// The figure of all data.
+    /// The figure of all data, as it is shown: percentiles are those of merged histograms.
     pub(super) whole: f64,
     /// Its value in each section; empty if the data do not allow that.
     pub(super) sections: Vec<f64>,
