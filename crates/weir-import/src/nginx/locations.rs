@@ -441,6 +441,7 @@ impl<'t> Converter<'_, 't> {
         };
         let mut block = self.access(scope, false);
         block.extend(change);
+        block.extend(self.imposed_method(scope, known, by_variable));
         block.extend(self.request_headers(scope, known, span));
         block.extend(self.usually_hidden(scope, span));
         block.extend(self.hidden_headers(scope));

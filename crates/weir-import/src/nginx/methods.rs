@@ -1,4 +1,5 @@
-//! `limit_except`: requests with other methods than these have rules of their own for clients.
+//! `limit_except`: requests with other methods than these have rules of their own for clients; and
+//! `proxy_method`.
 
 use weir_config::syntax::lexer::Word;
 use weir_config::syntax::tree::Directive;
@@ -8,6 +9,7 @@ use super::route_parts::RouteParts;
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::values::{KnownVariables, template};
 use crate::native::NativeLine;
 
 /// The rules for requests with other methods.
@@ -18,6 +20,35 @@ pub(crate) struct MethodLimit {
 }
 
 impl<'t> Converter<'_, 't> {
+    /// Returns the line for the method that servers get instead of the client's.
+    pub(crate) fn imposed_method(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+        known: &KnownVariables<'_>,
+        by_variable: bool,
+    ) -> Option<Directive> {
+        let id = self.single(scope, "proxy_method")?;
+        let method = match template(self.statements.word(id, 0), known, false) {
+            Ok(method) => method,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return None;
+            }
+        };
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_${}".contains(&byte);
+        if by_variable
+            || method.is_empty()
+            || matches!(method.as_str(), "HEAD" | "CONNECT")
+            || !method.bytes().all(is_token)
+        {
+            self.outcomes.refuse(id, "write another method than `HEAD`, in a location whose `proxy_pass` has a constant address");
+            return None;
+        }
+        self.outcomes.differs(id, "requests with HEAD keep it");
+        let line = NativeLine::new("request_method", self.statements.span(id));
+        Some(line.value(&method).end())
+    }
+
     /// Reads the `limit_except` of a location.
     pub(crate) fn method_limit(&mut self, scope: &InheritanceScope<'_, 't>) -> Option<MethodLimit> {
         let id = self.single_own(scope, "limit_except")?;
