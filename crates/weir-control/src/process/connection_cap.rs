@@ -24,29 +24,43 @@ pub(crate) struct ConnectionCaps {
 impl ConnectionCaps {
     /// The configured limits, bounded by the limit on open files.
     pub(crate) fn of(config: &Config) -> Self {
-        let limit = raise_limit();
+        let (caps, excess) = Self::within(config, raise_limit());
+        if let Some(excess) = excess {
+            warn(&excess);
+        }
+        caps
+    }
+
+    /// The configured limits, bounded by a limit on open files, and a message if that is lower.
+    fn within(config: &Config, limit: u64) -> (Self, Option<String>) {
         let others = needed(config, worker_count(config) as u64, limit);
-        let possible = connections_below(limit, others);
+        let pairs = connections_below(limit, others);
         let by_workers =
             config.worker_connections.map(|each| each.saturating_mul(worker_count(config)));
-        let both_sides = by_workers.filter(|_| config.count_server_connections);
-        let reserve = both_sides.map_or(0, |cap| (cap / FREE_OF_CLIENTS).max(1));
-        let of_clients = by_workers.map(|cap| cap.saturating_sub(reserve).max(1));
+        if let Some(wanted) = by_workers.filter(|_| config.count_server_connections) {
+            let possible = 2 * pairs;
+            let cap = wanted.min(possible);
+            let reserve = (cap / FREE_OF_CLIENTS).max(1);
+            let clients = config.max_connections.unwrap_or(cap).min(cap - reserve).max(1);
+            let excess = (wanted > possible).then(|| {
+                format!(
+                    "worker_connections allows {wanted} connections, but the limit of {limit} open files allows only {possible}, those to servers included; this number is used"
+                )
+            });
+            return (Self { clients, both_sides: Some(cap) }, excess);
+        }
         let limits =
-            [("max_connections", config.max_connections), ("worker_connections", of_clients)];
+            [("max_connections", config.max_connections), ("worker_connections", by_workers)];
         let wanted = limits.iter().filter_map(|(name, most)| most.map(|most| (most, *name))).min();
-        let clients = match wanted {
-            None => possible,
-            Some((wanted, name)) => {
-                if wanted > possible {
-                    warn(&format!(
-                        "{name} allows {wanted} connections, but the limit of {limit} open files allows only {possible}, each with a connection to a server; this number is used"
-                    ));
-                }
-                wanted.min(possible)
-            }
+        let Some((wanted, name)) = wanted else {
+            return (Self { clients: pairs, both_sides: None }, None);
         };
-        Self { clients, both_sides }
+        let excess = (wanted > pairs).then(|| {
+            format!(
+                "{name} allows {wanted} connections, but the limit of {limit} open files allows only {pairs}, each with a connection to a server; this number is used"
+            )
+        });
+        (Self { clients: wanted.min(pairs), both_sides: None }, excess)
     }
 
     /// Applies them to the running process.
@@ -83,5 +97,28 @@ mod tests {
         check("worker_connections 8 servers;", 21, Some(24));
         check("worker_connections 8 servers; max_connections 5;", 5, Some(24));
         check("worker_connections 1 servers;", 2, Some(3));
+    }
+
+    #[test]
+    fn the_limit_on_open_files_bounds_both_sides_and_the_message_has_the_number_of_the_file() {
+        let check = |lines: &str, clients: usize, both_sides: Option<usize>, message: &str| {
+            let text = format!("workers 3; {lines} listen :80 -> respond 204;");
+            let config = weir_config::parse_str("test", &text).unwrap().config;
+            let (caps, excess) = ConnectionCaps::within(&config, 1024);
+            assert_eq!(caps, ConnectionCaps { clients, both_sides }, "{lines}");
+            let excess = excess.unwrap_or_default();
+            assert!(excess.starts_with(message), "{excess}");
+            assert_eq!(excess.is_empty(), message.is_empty(), "{excess}");
+        };
+        let both = "worker_connections allows 3000 connections, but the limit of 1024 open files \
+                    allows only 896, those to servers included";
+        check("worker_connections 1000 servers;", 784, Some(896), both);
+        check("worker_connections 1000 servers; max_connections 100;", 100, Some(896), both);
+        check("worker_connections 298 servers;", 783, Some(894), "");
+        let clients = "worker_connections allows 3000 connections, but the limit of 1024 open \
+                       files allows only 448, each with";
+        check("worker_connections 1000;", 448, None, clients);
+        check("worker_connections 100;", 300, None, "");
+        check("max_connections 500;", 448, None, "max_connections allows 500");
     }
 }

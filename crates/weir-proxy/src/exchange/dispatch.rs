@@ -158,10 +158,13 @@ impl<'a> Dispatch<'a> {
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
-                    if failure.is_mended_by_closing() {
+                    let process = &scope.worker.process;
+                    let _waiting = if failure.is_mended_by_closing() {
                         scope.worker.close_idle_upstream();
-                    }
-                    let _waiting = scope.worker.process.close_idle_client();
+                        process.close_idle_client()
+                    } else {
+                        None
+                    };
                     scope.connect_failed(self.at(index), failure);
                     Box::pin(self.outlast_shortage(exchange, upload)).await?;
                     continue;

@@ -45,8 +45,10 @@ impl Process {
     /// connection, or the requests of a client with a large part of the cap. It takes no place.
     pub(crate) async fn room_in_sight(&self, cap: Cap<'_>) {
         let (board, room) = self.board(cap);
-        while self.is_full() && board.worker().is_none() && !self.has_idle_servers() {
-            sleep(FULL_PAUSE).await;
+        if matches!(cap, Cap::Process) {
+            while self.is_full() && board.worker().is_none() && !self.has_idle_servers() {
+                sleep(FULL_PAUSE).await;
+            }
         }
         if room.free() > 0 || board.worker().is_some() {
             return;
@@ -121,7 +123,7 @@ impl Process {
         cap: Cap<'_>,
         client: Option<ClientBucket>,
     ) -> Result<RoomPlace, TooMany> {
-        if self.is_full() {
+        if matches!(cap, Cap::Process) && self.is_full() {
             Box::pin(self.make_room_on_both_sides()).await;
         }
         let (board, room) = self.board(cap);

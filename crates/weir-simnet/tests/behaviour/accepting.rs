@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::peer::Peer;
-use crate::world::{World, app, pass, play};
+use crate::world::{Connects, World, app, pass, play};
 use crate::{GET, OK};
 
 /// A client that got one response and is idle since then.
@@ -140,6 +142,59 @@ fn an_idle_client_makes_room_for_a_connection_to_a_server() {
         }
         gone.expect_end().await;
         assert!(both_sides(world) <= 8);
+    });
+}
+
+/// Like [`eight_of_both_sides`], with a second listener whose clients need no server.
+fn eight_with_a_second_listener() -> String {
+    format!("{} listen 10.0.0.1:81 -> respond 200;", eight_of_both_sides())
+}
+
+/// Clients of the second listener that are idle.
+async fn idle_elsewhere(world: &World, count: usize) -> Vec<Peer> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let mut client = world.client_from("192.0.2.1", "10.0.0.1:81").await;
+        client.send(GET).await;
+        assert_eq!(client.message().await.status(), 200);
+        clients.push(client);
+        pass(200).await;
+    }
+    clients
+}
+
+#[test]
+fn idle_clients_of_one_listener_make_room_for_another_under_a_cap_on_both_sides() {
+    play(&eight_with_a_second_listener(), async |world| {
+        let mut elsewhere = idle_elsewhere(world, 6).await;
+        let silent = world.origin(1);
+        let mut busy = Vec::new();
+        for _ in 0..3 {
+            let since = Instant::now();
+            let mut client = world.client().await;
+            client.send(GET).await;
+            busy.push((client, silent.accept().await));
+            assert!(since.elapsed() < Duration::from_millis(200), "{:?}", since.elapsed());
+            assert_eq!(both_sides(world), 8);
+        }
+        for client in elsewhere.iter_mut().take(4) {
+            client.expect_end().await;
+        }
+    });
+}
+
+#[test]
+fn no_idle_client_is_closed_for_a_shortage_that_this_does_not_mend() {
+    play(&eight_with_a_second_listener(), async |world| {
+        let mut elsewhere = idle_elsewhere(world, 3).await;
+        // No local port is left.
+        world.connects(1, Some(Connects::Fails(99)));
+        let mut client = world.client().await;
+        client.send(GET).await;
+        assert_eq!(client.message().await.status(), 503);
+        for client in &mut elsewhere {
+            assert!(client.is_open().await);
+        }
     });
 }
 
