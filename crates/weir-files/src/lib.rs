@@ -22,5 +22,5 @@ mod types;
 pub use self::answer::{Answer, FileAnswer, StatusAnswer};
 pub use self::body::{BodyProgress, FileBody, Pieces, Stretch};
 pub use self::request::FileRequest;
-pub use self::root::Root;
+pub use self::root::{FileKind, Root};
 pub use self::types::FileTypes;

@@ -27,8 +27,21 @@ use crate::types::FileTypes;
 #[derive(Clone, Debug)]
 pub struct Root {
     directory: PathBuf,
+    /// The directory below it that is served instead.
+    below: Option<Arc<[u8]>>,
     index: Arc<[String]>,
     types: Option<Arc<FileTypes>>,
+}
+
+/// The kind of file that a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A FIFO, a socket or a device.
+    Other,
 }
 
 const FILE: OFlags = OFlags::RDONLY
@@ -36,6 +49,7 @@ const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     // Opening a FIFO without a writer would block the thread for ever.
     .union(OFlags::NONBLOCK);
+const ANY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Root {
@@ -47,7 +61,7 @@ impl Root {
     pub fn open(directory: &Path, index: Vec<String>) -> io::Result<Self> {
         let directory = std::path::absolute(directory)?;
         openat(CWD, &directory, DIRECTORY, Mode::empty())?;
-        Ok(Self { directory, index: index.into(), types: None })
+        Ok(Self::new(directory, index))
     }
 
     /// Works like [`Root::open`] for a directory that need not exist yet: requests get 404 until it
@@ -56,7 +70,7 @@ impl Root {
     /// # Errors
     /// The path is relative and there is no current directory.
     pub fn optional(directory: &Path, index: Vec<String>) -> io::Result<Self> {
-        Ok(Self { directory: std::path::absolute(directory)?, index: index.into(), types: None })
+        Ok(Self::new(std::path::absolute(directory)?, index))
     }
 
     /// Works like [`Root::open`] for a process that will make `outer` its root directory before it
@@ -68,15 +82,23 @@ impl Root {
         let directory = Path::new("/").join(directory);
         let root = openat(CWD, outer, DIRECTORY, Mode::empty())?;
         openat2(root, &directory, DIRECTORY, Mode::empty(), ResolveFlags::IN_ROOT)?;
-        Ok(Self { directory, index: index.into(), types: None })
+        Ok(Self::new(directory, index))
+    }
+
+    fn new(directory: PathBuf, index: Vec<String>) -> Self {
+        Self { directory, below: None, index: index.into(), types: None }
     }
 
     /// Serves the directory with this relative path below this one, which need not exist. The
-    /// caller makes sure that no segment of it is empty, `.` or `..`.
+    /// caller makes sure that no segment of it is empty, `.` or `..`. Symbolic links on the way are
+    /// followed as long as they stay inside this directory; nothing is outside `/`.
     #[must_use]
     pub fn below(&self, path: &[u8]) -> Self {
-        let directory = self.directory.join(OsStr::from_bytes(path));
-        Self { directory, index: Arc::clone(&self.index), types: self.types.clone() }
+        if self.directory == Path::new("/") {
+            let directory = self.directory.join(OsStr::from_bytes(path));
+            return Self { directory, ..self.clone() };
+        }
+        Self { below: Some(path.into()), ..self.clone() }
     }
 
     /// Gives files the types of this table instead of Weir's own.
@@ -101,6 +123,40 @@ impl Root {
     /// Also `WouldBlock`: call [`answer`](Self::answer) on a thread that may wait.
     pub fn answer_cached(&self, request: &FileRequest<'_>) -> io::Result<Answer> {
         self.answer_with(request, Patience::CachedOnly)
+    }
+
+    /// Looks for what a path names, without opening it, waiting for the disk where necessary.
+    /// `None` without such a file; one that may not be looked at or lies outside is none either.
+    ///
+    /// # Errors
+    /// Local failures only.
+    pub fn kind(&self, path: &[u8]) -> io::Result<Option<FileKind>> {
+        self.kind_with(path, Patience::MayBlock)
+    }
+
+    /// Works like [`kind`](Self::kind), but uses the kernel's caches only.
+    ///
+    /// # Errors
+    /// Also `WouldBlock`: call [`kind`](Self::kind) on a thread that may wait.
+    pub fn kind_cached(&self, path: &[u8]) -> io::Result<Option<FileKind>> {
+        self.kind_with(path, Patience::CachedOnly)
+    }
+
+    fn kind_with(&self, path: &[u8], patience: Patience) -> io::Result<Option<FileKind>> {
+        let Ok(path) = RelativePath::parse(path) else { return Ok(None) };
+        let found = self
+            .directory(patience)
+            .and_then(|root| fstat(open_confined(root.as_fd(), &path.bytes, ANY, patience)?));
+        let kind = match found {
+            Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => FileKind::File,
+                FileType::Directory => FileKind::Directory,
+                _ => FileKind::Other,
+            },
+            Err(errno) => return refusal(errno).map(|_| None),
+        };
+        // A slash stands behind names of directories only.
+        Ok(Some(kind).filter(|kind| !path.names_directory || *kind == FileKind::Directory))
     }
 
     fn answer_with(&self, request: &FileRequest<'_>, patience: Patience) -> io::Result<Answer> {
@@ -132,12 +188,16 @@ impl Root {
     }
 
     fn directory(&self, patience: Patience) -> Result<OwnedFd, Errno> {
-        match patience {
+        let root = match patience {
             Patience::MayBlock => openat(CWD, &self.directory, DIRECTORY, Mode::empty()),
             Patience::CachedOnly => {
                 openat2(CWD, &self.directory, DIRECTORY, Mode::empty(), ResolveFlags::CACHED)
                     .map_err(as_would_block)
             }
+        }?;
+        match &self.below {
+            Some(below) => open_confined(root.as_fd(), below, DIRECTORY, patience),
+            None => Ok(root),
         }
     }
 
@@ -207,17 +267,27 @@ fn refusal(errno: Errno) -> io::Result<Answer> {
 }
 
 fn open(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result<(OwnedFd, Stat), Errno> {
-    let file = match open_beneath(root, path, patience) {
+    let file = open_confined(root, path, FILE, patience)?;
+    let stat = fstat(&file)?;
+    Ok((file, stat))
+}
+
+/// Opens a path below a directory, and nothing outside of it.
+fn open_confined(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    patience: Patience,
+) -> Result<OwnedFd, Errno> {
+    match open_beneath(root, path, flags, patience) {
         // The kernel has no `openat2`, a sandbox refuses it, or renames elsewhere keep interrupting
         // it.
         Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) if patience == Patience::MayBlock => {
-            open_step_by_step(root, path)
+            open_step_by_step(root, path, flags)
         }
         Err(errno) if patience == Patience::CachedOnly => Err(as_would_block(errno)),
         outcome => outcome,
-    }?;
-    let stat = fstat(&file)?;
-    Ok((file, stat))
+    }
 }
 
 /// Without support for cached lookups, the lookup may have to wait.
@@ -228,7 +298,12 @@ fn as_would_block(errno: Errno) -> Errno {
     }
 }
 
-fn open_beneath(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+fn open_beneath(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    patience: Patience,
+) -> Result<OwnedFd, Errno> {
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut attempts = 4;
     if patience == Patience::CachedOnly {
@@ -238,14 +313,14 @@ fn open_beneath(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result
     // The kernel gives up if a rename happens anywhere while it checks a `..`; this seldom repeats.
     let mut outcome = Err(Errno::AGAIN);
     while attempts > 0 && matches!(outcome, Err(Errno::AGAIN | Errno::INTR)) {
-        outcome = openat2(root, path, FILE, Mode::empty(), resolve);
+        outcome = openat2(root, path, flags, Mode::empty(), resolve);
         attempts -= 1;
     }
     outcome
 }
 
 /// Opens a file without `openat2`: one directory after the other, and no symbolic link at all.
-fn open_step_by_step(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+fn open_step_by_step(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut directory: Option<OwnedFd> = None;
     let mut segments = path.split(|byte| *byte == b'/').peekable();
     while let Some(segment) = segments.next() {
@@ -253,7 +328,7 @@ fn open_step_by_step(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno
             return Err(Errno::XDEV);
         }
         let at = directory.as_ref().map_or(root, AsFd::as_fd);
-        let kind = if segments.peek().is_some() { DIRECTORY } else { FILE };
+        let kind = if segments.peek().is_some() { DIRECTORY } else { flags };
         let opened = rustix::io::retry_on_intr(|| {
             openat(at, segment, kind | OFlags::NOFOLLOW, Mode::empty())
         })?;
@@ -277,7 +352,7 @@ mod tests {
         symlink("../canary", site.join("out")).unwrap();
         symlink("a", site.join("link")).unwrap();
         let root = openat(CWD, &site, DIRECTORY, Mode::empty()).unwrap();
-        let check = |path: &str| open_step_by_step(root.as_fd(), path.as_bytes()).map(|_| ());
+        let check = |path: &str| open_step_by_step(root.as_fd(), path.as_bytes(), FILE).map(|_| ());
         assert_eq!(check("a/b/file"), Ok(()));
         assert_eq!(check("./a/b/file"), Ok(()));
         assert_eq!(check("."), Ok(()));
@@ -285,5 +360,54 @@ mod tests {
         assert_eq!(check("link/b/file"), Err(Errno::NOTDIR));
         assert_eq!(check("a/../../canary"), Err(Errno::XDEV));
         assert_eq!(check("a/none"), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_directory_below_is_not_left_by_links() {
+        let place = tempfile::tempdir().unwrap();
+        let sites = place.path().join("sites");
+        for site in ["a", "b", "other"] {
+            std::fs::create_dir_all(sites.join(site)).unwrap();
+        }
+        std::fs::create_dir(sites.join("a/public")).unwrap();
+        std::fs::write(sites.join("a/public/file"), "x").unwrap();
+        symlink("../a/public", sites.join("b/public")).unwrap();
+        symlink("/", sites.join("other/public")).unwrap();
+        symlink(place.path(), sites.join("out")).unwrap();
+        std::fs::write(place.path().join("file"), "secret").unwrap();
+        let root = Root::open(&sites, Vec::new()).unwrap();
+        let kind = |below: &str, path: &str| root.below(below.as_bytes()).kind(path.as_bytes());
+        assert_eq!(kind("a/public", "/file").unwrap(), Some(FileKind::File));
+        assert_eq!(kind("b/public", "/file").unwrap(), Some(FileKind::File));
+        assert_eq!(kind("other/public", "/etc/passwd").unwrap(), None);
+        assert_eq!(kind("out", "/file").unwrap(), None);
+        assert_eq!(kind("none", "/file").unwrap(), None);
+        let all = Root::open(Path::new("/"), Vec::new()).unwrap();
+        let path = sites.join("a/public");
+        let below = path.strip_prefix("/").unwrap().as_os_str().as_bytes();
+        assert_eq!(all.below(below).kind(b"/file").unwrap(), Some(FileKind::File));
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_read_is_one() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("folder")).unwrap();
+        std::fs::write(place.path().join("file"), "x").unwrap();
+        let fifo = place.path().join("fifo");
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::empty()).unwrap();
+        symlink("/etc", place.path().join("out")).unwrap();
+        let root = Root::open(place.path(), vec!["file".to_owned()]).unwrap();
+        for (path, expected) in [
+            ("/file", Some(FileKind::File)),
+            ("/file/", None),
+            ("/folder", Some(FileKind::Directory)),
+            ("/folder/", Some(FileKind::Directory)),
+            ("/fifo", Some(FileKind::Other)),
+            ("/out/passwd", None),
+            ("/none", None),
+            ("/..", None),
+        ] {
+            assert_eq!(root.kind(path.as_bytes()).unwrap(), expected, "{path}");
+        }
     }
 }

@@ -15,8 +15,8 @@ pub(crate) const MOST_INTERNAL_REDIRECTS: u8 = 10;
 /// takes as many in a whole path.
 pub(crate) const DIRECTORY_BYTES: usize = 4096;
 
-/// The most internal redirects to a name with a path, one after the other. Each is a step of a
-/// chain of changes (`rewrite` without a flag in nginx) and none of those above.
+/// The most steps of internal redirects, one after the other: changes of the path under a name
+/// (`rewrite` without a flag in nginx), and tests of files. They are none of those above.
 pub(crate) const MOST_REWRITE_STEPS: u8 = 100;
 /// The most bytes of a target that was rewritten.
 pub(crate) const REWRITTEN_BYTES: usize = 64 * 1024;

@@ -522,13 +522,14 @@ impl<'a> Checker<'a> {
         for value in &line.words {
             let Some(host) = self.value(*value, str::parse::<HostPattern>) else { continue };
             let name = host.as_str().to_ascii_lowercase();
-            let first = *earlier.entry(name).or_insert_with(|| value.span());
-            if first != value.span() {
+            if let Some(first) = earlier.get(&name).copied() {
                 let error = Diagnostic::error(
                     value.span(),
                     format!("there is {what} for `{}` already", host.as_str()),
                 );
                 self.report(error.related(first, "first here"));
+            } else {
+                earlier.insert(name, value.span());
             }
             hosts.push(host);
         }

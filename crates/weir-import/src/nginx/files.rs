@@ -114,7 +114,7 @@ impl<'t> Converter<'_, 't> {
             return Err("leave `..` out: no request leaves its folder".to_owned());
         }
         self.outcomes.differs(id, "a value that is empty, `.` or `..`, or that has a `/` and does not come from this file, has no files");
-        let before = if before.is_empty() { "/".to_owned() } else { self.path(before) };
+        let before = if first == 0 { "/".to_owned() } else { self.path(before) };
         Ok((before, Some(below.join("/"))))
     }
 

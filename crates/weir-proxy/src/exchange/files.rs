@@ -8,7 +8,7 @@ use std::task::{Poll, ready};
 
 use tokio::task::yield_now;
 use weir_config::model::FileCandidate;
-use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileRequest, Pieces, Root};
+use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileKind, FileRequest, Pieces, Root};
 use weir_stats::Cause;
 use weir_stats::metrics::Yield;
 use weir_wire::RequestHead;
@@ -72,16 +72,19 @@ pub(crate) async fn serve<C: ClientSide>(
     }
     let view = exchange.request_view();
     let target = FileTarget::of(&view, strip).changed(&changed);
-    let target = if found.is_some() { target.tested() } else { target };
-    let answer = match root {
-        None => Ok(Answer::status(404)),
-        Some(root) if candidates.is_empty() => find(root, &view, target).await,
-        Some(root) => Box::pin(find_first(root, &view, target, candidates)).await,
-    };
-    let answer = answer.map_err(|_| Ended::from(Cause::Internal))?;
-    if let Some(to) = found.filter(|_| is_any(&answer)) {
+    if let (Some(to), Some(root)) = (found, root)
+        && test(root, target, candidates).await.map_err(|_| Ended::from(Cause::Internal))?
+    {
         return Err(follow(exchange, to));
     }
+    let answer = match root {
+        Some(root) if found.is_none() && candidates.is_empty() => find(root, &view, target).await,
+        Some(root) if found.is_none() => {
+            Box::pin(find_first(root, &view, target, candidates)).await
+        }
+        _ => Ok(Answer::status(404)),
+    };
+    let answer = answer.map_err(|_| Ended::from(Cause::Internal))?;
     match answer {
         Answer::Status(status) if status.code == 404 && route.internal.is_some() => {
             Err(redirect(exchange, route))
@@ -94,11 +97,6 @@ pub(crate) async fn serve<C: ClientSide>(
         }
         Answer::File(file) => send_file(exchange, file).await,
     }
-}
-
-/// Returns true if there is a file or a directory.
-pub(super) fn is_any(answer: &Answer) -> bool {
-    !matches!(answer, Answer::Status(status) if status.code == 404)
 }
 
 async fn not_allowed<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
@@ -153,17 +151,18 @@ impl<'a> FileTarget<'a> {
         self.path
     }
 
+    /// The path without the prefix that the route strips.
+    fn below_strip(&self) -> &'a [u8] {
+        let stripped = self.strip.and_then(|prefix| self.path.strip_prefix(prefix.as_bytes()));
+        stripped.unwrap_or(self.path)
+    }
+
     /// Looks for another path, whose redirects are those of this one.
     pub(super) fn at<'b>(self, path: &'b [u8]) -> FileTarget<'b>
     where
         'a: 'b,
     {
         FileTarget { path, ..self }
-    }
-
-    /// Looks only whether there is a file, whatever the request's conditions.
-    pub(super) fn tested(self) -> Self {
-        Self { head_only: true, is_whole: true, ..self }
     }
 
     /// Looks for another path; an empty one changes nothing.
@@ -173,6 +172,45 @@ impl<'a> FileTarget<'a> {
             Some(path) => Self { path, whole: target, ..self },
         }
     }
+}
+
+/// Returns true if one of the candidates is there or, without candidates, whatever has this path.
+async fn test(
+    root: &Arc<Root>,
+    target: FileTarget<'_>,
+    candidates: &[FileCandidate],
+) -> io::Result<bool> {
+    match tested(|path| root.kind_cached(path), target, candidates) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        outcome => return outcome,
+    }
+    let (root, candidates) = (root.clone(), candidates.to_vec());
+    let (path, strip) = (target.path.to_vec(), target.strip.map(str::to_owned));
+    let waiting = tokio::task::spawn_blocking(move || {
+        let strip = strip.as_deref();
+        let target = FileTarget { path: &path, whole: &[], strip, head_only: true, is_whole: true };
+        tested(|path| root.kind(path), target, &candidates)
+    });
+    waiting.await.map_err(io::Error::other)?
+}
+
+/// Looks for each of the candidates, or for whatever has this path if there is none.
+pub(super) fn tested(
+    kind: impl Fn(&[u8]) -> io::Result<Option<FileKind>>,
+    target: FileTarget<'_>,
+    candidates: &[FileCandidate],
+) -> io::Result<bool> {
+    if candidates.is_empty() {
+        return Ok(kind(target.below_strip())?.is_some());
+    }
+    for candidate in candidates {
+        let Some(path) = candidate.path(target.path) else { continue };
+        let expected = if candidate.directory { FileKind::Directory } else { FileKind::File };
+        if kind(target.at(&path).below_strip())? == Some(expected) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Looks for each of the candidates in turn.
@@ -231,10 +269,10 @@ pub(super) fn question<'a>(
     bytes: &'a [u8],
     target: FileTarget<'a>,
 ) -> FileRequest<'a> {
-    let FileTarget { path, whole, strip, head_only, is_whole } = target;
+    let FileTarget { whole, head_only, is_whole, .. } = target;
     let value = |name| if is_whole { None } else { head.header(bytes, name) };
     FileRequest {
-        path: strip.and_then(|prefix| path.strip_prefix(prefix.as_bytes())).unwrap_or(path),
+        path: target.below_strip(),
         target: whole,
         method_is_head: head_only,
         if_none_match: value("if-none-match"),

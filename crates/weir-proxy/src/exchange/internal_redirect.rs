@@ -42,7 +42,7 @@ fn redirect_to<C: ClientSide>(
         return Ended::Refused(refusal);
     }
     let internal = &mut exchange.heads.internal;
-    if internal.redirect(target.name.as_ref(), target.path.is_some()).is_err() {
+    if internal.redirect(target.name.as_ref(), target.is_step).is_err() {
         return Ended::Refused(Refusal { cause: Cause::LoopDetected, status: 500 });
     }
     if target.path.is_some() {

@@ -12,7 +12,7 @@ use crate::limits::{MOST_INTERNAL_REDIRECTS, MOST_REWRITE_STEPS};
 pub(crate) struct InternalRedirects {
     /// Their number, without the steps.
     count: u8,
-    /// The number of steps, which have a name and a path, since the last of the others.
+    /// The number of steps since the last of the others.
     steps: u8,
     /// The target, in origin form; empty while it is the received one.
     target: Vec<u8>,
@@ -67,8 +67,11 @@ impl InternalRedirects {
         self.is_redirected() || self.error.is_some()
     }
 
-    /// Notes that an error led to the target.
-    pub(crate) fn set_error(&mut self, error: ErrorRedirect) {
+    /// Notes that an error led to the target. A request that has become a GET, or has lost its
+    /// body, stays so.
+    pub(crate) fn set_error(&mut self, mut error: ErrorRedirect) {
+        error.as_get |= self.is_get();
+        error.drops_body |= self.drops_body();
         self.error = Some(Box::new(error));
     }
 
@@ -106,9 +109,8 @@ impl InternalRedirects {
     pub(crate) fn redirect(
         &mut self,
         name: Option<&Arc<str>>,
-        has_path: bool,
+        is_step: bool,
     ) -> Result<(), TooManyRedirects> {
-        let is_step = name.is_some() && has_path;
         let (number, most) = if is_step {
             (&mut self.steps, MOST_REWRITE_STEPS)
         } else {

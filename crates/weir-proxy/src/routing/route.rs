@@ -126,6 +126,7 @@ impl FileOptions {
         }
         let below = below.as_ref().map(FilesBelow::compile).transpose()?;
         let found = found.as_ref().map(|to| InternalTarget::compile(to, listener)).transpose()?;
+        let found = found.map(|to| InternalTarget { is_step: to.name.is_some(), ..to });
         Ok(Some(Box::new(Self { below, found })))
     }
 }
@@ -133,6 +134,8 @@ impl FileOptions {
 /// The target of an internal redirect: a name, a path or both.
 #[derive(Clone, Debug)]
 pub(crate) struct InternalTarget {
+    /// Set for a step of one phase: a change of the path under a name, or a test of a file.
+    pub(crate) is_step: bool,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) path: Option<Rewrites>,
 }
@@ -140,19 +143,23 @@ pub(crate) struct InternalTarget {
 impl InternalTarget {
     /// Compiles the target of an action; `None` if it has none.
     fn of(action: &Action, listener: &Listener) -> Result<Option<Self>, String> {
-        match action {
-            Action::Internal(to) | Action::Files(Files { fallback: Some(to), .. }) => {
-                Self::compile(to, listener).map(Some)
-            }
-            _ => Ok(None),
-        }
+        let (to, tests) = match action {
+            Action::Internal(to) => (to, false),
+            Action::Files(Files { fallback: Some(to), found, .. }) => (to, found.is_some()),
+            _ => return Ok(None),
+        };
+        let target = Self::compile(to, listener)?;
+        let changes = matches!(action, Action::Internal(_)) && target.path.is_some();
+        let is_step = target.name.is_some() && (tests || changes);
+        Ok(Some(Self { is_step, ..target }))
     }
 
     /// Compiles a target.
     pub(crate) fn compile(to: &Template, listener: &Listener) -> Result<Self, String> {
         let (name, path) = internal_parts(to)?;
         let path = path.map(|path| Rewrites::compile(&[Rewrite::Path(path)], &listener.path));
-        Ok(Self { name: name.map(Arc::from), path: path.transpose()?.flatten() })
+        let name = name.map(Arc::from);
+        Ok(Self { is_step: false, name, path: path.transpose()?.flatten() })
     }
 }
 

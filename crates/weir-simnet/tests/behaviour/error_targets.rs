@@ -529,3 +529,26 @@ fn the_method_of_a_route_is_not_that_of_the_route_after_it() {
         world.log().await;
     });
 }
+
+/// A name with a path is a step of `internal` only.
+#[test]
+fn errors_lead_on_ten_times() {
+    let text = routes(
+        "route internal @a -> app { error_page 404 intercept recursive -> internal @a /x; }
+         default -> app { error_page 404 intercept recursive -> internal @a /x; }",
+    );
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        let mut asked = 0;
+        while asked < 11 {
+            upstream.message().await;
+            asked += 1;
+            upstream.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+        }
+        assert_eq!(client.message().await.status(), 500);
+        world.log().await;
+    });
+}

@@ -17,7 +17,7 @@ use weir_stats::{
 };
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
-use crate::exchange::files::{FileTarget, is_any, is_there, question, with_slash};
+use crate::exchange::files::{FileTarget, is_there, question, tested, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
 use crate::http::pool_key::PoolKey;
@@ -423,8 +423,8 @@ impl<'a> Tracer<'a> {
                 }
             }
         }
-        if self.internal.redirect(target.name.as_ref(), target.path.is_some()).is_err() {
-            self.trace.refuse(500, "there are more than ten internal redirects");
+        if self.internal.redirect(target.name.as_ref(), target.is_step).is_err() {
+            self.trace.refuse(500, "there are more internal redirects than a request may have");
             return false;
         }
         if target.path.is_some() {
@@ -586,9 +586,18 @@ impl<'a> Tracer<'a> {
         };
         let view = self.view();
         let target = FileTarget::of(&view, strip).changed(&changed);
-        let target = if tests { target.tested() } else { target };
-        match self.found(root, target, &files.candidates) {
-            Ok(answer) if tests && is_any(&answer) => TraceEnd::Internal,
+        let found = if tests {
+            let found = tested(|path| root.kind(path), target, &files.candidates);
+            found.map(|found| if found { None } else { Some(Answer::status(404)) })
+        } else {
+            self.found(root, target, &files.candidates).map(Some)
+        };
+        let found = match found {
+            Ok(None) => return TraceEnd::Internal,
+            Ok(Some(answer)) => Ok(answer),
+            Err(error) => Err(error),
+        };
+        match found {
             Ok(Answer::Status(status)) if !readable && status.code != 404 => end(405, not_allowed),
             Ok(Answer::File(_)) if !readable => end(405, not_allowed),
             Ok(Answer::File(file)) => {
