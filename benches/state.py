@@ -56,7 +56,7 @@ origins on the other.
 - *Response times*: {servers} servers that work on one request at a time (10 ms, exponentially distributed) with
   `max_conn=1`, at 70 % of what they can do, in turns with [intervals](../docs/measuring.md#comparing-two-variants).
   A process that does not know of the requests of the others sends its own to a busy server while another idles.
-  *Overlap* is the number of requests that reached a busy server."""
+  Those are counted by the origin, and are in the table."""
 
 
 def arguments():

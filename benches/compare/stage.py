@@ -19,6 +19,7 @@ class Stage:
     """A directory with the programs that run there."""
 
     def __init__(self, directory, weir):
+        candidates.end_on_signal()
         self.directory = pathlib.Path(directory)
         self.directory.chmod(0o755)
         self.weir = str(weir)

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import machine
@@ -15,6 +16,11 @@ os.environ["WEIR_SUPERVISOR"] = "off"
 
 HERE = pathlib.Path(__file__).parent
 SUITE = "TLS_AES_256_GCM_SHA384"
+
+
+def end_on_signal():
+    """SIGTERM ends this program as an error does, so that its children are stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 class Child:
@@ -61,6 +67,7 @@ class Bench:
     """One run's directory, ports and children."""
 
     def __init__(self, directory, binaries, nginx_log_options):
+        end_on_signal()
         self.directory = pathlib.Path(directory)
         self.binaries = binaries
         self.proxy_core, self.load_core = machine.cores()

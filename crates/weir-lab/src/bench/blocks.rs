@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use super::record::{FINEST_NS, LONGEST_NS};
 
 /// Largest number of blocks; a run that is not very short has at least half of them.
-const MOST_BLOCKS: usize = 20;
+pub(crate) const MOST_BLOCKS: usize = 20;
 /// Length of a block at first, in nanoseconds. It doubles whenever the blocks are used up.
 const FIRST_WIDTH_NS: u64 = 50_000_000;
 /// Significant digits of times in the histogram of a block: 20 of them take 360 KB.

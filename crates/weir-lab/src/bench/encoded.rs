@@ -14,7 +14,7 @@ const HEAD_BYTES: usize = 40;
 const COUNT_BYTES: usize = 6;
 
 /// Encodes a histogram.
-pub(super) fn encode<T: Counter>(histogram: &Histogram<T>) -> String {
+pub(crate) fn encode<T: Counter>(histogram: &Histogram<T>) -> String {
     let mut bytes = Vec::new();
     // Writing to memory does not fail, and the counts of these histograms fit.
     let written = V2Serializer::new().serialize(histogram, &mut bytes);
@@ -37,6 +37,10 @@ pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let counts = bytes.get(HEAD_BYTES..).unwrap_or_default();
     if counts.split(|byte| *byte < 0x80).any(|number| number.len() >= COUNT_BYTES) {
         return Err("a count is too large".to_owned());
+    }
+    // The digits set the size of the histogram, whatever is in it.
+    if !matches!(bytes.get(12..16), Some([0, 0, 0, 2 | 3])) {
+        return Err("it has not two or three significant digits".to_owned());
     }
     let bounds = bytes.get(16..32).map(|bounds| bounds.split_at(8));
     if bounds != Some((&FINEST_NS.to_be_bytes(), &LONGEST_NS.to_be_bytes())) {
@@ -78,7 +82,9 @@ mod tests {
         check(&|bytes| bytes[4] = 0xff, "length");
         check(&|bytes| bytes[0] = 0, "cookie");
         check(&|bytes| bytes[17] = 1, "bounds");
-        check(&|bytes| bytes[15] = 200, "");
+        for digits in [0, 1, 4, 5, 200] {
+            check(&|bytes| bytes[15] = digits, "digits");
+        }
         check(&|bytes| bytes[40..].fill(0xff), "a count is too large");
         let beyond_the_end = |bytes: &mut Vec<u8>| {
             bytes[40..].fill(0x7f);

@@ -5,7 +5,7 @@
 //! The schedule knows no connection. Any free connection of any thread takes the next start. If
 //! none is free the start is late, and the response time includes the delay.
 
-mod blocks;
+pub(crate) mod blocks;
 pub mod chart;
 mod connection;
 pub(crate) mod encoded;

@@ -104,6 +104,12 @@ impl RunComparison {
             }
             variant.runs.sort_by(|one, other| one.began.cmp(&other.began));
         }
+        for (number, variant) in variants.iter().enumerate() {
+            if variants.iter().take(number).any(|before| before.name == variant.name) {
+                let name = &variant.name;
+                return Err(format!("there are two variants `{name}`: name them with NAME=RUNS"));
+            }
+        }
         let design = Design::of(&variants);
         let mut comparison = Self { figures: Vec::new(), design, variants };
         comparison.compare();

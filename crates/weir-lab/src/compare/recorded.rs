@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::bench::blocks::MOST_BLOCKS;
 use crate::bench::encoded::decode;
 
 /// The parts of a recorded run that are compared.
@@ -114,6 +115,9 @@ impl RecordedRun {
         let run: WrittenRun = serde_json::from_value(value)
             .map_err(|error| format!("it is no run of `weir bench --json`: {error}"))?;
         let unreadable = |error: String| format!("its response times cannot be read: {error}");
+        if run.blocks.response_hdr.len() > MOST_BLOCKS {
+            return Err(format!("it has more than {MOST_BLOCKS} blocks of response times"));
+        }
         let blocks: Result<Vec<_>, String> =
             run.blocks.response_hdr.iter().map(|block| decode(block)).collect();
         let generator =

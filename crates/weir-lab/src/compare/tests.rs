@@ -5,6 +5,7 @@ use hdrhistogram::Histogram;
 use super::comparison::DifferenceDirection;
 use super::recorded::ProgramTime;
 use super::{ComparedVariant, RecordedRun, RunComparison};
+use crate::bench::encoded::encode;
 use crate::bench::record::{DIGITS, FINEST_NS, LONGEST_NS};
 use crate::service_time::uniform;
 
@@ -292,9 +293,39 @@ fn nothing_is_compared_without_runs_of_two_variants() {
     };
     check(Vec::new(), "give at least two variants to compare");
     let mut two = variants(1, 1, 1.0);
+    two[1].name = "before".to_owned();
+    check(two.clone(), "there are two variants `before`: name them with NAME=RUNS");
+    two[1].name = "after".to_owned();
     check(two[..1].to_vec(), "give at least two variants to compare");
     two[1].runs.clear();
     check(two, "there is no run of after");
     assert!(RecordedRun::read("{}").unwrap_err().contains("no run of `weir bench --json`"));
     assert!(RecordedRun::read("spectrum").unwrap_err().contains("no JSON"));
+}
+
+/// A recorded run with so many blocks.
+fn written(blocks: usize) -> serde_json::Value {
+    let hdr = encode(&run(1, 1, 1.0).response);
+    serde_json::json!({
+        "url": "http://origin/",
+        "began": "1",
+        "load": {"loop": "open", "rate": 1000.0, "arrival": "constant", "seed": 0},
+        "threads": 1,
+        "connections": {"asked": 10},
+        "elapsed_us": 1e6,
+        "requests": {"sent": 2400, "answered": 2400, "failed": 0, "warm_up": 0},
+        "statuses": {"2xx": 2400},
+        "response": {"hdr": hdr},
+        "blocks": {"response_hdr": vec![hdr; blocks]},
+        "tls": null,
+        "generator_cpu": null,
+        "targets": [],
+        "objections": [],
+    })
+}
+
+#[test]
+fn a_recorded_run_takes_bounded_memory() {
+    assert!(RecordedRun::of(written(20)).is_ok());
+    assert!(RecordedRun::of(written(21)).unwrap_err().contains("more than 20 blocks"));
 }

@@ -27,25 +27,25 @@ impl RunComparison {
     /// The outcome in words: a sentence for each difference, then what limits them.
     pub fn sentences(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for (figure, name, difference) in self.differences() {
-            found.push(self.sentence(figure, name, difference));
+        for (figure, index, difference) in self.differences() {
+            found.push(self.sentence(figure, self.name(index), difference));
         }
         found.push(self.joint_sentence());
         found.extend(self.caveats());
         found
     }
 
-    /// Every difference with its figure and variant, by variant.
-    fn differences(&self) -> impl Iterator<Item = (&ComparedFigure, &str, &FigureDifference)> {
-        self.variants.iter().skip(1).enumerate().flat_map(|(index, variant)| {
-            self.figures.iter().filter_map(move |figure| {
-                Some((figure, variant.name.as_str(), figure.differences.get(index)?))
-            })
+    /// Every difference with its figure and the index of its variant, by variant.
+    fn differences(&self) -> impl Iterator<Item = (&ComparedFigure, usize, &FigureDifference)> {
+        (1..self.variants.len()).flat_map(|index| {
+            self.figures
+                .iter()
+                .filter_map(move |figure| Some((figure, index, figure.differences.get(index - 1)?)))
         })
     }
 
-    fn first(&self) -> &str {
-        self.variants.first().map_or("", |variant| &variant.name)
+    fn name(&self, index: usize) -> &str {
+        self.variants.get(index).map_or("", |variant| &variant.name)
     }
 
     fn sentence(
@@ -54,7 +54,7 @@ impl RunComparison {
         name: &str,
         difference: &FigureDifference,
     ) -> String {
-        let (first, figure) = (self.first(), &figure.name);
+        let (first, figure) = (self.name(0), &figure.name);
         let Some(certainty) = &difference.certainty else {
             let by = change_text(difference.ratio);
             return format!(
@@ -86,8 +86,8 @@ impl RunComparison {
     /// The differences that hold when all figures are considered together.
     fn joint_sentence(&self) -> String {
         let certain = || {
-            self.differences().filter_map(|(figure, name, difference)| {
-                Some((figure, name, difference.certainty?))
+            self.differences().filter_map(|(figure, index, difference)| {
+                Some((figure, self.name(index), difference.certainty?))
             })
         };
         let count = certain().count();
@@ -191,12 +191,11 @@ impl RunComparison {
     fn write_figures(&self, out: &mut String) {
         let sure = format!("{:.0} % interval", LEVEL * 100.0);
         let mut rows = vec![
-            ["figure", "variant", "value", self.first(), "difference", &sure, "change", &sure]
+            ["figure", "variant", "value", self.name(0), "difference", &sure, "change", &sure]
                 .map(str::to_owned)
                 .to_vec(),
         ];
-        for (figure, name, difference) in self.differences() {
-            let position = self.variants.iter().position(|variant| variant.name == name);
+        for (figure, index, difference) in self.differences() {
             let value = |index: usize| {
                 figure
                     .values
@@ -216,8 +215,8 @@ impl RunComparison {
             };
             rows.push(vec![
                 figure.name.clone(),
-                name.to_owned(),
-                value(position.unwrap_or(0)),
+                self.name(index).to_owned(),
+                value(index),
                 value(0),
                 figure.difference_text(difference.absolute),
                 absolute,

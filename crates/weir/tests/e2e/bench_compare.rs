@@ -1,6 +1,9 @@
 //! Comparisons of runs: variants that run in turns, and recorded runs. No time is asserted.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::Output;
+use std::thread;
 
 use serde_json::Value;
 
@@ -42,23 +45,10 @@ fn tls_1_2_is_compared_with_tls_1_3_in_turns_and_again_from_the_recorded_runs() 
         format!("{name}=https://localhost:{}/1k", weir.addresses[listener].port())
     };
     let (newer, older) = (variant("tls-1.3", 0), variant("tls-1.2", 1));
-    let text = printed(&[
-        "-t1",
-        "-c4",
-        "-d300ms",
-        "-R400",
-        "-k",
-        "--repeat",
-        "3",
-        "--variant",
-        &newer,
-        "--variant",
-        &older,
-        "--keep",
-        &kept,
-        "--json",
-        &json,
-    ]);
+    let line = format!(
+        "-t1 -c4 -d300ms -R400 -k --repeat 3 --variant {newer} --variant {older} --keep {kept} --json {json}"
+    );
+    let text = printed(&line.split_whitespace().collect::<Vec<_>>());
     for part in [
         "(TLSv1_3, TLS13_AES_256_GCM_SHA384)",
         "(TLSv1_2, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384)",
@@ -87,10 +77,79 @@ fn tls_1_2_is_compared_with_tls_1_3_in_turns_and_again_from_the_recorded_runs() 
     let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again["design"], comparison["design"]);
     assert_eq!(again["sentences"], comparison["sentences"]);
-    // One run of each is compared by its blocks.
+    // A directory's name is that of its variant, dots included.
+    let [first, second] = ["tls-1.3", "tls-1.2"].map(|name| format!("{kept}/{name}"));
+    let by_path: Value =
+        serde_json::from_str(&printed(&["compare", &first, &second, "--json", "-"])).unwrap();
+    assert_eq!(by_path["sentences"], comparison["sentences"]);
+    // Both variants of a round have the same arrivals, and each round has others.
+    for (name, round, seed) in [("tls-1.3", 1, 0), ("tls-1.3", 2, 1), ("tls-1.2", 2, 1)] {
+        let run = std::fs::read(format!("{kept}/{name}/000{round}.json")).unwrap();
+        let run: Value = serde_json::from_slice(&run).unwrap();
+        assert_eq!(run["load"]["seed"], seed, "{name} {round}");
+    }
+    // One run of each is compared by its blocks. Files of the same name have that of their
+    // directory, too.
     let [first, second] = ["tls-1.3", "tls-1.2"].map(|name| format!("{kept}/{name}/0001.json"));
     let text = printed(&["compare", &first, &second]);
     assert!(text.contains("what changes from run to run is not in them"), "{text}");
+    assert!(text.contains("tls-1.2/0001"), "{text}");
+    let twice = bench(&["compare", &first, &first]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("there are two variants"));
+}
+
+/// A target that ends with the last response of the first round.
+#[test]
+fn an_error_in_a_later_round_does_not_lose_the_ones_before() {
+    const REQUESTS: usize = 40;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let target = thread::spawn(move || {
+        let mut left = 2 * REQUESTS;
+        let mut listener = Some(listener);
+        while left > 0 {
+            let (stream, _) = listener.as_ref().unwrap().accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let mut line = String::new();
+            while left > 0 && reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+                if line.trim_end().is_empty() {
+                    left -= 1;
+                    if left == 0 {
+                        listener = None;
+                    }
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                    reader.get_mut().write_all(answer).unwrap();
+                }
+                line.clear();
+            }
+        }
+    });
+    let directory = Directory::new();
+    let json = directory.text("comparison.json");
+    let requests = format!("-n{REQUESTS}");
+    let done = bench(&[
+        "-t1",
+        "-c1",
+        &requests,
+        "--repeat",
+        "3",
+        "--variant",
+        "a=",
+        "--variant",
+        "b=",
+        "--json",
+        &json,
+        &url,
+    ]);
+    target.join().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{text}{errors}");
+    assert!(text.contains("that of b is") || text.contains("b differs from a"), "{text}{errors}");
+    assert!(errors.contains("127.0.0.1"), "{errors}");
+    let comparison: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(comparison["variants"][1]["runs"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -114,11 +173,12 @@ fn mistakes_are_one_sentence_and_come_before_the_first_run() {
     check("-R10 -d1h URL --variant a= --variant b=--tls=1.1", 2, "1.1");
     check("-R10 -d1h URL --variant a= --variant b=http://127.0.0.1:1/", 1, "127.0.0.1:1");
     check("-R10 -d1h URL --variant a= --variant b= --keep KEPT", 2, "is not empty");
+    check("-R10 -d1h URL --variant a= --variant b= --json KEPT/no/x.json", 1, "no/x.json");
     check("-R10 -d1h URL --repeat 3", 2, "--variant");
     check("-R10 URL --variant a= --variant b= --csv x", 2, "cannot be used with");
     check("compare KEPT/a", 2, "2 values");
     check("compare KEPT/b KEPT/a", 1, "kept/b");
     check("compare KEPT/a KEPT/a", 1, "no run of `weir bench --json`");
-    check("compare KEPT KEPT", 2, "there is no run of kept");
+    check("compare a=KEPT KEPT", 2, "there is no run of a");
     assert!(full.exists());
 }

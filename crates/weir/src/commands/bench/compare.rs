@@ -1,7 +1,7 @@
 //! `weir bench compare`: the comparison of recorded runs. The statistics are in `weir-lab`.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -26,35 +26,87 @@ pub(super) struct CompareArguments {
 }
 
 pub(super) fn run(arguments: &CompareArguments) -> Result<(), CommandFailure> {
-    let variants: Result<Vec<_>, _> = arguments.runs.iter().map(|runs| variant(runs)).collect();
+    let named: Vec<(Option<&str>, &Path)> =
+        arguments.runs.iter().map(|runs| name_and_path(runs)).collect();
+    let names = names(&named);
+    let variants: Result<Vec<_>, _> =
+        names.into_iter().zip(&named).map(|(name, (_, path))| variant(name, path)).collect();
     let comparison = RunComparison::of(variants?).map_err(CommandFailure::Usage)?;
-    present(&comparison, arguments.json.as_deref())
+    ComparisonOutput::open(arguments.json.as_deref())?.write(&comparison)
 }
 
-/// Prints a comparison, and writes it as JSON if requested.
-pub(super) fn present(
-    comparison: &RunComparison,
-    json: Option<&Path>,
-) -> Result<(), CommandFailure> {
-    let text = format!("{:#}\n", comparison.json());
-    match json {
-        Some(path) if path == Path::new("-") => return terminal::print(&text),
-        Some(path) => fs::write(path, text).map_err(|error| cannot("write", path, &error))?,
-        None => {}
+/// The place of a comparison. It is opened before the runs, so that a wrong path costs none.
+pub(super) enum ComparisonOutput {
+    /// The report, on standard output.
+    Text,
+    /// JSON on standard output.
+    Json,
+    /// The report on standard output, and JSON in a file.
+    Both(PathBuf, fs::File),
+}
+
+impl ComparisonOutput {
+    pub(super) fn open(json: Option<&Path>) -> Result<Self, CommandFailure> {
+        match json {
+            None => Ok(Self::Text),
+            Some(path) if path == Path::new("-") => Ok(Self::Json),
+            Some(path) => {
+                let file = fs::File::create(path).map_err(|error| cannot("write", path, &error))?;
+                Ok(Self::Both(path.to_owned(), file))
+            }
+        }
     }
-    terminal::print(&comparison.text())
+
+    /// Prints the comparison first, so that a full disk does not lose it.
+    pub(super) fn write(self, comparison: &RunComparison) -> Result<(), CommandFailure> {
+        let json = || format!("{:#}\n", comparison.json());
+        match self {
+            Self::Text => terminal::print(&comparison.text()),
+            Self::Json => terminal::print(&json()),
+            Self::Both(path, mut file) => {
+                terminal::print(&comparison.text())?;
+                file.write_all(json().as_bytes()).map_err(|error| cannot("write", &path, &error))
+            }
+        }
+    }
 }
 
-/// Reads `[NAME=]PATH`.
-fn variant(argument: &str) -> Result<ComparedVariant, CommandFailure> {
-    let (name, path) = match argument.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !Path::new(argument).exists() => (name, path),
-        _ => {
-            let stem = Path::new(argument).file_stem().and_then(|stem| stem.to_str());
-            (stem.unwrap_or(argument), argument)
+/// Splits `[NAME=]PATH`.
+fn name_and_path(argument: &str) -> (Option<&str>, &Path) {
+    match argument.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !Path::new(argument).exists() => {
+            (Some(name), Path::new(path))
+        }
+        _ => (None, Path::new(argument)),
+    }
+}
+
+/// The names of variants: those given, or else those of the directories or files. Where two have
+/// the same, the directory above is part of them.
+fn names(named: &[(Option<&str>, &Path)]) -> Vec<String> {
+    let short: Vec<String> = named
+        .iter()
+        .map(|(name, path)| name.map_or_else(|| name_of(path), str::to_owned))
+        .collect();
+    let is_twice = |own: &String| short.iter().filter(|other| *other == own).count() > 1;
+    let long = |((name, path), own): (&(Option<&str>, &Path), &String)| {
+        let above = path.parent().and_then(Path::file_name);
+        match above.filter(|_| name.is_none() && is_twice(own)) {
+            Some(above) => format!("{}/{own}", above.display()),
+            None => own.clone(),
         }
     };
-    let path = Path::new(path);
+    named.iter().zip(&short).map(long).collect()
+}
+
+/// The name of a directory, or of a file without `.json`.
+fn name_of(path: &Path) -> String {
+    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    name.unwrap_or(path.as_os_str()).display().to_string()
+}
+
+/// Reads the runs of a variant.
+fn variant(name: String, path: &Path) -> Result<ComparedVariant, CommandFailure> {
     let mut files = vec![path.to_owned()];
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(|error| cannot("read", path, &error))?;
@@ -62,7 +114,7 @@ fn variant(argument: &str) -> Result<ComparedVariant, CommandFailure> {
         files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     }
     let runs: Result<Vec<_>, _> = files.iter().map(|file| read(file)).collect();
-    Ok(ComparedVariant { name: name.to_owned(), runs: runs? })
+    Ok(ComparedVariant { name, runs: runs? })
 }
 
 fn read(path: &Path) -> Result<RecordedRun, CommandFailure> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_lab::bench::files::json;
 use weir_lab::compare::{ComparedVariant, RecordedRun, RunComparison};
 
-use super::compare::{cannot, present};
+use super::compare::{ComparisonOutput, cannot};
 use super::{BenchArguments, PreparedRun, count};
 use crate::failure::CommandFailure;
 use crate::terminal;
@@ -128,24 +128,45 @@ pub(super) fn run(common: &BenchArguments) -> Result<(), CommandFailure> {
             create(&directory)?;
         }
     }
+    let output = ComparisonOutput::open(common.json.as_deref())?;
     let mut compared: Vec<ComparedVariant> = variants
         .iter()
         .map(|(name, _)| ComparedVariant { name: (*name).to_owned(), runs: Vec::new() })
         .collect();
+    let ended = run_rounds(common, &variants, &mut compared);
+    if compared.iter().any(|variant| variant.runs.is_empty()) {
+        ended?;
+        return Err(CommandFailure::RunTime("no round was completed".to_owned()));
+    }
+    // An error in a later round does not lose the ones before it.
+    let comparison = RunComparison::of(compared).map_err(CommandFailure::RunTime)?;
+    output.write(&comparison)?;
+    ended
+}
+
+/// Runs all rounds. Whatever ends them, `compared` has all complete ones.
+fn run_rounds(
+    common: &BenchArguments,
+    variants: &[(&str, BenchArguments)],
+    compared: &mut [ComparedVariant],
+) -> Result<(), CommandFailure> {
     for round in 0..common.repeat {
-        let Some(results) = run_round(&variants, round)? else {
+        let Some(results) = run_round(variants, round)? else {
             terminal::say("weir: stopped; the unfinished round is left out\n");
             break;
         };
-        for (variant, result) in compared.iter_mut().zip(results) {
-            if let Some(kept) = kept {
-                write(kept, &variant.name, round, &result)?;
+        let runs: Result<Vec<_>, String> =
+            results.iter().map(|result| RecordedRun::of(result.clone())).collect();
+        for (variant, run) in compared.iter_mut().zip(runs.map_err(CommandFailure::RunTime)?) {
+            variant.runs.push(run);
+        }
+        if let Some(kept) = common.keep.as_deref() {
+            for ((name, _), result) in variants.iter().zip(&results) {
+                write(kept, name, round, result)?;
             }
-            variant.runs.push(RecordedRun::of(result).map_err(CommandFailure::RunTime)?);
         }
     }
-    let comparison = RunComparison::of(compared).map_err(CommandFailure::RunTime)?;
-    present(&comparison, common.json.as_deref())
+    Ok(())
 }
 
 /// The variants by name, with their arguments.
@@ -182,6 +203,9 @@ fn run_round(
     }
     for index in order {
         let Some((_, arguments)) = variants.get(index) else { continue };
+        // Another sequence of arrivals in each round, and the same for all its variants.
+        let seed = arguments.seed.wrapping_add(u64::from(round));
+        let arguments = &BenchArguments { seed, ..arguments.clone() };
         let prepared = PreparedRun::of(arguments)?;
         let (outcome, usage) = prepared.measure()?;
         if outcome.is_cut_short {
