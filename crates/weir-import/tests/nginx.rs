@@ -932,7 +932,7 @@ fn lines_that_routes_inherit_have_a_bound() {
     assert!(imported.coverage.refused().any(|entry| entry.outcome.reason().contains("lines")));
 }
 
-/// What a file that is too long leaves out opens nothing.
+/// The part that a file which is too long leaves out opens nothing.
 #[test]
 fn routes_whose_rules_are_too_many_stay_closed() {
     let rules = "deny 192.0.2.1;\n".repeat(300_002);
@@ -1061,7 +1061,7 @@ fn buffers_of_logs_are_those_of_the_file() {
 fn every_documented_directive_is_known() {
     let names = include_str!("nginx/documented.txt");
     assert!(names.lines().count() > 597);
-    // What `include` names must exist.
+    // A file that `include` names must exist.
     for name in names.lines().filter(|name| *name != "include") {
         let imported = server(&format!("{name} x;"));
         let (_, reason) = outcome(&imported.coverage, &format!("{name} x"));

@@ -1,6 +1,6 @@
 //! Files of nginx of the kinds that people write, in `nginx/realistic`: the account of each is
-//! recorded beside it, and those with nothing refused are whole configurations. `WEIR_BLESS=1` writes
-//! the accounts.
+//! recorded beside it, and those with nothing refused are whole configurations. `WEIR_BLESS=1`
+//! writes the accounts.
 
 use std::path::{Path, PathBuf};
 

@@ -144,7 +144,7 @@ fn sticky_and_queue_are_lines_of_the_pool() {
         "sticky cookie srv_id insert max_age=1h domain=.a.test httponly secure samesite=lax path=/app;"
     );
     assert_eq!(outcome(&of("sticky route $cookie_a;"), "sticky").0, "refused");
-    // What Weir's own syntax does not allow is refused in its line, not in the whole file.
+    // A value that Weir's own syntax does not allow is refused in its line, not in the whole file.
     for wrong in [
         "sticky cookie;",
         "sticky cookie \"a;b\";",

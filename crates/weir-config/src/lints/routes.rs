@@ -69,7 +69,7 @@ impl Linter<'_> {
     }
 
     fn reach(&mut self, list: &str, routes: &[Route], effort: &Effort) {
-        // What follows a route for all requests is reported by the check.
+        // The check reports the routes after one for all requests.
         let catch_all =
             routes.iter().position(|route| implies(&Rule::All(Vec::new()), &route.when, effort));
         let routes = &routes[..catch_all.map_or(routes.len(), |at| at + 1)];
@@ -77,7 +77,7 @@ impl Linter<'_> {
         let mut by_place: HashMap<SourceSpan, (usize, usize)> = HashMap::new();
         let outcomes: Vec<Option<Unreached>> = (0..routes.len())
             .map(|number| {
-                // What one route takes is not missing for the others.
+                // The effort for one route is not missing for the others.
                 let share = effort.share(effort.left() / (routes.len() - number));
                 let outcome = unreached(routes, number, &share);
                 effort.give_back(&share);

@@ -219,7 +219,7 @@ impl HaproxyConverter<'_> {
             _ => criterion.clone().connection_test(),
         };
         match native {
-            // What a rule has changed is read as a variable.
+            // A part that a rule has changed is read as a variable.
             Ok(test) if test.reads(&scope.changed) => {
                 self.variable_test(criterion, scope, span).map_err(changed_condition)
             }

@@ -637,8 +637,8 @@ impl HaproxyConverter<'_> {
         Ok(RuleEffect::Edits(native, ChangedPart::Headers(names), None))
     }
 
-    /// Converts `replace-header NAME REGEX TEXT` and `replace-value`, which looks at each value of a
-    /// list.
+    /// Converts `replace-header NAME REGEX TEXT` and `replace-value`, which looks at each value of
+    /// a list.
     pub(super) fn header_replacement(
         &mut self,
         line: LineId,

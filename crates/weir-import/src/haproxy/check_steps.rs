@@ -26,7 +26,7 @@ pub(super) struct CheckConnect {
     pub(super) send_proxy: bool,
 }
 
-/// What a step expects.
+/// The expectation of a step.
 pub(super) struct CheckExpectation {
     /// A pattern of Weir's.
     pub(super) pattern: String,
@@ -105,7 +105,7 @@ pub(super) fn expectation(words: &[&str]) -> Result<CheckStep, String> {
             return Err(format!("write a value behind `{kind}`"));
         };
         match kind {
-            // What the log says is Weir's own.
+            // The words of the log are Weir's own.
             "comment" | "ok-status" | "error-status" | "tout-status" | "on-success"
             | "on-error" | "status-code" => {}
             "min-recv" => min_bytes = min_recv(value)?,
@@ -136,6 +136,13 @@ pub(super) fn expectation(words: &[&str]) -> Result<CheckStep, String> {
         }
     };
     pattern.parse::<ContentPattern>()?;
+    // In HAProxy a reply that is shorter than the text decides nothing.
+    let length = match kind {
+        "string" => text.len(),
+        "binary" => text.len() / 2,
+        _ => 0,
+    };
+    let min_bytes = min_bytes.map(|bytes| bytes.max(u32::try_from(length).unwrap_or(u32::MAX)));
     Ok(CheckStep::Expect(CheckExpectation { pattern, absent, min_bytes }))
 }
 
@@ -291,6 +298,19 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[test]
+fn fewer_bytes_than_those_of_the_text_decide_nothing() {
+    let least = |words: &[&str]| match expectation(words).unwrap() {
+        CheckStep::Expect(expectation) => expectation.min_bytes,
+        _ => None,
+    };
+    assert_eq!(least(&["min-recv", "1", "!", "binary", "455252"]), Some(3));
+    assert_eq!(least(&["min-recv", "9", "binary", "4552"]), Some(9));
+    assert_eq!(least(&["min-recv", "1", "string", "PONG"]), Some(4));
+    assert_eq!(least(&["min-recv", "1", "rstring", "PO?NG"]), Some(1));
+    assert_eq!(least(&["string", "PONG"]), None);
 }
 
 #[test]

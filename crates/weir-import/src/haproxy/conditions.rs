@@ -45,7 +45,7 @@ pub(super) enum AclTest {
 pub(super) struct NativeTest {
     pub(super) keyword: &'static str,
     pub(super) values: Rc<[String]>,
-    /// What it was made of, from which it can be made again as a variable.
+    /// Its parts, from which it can be made again as a variable.
     pub(super) origin: Option<Rc<Criterion>>,
 }
 
@@ -90,8 +90,8 @@ impl AclTest {
         Self::Native(NativeTest { keyword, values: Rc::new([value]), origin: None })
     }
 
-    /// Returns the test with the criterion that it was made of. Of several patterns each test has its
-    /// own.
+    /// Returns the test with the criterion that it was made of. Of several patterns each test has
+    /// its own.
     pub(super) fn with_origin(self, origin: &Criterion) -> Self {
         let with = |test: Self, criterion: Criterion| match test {
             Self::Native(test) => {

@@ -51,7 +51,7 @@ pub(crate) const LINTS: &[Lint] = &[
     },
 ];
 
-/// What the lints about the conversion say about files of HAProxy.
+/// The words of the lints about the conversion for files of HAProxy.
 pub(crate) const WORDS: &[ForeignWords] = &[
     ForeignWords {
         code: "missing-timeout",

@@ -167,7 +167,7 @@ impl HaproxyConverter<'_> {
 /// The pages with the places that they come from.
 type PagesByStatus = BTreeMap<u16, (PageSource, SourceSpan)>;
 
-/// Where a page comes from.
+/// The source of a page.
 enum PageSource {
     File(String),
     /// A text with variables, and its type.

@@ -4,7 +4,7 @@ use weir_config::pattern::{PathPattern, TextPattern};
 
 use crate::pcre;
 
-/// How a pattern is compared.
+/// The way in which a pattern is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchKind {
     Exact,

@@ -28,7 +28,7 @@ impl HaproxyConverter<'_> {
         rules: &mut ResponseRulesOf<'_>,
     ) -> Vec<ResponseEdit> {
         if keyword == "http-after-response" {
-            // What comes from the proxy itself has another one.
+            // Responses of the proxy itself have another one.
             rules.scope.hide_response();
         }
         let mut edits = Vec::new();
@@ -290,8 +290,8 @@ impl HaproxyConverter<'_> {
         }
     }
 
-    /// Notes what the rules for responses of a frontend change, before those of its backends for all
-    /// responses.
+    /// Notes what the rules for responses of a frontend change, before those of its backends for
+    /// all responses.
     pub(super) fn changed_by_frontend(
         &mut self,
         state: &RulePosition,

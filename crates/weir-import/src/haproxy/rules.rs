@@ -48,7 +48,7 @@ pub(super) struct RouteDraft {
 /// The rules of a section for responses, while they are read.
 pub(super) struct ResponseRulesOf<'r> {
     pub(super) section: SectionId,
-    /// What the rules set, for those after them.
+    /// The values that the rules set, for those after them.
     pub(super) scope: &'r mut RuleScope,
     /// The routes to which responses of their own are added.
     pub(super) drafts: &'r mut Vec<RouteDraft>,
@@ -71,7 +71,7 @@ pub(super) struct RulePosition {
     pub(super) unrepeated: Vec<AclTest>,
     /// Changes of the response, those of the backend first.
     pub(super) response: Vec<RuleEdit>,
-    /// What the rules for responses of the frontend change.
+    /// The changes of the frontend's rules for responses.
     pub(super) changed_response: ChangedResponse,
     pub(super) scope: RuleScope,
 }
@@ -150,7 +150,7 @@ pub(super) struct FrontendRules {
     pub(super) drafts: Vec<RouteDraft>,
     /// Changes of all responses, Weir's own included.
     after: Vec<ResponseEdit>,
-    /// What logs can read.
+    /// The values that logs can read.
     pub(super) scope: RuleScope,
 }
 
@@ -425,7 +425,8 @@ impl HaproxyConverter<'_> {
         self.add_pool(BackendUse { backend, line, test }, state, drafts);
     }
 
-    /// Counts the rules of a backend and what goes with them, or returns false if they are too many.
+    /// Counts the rules of a backend and what goes with them, or returns false if they are too
+    /// many.
     fn room_for_rules(&mut self, of: &BackendUse, state: &RulePosition) -> bool {
         let rules = ["http-request", "http-response", "redirect", "acl", "use-server"];
         let count = self.sections.count_of(of.backend, &rules);

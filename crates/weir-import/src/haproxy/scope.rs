@@ -1,5 +1,5 @@
-//! What a text or a condition of a rule can read: the variables that rules before it have set, the
-//! captured headers, and what was changed of the request.
+//! The values that a text or a condition of a rule can read: the variables that rules before it
+//! have set, the captured headers, and what was changed of the request.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -179,7 +179,8 @@ impl ChangedRequest {
     }
 }
 
-/// What earlier rules changed of a response and with it: Weir's later rules read what was received.
+/// The changes of earlier rules to a response and with it: Weir's later rules read what was
+/// received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedResponse {
     headers: ChangedHeaders,
@@ -267,8 +268,8 @@ pub(super) struct RuleScope {
     pub(super) place: FormatPlace,
     pub(super) changed: ChangedRequest,
     pub(super) changed_response: ChangedResponse,
-    /// The texts of variables such as `txn.user`, of changed headers such as `header x-user`, and of
-    /// the changed `path` and `query`.
+    /// The texts of variables such as `txn.user`, of changed headers such as `header x-user`, and
+    /// of the changed `path` and `query`.
     variables: Rc<HashMap<String, String>>,
     /// The texts of captured headers of the request and of the response.
     captures: Rc<[Vec<String>; 2]>,
@@ -289,8 +290,8 @@ impl RuleScope {
         }
     }
 
-    /// Returns the same for a text at another place; of a response what rules changed of the request
-    /// no longer matters.
+    /// Returns the same for a text at another place; of a response what rules changed of the
+    /// request no longer matters.
     pub(super) fn at(&self, place: FormatPlace) -> Self {
         let mut scope = Self { place, ..self.clone() };
         if place != FormatPlace::Request {
@@ -388,8 +389,8 @@ impl RuleScope {
         Ok(self.variable(name))
     }
 
-    /// Returns the text that a header or the path has after the rules before, if they changed it and
-    /// the text is known.
+    /// Returns the text that a header or the path has after the rules before, if they changed it
+    /// and the text is known.
     pub(super) fn value_of(&self, part: &ChangedPart) -> Option<&str> {
         self.variable(&part.value_name()?)
     }

@@ -53,7 +53,7 @@ pub(super) struct CheckTimes {
     pub(super) server_tls: bool,
 }
 
-/// How long connections are kept, as far as servers say.
+/// The time for which connections are kept, as far as servers say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConnectionReuse {
     pub(super) idle: Option<u64>,
@@ -82,7 +82,7 @@ struct ServerOptions {
     send_proxy: Option<&'static str>,
 }
 
-/// Whether a server gets requests.
+/// The readiness of a server for requests.
 #[derive(Clone, Debug, Default)]
 struct ServerRole {
     backup: bool,
@@ -306,8 +306,8 @@ impl HaproxyConverter<'_> {
         servers
     }
 
-    /// Gives backups their order: HAProxy uses the first that is available, unless it is told to use
-    /// all of them.
+    /// Gives backups their order: HAProxy uses the first that is available, unless it is told to
+    /// use all of them.
     fn order_backups(&mut self, id: SectionId, all: &mut [(ServerOptions, LineId)]) {
         let backups = all.iter_mut().filter(|(options, _)| options.role.backup);
         let mut backups: Vec<&mut ServerOptions> = backups.map(|(options, _)| options).collect();

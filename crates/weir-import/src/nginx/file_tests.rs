@@ -19,7 +19,7 @@ pub(crate) struct RequestFileTest<'w> {
     path: &'w str,
 }
 
-/// What is to be there.
+/// The kind of file that has to be there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TestedKind {
     File,

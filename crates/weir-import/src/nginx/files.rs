@@ -239,7 +239,7 @@ impl<'t> Converter<'_, 't> {
     }
 }
 
-/// What is looked for, and the target of requests without a file.
+/// The paths that are looked for, and the target of requests without a file.
 #[derive(Default)]
 struct TryFiles {
     candidates: String,

@@ -113,8 +113,8 @@ impl<'t> Converter<'_, 't> {
         connection.eq_ignore_ascii_case("upgrade") || self.upgrade_maps.contains_key(connection)
     }
 
-    /// Notes the outcome of a header that Weir itself writes. Of these only a blank `Connection` can
-    /// be set, which says nothing.
+    /// Notes the outcome of a header that Weir itself writes. Of these only a blank `Connection`
+    /// can be set, which says nothing.
     fn own_header(
         &mut self,
         id: StatementId,

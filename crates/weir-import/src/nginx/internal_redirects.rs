@@ -13,8 +13,8 @@ use crate::pcre;
 /// The most `rewrite` of a server that are tried on the paths of internal redirects.
 const MOST_REPEATED: usize = 100;
 
-/// The parts of a server's rewrite phase that look at the path of a request. nginx goes through them
-/// again after a redirect to a path inside.
+/// The parts of a server's rewrite phase that look at the path of a request. nginx goes through
+/// them again after a redirect to a path inside.
 #[derive(Default)]
 pub(crate) struct RepeatedRewrites {
     /// The regexes of `rewrite`.
@@ -40,7 +40,8 @@ impl RepeatedRewrites {
         found
     }
 
-    /// Returns true if they may have an effect on a request with this path, which may have variables.
+    /// Returns true if they may have an effect on a request with this path, which may have
+    /// variables.
     pub(crate) fn concern(&self, path: &str) -> bool {
         let end = path.find("$is_args").or(path.find('?')).unwrap_or(path.len());
         let path = &path[..end];

@@ -1,5 +1,5 @@
-//! `limit_req`, `limit_conn` and `limit_rate` become limits of routes. The places that name one zone
-//! have limits of one name, which count together.
+//! `limit_req`, `limit_conn` and `limit_rate` become limits of routes. The places that name one
+//! zone have limits of one name, which count together.
 
 use weir_config::model::EventRate;
 use weir_config::source::SourceSpan;

@@ -52,7 +52,7 @@ pub(crate) const LINTS: &[Lint] = &[
     },
 ];
 
-/// What the lints about the conversion say about files of nginx.
+/// The words of the lints about the conversion for files of nginx.
 pub(crate) const WORDS: &[ForeignWords] = &[
     ForeignWords {
         code: "missing-timeout",
@@ -166,7 +166,7 @@ pub(super) fn find(tree: &[Directive]) -> Vec<Diagnostic> {
     found
 }
 
-/// What the blocks around a place have.
+/// The directives of the blocks around a place.
 #[derive(Clone, Copy, Default)]
 struct Outer<'a> {
     /// The first directive of each name that an inner block replaces, of the innermost block.
@@ -295,8 +295,8 @@ fn hop_by_hop(directive: &Directive) -> Option<Diagnostic> {
     })
 }
 
-/// Finds headers of outer blocks that do not hold in this one, and returns what this block and those
-/// around it have.
+/// Finds headers of outer blocks that do not hold in this one, and returns what this block and
+/// those around it have.
 fn lost_headers<'a>(
     block: &'a [Directive],
     outer: Outer<'a>,

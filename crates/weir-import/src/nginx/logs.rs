@@ -12,7 +12,8 @@ use super::statements::StatementId;
 use super::values::{self, template};
 use crate::native::NativeLine;
 
-/// Variables that never have a value in Weir: it compresses nothing, has no cache and no pipelining.
+/// Variables that never have a value in Weir: it compresses nothing, has no cache and no
+/// pipelining.
 const WITHOUT_VALUE: [(&str, &str); 3] =
     [("gzip_ratio", "-"), ("upstream_cache_status", "-"), ("pipe", ".")];
 

@@ -1,5 +1,5 @@
-//! `if (!-e $request_filename)` and `if (!-f …)` at the end of a location of files: requests without
-//! a file go to a named route with what the `if` contains.
+//! `if (!-e $request_filename)` and `if (!-f …)` at the end of a location of files: requests
+//! without a file go to a named route with what the `if` contains.
 
 use std::mem;
 

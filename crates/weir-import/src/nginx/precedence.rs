@@ -70,7 +70,7 @@ pub(crate) fn in_order(locations: &[Location], most: usize) -> Option<Vec<Locati
     (order.routes <= most).then_some(order.entries)
 }
 
-/// What a path matches before the locations of a level are looked at.
+/// The match of a path before the locations of a level are looked at.
 #[derive(Clone, Default)]
 struct Around {
     prefixes: Vec<String>,

@@ -81,7 +81,7 @@ impl<'t> Converter<'_, 't> {
             pattern.parse::<TextPattern>()?;
             lines.push(NativeLine::entry(&pattern, span).value("").end());
         }
-        // What a firewall left has no scheme.
+        // A value that a firewall has cut has no scheme.
         lines.push(NativeLine::entry("~*^https?://", span).value("1").end());
         lines.push(NativeLine::new("default", span).value(blocked).end());
         Ok(lines)

@@ -69,7 +69,7 @@ pub(crate) enum RewrittenBlock {
     },
 }
 
-/// What an `if` contains.
+/// The contents of an `if`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfContent {
     /// Directives of the rewrite module, and settings of the answer.

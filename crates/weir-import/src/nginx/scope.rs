@@ -28,8 +28,8 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         found.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
     }
 
-    /// Returns the directives of that name that hold here, where another directive says `off` if the
-    /// blocks around do not count, or `merge` if they do.
+    /// Returns the directives of that name that hold here, where another directive says `off` if
+    /// the blocks around do not count, or `merge` if they do.
     pub(crate) fn merged(&self, name: &'t str, how: &'t str) -> Vec<StatementId> {
         let (mut held, mut mode) = (Vec::new(), "on");
         for block in &self.blocks {

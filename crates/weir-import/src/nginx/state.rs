@@ -146,7 +146,7 @@ pub(crate) struct ConvertedLog {
     pub(crate) buffer: Option<(String, Option<String>)>,
 }
 
-/// What a zone counts.
+/// The things that a zone counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ZoneKind {
     Requests,
@@ -200,7 +200,7 @@ pub(crate) struct ContinuationKey {
     pub(crate) state: PhaseState,
 }
 
-/// What happened to the requests that come to a phase.
+/// The history of the requests that come to a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PhaseState {
     pub(crate) path: PathState,
@@ -367,8 +367,8 @@ impl<'s, 't> Converter<'s, 't> {
         self.outcomes.refuse(server, reason);
     }
 
-    /// Returns the directives of that name that hold in a block, each of which becomes a line of its
-    /// routes; none if the file would become too long.
+    /// Returns the directives of that name that hold in a block, each of which becomes a line of
+    /// its routes; none if the file would become too long.
     pub(crate) fn lines_of<'a>(
         &mut self,
         scope: &InheritanceScope<'a, 't>,
@@ -412,7 +412,8 @@ impl<'s, 't> Converter<'s, 't> {
         self.outcomes.refuse(id, reason);
     }
 
-    /// Returns true when it is asked for the list that begins with this directive for the first time.
+    /// Returns true when it is asked for the list that begins with this directive for the first
+    /// time.
     pub(crate) fn is_first(&mut self, first: StatementId) -> bool {
         self.noted.insert(first)
     }

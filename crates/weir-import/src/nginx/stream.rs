@@ -13,7 +13,7 @@ use super::statements::StatementId;
 use super::values;
 use crate::native::NativeLine;
 
-/// What the `listen` lines of a server say together.
+/// The `listen` lines of a server together.
 #[derive(Default)]
 struct Listens {
     addresses: Vec<(String, SourceSpan)>,
@@ -256,7 +256,8 @@ impl<'t> Converter<'_, 't> {
             }
             1
         };
-        // What follows the connect is no failure in nginx's `stream`, and a client could cause it.
+        // An error after the connect is no failure in nginx's `stream`, and a client could cause
+        // it.
         let mut lines = self.servers_of(host, &address, "connect", span);
         lines.push(NativeLine::new("stall", span).keyword("off").end());
         lines.push(self.stream_retry(scope, servers, span));

@@ -1,4 +1,4 @@
-//! What lines mean in HAProxy, where the differential suite cannot see it.
+//! The meaning of lines in HAProxy where the differential suite cannot see it.
 
 use weir_config::model::{Action, Probe};
 

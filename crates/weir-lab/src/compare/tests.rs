@@ -146,8 +146,8 @@ fn a_variant_beside_itself_differs_in_at_most_8_of_100_comparisons() {
     assert!(alarms <= 16, "{alarms} of 200");
 }
 
-/// A run of 1,000 requests. With a probability of 5 % it is disturbed: 20 % of its requests take ten
-/// times as long.
+/// A run of 1,000 requests. With a probability of 5 % it is disturbed: 20 % of its requests take
+/// ten times as long.
 fn run_of_a_restless_machine(template: &RecordedRun, seed: u64, number: u64) -> RecordedRun {
     let seed = seed.wrapping_mul(1_000_003) + number;
     let is_disturbed = uniform(seed, 5_000_000) < 0.05;

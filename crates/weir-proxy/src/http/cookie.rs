@@ -139,7 +139,7 @@ pub struct RequestCookie<'a> {
     pub is_prefixed: bool,
 }
 
-/// What becomes of a cookie of the sticky cookie's name that the endpoint sets.
+/// The treatment of a cookie of the sticky cookie's name that the endpoint sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointCookie<'a> {
     /// It is left out.
@@ -157,7 +157,7 @@ pub enum EndpointCookie<'a> {
 pub struct ResponseCookie<'a> {
     /// The cookie's name.
     pub name: &'a [u8],
-    /// What becomes of a cookie of that name that the endpoint sets.
+    /// The treatment of a cookie of that name that the endpoint sets.
     pub of_endpoint: EndpointCookie<'a>,
     /// The `Set-Cookie` line with its line end; `None` if the client already has the right cookie.
     pub line: Option<&'a [u8]>,

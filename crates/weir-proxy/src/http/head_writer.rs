@@ -235,7 +235,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(encode::HEAD_END);
 }
 
-/// What the received lines say.
+/// The meaning of the received lines.
 #[derive(Default)]
 struct ReceivedLines {
     /// There is a `Date`.

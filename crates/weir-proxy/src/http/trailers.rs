@@ -19,7 +19,7 @@ pub(crate) struct TrailerRules {
     dropped: Box<[Box<[u8]>]>,
     /// The patterns of names.
     patterns: Arc<[TextPattern]>,
-    /// What `header_names` says about other names.
+    /// The treatment of other names by `header_names`.
     names: HeaderNames,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Refused {
     pub(crate) told: Told,
 }
 
-/// What limits leave with an exchange: the limit headers of its response, and the limits that
+/// The traces of limits with an exchange: the limit headers of its response, and the limits that
 /// have counted it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {

@@ -2,10 +2,11 @@
 //! that a response sets. Everything is computed when the configuration is compiled; a request costs
 //! one pass over its cookies and one table look-up.
 //!
-//! A server can have a value of its own. Otherwise the value is an HMAC of the names of pool and endpoint with the operator's secret. It is
-//! therefore the same in every instance and after a restart, reveals nothing to a reader, and
-//! cannot be forged without the secret; a value that Weir did not issue is not in the table. The
-//! balancer, not this file, decides if the endpoint is available.
+//! A server can have a value of its own. Otherwise the value is an HMAC of the names of pool and
+//! endpoint with the operator's secret. It is therefore the same in every instance and after a
+//! restart, reveals nothing to a reader, and cannot be forged without the secret; a value that Weir
+//! did not issue is not in the table. The balancer, not this file, decides if the endpoint is
+//! available.
 
 use std::collections::HashMap;
 use std::fmt::Write;

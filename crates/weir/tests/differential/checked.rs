@@ -24,12 +24,12 @@ struct Conversation {
     of_program: Mutex<OfProgram>,
 }
 
-/// What a program has done.
+/// The doings of a program.
 #[derive(Default)]
 struct OfProgram {
     /// Its number: connections of the one before may end late.
     number: usize,
-    /// What came over the connections that have ended. Checks repeat, so each text is kept once.
+    /// The bytes of the connections that have ended. Checks repeat, so each text is kept once.
     heard: BTreeSet<Vec<u8>>,
     accepted: usize,
 }

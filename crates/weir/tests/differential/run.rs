@@ -65,12 +65,12 @@ pub(crate) fn run_case(case: &Case, reference: Reference) -> Outcome {
     judge(case, reference, &theirs, &ours)
 }
 
-/// What is seen of a program with all requests.
+/// The observations of a program with all requests.
 struct Observed {
     observations: Vec<Observation>,
     /// The lines of the logs.
     logs: Vec<String>,
-    /// What health checks have sent.
+    /// The bytes that health checks have sent.
     checks: Vec<String>,
 }
 
