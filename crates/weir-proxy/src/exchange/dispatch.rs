@@ -158,13 +158,7 @@ impl<'a> Dispatch<'a> {
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
-                    let process = &scope.worker.process;
-                    let _waiting = if failure.is_mended_by_closing() {
-                        scope.worker.close_idle_upstream();
-                        process.close_idle_client()
-                    } else {
-                        None
-                    };
+                    let _ordered = scope.worker.close_for_connect(&failure);
                     scope.connect_failed(self.at(index), failure);
                     Box::pin(self.outlast_shortage(exchange, upload)).await?;
                     continue;
@@ -339,8 +333,7 @@ impl<'a> Dispatch<'a> {
         exchange.holds(upload.held());
         let counted = scope.worker.idle.count();
         if scope.worker.process.has_too_many_connections() {
-            let words = "`worker_connections` allows no further connection";
-            return Err(Unopened::Failed(ConnectFailure::Shortage(io::Error::other(words))));
+            return Err(Unopened::Failed(ConnectFailure::at_cap()));
         }
         let now = Instant::now();
         let attempt = self.rules.timeouts.attempt;

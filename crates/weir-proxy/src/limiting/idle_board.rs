@@ -215,7 +215,14 @@ impl IdleSignals {
 
     /// Wakes the worker that has the first connection to close.
     pub(crate) fn call(&self, board: &IdleBoard) {
-        if let Some(call) = board.worker().and_then(|worker| self.calls.get(worker)) {
+        if let Some(worker) = board.worker() {
+            self.call_worker(worker);
+        }
+    }
+
+    /// Wakes a worker that has an order to carry out.
+    pub(crate) fn call_worker(&self, worker: usize) {
+        if let Some(call) = self.calls.get(worker) {
             call.notify_one();
         }
     }

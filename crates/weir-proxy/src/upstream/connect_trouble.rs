@@ -44,6 +44,17 @@ impl ConnectFailure {
         if is_own_shortage(&error, address) { Self::Shortage(error) } else { Self::Socket(error) }
     }
 
+    /// The failure of a connection that has no place under the cap on both sides.
+    pub(crate) fn at_cap() -> Self {
+        let words = "`worker_connections` allows no further connection";
+        Self::Shortage(io::Error::new(io::ErrorKind::QuotaExceeded, words))
+    }
+
+    /// Returns true if the connection had no place under the cap on both sides.
+    pub(crate) fn is_at_cap(&self) -> bool {
+        matches!(self, Self::Shortage(error) if error.kind() == io::ErrorKind::QuotaExceeded)
+    }
+
     /// Returns true if closing another connection frees the missing resource. A port is no such
     /// resource: it stays taken for a while after a close (TIME_WAIT).
     pub(crate) fn is_mended_by_closing(&self) -> bool {

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weir_config::model::ReuseLevel;
 use weir_wire::KeepAliveLimits;
 
-use crate::limiting::server_connections::{CountedConnection, ServerConnections};
+use crate::limiting::server_connections::{CountedConnection, HolderCount, ServerConnections};
 use crate::limits::{KEEP_ALIVE_MARGIN, PARK_AFTER, PEEK_AFTER};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
@@ -105,8 +105,8 @@ pub(crate) struct UpstreamConnection<S: Socket> {
 
 /// The counters of connections by holder: this worker, or none.
 pub(crate) struct HolderCounters {
-    own: Arc<AtomicUsize>,
-    parked: Arc<AtomicUsize>,
+    own: Arc<HolderCount>,
+    parked: Arc<HolderCount>,
 }
 
 impl HolderCounters {
@@ -193,6 +193,23 @@ impl<N: Net> IdleConnections<N> {
         CountedConnection::new(&self.counters.own)
     }
 
+    /// Counts a connection of this worker as idle, unless the endpoint has `most` of them.
+    #[inline]
+    fn count_idle(&self, endpoint: &UpstreamEndpoint, most: u32) -> bool {
+        let counted = endpoint.idle.add_below(self.worker, most);
+        if counted {
+            self.counters.own.add_idle();
+        }
+        counted
+    }
+
+    /// Counts connections of this worker that are no longer idle.
+    #[inline]
+    fn forget(&self, endpoint: &UpstreamEndpoint, count: u32) {
+        endpoint.idle.remove(self.worker, count);
+        self.counters.own.remove_idle(count as usize);
+    }
+
     /// Takes the most recently used of the eligible connections that is still open and within its
     /// limits. The task is woken when the connection's next bytes arrive.
     pub(crate) fn take(
@@ -206,7 +223,7 @@ impl<N: Net> IdleConnections<N> {
         let mut shelves = self.shelves.borrow_mut();
         let mut shelf = shelves.get_mut(endpoint.number.index());
         while let Some(mut connection) = shelf.as_mut().and_then(|shelf| pop(shelf, eligible)) {
-            endpoint.idle.remove(self.worker, 1);
+            self.forget(endpoint, 1);
             if now < connection.history.idle_until
                 && is_open(context, &mut connection.transport)
                 && is_silent(&self.net, &connection, now)
@@ -298,8 +315,7 @@ impl<N: Net> IdleConnections<N> {
         }
         // Those of single clients are as many as clients at most.
         let most = if is_owned { u32::MAX } else { limits.idle };
-        let has_place =
-            endpoint.idle.add_below(self.worker, most) || self.make_place(endpoint, limits.idle);
+        let has_place = self.count_idle(endpoint, most) || self.make_place(endpoint, limits.idle);
         if !has_place {
             return;
         }
@@ -337,9 +353,9 @@ impl<N: Net> IdleConnections<N> {
                     Some(shelf) if !shelf.is_empty() => drop(shelf.remove(0)),
                     _ => return false,
                 }
-                endpoint.idle.remove(self.worker, 1);
+                self.forget(endpoint, 1);
             }
-            if endpoint.idle.add_below(self.worker, most) {
+            if self.count_idle(endpoint, most) {
                 return true;
             }
         }
@@ -363,7 +379,7 @@ impl<N: Net> IdleConnections<N> {
         owned.retain(|number, endpoint| {
             let Some(shelf) = shelves.get_mut(*number) else { return false };
             let closed = range_of(shelf, owner);
-            endpoint.idle.remove(self.worker, closed.len() as u32);
+            self.forget(endpoint, closed.len() as u32);
             shelf.drain(closed);
             shelf.last().is_some_and(|one| one.history.owner.is_some())
         });
@@ -390,12 +406,12 @@ impl<N: Net> IdleConnections<N> {
             None
         };
         match refused {
-            Some(None) => {}
+            Some(None) => self.counters.own.remove_idle(1),
             Some(Some(parked)) => {
                 self.net.close(parked.connection.socket);
-                endpoint.idle.remove(self.worker, 1);
+                self.forget(endpoint, 1);
             }
-            None => endpoint.idle.remove(self.worker, 1),
+            None => self.forget(endpoint, 1),
         }
     }
 
@@ -408,7 +424,7 @@ impl<N: Net> IdleConnections<N> {
                 continue;
             }
             if let Some(shelf) = shelves.get_mut(endpoint.number.index()) {
-                endpoint.idle.remove(self.worker, shelf.len() as u32);
+                self.forget(endpoint, shelf.len() as u32);
                 *shelf = Shelf::new();
             }
             self.shared.close_all_to(&self.net, endpoint);
@@ -419,6 +435,18 @@ impl<N: Net> IdleConnections<N> {
     /// parked.
     pub(crate) fn close_oldest(&self, pools: &[Arc<UpstreamPool>]) {
         self.shared.close_all(&self.net);
+        self.close_own(pools);
+    }
+
+    /// Closes one connection: a parked one, or the one that has been idle here the longest. Returns
+    /// false if there is none.
+    pub(crate) fn close_one(&self, pools: &[Arc<UpstreamPool>]) -> bool {
+        self.shared.close_one(&self.net) || self.close_own(pools)
+    }
+
+    /// Closes this worker's connection that has been idle the longest; returns false if there is
+    /// none.
+    fn close_own(&self, pools: &[Arc<UpstreamPool>]) -> bool {
         let mut shelves = self.shelves.borrow_mut();
         let endpoints = pools.iter().flat_map(|pool| &pool.endpoints);
         let oldest = endpoints
@@ -427,11 +455,12 @@ impl<N: Net> IdleConnections<N> {
                 Some((first.history.idle_since, endpoint))
             })
             .min_by_key(|(since, _)| *since);
-        let Some((_, endpoint)) = oldest else { return };
+        let Some((_, endpoint)) = oldest else { return false };
         if let Some(shelf) = shelves.get_mut(endpoint.number.index()) {
             shelf.remove(0);
-            endpoint.idle.remove(self.worker, 1);
+            self.forget(endpoint, 1);
         }
+        true
     }
 
     /// Closes the older half of the connections to each endpoint, at least one, and those that are
@@ -443,7 +472,7 @@ impl<N: Net> IdleConnections<N> {
             let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
             let count = shelf.len().div_ceil(2);
             shelf.drain(..count);
-            endpoint.idle.remove(self.worker, count as u32);
+            self.forget(endpoint, count as u32);
         }
     }
 
@@ -472,7 +501,7 @@ impl<N: Net> IdleConnections<N> {
                 within_limits(pool, &connection.history, now)
                     && is_open(context, &mut connection.transport)
             });
-            endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
+            self.forget(endpoint, (before - shelf.len()) as u32);
             if self.worker.of > 1 {
                 let rested = |history: &History| {
                     now >= history.idle_since + PARK_AFTER && history.owner.is_none()

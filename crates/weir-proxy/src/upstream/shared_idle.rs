@@ -152,6 +152,20 @@ impl<A> SharedIdle<A> {
         }
     }
 
+    /// Closes one connection, the oldest to its endpoint; returns false if there is none.
+    pub(crate) fn close_one<N: Net<Accepted = A>>(&self, net: &N) -> bool {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let oldest = (0..STRIPES).find_map(|number| {
+            let mut stripe = self.stripe(number)?;
+            let parked = stripe.iter_mut().find(|shelf| !shelf.is_empty())?.remove(0);
+            self.note_gone(&parked);
+            Some(parked)
+        });
+        oldest.map(|parked| net.close(parked.connection.socket)).is_some()
+    }
+
     /// Closes all connections.
     pub(crate) fn close_all<N: Net<Accepted = A>>(&self, net: &N) {
         for number in 0..STRIPES {

@@ -65,6 +65,13 @@ impl<N: Net> Worker<N> {
                 break;
             }
         }
+        while process.server_connections.take_order() {
+            if !self.idle.close_one(&self.current().snapshot.pools) {
+                // Left to another worker that has idle connections to endpoints.
+                process.server_connections.order();
+                break;
+            }
+        }
         self.give_up_crowd(&signals.all, &process.connections, None);
         for listener in &self.current().snapshot.listeners {
             let gate = &listener.gate;
@@ -172,7 +179,8 @@ impl<N: Net> Drop for IdlePlace<'_, N> {
     }
 }
 
-/// Closes idle connections of a worker, and ends requests, whenever another thread orders it.
+/// Closes idle connections of a worker, those to endpoints included, and ends requests, whenever
+/// another thread orders it.
 pub(crate) async fn attend<N: Net>(worker: Weak<Worker<N>>, process: Arc<Process>, number: usize) {
     while let Some(called) = process.idle_clients.is_called(number) {
         called.await;

@@ -2,7 +2,6 @@
 //! client with a large part of the cap. `idle_clients.rs` carries the orders out.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::time::sleep;
 
@@ -10,6 +9,7 @@ use crate::limiting::admission::Gate;
 use crate::limiting::client_shares::{ClientBucket, Settlement};
 use crate::limiting::idle_board::{IdleBoard, WaitingAcceptor};
 use crate::limiting::room::{Room, RoomPlace};
+use crate::limiting::server_connections::WaitingForPlace;
 use crate::limits::{FIRST_RENEWAL, FULL_PAUSE, LAST_RENEWAL};
 use crate::time::instant::Instant;
 use crate::worker::process::Process;
@@ -24,6 +24,12 @@ pub(crate) enum Cap<'a> {
 /// Error: a client has a large part of a cap and gets no more connections now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
+
+/// An order to close an idle connection for one that has no place under the cap on both sides.
+pub(crate) enum OrderedPlace<'a> {
+    Server(#[expect(dead_code, reason = "dropped with the order")] WaitingForPlace<'a>),
+    Client(#[expect(dead_code, reason = "dropped with the order")] WaitingAcceptor<'a>),
+}
 
 impl Process {
     /// Removes the idle connections of a lost worker from all lists.
@@ -79,35 +85,40 @@ impl Process {
     }
 
     /// Returns true if a connection to an endpoint is idle.
-    #[cold]
     fn has_idle_servers(&self) -> bool {
-        let snapshot = self.snapshot();
-        let mut endpoints = snapshot.pools.iter().flat_map(|pool| &pool.endpoints);
-        endpoints.any(|endpoint| endpoint.idle.now() > 0)
+        self.server_connections.idle() > 0
     }
 
-    /// Makes room under the cap on the connections of both sides, for an accepted connection. Idle
-    /// ones to endpoints are closed first, then those of clients.
+    /// Makes room under the cap on the connections of both sides, for an accepted connection.
     #[cold]
     async fn make_room_on_both_sides(&self) {
+        let mut patience = FIRST_RENEWAL;
         while self.is_full() {
-            self.idle_given_up.fetch_add(1, Ordering::Relaxed);
-            let _waiting = self.close_idle_client();
-            sleep(FULL_PAUSE).await;
+            let _ordered = self.order_place();
+            sleep(patience).await;
+            patience = (2 * patience).min(FULL_PAUSE);
         }
     }
 
-    /// If the connections of both sides have a cap and none to an endpoint is idle, orders an idle
-    /// client connection to be closed. The order holds until the returned value is dropped; a lost
-    /// worker may leave one that nothing needs any more.
-    pub(crate) fn close_idle_client(&self) -> Option<WaitingAcceptor<'_>> {
-        self.server_connections.cap()?;
+    /// Orders an idle connection to be closed for one that has no place under the cap on the
+    /// connections of both sides: one to an endpoint, or a client's if none of those is idle. The
+    /// order holds until the returned value is dropped; a lost worker may leave one that nothing
+    /// needs any more.
+    #[cold]
+    pub(crate) fn order_place(&self) -> OrderedPlace<'_> {
+        let servers = &self.server_connections;
         if self.has_idle_servers() {
-            return None;
+            let waiting = WaitingForPlace::new(servers);
+            servers.order();
+            let workers = 0..self.loads.len();
+            for worker in workers.filter(|worker| servers.has_idle(*worker)) {
+                self.idle_clients.call_worker(worker);
+            }
+            return OrderedPlace::Server(waiting);
         }
         let waiting = WaitingAcceptor::new(&self.idle_clients.all);
         self.idle_clients.renew(&self.idle_clients.all, 1);
-        Some(waiting)
+        OrderedPlace::Client(waiting)
     }
 
     /// Takes a place under a cap for an accepted connection. If there is none, the first idle

@@ -46,6 +46,7 @@ use crate::time::http_date::HttpDate;
 use crate::time::instant::Instant;
 use crate::time::turns::HandshakeTurns;
 use crate::time::work_time::Turn;
+use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::{HolderCounters, IdleConnections};
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::SharedIdle;
@@ -53,6 +54,7 @@ use crate::worker::handoff::{Departures, Parting};
 use crate::worker::idle_list::IdleClients;
 pub use crate::worker::load::WorkerLoad;
 pub use crate::worker::mail::Mail;
+use crate::worker::make_room::OrderedPlace;
 use crate::worker::overload::Pressure;
 use crate::worker::process::Process;
 use crate::worker::residents::Residents;
@@ -222,12 +224,19 @@ impl<N: Net> Worker<N> {
         self.process.balance_clock(now)
     }
 
-    /// Closes the endpoint connection that has been idle here the longest, and makes other workers
-    /// close some of theirs.
+    /// Closes idle connections if that mends the failure of a connect: one under a cap; for other
+    /// resources, the one to an endpoint that has been idle here the longest, and other workers
+    /// some of theirs. Returns the order under a cap.
     #[cold]
-    pub(crate) fn close_idle_upstream(&self) {
-        self.idle.close_oldest(&self.current.borrow().snapshot.pools);
-        self.process.idle_given_up.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn close_for_connect(&self, failure: &ConnectFailure) -> Option<OrderedPlace<'_>> {
+        if failure.is_at_cap() {
+            return Some(self.process.order_place());
+        }
+        if failure.is_mended_by_closing() {
+            self.idle.close_oldest(&self.current.borrow().snapshot.pools);
+            self.process.idle_given_up.fetch_add(1, Ordering::Relaxed);
+        }
+        None
     }
 
     /// Makes a balancer check at this time of its clock if an ejection has ended, so that exchanges

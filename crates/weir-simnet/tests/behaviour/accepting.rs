@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use crate::peer::Peer;
@@ -112,9 +113,14 @@ fn connections_to_servers_count_under_a_cap_on_both_sides_and_the_surplus_waits(
         silent.expect_no_connection().await;
         assert_eq!(both_sides(world), 8);
         // Responses leave idle connections on both sides, which make room for those that wait.
-        for upstream in &mut upstreams {
+        for mut upstream in upstreams {
             upstream.message().await;
             upstream.send(OK).await;
+            spawn_local(async move {
+                while upstream.next_message().await.is_some() {
+                    upstream.send(OK).await;
+                }
+            });
         }
         silent.answers(OK);
         for client in clients.iter_mut().chain(&mut surplus) {
@@ -180,6 +186,77 @@ fn idle_clients_of_one_listener_make_room_for_another_under_a_cap_on_both_sides(
         for client in elsewhere.iter_mut().take(4) {
             client.expect_end().await;
         }
+    });
+}
+
+#[test]
+fn a_client_at_a_cap_on_both_sides_closes_one_idle_connection_to_a_server_at_once() {
+    play(&eight_with_a_second_listener(), async |world| {
+        let origin = world.origin(1);
+        let (mut clients, mut upstreams) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            clients.push(client);
+            upstreams.push(origin.accept().await);
+        }
+        for (client, upstream) in clients.iter_mut().zip(&mut upstreams) {
+            upstream.message().await;
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+        clients.extend(idle_elsewhere(world, 2).await);
+        assert_eq!(both_sides(world), 8);
+        let since = Instant::now();
+        clients.extend(idle_elsewhere(world, 1).await);
+        assert!(since.elapsed() < Duration::from_millis(250), "{:?}", since.elapsed());
+        pass(2500).await;
+        assert_eq!(world.process.server_connections.idle(), 2, "one made room");
+        for client in &mut clients {
+            assert!(client.is_open().await);
+        }
+    });
+}
+
+#[test]
+fn a_request_at_a_cap_on_both_sides_closes_an_idle_connection_of_another_worker_in_time() {
+    let text = format!(
+        "{} pool other {{ server 10.0.1.2:80; timeout connect=300ms; }}
+         listen 10.0.0.1:81 -> other;",
+        eight_of_both_sides()
+    );
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        world.origin(2).answers(OK);
+        // The first worker has two idle connections to the first server.
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(world.client().await);
+            pass(1).await;
+        }
+        let mut upstreams = Vec::new();
+        for number in [0, 2] {
+            clients[number].send(GET).await;
+            upstreams.push(origin.accept().await);
+        }
+        let mut workers = Vec::new();
+        for (number, upstream) in [0, 2].into_iter().zip(&mut upstreams) {
+            upstream.message().await;
+            upstream.send(OK).await;
+            assert_eq!(clients[number].message().await.status(), 200);
+            workers.push(world.log_line().await.number("worker"));
+        }
+        assert_eq!(workers[0], workers[1]);
+        clients.push(world.client_from("192.0.2.1", "10.0.0.1:81").await);
+        pass(1).await;
+        let mut other = world.client_from("192.0.2.1", "10.0.0.1:81").await;
+        pass(1).await;
+        assert_eq!((both_sides(world), world.process.server_connections.idle()), (8, 2));
+        other.send(GET).await;
+        assert_eq!(other.message().await.status(), 200);
+        assert_ne!(world.log_line().await.number("worker"), workers[0]);
+        assert_eq!(world.process.server_connections.idle(), 2, "one was closed for another");
+        assert_eq!(both_sides(world), 8);
     });
 }
 

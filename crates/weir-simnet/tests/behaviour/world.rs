@@ -393,6 +393,10 @@ impl World {
             // Laws 2, 3 and 5, which the queue audit checks all the time.
             assert_eq!(pool.balancer.counters().violations, 0, "pool {}", pool.name);
         }
+        let snapshot = self.snapshot();
+        let endpoints = snapshot.pools.iter().flat_map(|pool| &pool.endpoints);
+        let idle: u32 = endpoints.map(|endpoint| endpoint.idle.now()).sum();
+        assert_eq!(self.process.server_connections.idle(), idle as usize);
         for _ in 0..300 {
             if wrong() == (0, 0, 0) {
                 return self.expect_counted().await;
