@@ -179,11 +179,12 @@ fn network_from(text: &str) -> Option<NetworkCounters> {
     Some(sum)
 }
 
-/// The process that listens on a port of this machine.
+/// The processes that listen on a port of this machine, without those that descend from another one
+/// of them, whose usage includes theirs.
 ///
 /// # Errors
 /// One sentence if there is none, or it is not visible to this user.
-pub fn listener_on(port: u16) -> Result<u32, String> {
+pub fn listeners_on(port: u16) -> Result<Vec<u32>, String> {
     let mut inodes = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = fs::read_to_string(table).unwrap_or_default();
@@ -196,11 +197,25 @@ pub fn listener_on(port: u16) -> Result<u32, String> {
     let processes = fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
     let pids =
         processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // The first process of a server has the lowest number, and the others descend from it.
-    let found = pids.filter(|pid| has_file(*pid, &wanted)).min();
-    found.ok_or_else(|| {
-        format!("the process that listens on port {port} is not visible; give it with --pid")
-    })
+    let found: Vec<u32> = pids.filter(|pid| has_file(*pid, &wanted)).collect();
+    let mut first: Vec<u32> = found.iter().copied().filter(|pid| !descends(*pid, &found)).collect();
+    if first.is_empty() {
+        let sentence =
+            format!("the process that listens on port {port} is not visible; give it with --pid");
+        return Err(sentence);
+    }
+    first.sort_unstable();
+    Ok(first)
+}
+
+/// Whether one of a process's ancestors is among these.
+fn descends(pid: u32, others: &[u32]) -> bool {
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let mut ancestors = std::iter::successors(parent(pid), |pid| parent(*pid)).take(MAX_PROCESSES);
+    ancestors.any(|ancestor| others.contains(&ancestor))
 }
 
 fn listening_inode(line: &str, port: u16) -> Option<u64> {
@@ -224,8 +239,11 @@ fn has_file(pid: u32, wanted: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::process::Command;
+
     use super::{
-        NetworkCounters, ProcessUsage, allowed_cores, host_name, listener_on, name_of,
+        NetworkCounters, ProcessUsage, allowed_cores, host_name, listeners_on, name_of,
         network_from, own_cpu,
     };
 
@@ -258,8 +276,22 @@ mod tests {
     fn a_listener_is_found_by_its_port() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(listener_on(port), Ok(std::process::id()));
+        assert_eq!(listeners_on(port), Ok(vec![std::process::id()]));
+        // Children with the same socket belong to their parent; without it they are all that listen.
+        let mut children = [(); 2].map(|()| {
+            let socket = OwnedFd::from(listener.try_clone().unwrap());
+            Command::new("sleep").arg("600").stdin(socket).spawn().unwrap()
+        });
+        assert_eq!(listeners_on(port), Ok(vec![std::process::id()]));
         drop(listener);
-        assert!(listener_on(port).is_err());
+        let mut expected = children.each_ref().map(std::process::Child::id);
+        expected.sort_unstable();
+        let found = listeners_on(port);
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(found, Ok(expected.to_vec()));
+        assert!(listeners_on(port).is_err());
     }
 }

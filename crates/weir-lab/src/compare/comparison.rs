@@ -86,6 +86,13 @@ impl FigureConfidence {
     }
 }
 
+impl ComparedVariant {
+    /// Requests that failed or had an error status, in all runs.
+    pub(super) fn faults(&self) -> u64 {
+        self.runs.iter().fold(0, |sum, run| sum.saturating_add(run.faults))
+    }
+}
+
 impl RunComparison {
     /// Compares variants with the first of them. Runs are put into the order of their start.
     ///
@@ -103,6 +110,16 @@ impl RunComparison {
                 return Err(format!("there is no run of {}", variant.name));
             }
             variant.runs.sort_by(|one, other| one.began.cmp(&other.began));
+        }
+        for variant in &variants {
+            let mut settings = variant.runs.iter().map(|run| &run.settings);
+            let first = settings.next();
+            if let (Some(first), Some(other)) = (first, settings.find(|own| Some(*own) != first)) {
+                return Err(format!(
+                    "runs of {} are of different loads ({first}; {other}): compare runs of one load",
+                    variant.name
+                ));
+            }
         }
         for (number, variant) in variants.iter().enumerate() {
             if variants.iter().take(number).any(|before| before.name == variant.name) {
@@ -142,7 +159,11 @@ impl RunComparison {
         self.judge_together();
     }
 
+    /// Nothing is certain of variants that did not do the same work.
     fn judge_together(&mut self) {
+        if self.variants.iter().any(|variant| variant.faults() > 0) {
+            return;
+        }
         let differences = self.figures.iter_mut().flat_map(|figure| &mut figure.differences);
         let mut certain: Vec<&mut FigureConfidence> =
             differences.filter_map(|difference| difference.certainty.as_mut()).collect();

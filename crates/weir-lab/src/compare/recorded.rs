@@ -1,8 +1,10 @@
 //! A run as recorded by `weir bench --json`.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::bench::blocks::MOST_BLOCKS;
 use crate::bench::encoded::decode;
@@ -26,6 +28,10 @@ pub struct RecordedRun {
     pub(super) cpu: Vec<ProgramTime>,
     /// Requests to which that time belongs, those of the warm-up included.
     pub(super) requests: f64,
+    /// What was asked for: the load, connections and threads.
+    pub(super) settings: String,
+    /// Requests that failed or were answered with a 4xx or 5xx.
+    pub(super) faults: u64,
     /// Every reason why the run is not valid.
     pub(super) objections: Vec<String>,
 }
@@ -51,7 +57,11 @@ pub(super) struct ProgramTime {
 struct WrittenRun {
     url: String,
     began: String,
+    load: Map<String, Value>,
+    threads: u64,
+    connections: WrittenConnections,
     elapsed_us: f64,
+    statuses: BTreeMap<String, u64>,
     requests: WrittenRequests,
     response: WrittenTimes,
     blocks: WrittenBlocks,
@@ -62,8 +72,14 @@ struct WrittenRun {
 }
 
 #[derive(Deserialize)]
+struct WrittenConnections {
+    asked: u64,
+}
+
+#[derive(Deserialize)]
 struct WrittenRequests {
     sent: u64,
+    failed: u64,
     answered: u64,
     warm_up: u64,
 }
@@ -114,6 +130,7 @@ impl RecordedRun {
     pub fn of(value: Value) -> Result<Self, String> {
         let run: WrittenRun = serde_json::from_value(value)
             .map_err(|error| format!("it is no run of `weir bench --json`: {error}"))?;
+        let settings = settings(&run);
         let unreadable = |error: String| format!("its response times cannot be read: {error}");
         if run.blocks.response_hdr.len() > MOST_BLOCKS {
             return Err(format!("it has more than {MOST_BLOCKS} blocks of response times"));
@@ -128,7 +145,11 @@ impl RecordedRun {
             .map(|target| ProgramTime { name: target.name, time_us: total(target.used) });
         let tls =
             run.tls.map_or_else(String::new, |tls| format!(" ({}, {})", tls.version, tls.suite));
+        let refused = ["4xx", "5xx"].iter().filter_map(|class| run.statuses.get(*class));
+        let faults = refused.fold(run.requests.failed, |sum, count| sum.saturating_add(*count));
         Ok(Self {
+            settings,
+            faults,
             began: run.began,
             target: run.url + &tls,
             response: decode(&run.response.hdr).map_err(unreadable)?,
@@ -140,6 +161,17 @@ impl RecordedRun {
             objections: run.objections,
         })
     }
+}
+
+/// What was asked for, without the seed, which differs from round to round.
+fn settings(run: &WrittenRun) -> String {
+    let load = run.load.iter().filter(|(name, _)| *name != "seed");
+    let load = load.map(|(name, value)| match value.as_str() {
+        Some(text) => format!("{name} {text}, "),
+        None => format!("{name} {value}, "),
+    });
+    let load: String = load.collect();
+    format!("{load}connections {}, threads {}", run.connections.asked, run.threads)
 }
 
 fn total(cpu: Option<WrittenCpu>) -> Option<f64> {

@@ -46,6 +46,8 @@ fn run(seed: u64, began: u64, median_ms: f64) -> RecordedRun {
             time_us: Some(REQUESTS as f64 * median_ms * 400.0 * (0.01 * normal(seed, 9_999)).exp()),
         }],
         requests: REQUESTS as f64,
+        settings: "rate 240, connections 10, threads 1".to_owned(),
+        faults: 0,
         objections: Vec::new(),
     }
 }
@@ -328,4 +330,42 @@ fn written(blocks: usize) -> serde_json::Value {
 fn a_recorded_run_takes_bounded_memory() {
     assert!(RecordedRun::of(written(20)).is_ok());
     assert!(RecordedRun::of(written(21)).unwrap_err().contains("more than 20 blocks"));
+}
+
+#[test]
+fn loads_are_compared_with_their_like() {
+    let mut mixed = variants(1, 3, 1.0);
+    mixed[1].runs[2].settings = "rate 480, connections 10, threads 1".to_owned();
+    let error = RunComparison::of(mixed.clone()).unwrap_err();
+    assert!(error.contains("runs of after are of different loads"), "{error}");
+    for run in &mut mixed[1].runs {
+        run.settings = "rate 480, connections 10, threads 1".to_owned();
+    }
+    let text = RunComparison::of(mixed).unwrap().text();
+    assert!(text.contains("the loads differ: before: rate 240"), "{text}");
+    // Rounds have seeds of their own.
+    let settings = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut written = written(1);
+        change(&mut written);
+        RecordedRun::of(written).unwrap().settings
+    };
+    let plain = settings(&|_| ());
+    assert_eq!(plain, settings(&|run| run["load"]["seed"] = 7.into()));
+    assert_ne!(plain, settings(&|run| run["load"]["rate"] = 7.into()));
+    assert_ne!(plain, settings(&|run| run["connections"]["asked"] = 7.into()));
+    assert_ne!(plain, settings(&|run| run["threads"] = 7.into()));
+}
+
+#[test]
+fn nothing_is_certain_of_variants_whose_requests_fail() {
+    let mut variants = variants(7, 8, 1.5);
+    variants[1].runs[3].faults = 24;
+    let comparison = RunComparison::of(variants).unwrap();
+    let sentences = comparison.sentences();
+    assert!(sentences[0].starts_with("after: 24 of 19200 requests failed"), "{sentences:?}");
+    assert!(comparison.text().contains("no difference is certain while requests fail"));
+    let mut refused = written(1);
+    refused["requests"]["failed"] = 1.into();
+    refused["statuses"] = serde_json::json!({"2xx": 2000, "4xx": 2, "5xx": 4});
+    assert_eq!(RecordedRun::of(refused).unwrap().faults, 7);
 }

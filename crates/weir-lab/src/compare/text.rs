@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::comparison::{
-    ComparedFigure, Design, DifferenceDirection, FigureConfidence, FigureDifference, RunComparison,
+    ComparedFigure, ComparedVariant, Design, DifferenceDirection, FigureConfidence,
+    FigureDifference, RunComparison,
 };
 use super::figures::RunFigure;
 use super::statistics::LEVEL;
@@ -26,7 +27,7 @@ impl RunComparison {
 
     /// The outcome in words: a sentence for each difference, then what limits them.
     pub fn sentences(&self) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut found: Vec<String> = self.variants.iter().filter_map(fault_sentence).collect();
         for (figure, index, difference) in self.differences() {
             found.push(self.sentence(figure, self.name(index), difference));
         }
@@ -104,7 +105,12 @@ impl RunComparison {
         let risk = (1.0 - LEVEL) * 100.0;
         let sure = format!("with all {count} intervals considered together ({risk:.0} % risk)");
         if holding.is_empty() {
-            format!("{sure}, no difference is certain")
+            let why = if self.variants.iter().any(|variant| variant.faults() > 0) {
+                " while requests fail"
+            } else {
+                ""
+            };
+            format!("{sure}, no difference is certain{why}")
         } else {
             format!("{sure}: {}", holding.join("; "))
         }
@@ -125,6 +131,15 @@ impl RunComparison {
                 changes from run to run is not in them"
                     .to_owned(),
             ),
+        }
+        let mut settings = self.variants.iter().filter_map(|variant| variant.runs.first());
+        let first = settings.next().map(|run| &run.settings);
+        if settings.any(|run| Some(&run.settings) != first) {
+            let each = self.variants.iter().filter_map(|variant| {
+                Some(format!("{}: {}", variant.name, variant.runs.first()?.settings))
+            });
+            let each: Vec<String> = each.collect();
+            found.push(format!("the loads differ: {}", each.join("; ")));
         }
         let fewest = self.variants.iter().map(|variant| variant.runs.len()).min().unwrap_or(0);
         if fewest < FEW_RUNS && self.design != Design::OneRun {
@@ -244,6 +259,18 @@ impl ComparedFigure {
         let sign = if value < 0.0 { "-" } else { "+" };
         format!("{sign}{}", self.value_text(value.abs()))
     }
+}
+
+fn fault_sentence(variant: &ComparedVariant) -> Option<String> {
+    let faults = variant.faults();
+    let all: f64 = variant.runs.iter().map(|run| run.requests).sum();
+    (faults > 0).then(|| {
+        format!(
+            "{}: {faults} of {all} requests failed or had an error status, so its times are not those \
+            of the same work",
+            variant.name
+        )
+    })
 }
 
 /// A share in percent.

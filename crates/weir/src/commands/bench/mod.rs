@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use weir_lab::bench::load::{LoadSpec, SendPace};
-use weir_lab::bench::machine::{allowed_cores, listener_on};
+use weir_lab::bench::machine::{allowed_cores, listeners_on};
 use weir_lab::bench::monitor::{Monitor, RunUsage, WatchedProcess};
 use weir_lab::bench::probe::{resolve, settle};
 use weir_lab::bench::report::ReportInput;
@@ -511,11 +511,12 @@ impl BenchArguments {
             );
         }
         for port in &self.port {
-            let pid = listener_on(*port).map_err(CommandFailure::RunTime)?;
-            found.extend(WatchedProcess::of(pid));
+            let pids = listeners_on(*port).map_err(CommandFailure::RunTime)?;
+            found.extend(pids.into_iter().filter_map(WatchedProcess::of));
         }
         if found.is_empty() && load.address.ip().is_loopback() {
-            found.extend(listener_on(load.address.port()).ok().and_then(WatchedProcess::of));
+            let pids = listeners_on(load.address.port()).unwrap_or_default();
+            found.extend(pids.into_iter().filter_map(WatchedProcess::of));
         }
         Ok(found)
     }
