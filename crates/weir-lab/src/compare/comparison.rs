@@ -19,6 +19,8 @@ pub struct RunComparison {
     pub(super) variants: Vec<ComparedVariant>,
     pub(super) design: Design,
     pub(super) figures: Vec<ComparedFigure>,
+    /// Figures that a run lacks, each with the reason.
+    pub(super) left_out: Vec<String>,
 }
 
 /// The relation of the runs of different variants to each other.
@@ -128,7 +130,7 @@ impl RunComparison {
             }
         }
         let design = Design::of(&variants);
-        let mut comparison = Self { figures: Vec::new(), design, variants };
+        let mut comparison = Self { figures: Vec::new(), left_out: Vec::new(), design, variants };
         comparison.compare();
         Ok(comparison)
     }
@@ -149,7 +151,11 @@ impl RunComparison {
                 if self.design == Design::OneRun { RunSections::Blocks } else { RunSections::Runs };
             let values: Option<Vec<FigureData>> =
                 self.variants.iter().map(|variant| figure.of(&variant.runs, by)).collect();
-            let Some(values) = values else { continue };
+            let Some(values) = values else {
+                let (name, reason) = (figure.name(runs()), figure.reason_without(runs()));
+                self.left_out.push(format!("{name} is left out: {reason}"));
+                continue;
+            };
             let Some((base, others)) = values.split_first() else { continue };
             let differences =
                 others.iter().map(|other| self.design.difference(base, other)).collect();

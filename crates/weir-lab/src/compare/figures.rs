@@ -73,6 +73,18 @@ impl RunFigure {
         }
     }
 
+    /// The reason why runs lack it.
+    pub(super) fn reason_without<'a>(
+        self,
+        mut runs: impl Iterator<Item = &'a RecordedRun>,
+    ) -> &'static str {
+        match self {
+            Self::Cpu(_) => "its process ended in a run, or a run used no time that is counted",
+            _ if runs.any(|run| run.answered == 0.0) => "a run has no answered request",
+            _ => "a run has too few requests for it",
+        }
+    }
+
     /// Its unit.
     pub(super) fn unit(self) -> &'static str {
         if self == Self::Rate { "1/s" } else { "us" }

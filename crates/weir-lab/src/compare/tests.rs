@@ -369,3 +369,14 @@ fn nothing_is_certain_of_variants_whose_requests_fail() {
     refused["statuses"] = serde_json::json!({"2xx": 2000, "4xx": 2, "5xx": 4});
     assert_eq!(RecordedRun::of(refused).unwrap().faults, 7);
 }
+
+#[test]
+fn a_figure_that_is_left_out_has_its_reason() {
+    let mut variants = variants(5, 5, 1.0);
+    variants[1].runs[2].cpu[0].time_us = None;
+    let text = RunComparison::of(variants.clone()).unwrap().text();
+    assert!(text.contains("weir CPU is left out: its process ended in a run"), "{text}");
+    variants[1].runs[2].answered = 0.0;
+    let text = RunComparison::of(variants).unwrap().text();
+    assert!(text.contains("rate is left out: a run has no answered request"), "{text}");
+}

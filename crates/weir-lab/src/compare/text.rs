@@ -147,12 +147,7 @@ impl RunComparison {
                 "{fewest} runs of a variant make wide intervals; {FEW_RUNS} or more make narrower ones"
             ));
         }
-        for figure in RunFigure::all(0) {
-            if !self.figures.iter().any(|compared| compared.figure == figure) {
-                let name = figure.name(std::iter::empty());
-                found.push(format!("{name} is left out: a run has too few requests for it"));
-            }
-        }
+        found.extend(self.left_out.iter().cloned());
         let invalid = runs().filter(|run| !run.objections.is_empty()).count();
         if invalid > 0 {
             found.push(format!(
