@@ -28,6 +28,14 @@ impl Cpu {
         Some(Self { user_us: us()?, system_us: us()? })
     }
 
+    /// The same with the time of children that have ended and were waited for.
+    pub fn of_stat_with_ended_children(stat: &str) -> Option<Self> {
+        let own = Self::of_stat(stat)?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+        let mut us = || Some(fields.next()?.parse::<u64>().ok()? * TICK_US);
+        Some(Self { user_us: own.user_us + us()?, system_us: own.system_us + us()? })
+    }
+
     /// The sum of both.
     pub fn total_us(self) -> u64 {
         self.user_us + self.system_us
@@ -52,6 +60,8 @@ pub struct CoreTimes {
     pub steal_us: u64,
     /// The part of it in which the cores were idle.
     pub idle_us: u64,
+    /// The part of it that the kernel used for interrupts, those of the network among them.
+    pub interrupts_us: u64,
 }
 
 impl CoreTimes {
@@ -60,11 +70,12 @@ impl CoreTimes {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<u64> =
             line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [_, _, _, idle, waiting, _, _, steal] = ticks[..] else { return None };
+        let [_, _, _, idle, waiting, hard, soft, steal] = ticks[..] else { return None };
         Some(Self {
             total_us: ticks.iter().sum::<u64>() * TICK_US,
             steal_us: steal * TICK_US,
             idle_us: (idle + waiting) * TICK_US,
+            interrupts_us: (hard + soft) * TICK_US,
         })
     }
 }
@@ -132,8 +143,16 @@ mod tests {
     fn the_formats_of_the_kernel_are_read() {
         let stat = "77 (a b) (c)) S 1 2 3 4 5 6 7 8 9 10 250 40 0 0 20 0 3 0 100";
         assert_eq!(Cpu::of_stat(stat), Some(Cpu { user_us: 2_500_000, system_us: 400_000 }));
+        let stat = "77 (a) S 1 2 3 4 5 6 7 8 9 10 250 40 10 5 20 0 3 0 100";
+        let expected = Some(Cpu { user_us: 2_600_000, system_us: 450_000 });
+        assert_eq!(Cpu::of_stat_with_ended_children(stat), expected);
         assert_eq!(Cpu::of_stat("nonsense"), None);
-        let expected = CoreTimes { total_us: 1_500_000, steal_us: 90_000, idle_us: 1_050_000 };
+        let expected = CoreTimes {
+            total_us: 1_500_000,
+            steal_us: 90_000,
+            idle_us: 1_050_000,
+            interrupts_us: 50_000,
+        };
         let times = CoreTimes::of_stat("cpu  10 1 20 100 5 2 3 9 7 0\ncpu0 1 1 1\n");
         assert_eq!(times, Some(expected));
         let expected = Some(Throttled { periods: 3, time_us: 1_200 });

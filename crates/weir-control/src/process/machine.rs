@@ -72,7 +72,7 @@ pub(crate) fn used() -> Option<Used> {
 }
 
 fn used_of(stat: &str, uptime: &str) -> Option<Used> {
-    let CoreTimes { total_us, steal_us, idle_us } = CoreTimes::of_stat(stat)?;
+    let CoreTimes { total_us, steal_us, idle_us, .. } = CoreTimes::of_stat(stat)?;
     let own = |line: &&str| {
         let number = line.strip_prefix("cpu").and_then(|rest| rest.split(' ').next());
         number.is_some_and(|number| number.parse::<u32>().is_ok())

@@ -122,6 +122,8 @@ fn process(process: ProcessUsage) -> Value {
         "system_us": process.cpu.system_us,
         "read_bytes": process.read_bytes,
         "written_bytes": process.written_bytes,
+        "switches": process.switches,
+        "resident_bytes": process.resident_bytes,
     })
 }
 
@@ -134,6 +136,7 @@ fn slice(slice: &Slice) -> Value {
         "targets": slice.targets.iter().map(|used| used.map(process)).collect::<Vec<_>>(),
         "busy": slice.busy,
         "steal": slice.steal,
+        "interrupts": slice.interrupts,
         "throttled_us": slice.throttled.map(|throttled| throttled.time_us),
         "received_bytes": slice.network.map(|network| network.received_bytes),
         "sent_bytes": slice.network.map(|network| network.sent_bytes),

@@ -26,6 +26,10 @@ pub struct ProcessUsage {
     pub read_bytes: u64,
     /// Bytes to be written to a disk.
     pub written_bytes: u64,
+    /// Context switches of all threads, voluntary or not.
+    pub switches: u64,
+    /// Resident memory now, in bytes. It is no difference.
+    pub resident_bytes: u64,
 }
 
 /// Bytes over all network interfaces, loopback included.
@@ -57,7 +61,7 @@ impl ProcessUsage {
     /// The current counters of a process.
     pub fn now(pid: u32) -> Option<Self> {
         let mut sum = Self { cpu: cpu_of(pid)?, ..Self::default() };
-        sum.add_disk(pid);
+        sum.add_counters(pid);
         let mut waiting = vec![pid];
         let mut seen = 0;
         while let Some(pid) = waiting.pop() {
@@ -69,7 +73,7 @@ impl ProcessUsage {
                 if let Some(cpu) = cpu_of(child) {
                     sum.cpu.user_us += cpu.user_us;
                     sum.cpu.system_us += cpu.system_us;
-                    sum.add_disk(child);
+                    sum.add_counters(child);
                     waiting.push(child);
                 }
             }
@@ -77,10 +81,17 @@ impl ProcessUsage {
         Some(sum)
     }
 
-    fn add_disk(&mut self, pid: u32) {
+    fn add_counters(&mut self, pid: u32) {
         let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
         self.read_bytes += value_of(&text, "read_bytes:").unwrap_or(0);
         self.written_bytes += value_of(&text, "write_bytes:").unwrap_or(0);
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for task in tasks {
+            let text = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            self.switches += switches_of(&text);
+        }
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        self.resident_bytes += resident_of(&text);
     }
 
     /// The difference to an earlier reading.
@@ -90,8 +101,23 @@ impl ProcessUsage {
             cpu: self.cpu.since(before.cpu),
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            switches: self.switches.saturating_sub(before.switches),
+            resident_bytes: self.resident_bytes,
         }
     }
+}
+
+/// The context switches of a thread, by its `status`.
+fn switches_of(status: &str) -> u64 {
+    let lines = status.lines().filter(|line| line.contains("ctxt_switches:"));
+    lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+}
+
+/// The resident memory of a process in bytes, by its `status`.
+fn resident_of(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
 }
 
 /// Largest number of descendants that are followed.
@@ -113,7 +139,7 @@ pub(super) fn name_of(pid: u32) -> Option<String> {
 }
 
 /// The name of this machine.
-pub(super) fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim_end().to_owned()
 }
@@ -125,12 +151,14 @@ pub fn allowed_cores() -> Vec<usize> {
 }
 
 fn cpu_of(pid: u32) -> Option<ProcessCpu> {
-    let Cpu { user_us, system_us } =
-        Cpu::of_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Workers that a reload replaces end within the measurement.
+    let Cpu { user_us, system_us } = Cpu::of_stat_with_ended_children(&stat)?;
     Some(ProcessCpu { user_us: user_us as f64, system_us: system_us as f64 })
 }
 
-fn children(pid: u32) -> Vec<u32> {
+/// The children of a process.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists =
         tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -244,7 +272,7 @@ mod tests {
 
     use super::{
         NetworkCounters, ProcessUsage, allowed_cores, host_name, listeners_on, name_of,
-        network_from, own_cpu,
+        network_from, own_cpu, resident_of, switches_of,
     };
 
     #[test]
@@ -255,6 +283,15 @@ mod tests {
             network_from(text),
             Some(NetworkCounters { received_bytes: 110, sent_bytes: 220 })
         );
+    }
+
+    #[test]
+    fn switches_and_memory_are_read() {
+        let status = "Name:\tx\nVmRSS:\t    2048 kB\nvoluntary_ctxt_switches:\t30\nnonvoluntary_ctxt_switches:\t12\n";
+        assert_eq!((switches_of(status), resident_of(status)), (42, 2048 * 1024));
+        assert_eq!((switches_of(""), resident_of("")), (0, 0));
+        let own = ProcessUsage::now(std::process::id()).unwrap();
+        assert!(own.resident_bytes > 100_000 && own.switches > 0);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Slice {
     pub steal: Option<f64>,
     /// Share of the machine's time that was used.
     pub busy: Option<f64>,
+    /// Share of the machine's time that the kernel used for interrupts.
+    pub interrupts: Option<f64>,
     /// Throttling of the generator by control groups.
     pub throttled: Option<Throttled>,
     /// Network traffic of the whole machine.
@@ -145,7 +147,9 @@ impl MonitorReading {
         let shares = self.machine.zip(before.machine).map(|(now, then)| {
             let total = now.total_us.saturating_sub(then.total_us).max(1) as f64;
             let steal = now.steal_us.saturating_sub(then.steal_us) as f64 / total;
-            (steal, (1.0 - now.idle_us.saturating_sub(then.idle_us) as f64 / total).max(0.0))
+            let interrupts = now.interrupts_us.saturating_sub(then.interrupts_us) as f64 / total;
+            let idle = now.idle_us.saturating_sub(then.idle_us) as f64 / total;
+            [steal, (1.0 - idle).max(0.0), interrupts]
         });
         let targets = self.targets.iter().zip(&before.targets);
         Slice {
@@ -153,8 +157,9 @@ impl MonitorReading {
             wall_us: self.at_ns.saturating_sub(before.at_ns) as f64 / 1e3,
             own: self.own.zip(before.own).map(|(now, then)| now.since(then)),
             targets: targets.map(|(now, then)| Some((*now)?.since((*then)?))).collect(),
-            steal: shares.map(|(steal, _)| steal),
-            busy: shares.map(|(_, busy)| busy),
+            steal: shares.map(|[steal, ..]| steal),
+            busy: shares.map(|[_, busy, _]| busy),
+            interrupts: shares.map(|[.., interrupts]| interrupts),
             throttled: self.throttled.zip(before.throttled).map(|(now, then)| Throttled {
                 periods: now.periods.saturating_sub(then.periods),
                 time_us: now.time_us.saturating_sub(then.time_us),
@@ -177,7 +182,9 @@ mod tests {
     #[test]
     fn usage_is_the_difference_of_two_readings() {
         let cpu = |user_us, system_us| Some(ProcessCpu { user_us, system_us });
-        let machine = |total_us, steal_us, idle_us| Some(CoreTimes { total_us, steal_us, idle_us });
+        let machine = |total_us, steal_us, idle_us| {
+            Some(CoreTimes { total_us, steal_us, idle_us, interrupts_us: steal_us / 2 })
+        };
         let process = |read_bytes| Some(ProcessUsage { read_bytes, ..ProcessUsage::default() });
         let before = MonitorReading {
             at_ns: 1000,
@@ -200,6 +207,7 @@ mod tests {
         assert!(
             (usage.steal.unwrap() - 0.1).abs() < 1e-9 && (usage.busy.unwrap() - 0.5).abs() < 1e-9
         );
+        assert!((usage.interrupts.unwrap() - 0.05).abs() < 1e-9);
     }
 
     #[test]

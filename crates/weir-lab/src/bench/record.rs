@@ -141,9 +141,9 @@ impl RunRecord {
     /// An empty record.
     pub fn new(with_samples: bool) -> Self {
         Self {
-            response: histogram(),
-            service: histogram(),
-            lateness: histogram(),
+            response: empty_histogram(),
+            service: empty_histogram(),
+            lateness: empty_histogram(),
             answered: 0,
             sent: 0,
             delayed: 0,
@@ -301,7 +301,7 @@ fn add_each(own: &mut [u64], theirs: &[u64]) {
 }
 
 /// A histogram for times in nanoseconds.
-fn histogram() -> Histogram<u64> {
+pub(crate) fn empty_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(FINEST_NS, LONGEST_NS, DIGITS)
         .unwrap_or_else(|error| unreachable!("the bounds are constants that fit: {error}"))
 }

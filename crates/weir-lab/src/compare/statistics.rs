@@ -107,11 +107,16 @@ pub fn mean_of(sections: &[f64]) -> f64 {
 /// The hypotheses that can be rejected together so that the probability of one or more wrong
 /// rejections is at most 1 − [`LEVEL`] (Holm 1979), in the order of the p-values given.
 pub fn rejected_together(p_values: &[f64]) -> Vec<bool> {
+    rejected_with_risk(p_values, 1.0 - LEVEL)
+}
+
+/// The same for another probability of a wrong rejection.
+pub fn rejected_with_risk(p_values: &[f64], risk: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|one, other| p_values[*one].total_cmp(&p_values[*other]));
     let mut rejected = vec![false; p_values.len()];
     for (rank, index) in order.into_iter().enumerate() {
-        if p_values[index] > (1.0 - LEVEL) / (p_values.len() - rank) as f64 {
+        if p_values[index] > risk / (p_values.len() - rank) as f64 {
             break;
         }
         rejected[index] = true;

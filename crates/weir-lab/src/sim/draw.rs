@@ -14,6 +14,7 @@ pub(crate) enum RandomPurpose {
     Pause = 5,
     Ejection = 6,
     Worker = 7,
+    Resample = 8,
 }
 
 /// The numbers for one purpose.

@@ -11,7 +11,7 @@ mod agenda;
 mod arrivals;
 mod calendar;
 mod configured;
-mod draw;
+pub(crate) mod draw;
 mod engine;
 mod exchange;
 mod ideal;

@@ -10,7 +10,8 @@ pub(super) const HEIGHT: f64 = 400.0;
 const MARGIN: [f64; 4] = [76.0, 40.0, 24.0, 50.0];
 pub(super) const PLOT_WIDTH: f64 = WIDTH - MARGIN[0] - MARGIN[2];
 /// Colours on white. The first four can be distinguished with colour blindness.
-const COLOURS: [&str; 6] = ["#0b6bcb", "#c8551b", "#1b8a5a", "#8a4fbf", "#7a6a00", "#5c6670"];
+pub(super) const COLOURS: [&str; 6] =
+    ["#0b6bcb", "#c8551b", "#1b8a5a", "#8a4fbf", "#7a6a00", "#5c6670"];
 /// The same colours for a dark page.
 const DARK: [&str; 6] = ["#6cb4ff", "#ff9a62", "#5fd3a0", "#c79bff", "#e0cc4a", "#a9b4c0"];
 const LINES: f64 = 5.0;
@@ -154,7 +155,7 @@ pub(super) fn picture(charts: &[String]) -> String {
     out
 }
 
-fn dark_style() -> String {
+pub(super) fn dark_style() -> String {
     let mut out =
         ".paper { fill: #15181c } .ink { fill: #dfe3e8 } .grid { stroke: #363c44 }".to_owned();
     for (number, colour) in DARK.iter().enumerate() {
@@ -191,7 +192,7 @@ fn shortened(title: &str) -> String {
     format!("{begin}…")
 }
 
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -2,12 +2,15 @@
 //! request. Only measured points are drawn; nothing is smoothed or interpolated.
 
 mod frame;
+mod plot;
 mod png;
 
 use super::record::{PART_NS, RequestSample, RunRecord};
 use super::report::percent_text;
 use super::spectrum::Curve;
-use frame::{ChartFrame, PLOT_WIDTH, escape};
+pub(crate) use frame::escape;
+use frame::{ChartFrame, PLOT_WIDTH};
+pub use plot::{Plot, PlotAxis, PlotPoint, PlotSeries};
 pub use png::png;
 
 /// Largest number of points of a scatter chart per column of pixels; the slowest ones are drawn.
