@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check, completion, ctl, demo, explain, fmt, import, origin, proxy, run, serve, sim, top,
+    bench, check, completion, ctl, demo, explain, fmt, import, lab, origin, proxy, run, serve, sim,
+    top,
 };
 use crate::failure::CommandFailure;
 
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Bench(Box<bench::BenchArguments>),
     Origin(origin::OriginArguments),
     Sim(Box<sim::SimArguments>),
+    Lab(lab::LabArguments),
     Demo(demo::DemoArguments),
     Completion(completion::CompletionArguments),
 }

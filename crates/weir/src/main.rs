@@ -19,7 +19,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, completion, ctl, demo, explain, fmt, import, origin, proxy, run, serve, sim, top,
+    bench, check, completion, ctl, demo, explain, fmt, import, lab, origin, proxy, run, serve, sim,
+    top,
 };
 use crate::failure::CommandFailure;
 
@@ -59,6 +60,7 @@ fn command(cli: Cli) -> Result<(), CommandFailure> {
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Sim(arguments)) => sim::run(&arguments),
+        Some(Command::Lab(arguments)) => lab::run(&arguments),
         Some(Command::Completion(arguments)) => completion::run(&arguments, &mut Cli::command()),
         None => check::run(&cli.into_nginx_test()?),
     }

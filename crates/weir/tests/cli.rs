@@ -176,6 +176,7 @@ fn help_is_as_recorded() {
         "bench",
         "origin",
         "sim",
+        "lab",
         "demo",
         "completion",
         "ctl",

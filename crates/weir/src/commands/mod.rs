@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod fmt;
 pub(crate) mod import;
+pub(crate) mod lab;
 pub(crate) mod origin;
 pub(crate) mod proxy;
 pub(crate) mod run;

@@ -19,6 +19,7 @@ mod health;
 mod http;
 mod incidents;
 mod instances;
+mod lab;
 mod lifecycle;
 mod limits;
 mod logs;

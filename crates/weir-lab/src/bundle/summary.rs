@@ -1,0 +1,150 @@
+//! The outcome of an experiment in sentences, and the whole report as text.
+
+use std::fmt::Write;
+
+use crate::findings::{CandidateVerdict, LabRun};
+use crate::lab::MachineFacts;
+
+use super::results::LabResults;
+use super::tables;
+
+/// The report as text: where it ran, what limits it, the tables.
+pub fn summary(results: LabResults<'_>) -> String {
+    let mut out = format!("{}\n{}\n\n", results.experiment.title, results.experiment.question);
+    for sentence in head(results).into_iter().chain(findings(results)) {
+        let _ = writeln!(out, "- {sentence}");
+    }
+    out.push('\n');
+    for table in all_tables(results) {
+        out += &table.text();
+    }
+    out
+}
+
+/// All tables in their order.
+pub(super) fn all_tables(results: LabResults<'_>) -> Vec<tables::ReportTable> {
+    let cells = tables::cells(results);
+    let mut found: Vec<tables::ReportTable> = tables::knees(results).into_iter().collect();
+    found.extend(tables::consecutive(results));
+    found.extend(tables::beside_first(results, &cells));
+    found.extend(tables::by_level(results));
+    found.push(tables::every_run(results));
+    found
+}
+
+/// Where and how it ran, and what that means for its figures.
+pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
+    let record = &results.record.value;
+    let list = |value: &serde_json::Value| -> Vec<String> {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| one.as_str().map_or(one.to_string(), str::to_owned))
+            .collect()
+    };
+    let cores = |role: &str| list(&record["cores"][role]).join(",");
+    let mut found = Vec::new();
+    if results.experiment.is_quick {
+        found.push(
+            "This is the quick form: shorter runs, fewer levels and repeats than the whole experiment. Take its figures as a first look."
+                .to_owned(),
+        );
+    }
+    found.push(format!(
+        "Machine: {}. Began {}.",
+        MachineFacts::line(&record["machine"]),
+        record["began"].as_str().unwrap_or("?").split('.').next().unwrap_or_default()
+    ));
+    let shared = cores("client") == cores("origin");
+    let together = cores("client") == cores("proxy");
+    let words = match (together, shared) {
+        (true, _) => {
+            " All roles share them: the generator and the proxy take CPU time from each other."
+        }
+        (_, true) => {
+            " Generator and origin share theirs: read the CPU time per request beside every latency."
+        }
+        _ => "",
+    };
+    found.push(format!(
+        "Roles on one machine over the loopback interface: proxy on core {}, generator on core {}, origin on core {}.{words} \
+        Compare figures within this report only.",
+        cores("proxy"),
+        cores("client"),
+        cores("origin")
+    ));
+    if let Some(versions) = record["versions"].as_object() {
+        let each: Vec<String> = versions
+            .iter()
+            .map(|(name, version)| format!("{name}: {}", version.as_str().unwrap_or("?")))
+            .collect();
+        found.push(format!("Versions, as the programs print them: {}.", each.join("; ")));
+    }
+    found.extend(list(&record["missing"]));
+    found.push(quiet_sentence(results.runs));
+    found.extend(failures(results.runs));
+    found
+}
+
+/// How quiet the machine was.
+fn quiet_sentence(runs: &[LabRun]) -> String {
+    let measured = || runs.iter().filter(|run| run.failure.is_none());
+    let most = |value: fn(&LabRun) -> Option<f64>| {
+        measured().filter_map(value).fold(0.0, f64::max) * 100.0
+    };
+    let valid = measured().filter(|run| run.is_valid()).count();
+    format!(
+        "{valid} of {} runs are valid. At most {:.0} % of the machine's CPU time went to programs outside of the experiment, and at \
+        most {:.1} % was taken by the host (steal), in any run.",
+        measured().count(),
+        most(|run| run.others),
+        most(|run| run.steal)
+    )
+}
+
+/// The candidates that could not be measured.
+fn failures(runs: &[LabRun]) -> Vec<String> {
+    let failed = runs.iter().filter_map(|run| {
+        Some(format!(
+            "{} could not be measured ({}): {}",
+            run.candidate,
+            run.workload,
+            run.failure.as_ref()?
+        ))
+    });
+    failed.collect()
+}
+
+/// What can be said, in sentences.
+pub(super) fn findings(results: LabResults<'_>) -> Vec<String> {
+    let cells = tables::cells(results);
+    let first = results.experiment.candidates.first().map_or("", |one| one.role.name.as_str());
+    let mut found = Vec::new();
+    for candidate in results.experiment.candidates.iter().skip(1) {
+        let name = &candidate.role.name;
+        let own: Vec<_> = cells.iter().filter(|cell| cell.candidate == *name).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let certain = |verdict: CandidateVerdict| -> Vec<String> {
+            let held = own.iter().filter(|cell| cell.holds_together && cell.verdict == verdict);
+            held.map(|cell| {
+                let ratio = cell.ratio.map_or(String::new(), |ratio| format!(" ({ratio:.2}x)"));
+                format!("{} at {}{ratio}", cell.figure.name(), cell.level)
+            })
+            .collect()
+        };
+        let (better, worse) = (certain(CandidateVerdict::Better), certain(CandidateVerdict::Worse));
+        if better.is_empty() && worse.is_empty() {
+            found.push(format!("{name} beside {first}: cannot tell; no difference is certain with all figures considered together."));
+        }
+        if !better.is_empty() {
+            found.push(format!("{name} is better than {first}: {}.", better.join(", ")));
+        }
+        if !worse.is_empty() {
+            found.push(format!("{name} is worse than {first}: {}.", worse.join(", ")));
+        }
+    }
+    found
+}

@@ -1,0 +1,314 @@
+//! From directives to an [`Experiment`]: values are parsed, names are resolved, printed
+//! configurations are read.
+
+mod candidate;
+mod load;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_config::diagnostic::{Diagnostic, Diagnostics};
+use weir_config::source::Sources;
+use weir_config::syntax::lexer::{Dialect, Environment};
+use weir_config::syntax::tree::{Directive, parse, read as read_file};
+
+use super::directives::LabBlock;
+use super::model::{
+    DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole, LatencyBudget, LoadEventAction,
+    LoadPace, RoleCores, RunOrder, StopLimit, StopRule,
+};
+use super::reader::BlockReader;
+use crate::units::time_ns;
+use candidate::ReadPlace;
+
+/// The largest number of candidates, and of workloads, origins and programs beside the load.
+const MOST_PARTS: usize = 16;
+/// The longest run, in nanoseconds.
+pub(super) const MOST_DURATION_NS: u64 = 24 * 3_600 * 1_000_000_000;
+
+/// Reads and checks an experiment file. Printed configurations are read from beside it.
+///
+/// # Errors
+/// Every error of the file, each with its place.
+pub fn read(path: &Path, environment: Environment<'_>) -> Result<Experiment, Diagnostics> {
+    let mut sources = Sources::default();
+    let file = match read_file(path, &mut sources) {
+        Ok(file) => file,
+        Err(message) => {
+            return Err(Diagnostics::new(vec![Diagnostic::general(message)], Arc::new(sources)));
+        }
+    };
+    let (directives, errors) = parse(&sources, file, Dialect::Native(environment));
+    let mut reader = BlockReader { errors };
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let experiment = ExperimentDraft::default().fill(&mut reader, &directives, directory);
+    if reader.errors.is_empty() {
+        Ok(experiment)
+    } else {
+        Err(Diagnostics::new(reader.errors, Arc::new(sources)))
+    }
+}
+
+#[derive(Default)]
+struct ExperimentDraft<'tree> {
+    origins: Vec<LabRole>,
+    beside: Vec<LabRole>,
+    candidates: Vec<LabCandidate>,
+    workloads: Vec<(&'tree Directive, super::model::Workload)>,
+}
+
+impl<'tree> ExperimentDraft<'tree> {
+    fn fill(
+        mut self,
+        reader: &mut BlockReader,
+        directives: &'tree [Directive],
+        directory: &Path,
+    ) -> Experiment {
+        let top = reader.block(directives, LabBlock::Top);
+        for directive in &top {
+            self.part(reader, directive, directory);
+        }
+        let mut found = Experiment {
+            title: String::new(),
+            question: String::new(),
+            source: String::new(),
+            repeats: 3,
+            order: RunOrder::Interleaved,
+            seed: 1,
+            stops: Vec::new(),
+            budget: None,
+            refine: 0,
+            judged: [50.0, 99.0, 99.9].map(JudgedFigure::Percentile).to_vec(),
+            direct: true,
+            client: RoleCores::Rest,
+            proxy: RoleCores::Half,
+            origins: std::mem::take(&mut self.origins),
+            beside: std::mem::take(&mut self.beside),
+            candidates: std::mem::take(&mut self.candidates),
+            workloads: self.workloads.iter().map(|(_, workload)| workload.clone()).collect(),
+            is_quick: false,
+            quick: (None, None),
+        };
+        found.judged.push(JudgedFigure::Cpu);
+        if found.origins.is_empty() {
+            found.origins.push(candidate::default_origin("origin", RoleCores::Rest));
+        }
+        for directive in &top {
+            setting(reader, directive, &mut found);
+        }
+        if found.title.is_empty() {
+            reader.errors.push(Diagnostic::general("the experiment has no `title`"));
+        }
+        if found.candidates.is_empty() {
+            reader.errors.push(Diagnostic::general("the experiment has no `candidate`"));
+        }
+        if found.workloads.is_empty() {
+            reader.errors.push(Diagnostic::general("the experiment has no `workload`"));
+        }
+        self.check_names(reader, &top, &found);
+        found
+    }
+
+    fn part(&mut self, reader: &mut BlockReader, directive: &'tree Directive, directory: &Path) {
+        match directive.name.text.as_str() {
+            "origin" => self.origins.push(candidate::origin(reader, directive)),
+            "beside" => {
+                self.beside.push(candidate::role(reader, directive, &BlockReader::text(directive)));
+            }
+            "candidate" => {
+                let place = ReadPlace { directory };
+                self.candidates.push(place.candidate(reader, directive));
+            }
+            "workload" => {
+                let workload = load::workload(reader, directive);
+                self.workloads.push((directive, workload));
+            }
+            _ => {}
+        }
+    }
+
+    /// Names are single, and those that are referred to exist.
+    fn check_names(&self, reader: &mut BlockReader, top: &[&Directive], found: &Experiment) {
+        let mut names: Vec<(String, &Directive)> = Vec::new();
+        for directive in top {
+            let kind = directive.name.text.as_str();
+            let name = match kind {
+                "origin" if directive.words.is_empty() => "origin".to_owned(),
+                "candidate" | "workload" | "beside" | "origin" => BlockReader::text(directive),
+                _ => continue,
+            };
+            let is_sound = !name.is_empty()
+                && name.len() <= 40
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+                && !name.starts_with('.');
+            if !is_sound {
+                let message = format!(
+                    "`{name}` is no name of a {kind}: use letters, digits, `-`, `_` and `.`"
+                );
+                reader.report(directive.span(), message);
+            } else if name == DIRECT || (name == "proxy" && kind != "workload") {
+                reader.report(
+                    directive.span(),
+                    format!("`{name}` is the name of something else; choose another"),
+                );
+            } else if let Some((_, first)) = names.iter().find(|(other, first)| {
+                *other == name && (kind == "workload") == (first.name.text == "workload")
+            }) {
+                let error =
+                    Diagnostic::error(directive.span(), format!("there are two parts `{name}`"));
+                reader.errors.push(error.related(first.span(), "first here"));
+            }
+            names.push((name, directive));
+        }
+        for (kind, count) in [
+            ("candidates", found.candidates.len()),
+            ("workloads", found.workloads.len()),
+            ("origins", found.origins.len()),
+            ("programs beside the load", found.beside.len()),
+        ] {
+            if count > MOST_PARTS {
+                reader.errors.push(Diagnostic::general(format!(
+                    "there are {count} {kind}; at most {MOST_PARTS} are allowed"
+                )));
+            }
+        }
+        self.check_references(reader, found);
+    }
+
+    fn check_references(&self, reader: &mut BlockReader, found: &Experiment) {
+        let candidates: Vec<&str> =
+            found.candidates.iter().map(|one| one.role.name.as_str()).collect();
+        let mut roles: Vec<&str> = vec!["proxy"];
+        roles.extend(found.origins.iter().chain(&found.beside).map(|role| role.name.as_str()));
+        for (directive, workload) in &self.workloads {
+            let paces = [Some(&workload.pace), workload.quick.pace.as_ref()];
+            for pace in paces.into_iter().flatten() {
+                let LoadPace::Shares(_, names) = pace else { continue };
+                for name in names.iter().filter(|name| !candidates.contains(&name.as_str())) {
+                    let error = Diagnostic::error(
+                        directive.span(),
+                        format!("`rates` refers to an unknown candidate `{name}`"),
+                    );
+                    reader.errors.push(error.suggest(name, candidates.iter().copied()));
+                }
+            }
+            for event in &workload.events {
+                let LoadEventAction::Signal(name, _) = &event.action else { continue };
+                if !roles.contains(&name.as_str()) {
+                    let error = Diagnostic::error(
+                        directive.span(),
+                        format!("`event` refers to an unknown role `{name}`"),
+                    );
+                    reader.errors.push(error.suggest(name, roles.iter().copied()));
+                }
+            }
+        }
+    }
+}
+
+/// Reads a setting of the whole experiment.
+fn setting(reader: &mut BlockReader, directive: &Directive, found: &mut Experiment) {
+    match directive.name.text.as_str() {
+        "title" => found.title = BlockReader::text(directive),
+        "question" => found.question = BlockReader::text(directive),
+        "source" => found.source = BlockReader::text(directive),
+        "repeats" => {
+            found.repeats = reader.number(directive, 1, 100).map_or(3, |number| number as u32);
+        }
+        "refine" => {
+            found.refine = reader.number(directive, 0, 10).map_or(0, |number| number as u32);
+        }
+        "seed" => found.seed = reader.number(directive, 0, u64::MAX).unwrap_or(1),
+        "order" => {
+            let orders =
+                [("interleaved", RunOrder::Interleaved), ("consecutive", RunOrder::Consecutive)];
+            found.order = reader.choice(directive, &orders).unwrap_or(RunOrder::Interleaved);
+        }
+        "direct" => {
+            found.direct =
+                reader.choice(directive, &[("on", true), ("off", false)]).unwrap_or(true);
+        }
+        "stop" => found.stops.extend(stop(reader, directive)),
+        "budget" => found.budget = reader.value(directive, budget),
+        "judge" => {
+            let figures = directive.words.iter().filter_map(|word| reader.word(word, judged));
+            found.judged = figures.collect();
+        }
+        "client" => found.client = candidate::role(reader, directive, "client").cores,
+        "proxy" => {
+            let block = directive
+                .block
+                .as_ref()
+                .map(|block| block.directives.as_slice())
+                .unwrap_or_default();
+            let has_cpus = block.iter().any(|one| one.name.text == "cpus");
+            let cores = candidate::role(reader, directive, "proxy").cores;
+            found.proxy = if has_cpus { cores } else { RoleCores::Half };
+        }
+        "quick" => {
+            let block = directive
+                .block
+                .as_ref()
+                .map(|block| block.directives.as_slice())
+                .unwrap_or_default();
+            for directive in reader.block(block, LabBlock::Quick) {
+                match directive.name.text.as_str() {
+                    "repeats" => {
+                        found.quick.0 =
+                            reader.number(directive, 1, 100).map(|number| number as u32);
+                    }
+                    _ => {
+                        found.quick.1 = reader.number(directive, 0, 10).map(|number| number as u32);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn stop(reader: &mut BlockReader, directive: &Directive) -> Option<StopRule> {
+    let each = match directive.words.get(1) {
+        None => false,
+        Some(word) if word.text == "each" => true,
+        Some(word) => {
+            reader.report(word.span, format!("`{}` is not `each`", word.text));
+            return None;
+        }
+    };
+    let limit = reader.value(directive, |text| {
+        if let Some(share) = text.strip_prefix("proxy_cpu>=") {
+            return super::level::share_of(share).map(StopLimit::ProxyCpu);
+        }
+        let (percentile, time) = text.split_once('>').ok_or_else(|| {
+            format!("`{text}` is no condition: write `proxy_cpu>=98%` or `p99>100ms`")
+        })?;
+        Ok(StopLimit::Percentile(percentile_of(percentile)?, time_ns(time)?))
+    })?;
+    Some(StopRule { limit, each })
+}
+
+fn budget(text: &str) -> Result<LatencyBudget, String> {
+    let (percentile, time) = text
+        .split_once("<=")
+        .ok_or_else(|| format!("`{text}` is no budget: write `p99.9<=20ms`"))?;
+    Ok(LatencyBudget { percentile: percentile_of(percentile)?, time_ns: time_ns(time)? })
+}
+
+fn judged(text: &str) -> Result<JudgedFigure, String> {
+    match text {
+        "mean" => Ok(JudgedFigure::Mean),
+        "cpu" => Ok(JudgedFigure::Cpu),
+        _ => percentile_of(text).map(JudgedFigure::Percentile),
+    }
+}
+
+fn percentile_of(text: &str) -> Result<f64, String> {
+    let number = text.strip_prefix('p').and_then(|number| number.parse::<f64>().ok());
+    number
+        .filter(|percent| *percent > 0.0 && *percent < 100.0)
+        .ok_or_else(|| format!("`{text}` is no figure: write a percentile such as `p99.9`"))
+}
+
+#[cfg(test)]
+mod tests;

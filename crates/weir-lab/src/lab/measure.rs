@@ -1,0 +1,283 @@
+//! One measurement: `weir bench` as a program of its own, with the events of the run.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, interval, sleep_until};
+
+use super::programs::RunningProgram;
+use super::runner::Interrupts;
+use crate::experiment::{LoadEventAction, LoadLevel, Workload};
+
+/// The largest output of a measurement.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+/// The time beyond its length after which a measurement is given up.
+const OVERTIME: Duration = Duration::from_mins(1);
+/// The interval at which programs are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is measured.
+pub(super) struct MeasureSpec<'a> {
+    pub(super) weir: PathBuf,
+    pub(super) workload: &'a Workload,
+    pub(super) level: LoadLevel,
+    pub(super) address: SocketAddr,
+    pub(super) certificate: PathBuf,
+    pub(super) cores: Vec<usize>,
+    pub(super) seed: u64,
+    /// Requests of a closed loop.
+    pub(super) requests: u64,
+    /// The file of every request of a closed loop.
+    pub(super) csv: Option<PathBuf>,
+    pub(super) watched: Vec<u32>,
+}
+
+/// The result.
+pub(super) struct Measured {
+    /// What `weir bench --json` printed.
+    pub(super) bench: Value,
+    /// What went wrong beside it.
+    pub(super) notes: Vec<String>,
+    /// What happened when, on the clock of the measurement.
+    pub(super) events: Vec<Value>,
+}
+
+/// An event that is due.
+pub(super) struct DueEvent {
+    at: Duration,
+    action: LoadEventAction,
+    text: String,
+}
+
+impl MeasureSpec<'_> {
+    /// The arguments of `weir`.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let workload = self.workload;
+        let url =
+            format!("{}://localhost:{}{}", workload.scheme(), self.address.port(), workload.path);
+        let ns = |time: u64| format!("{time}ns");
+        let connections = match self.level {
+            LoadLevel::Concurrency(connections) => connections,
+            _ => workload.connections,
+        };
+        let mut found: Vec<String> = vec!["bench".to_owned()];
+        let mut add = |name: &str, value: String| found.extend([name.to_owned(), value]);
+        add("--threads", workload.threads.min(connections).to_string());
+        add("--connections", connections.to_string());
+        add("--timeout", ns(workload.timeout_ns));
+        add("--seed", self.seed.to_string());
+        match self.level {
+            LoadLevel::Rate(rate) => {
+                add("--rate", rate.to_string());
+                add("--duration", ns(workload.duration_ns));
+                add("--warmup", ns(workload.warmup_ns));
+                if workload.is_poisson {
+                    add("--arrival", "poisson".to_owned());
+                }
+            }
+            LoadLevel::Concurrency(_) | LoadLevel::Saturation => {
+                add("--requests", self.requests.to_string());
+            }
+        }
+        if let Some((version, suite)) = &workload.tls {
+            add("--tls", version.clone());
+            add("--ca", self.certificate.display().to_string());
+            if !suite.is_empty() {
+                add("--ciphers", suite.clone());
+            }
+        }
+        if !self.cores.is_empty() {
+            let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
+            add("--cpus", cores.join(","));
+        }
+        for pid in &self.watched {
+            add("--pid", pid.to_string());
+        }
+        if let Some(csv) = &self.csv {
+            add("--csv", csv.display().to_string());
+        }
+        add("--connect-to", self.address.to_string());
+        add("--json", "-".to_owned());
+        if workload.is_fresh {
+            found.extend(["--no-keepalive", "--no-resumption"].map(str::to_owned));
+        }
+        found.push(url);
+        found
+    }
+
+    fn longest(&self) -> Duration {
+        let workload = self.workload;
+        let nanoseconds = workload.duration_ns + workload.warmup_ns + workload.timeout_ns;
+        let factor = if matches!(self.level, LoadLevel::Rate(_)) { 1 } else { 20 };
+        Duration::from_nanos(nanoseconds) * factor + OVERTIME
+    }
+
+    /// Measures. Programs that end meanwhile end the measurement.
+    pub(super) async fn run(
+        &self,
+        programs: &mut [&mut RunningProgram],
+        mut events: Vec<DueEvent>,
+        mut act: impl FnMut(&LoadEventAction, &mut [&mut RunningProgram]) -> Result<(), String>,
+        interrupts: &mut Interrupts,
+    ) -> Result<Measured, MeasureFailure> {
+        let mut command = Command::new(&self.weir);
+        command
+            .args(self.arguments())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.env("NO_COLOR", "1").process_group(0);
+        let failed = |error: std::io::Error| {
+            MeasureFailure::Sentence(format!("cannot start the generator: {error}"))
+        };
+        let mut child = ClientProcess::new(command.spawn().map_err(failed)?);
+        let mut done = child.finish();
+        let began = Instant::now();
+        let began_at = jiff::Timestamp::now();
+        let mut look = interval(LOOK_INTERVAL);
+        let (mut notes, mut happened) = (Vec::new(), Vec::new());
+        events.sort_by_key(|event| event.at);
+        events.reverse();
+        let longest = sleep_until(began + self.longest());
+        tokio::pin!(longest);
+        let output = loop {
+            let next = events.last().map(|event| began + event.at);
+            tokio::select! {
+                output = &mut done => break output,
+                () = interrupts.wait() => {
+                    child.end();
+                    return Err(MeasureFailure::Interrupted);
+                }
+                () = &mut longest => {
+                    child.end();
+                    return Err(MeasureFailure::Sentence("the generator did not end in time".to_owned()));
+                }
+                () = sleep_until(next.unwrap_or(began)), if next.is_some() => {
+                    let Some(event) = events.pop() else { continue };
+                    let at = jiff::Timestamp::now().to_string();
+                    let failure = act(&event.action, programs).err();
+                    happened.push(json!({"at": at, "after_s": began.elapsed().as_secs_f64(), "what": event.text, "failure": failure}));
+                }
+                _ = look.tick() => {
+                    let ended = programs.iter_mut().find_map(|program| program.ended());
+                    if let Some(sentence) = ended.filter(|_| notes.is_empty()) {
+                        notes.push(format!("{sentence}, {:.1} s after the start", began.elapsed().as_secs_f64()));
+                        child.signal(Signal::TERM);
+                    }
+                }
+            }
+        };
+        let bench = parsed(output)?;
+        let start = bench["began"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let offset_s = start
+            .map_or(0.0, |start| (start.as_nanosecond() - began_at.as_nanosecond()) as f64 / 1e9);
+        for event in &mut happened {
+            event["t_s"] = (event["after_s"].as_f64().unwrap_or(0.0) - offset_s).into();
+        }
+        notes.extend(happened.iter().filter_map(|event| {
+            Some(format!("{}: {}", event["what"].as_str()?, event["failure"].as_str()?))
+        }));
+        Ok(Measured { bench, notes, events: happened })
+    }
+}
+
+/// What the generator printed.
+fn parsed(
+    output: Result<ClientOutput, oneshot::error::RecvError>,
+) -> Result<Value, MeasureFailure> {
+    let lost = |_| MeasureFailure::Sentence("the generator's output is lost".to_owned());
+    let (status, stdout, stderr) = output.map_err(lost)?;
+    serde_json::from_str(&stdout).map_err(|_| {
+        let said = stderr.trim().trim_start_matches("weir: ").replace('\n', " ");
+        MeasureFailure::Sentence(format!("the generator failed ({status}): {said}"))
+    })
+}
+
+/// The reason why there is no result.
+#[derive(Debug)]
+pub(super) enum MeasureFailure {
+    /// The user stopped it.
+    Interrupted,
+    /// One sentence.
+    Sentence(String),
+}
+
+/// The events of a run in detail.
+pub(super) fn due_events(workload: &Workload) -> Vec<DueEvent> {
+    let mut found = Vec::new();
+    for event in &workload.events {
+        let text = match &event.action {
+            LoadEventAction::Signal(role, signal) => format!("signal {signal} to {role}"),
+            LoadEventAction::Run(words) => format!("run {}", words.join(" ")),
+        };
+        let (every_ns, until_ns) = event.every_ns.unwrap_or((u64::MAX, event.at_ns));
+        let mut at_ns = event.at_ns;
+        while at_ns <= until_ns.max(event.at_ns) {
+            found.push(DueEvent {
+                at: Duration::from_nanos(at_ns),
+                action: event.action.clone(),
+                text: text.clone(),
+            });
+            at_ns = at_ns.saturating_add(every_ns);
+            if at_ns == u64::MAX {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The generator's process; it does not outlive this value.
+struct ClientProcess {
+    pid: Pid,
+    child: Option<Child>,
+    is_done: bool,
+}
+
+type ClientOutput = (ExitStatus, String, String);
+
+impl ClientProcess {
+    fn new(child: Child) -> Self {
+        Self { pid: Pid::from_child(&child), child: Some(child), is_done: false }
+    }
+
+    /// Reads its output and waits for its end, on threads.
+    fn finish(&mut self) -> oneshot::Receiver<ClientOutput> {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(mut child) = self.child.take() {
+            let mut stderr = child.stderr.take();
+            let errors = std::thread::spawn(move || read_all(stderr.as_mut()));
+            std::thread::spawn(move || {
+                let stdout = read_all(child.stdout.as_mut());
+                if let Ok(status) = child.wait() {
+                    let _ = sender.send((status, stdout, errors.join().unwrap_or_default()));
+                }
+            });
+        }
+        receiver
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process(self.pid, signal);
+    }
+
+    fn end(&mut self) {
+        self.signal(Signal::KILL);
+        self.is_done = true;
+    }
+}
+
+fn read_all(input: Option<&mut impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(input) = input {
+        let _ = input.take(MOST_BYTES).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

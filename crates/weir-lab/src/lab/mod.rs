@@ -1,0 +1,16 @@
+//! Runs experiments: starts and stops every program that takes part, checks an answer, has
+//! `weir bench` measure, and keeps each run as soon as it is made.
+
+mod answer;
+mod facts;
+pub mod guard;
+mod measure;
+mod process;
+mod programs;
+mod progress;
+mod runner;
+mod store;
+
+pub use facts::MachineFacts;
+pub use runner::{LabFailure, LabRequest, run};
+pub use store::{LabRecord, RunStore};

@@ -1,0 +1,281 @@
+//! The laboratory: small experiments from the file to the report. No time is asserted.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::process::{Process, finish};
+use crate::support::weir::weir_command;
+use crate::support::{Directory, eventually};
+
+const WEIR: &str = "${weir} proxy --listen 127.0.0.1:${port} --to 127.0.0.1:${port_origin}";
+
+/// An experiment with one plain load of a fraction of a second.
+fn experiment(directory: &Directory, settings: &str, candidates: &str, load: &str) -> PathBuf {
+    let text = format!(
+        "title \"A test\";\nrepeats 1;\n{settings}\n{candidates}\n\
+        workload main {{ connections 4; duration 300ms; warmup 0s; {load} }}\n"
+    );
+    directory.file("test.lab", text)
+}
+
+fn lab(arguments: &[&str]) -> Output {
+    finish(weir_command().arg("lab").args(arguments), b"")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The stored runs by number.
+fn runs(out: &Path) -> Vec<Value> {
+    let Ok(entries) = std::fs::read_dir(out.join("runs")) else { return Vec::new() };
+    let files = entries.flatten().map(|entry| entry.path());
+    let is_run = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    let mut found: Vec<Value> = files
+        .filter(is_run)
+        .map(|path| serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+        .collect();
+    found.sort_by_key(|run| run["number"].as_u64());
+    found
+}
+
+/// The processes that have this in their command line.
+fn processes_with(marker: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let texts = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    texts.filter(|text| text.contains(marker)).collect()
+}
+
+#[test]
+fn an_experiment_runs_from_its_file_to_the_report_and_says_what_could_not_be_measured() {
+    let directory = Directory::new();
+    let out = directory.path().join("out");
+    let candidates = format!(
+        "candidate weir {{ command {WEIR}; }}\n\
+        candidate missing {{ program there-is-no-such-program; package its-package; command x ${{port}}; }}\n\
+        candidate ends {{ command sh -c \"echo no room >&2; exit 3\" ${{port}}; }}\n\
+        candidate wrong {{ command ${{weir}} proxy --listen 127.0.0.1:${{port}} --to 127.0.0.1:${{port_nobody}}; ready port; }}\n"
+    );
+    let file = experiment(&directory, "budget p99<=10s;", &candidates, "rates 100 200;");
+    let results = directory.text("results");
+    let line =
+        ["run", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--publish", &results];
+    let output = lab(&line);
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    for part in [
+        "missing is left out: there is no program there-is-no-such-program; on Debian: apt-get install its-package",
+        "no room",
+        "wrong: it answers with status 502 instead of 200",
+        "left",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let summary = String::from_utf8(output.stdout).unwrap();
+    for part in ["ends could not be measured", "Beside", "Knees", "Every run"] {
+        assert!(part == "Beside" || summary.contains(part), "no {part:?} in {summary}");
+    }
+    let found = runs(&out);
+    let measured = |name: &str| {
+        let own = found.iter().filter(|run| run["candidate"] == name && run["failure"].is_null());
+        own.map(|run| run["bench"]["requests"]["answered"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (measured("weir").len(), measured("direct").len(), measured("wrong").len()),
+        (2, 2, 0)
+    );
+    assert!(measured("weir").iter().all(|answered| *answered > 0), "{found:?}");
+    let watched = &found.iter().find(|run| run["candidate"] == "weir").unwrap()["watched"];
+    assert_eq!(watched, &serde_json::json!(["proxy", "origin"]));
+    for name in [
+        "report.html",
+        "figures.csv",
+        "figures.json",
+        "rerun.sh",
+        "experiment/test.lab",
+        "hgrm/main-weir-r200.hgrm",
+    ] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    assert!(Path::new(&results).join("README.md").is_file());
+    // The report is made again from what is stored, and laid beside another one.
+    assert!(lab(&["report", out.to_str().unwrap()]).status.success());
+    let beside = lab(&["compare", out.to_str().unwrap(), out.to_str().unwrap()]);
+    let text = String::from_utf8(beside.stdout).unwrap();
+    assert!(text.contains("1.00x") && text.contains("no verdict"), "{text}");
+}
+
+#[test]
+fn a_laboratory_that_is_killed_leaves_no_process_and_goes_on_where_it_stopped() {
+    let directory = Directory::new();
+    let out = directory.path().join("out");
+    let candidates = format!("candidate weir {{ command {WEIR}; }}");
+    let file = experiment(&directory, "repeats 4;", &candidates, "rates 100;")
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let text = std::fs::read_to_string(&file).unwrap().replacen("repeats 1;\n", "", 1);
+    std::fs::write(&file, text).unwrap();
+    let mut command = weir_command();
+    command.args(["lab", "run", &file, "--out", out.to_str().unwrap()]);
+    let lab = Process::start(&mut command);
+    eventually("a run is stored", || (!runs(&out).is_empty()).then_some(()));
+    let marker = format!("weir-lab-{}/", lab.id());
+    assert!(!processes_with(&marker).is_empty());
+    kill_process(Pid::from_raw(lab.id() as i32).unwrap(), Signal::KILL).unwrap();
+    eventually("all programs end", || processes_with(&marker).is_empty().then_some(()));
+    let before = runs(&out);
+    assert!(before.len() < 5, "it was too fast to be killed");
+    let output = finish(&mut command, b"");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains(&format!("goes on after {} runs", before.len())),
+        "{}",
+        said(&output)
+    );
+    let after = runs(&out);
+    assert_eq!((after.len(), &after[..before.len()]), (5, before.as_slice()));
+    // The same folder is not used for anything else.
+    let other = finish(command.arg("--quick"), b"");
+    assert!(
+        !other.status.success() && said(&other).contains("has runs of another quick"),
+        "{}",
+        said(&other)
+    );
+}
+
+#[test]
+fn an_interrupted_experiment_reports_what_it_has_and_leaves_no_process() {
+    let directory = Directory::new();
+    let out = directory.path().join("out");
+    let candidates = format!("candidate weir {{ command {WEIR}; }}");
+    let file =
+        experiment(&directory, "direct on;", &candidates, "rates 100 200 300 400 500 600 700 800;");
+    let mut command = weir_command();
+    command.args(["lab", "run", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let mut lab = Process::start(&mut command);
+    lab.says("run 1:");
+    let pid = lab.id();
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::INT).unwrap();
+    let status = eventually("the laboratory ends", || lab.ended());
+    assert_eq!(status.code(), Some(1), "{}", lab.said());
+    assert!(lab.said().contains("stopped; the same command with --out"), "{}", lab.said());
+    assert!(out.join("report.html").is_file());
+    assert_eq!(processes_with(&format!("weir-lab-{pid}/")), Vec::<String>::new());
+}
+
+#[test]
+fn a_candidate_that_dies_during_a_run_makes_it_invalid_and_the_rest_runs() {
+    let directory = Directory::new();
+    let out = directory.path().join("out");
+    let candidates =
+        format!("candidate weir {{ command {WEIR}; }}\ncandidate other {{ command {WEIR}; }}");
+    let file = experiment(
+        &directory,
+        "direct off;",
+        &candidates,
+        "rates 200; duration 2s; event 300ms signal weir KILL; event 100ms run touch ${dir}/seen;",
+    );
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text =
+        text.replace("duration 300ms; ", "").replace("signal weir KILL", "signal proxy KILL");
+    std::fs::write(&file, text).unwrap();
+    let output = lab(&["run", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    let found = runs(&out);
+    assert_eq!(found.len(), 2);
+    for run in &found {
+        let notes = run["notes"].to_string();
+        assert!(notes.contains("ended (") && notes.contains("after the start"), "{notes}");
+        assert_eq!(run["events"].as_array().unwrap().len(), 2);
+        assert!(run["bench"]["requests"]["answered"].as_u64().unwrap() > 0);
+    }
+    assert!(said(&output).contains("NOT VALID"), "{}", said(&output));
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_started() {
+    let directory = Directory::new();
+    let out = directory.text("out");
+    let broken = directory.file("broken.lab", "titel x;\nrepeats 0;\n");
+    let output = lab(&["run", broken.to_str().unwrap(), "--out", &out]);
+    assert_eq!(output.status.code(), Some(3));
+    let text = said(&output);
+    assert!(
+        text.contains("broken.lab:1:1")
+            && text.contains("did you mean `title`?")
+            && text.contains(":2:9"),
+        "{text}"
+    );
+    let candidates = format!("candidate weir {{ command {WEIR}; }}");
+    let file = experiment(&directory, "proxy { cpus 1000; }", &candidates, "rates 100;");
+    let output = lab(&["run", file.to_str().unwrap(), "--out", &out]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("the proxy cannot be pinned: core 1000 is not available"),
+        "{}",
+        said(&output)
+    );
+    assert!(!Path::new(&out).exists());
+    let occupied = lab(&[
+        "run",
+        experiment(&directory, "", &candidates, "rates 100;").to_str().unwrap(),
+        "--out",
+        directory.path().to_str().unwrap(),
+    ]);
+    assert!(said(&occupied).contains("is not empty"), "{}", said(&occupied));
+    assert!(said(&lab(&["compare", &out, &out])).contains("is no bundle"));
+}
+
+/// Every experiment of the repository is checked, and its quick form fits three minutes.
+#[test]
+fn the_experiments_of_the_repository_are_sound_and_their_quick_forms_are_short() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "lab") {
+            continue;
+        }
+        count += 1;
+        let output = lab(&["check", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", said(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let quick = text.lines().find(|line| line.contains("quick form")).unwrap();
+        let minutes: f64 =
+            quick.rsplit(", ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
+        // Starting programs takes some seconds more.
+        assert!(minutes <= 2.2, "{quick}");
+    }
+    assert!(count >= 2);
+}
+
+/// The whole quick form of each experiment with the peers that are installed: no program fails to
+/// start, and every answer is right.
+#[test]
+#[ignore = "takes a quarter of an hour; make test-long runs it"]
+fn the_quick_form_of_every_experiment_runs_and_every_candidate_answers_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "lab") {
+            continue;
+        }
+        let directory = Directory::new();
+        let out = directory.path().join("out");
+        let mut command = weir_command();
+        command.args(["lab", "run", "--quick", "--out"]).arg(&out).arg(&path);
+        // It ends by itself: every wait in it has a deadline.
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}: {}", path.display(), said(&output));
+        for run in runs(&out) {
+            assert!(run["failure"].is_null(), "{}: {run}", path.display());
+        }
+        let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(page.contains("quick form") && page.contains("<svg"), "{}", path.display());
+    }
+}
