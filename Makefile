@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup installs cargo here; a shell that has not sourced ~/.cargo/env does not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-instructions bench-scale bench-balance bench-numbers bench-lab bench-long-files bench-state bench-tls fuzz hostile-table
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-instructions bench-scale bench-balance bench-numbers bench-lab bench-long-files bench-state bench-tls lab fuzz hostile-table
 
 # Real programs that the tests use. The variables below make tests fail without their program; otherwise they pass without it.
 TEST_PROGRAMS := cc nginx nginx-stream haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client valgrind python3
@@ -117,6 +117,12 @@ bench-state: ## compare one process of four workers with four processes; writes 
 	cargo build --release -p weir
 	python3 benches/state.py --weir "$$(scripts/target-directory)/release/weir" $(ARGS)
 
+# NAMES="tail-at-saturation" chooses some; ARGS=--resume goes on after an interruption.
+lab: ## run the quick forms of experiments/ beside nginx and haproxy; refreshes docs/experiments/results and the README's chart
+	@scripts/packages cc nginx haproxy curl openssl python3
+	weir="$$(scripts/profiled-build)" && scripts/lab "$$weir" $(NAMES) $(ARGS)
+
+# ARGS="--rounds 3" goes to the script.
 bench-lab: ## measure the test origin beside nginx and the load generator beside wrk; writes benches/lab.md
 	@scripts/packages cc nginx wrk openssl python3
 	cargo build --profile bench-release -p weir
