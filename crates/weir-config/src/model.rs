@@ -68,8 +68,8 @@ pub use overrides::{
 };
 pub use policy::{KeyHash, Policy};
 pub use pool::{
-    Endpoint, EndpointPassive, Keepalive, Passive, PassiveCause, Pool, PoolLimits, ReuseLevel,
-    SendProxy, StallDetection, UpstreamTimeouts,
+    Endpoint, EndpointPassive, Keepalive, Passive, PassiveCause, Pool, PoolLimits, ProxyTlv,
+    ReuseLevel, SendProxy, StallDetection, UpstreamTimeouts,
 };
 pub use queue::Queue;
 pub use resolver::Resolver;

@@ -4,7 +4,7 @@
 //! tells more besides.
 
 use weir_wire::{
-    PROXY_HEADER_BYTES, ProxyHeader, ProxyProgress, ProxyVersion, parse_proxy_header,
+    PROXY_HEADER_BYTES, ProxyHeader, ProxyProgress, ProxyTlvs, ProxyVersion, parse_proxy_header,
     write_proxy_header,
 };
 
@@ -47,7 +47,7 @@ fn check_written(data: &[u8], header: ProxyHeader) {
     let is_text = data.starts_with(b"PROXY");
     let version = if is_text { ProxyVersion::V1 } else { ProxyVersion::V2 };
     let mut written = Vec::new();
-    write_proxy_header(version, Some(addresses), &mut written);
+    write_proxy_header(version, Some(addresses), &ProxyTlvs::default(), &mut written);
     let again = parse_proxy_header(&written);
     let expected = ProxyHeader { length: written.len(), ..header };
     assert_eq!(again, Ok(ProxyProgress::Whole(expected)), "{written:?}");

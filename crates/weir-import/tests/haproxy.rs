@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, Protocol, Route, Rule, SendProxy};
+use weir_config::model::{Action, Protocol, ProxyTlv, Route, Rule, SendProxy};
 use weir_config::source::Mappings;
 use weir_import::{
     Coverage, CoverageTotals, HaproxyVersion, Imported, Language, haproxy_bytes, haproxy_file,
@@ -231,7 +231,35 @@ fn sections_in_mode_tcp_become_listeners_that_pass_on_bytes() {
     assert!(matches!(&tests[..], [Rule::Variable(..), Rule::Client(_)]), "{tests:?}");
     let pools: Vec<_> = config.pools.iter().map(|pool| (&*pool.name, pool.send_proxy)).collect();
     assert_eq!(pools, [("b", Some(SendProxy::V2)), ("c", None)]);
+    assert_eq!(config.pools[0].proxy_tlvs, [ProxyTlv::Alpn]);
     assert_eq!(config.pools[1].timeouts.tunnel.as_secs(), 3600);
+}
+
+#[test]
+fn values_of_a_proxy_header_are_those_of_the_server() {
+    use ProxyTlv::{Alpn, Authority, Crc32c, Tls, UniqueId};
+    let sent = |options: &str| {
+        let (frontend, times) = ("frontend f\n bind 127.0.0.1:1\n default_backend b\n", "1s");
+        text(&format!(
+            "defaults\n mode tcp\n timeout client {times}\n timeout connect {times}\n \
+             timeout server {times}\n{frontend}backend b\n server s 10.0.0.1:1 {options}\n"
+        ))
+    };
+    let tlvs = |options: &str| {
+        let imported = sent(options);
+        let report = imported.coverage.text();
+        assert_eq!(imported.coverage.totals().refused, 0, "{options}: {report}");
+        let pool = &config(imported).pools[0];
+        (pool.send_proxy, pool.proxy_tlvs.clone())
+    };
+    let v2 = Some(SendProxy::V2);
+    assert_eq!(tlvs("send-proxy-v2-ssl"), (v2, vec![Alpn, Tls]));
+    let options = "send-proxy-v2 proxy-v2-options ssl,ssl-cipher,crc32c,unique-id,authority";
+    assert_eq!(tlvs(options), (v2, vec![Alpn, Tls, Crc32c, UniqueId, Authority]));
+    assert_eq!(tlvs("send-proxy proxy-v2-options ssl"), (Some(SendProxy::V1), vec![]));
+    assert_eq!(tlvs("send-proxy-v2-ssl no-send-proxy-v2-ssl"), (None, vec![]));
+    let cn = sent("send-proxy-v2 proxy-v2-options cert-cn");
+    assert!(cn.coverage.text().contains("tells no certificate"), "{}", cn.coverage.text());
 }
 
 #[test]

@@ -42,8 +42,8 @@ pub use limits::HeadLimits;
 pub use lines::Scan;
 pub use method::{Method, Version};
 pub use proxy_header::{
-    PROXY_HEADER_BYTES, ProxiedAddresses, ProxyFault, ProxyHeader, ProxyProgress, ProxyVersion,
-    parse_proxy_header, write_proxy_header,
+    PROXY_HEADER_BYTES, ProxiedAddresses, ProxiedTls, ProxyFault, ProxyHeader, ProxyProgress,
+    ProxyTlvs, ProxyVersion, parse_proxy_header, write_proxy_header,
 };
 pub use request::RequestHead;
 pub use response::ResponseHead;

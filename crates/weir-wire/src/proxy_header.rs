@@ -17,8 +17,19 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const LINE_START: &[u8; 6] = b"PROXY ";
 /// The fixed part of version 2.
 const FIXED_BYTES: usize = 16;
-/// The type of the checksum of version 2.
+/// The types of values (TLVs) of version 2.
+const TYPE_ALPN: u8 = 1;
+const TYPE_AUTHORITY: u8 = 2;
 const TYPE_CRC32C: u8 = 3;
+const TYPE_UNIQUE_ID: u8 = 5;
+const TYPE_SSL: u8 = 0x20;
+/// The types of values within that about TLS.
+const TYPE_SSL_VERSION: u8 = 0x21;
+const TYPE_SSL_CIPHER: u8 = 0x23;
+/// The client connected over TLS.
+const CLIENT_SSL: u8 = 1;
+/// The longest unique id.
+const UNIQUE_ID_BYTES: usize = 128;
 
 /// The addresses of a connection as the sender saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,10 +301,37 @@ pub enum ProxyVersion {
     V2,
 }
 
+/// The values (TLVs) that a header of version 2 tells beside the addresses. Absent ones are left
+/// out; a header without addresses has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProxyTlvs<'a> {
+    /// The protocol that the client's TLS negotiated.
+    pub alpn: Option<&'a [u8]>,
+    /// The name that the client's TLS asked for.
+    pub authority: Option<&'a [u8]>,
+    /// The id of the connection or request, of which 128 bytes are sent at most.
+    pub unique_id: Option<&'a [u8]>,
+    /// The client's TLS, if it has any.
+    pub tls: Option<ProxiedTls<'a>>,
+    /// Set if a checksum of the whole header ends it.
+    pub checksum: bool,
+}
+
+/// The TLS of a client without a certificate, in the names of OpenSSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxiedTls<'a> {
+    /// Its version, such as `TLSv1.3`.
+    pub version: &'a str,
+    /// Its cipher suite.
+    pub suite: &'a str,
+}
+
 /// Appends a header; without addresses, one that says that the connection is the sender's own.
+/// Version 1 has no values.
 pub fn write_proxy_header(
     version: ProxyVersion,
     addresses: Option<ProxiedAddresses>,
+    tlvs: &ProxyTlvs<'_>,
     out: &mut Vec<u8>,
 ) {
     let addresses = addresses.map(of_one_family);
@@ -309,20 +347,67 @@ pub fn write_proxy_header(
             out.extend_from_slice(SIGNATURE);
             out.extend_from_slice(&[0x20, 0, 0, 0]);
         }
-        (ProxyVersion::V2, Some(ProxiedAddresses { source, destination })) => {
-            out.extend_from_slice(SIGNATURE);
-            out.push(0x21);
-            out.extend_from_slice(if source.is_ipv4() { &[0x11, 0, 12] } else { &[0x21, 0, 36] });
-            for address in [source.ip(), destination.ip()] {
-                match address {
-                    IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
-                    IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
-                }
-            }
-            out.extend_from_slice(&source.port().to_be_bytes());
-            out.extend_from_slice(&destination.port().to_be_bytes());
+        (ProxyVersion::V2, Some(addresses)) => write_binary(addresses, tlvs, out),
+    }
+}
+
+/// Appends a header of version 2.
+fn write_binary(addresses: ProxiedAddresses, tlvs: &ProxyTlvs<'_>, out: &mut Vec<u8>) {
+    let ProxiedAddresses { source, destination } = addresses;
+    let start = out.len();
+    out.extend_from_slice(SIGNATURE);
+    out.extend_from_slice(&[0x21, if source.is_ipv4() { 0x11 } else { 0x21 }, 0, 0]);
+    for address in [source.ip(), destination.ip()] {
+        match address {
+            IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
+            IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
         }
     }
+    out.extend_from_slice(&source.port().to_be_bytes());
+    out.extend_from_slice(&destination.port().to_be_bytes());
+    write_tlvs(tlvs, out);
+    if tlvs.checksum {
+        write_tlv(TYPE_CRC32C, &[0; 4], out);
+    }
+    let length = out.len().saturating_sub(start + FIXED_BYTES);
+    let length = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+    if let Some(own) = out.get_mut(start + FIXED_BYTES - 2..start + FIXED_BYTES) {
+        own.copy_from_slice(&length);
+    }
+    if tlvs.checksum {
+        // The sum is that of the header with zeros in its place.
+        let sum = crc32c(out.iter().skip(start).copied()).to_be_bytes();
+        if let Some(own) = out.last_chunk_mut() {
+            *own = sum;
+        }
+    }
+}
+
+/// Appends the values but for the checksum. The longest are a protocol of 255 bytes and a name of
+/// as many, so that the header stays far below [`PROXY_HEADER_BYTES`].
+fn write_tlvs(tlvs: &ProxyTlvs<'_>, out: &mut Vec<u8>) {
+    let ProxyTlvs { alpn, authority, unique_id, tls, checksum: _ } = *tlvs;
+    let id = unique_id.map(|id| id.get(..UNIQUE_ID_BYTES).unwrap_or(id));
+    for (kind, value) in [(TYPE_ALPN, alpn), (TYPE_AUTHORITY, authority), (TYPE_UNIQUE_ID, id)] {
+        if let Some(value) = value {
+            write_tlv(kind, value.get(..usize::from(u8::MAX)).unwrap_or(value), out);
+        }
+    }
+    if let Some(ProxiedTls { version, suite }) = tls {
+        // The certificate was not verified, because there is none.
+        let mut content = vec![CLIENT_SSL, 0, 0, 0, 1];
+        write_tlv(TYPE_SSL_VERSION, version.as_bytes(), &mut content);
+        write_tlv(TYPE_SSL_CIPHER, suite.as_bytes(), &mut content);
+        write_tlv(TYPE_SSL, &content, out);
+    }
+}
+
+fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
+    let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
+    let value = value.get(..usize::from(length)).unwrap_or(value);
+    out.push(kind);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(value);
 }
 
 /// The same addresses, both IPv6 if one of them is.
@@ -370,7 +455,7 @@ mod tests {
         for version in [ProxyVersion::V1, ProxyVersion::V2] {
             for pair in pairs {
                 let mut bytes = Vec::new();
-                write_proxy_header(version, pair, &mut bytes);
+                write_proxy_header(version, pair, &ProxyTlvs::default(), &mut bytes);
                 let length = bytes.len();
                 bytes.extend_from_slice(b"\r\nPROXY GET");
                 assert_eq!(parse_proxy_header(&bytes), Ok(whole(length, pair)), "{bytes:?}");
@@ -398,7 +483,7 @@ mod tests {
     fn mixed_families_are_sent_as_ipv6() {
         let mut bytes = Vec::new();
         let mixed = addresses("192.0.2.1:1", "[2001:db8::1]:2");
-        write_proxy_header(ProxyVersion::V1, Some(mixed), &mut bytes);
+        write_proxy_header(ProxyVersion::V1, Some(mixed), &ProxyTlvs::default(), &mut bytes);
         assert_eq!(bytes, b"PROXY TCP6 ::ffff:192.0.2.1 2001:db8::1 1 2\r\n");
     }
 
@@ -492,5 +577,67 @@ mod tests {
         let sum = crc32c(header.iter().copied()).to_be_bytes();
         header[first..first + 4].copy_from_slice(&sum);
         assert_eq!(parse_proxy_header(&header), Err(ProxyFault::Malformed));
+    }
+
+    #[test]
+    fn values_are_written_in_the_form_of_the_specification() {
+        let pair = addresses("192.0.2.1:7", "192.0.2.2:443");
+        let tls = ProxiedTls { version: "TLSv1.3", suite: "TLS_AES_128_GCM_SHA256" };
+        let tlvs = ProxyTlvs {
+            alpn: Some(b"h2"),
+            authority: Some(b"db.example.com"),
+            unique_id: Some(b"id-1"),
+            tls: Some(tls),
+            checksum: true,
+        };
+        let mut written = b"before".to_vec();
+        write_proxy_header(ProxyVersion::V2, Some(pair), &tlvs, &mut written);
+        let header = &written[6..];
+        let block = [192, 0, 2, 1, 192, 0, 2, 2, 0, 7, 1, 187];
+        let expected = [
+            &block[..],
+            b"\x01\0\x02h2",
+            b"\x02\0\x0edb.example.com",
+            b"\x05\0\x04id-1",
+            b"\x20\0\x28\x01\0\0\0\x01\x21\0\x07TLSv1.3\x23\0\x16TLS_AES_128_GCM_SHA256",
+            b"\x03\0\x04",
+        ]
+        .concat();
+        let length = u16::try_from(expected.len() + 4).unwrap().to_be_bytes();
+        let fixed = [&SIGNATURE[..], &[0x21, 0x11], &length].concat();
+        let sum_at = header.len() - 4;
+        assert_eq!(header[..sum_at].escape_ascii().to_string(), {
+            [fixed, expected].concat().escape_ascii().to_string()
+        });
+        assert_eq!(parse_proxy_header(header), Ok(whole(header.len(), Some(pair))));
+        let mut changed = header.to_vec();
+        changed[20] ^= 1;
+        assert_eq!(parse_proxy_header(&changed), Err(ProxyFault::Checksum));
+    }
+
+    #[test]
+    fn the_longest_values_are_cut_and_fit() {
+        let long = [b'x'; 5_000];
+        let long = Some(&long[..]);
+        let tlvs = ProxyTlvs { alpn: long, authority: long, unique_id: long, ..Default::default() };
+        let pair = addresses("[2001:db8::1]:1", "[2001:db8::2]:65535");
+        let mut header = Vec::new();
+        write_proxy_header(ProxyVersion::V2, Some(pair), &tlvs, &mut header);
+        assert_eq!(header.len(), 16 + 36 + 3 + 255 + 3 + 255 + 3 + 128);
+        assert_eq!(parse_proxy_header(&header), Ok(whole(header.len(), Some(pair))));
+    }
+
+    #[test]
+    fn version_1_and_headers_without_addresses_have_no_values() {
+        let tlvs = ProxyTlvs { alpn: Some(b"h2"), checksum: true, ..Default::default() };
+        for (version, pair) in [
+            (ProxyVersion::V1, Some(addresses("192.0.2.1:7", "192.0.2.2:443"))),
+            (ProxyVersion::V2, None),
+        ] {
+            let (mut with, mut without) = (Vec::new(), Vec::new());
+            write_proxy_header(version, pair, &tlvs, &mut with);
+            write_proxy_header(version, pair, &ProxyTlvs::default(), &mut without);
+            assert_eq!(with, without);
+        }
     }
 }

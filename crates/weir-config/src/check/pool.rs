@@ -1,6 +1,7 @@
 //! Checks `pool NAME { … }` and its servers.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::checker::Checker;
@@ -9,8 +10,8 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::validate::sticky;
 use crate::model::{
-    Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, PassiveCause,
-    Pool, ReuseLevel, SendProxy, StallDetection, TlsClient, TlsProtocol, values,
+    Certificate, Endpoint, EndpointAddress, EndpointPassive, Keepalive, Passive, Pool, ReuseLevel,
+    SendProxy, StallDetection, TlsClient, TlsProtocol, values,
 };
 use crate::source::SourceSpan;
 use crate::units::{percent, size};
@@ -95,6 +96,11 @@ impl<'a> Checker<'a> {
                     "v2" => Ok(SendProxy::V2),
                     _ => Err(format!("`{text}` is not a version of the PROXY protocol: v1 or v2")),
                 });
+                self.set(line, "tlv", &mut pool.proxy_tlvs, distinct);
+                if let Some(tlv) = line.option("tlv").filter(|_| value.text() == "v1") {
+                    let message = "version 1 of the PROXY protocol has no values: `send_proxy v2`";
+                    self.report(Diagnostic::error(tlv.span(), message));
+                }
             }
             ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
@@ -202,7 +208,7 @@ impl<'a> Checker<'a> {
             passive.errors = 0;
         }
         self.set(line, "errors", &mut passive.errors, |text| number(text, 1));
-        self.set(line, "on", &mut passive.on, causes);
+        self.set(line, "on", &mut passive.on, distinct);
         self.set(line, "window", &mut passive.window, values::wait);
         self.set(line, "eject", &mut passive.eject, values::wait);
         self.set(line, "max_ejected", &mut passive.max_ejected_percent, percent::parse);
@@ -306,17 +312,17 @@ fn pool_name(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses the kinds of failures, separated by commas.
-fn causes(text: &str) -> Result<Vec<PassiveCause>, String> {
-    let mut causes = Vec::new();
+/// Parses words separated by commas, each at most once.
+fn distinct<T: FromStr<Err = String> + PartialEq>(text: &str) -> Result<Vec<T>, String> {
+    let mut all = Vec::new();
     for word in text.split(',') {
-        let cause = word.parse()?;
-        if causes.contains(&cause) {
+        let one = word.parse()?;
+        if all.contains(&one) {
             return Err(format!("`{word}` is given twice"));
         }
-        causes.push(cause);
+        all.push(one);
     }
-    Ok(causes)
+    Ok(all)
 }
 
 fn errors_or_off(text: &str) -> Result<u32, String> {

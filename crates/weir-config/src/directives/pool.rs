@@ -96,7 +96,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(CLIENT_TLS)
         .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
     directive("send_proxy", POOL, "v1 | v2", "Begins each connection to a server with a header of the PROXY protocol, which tells the client's address and the one that it connected to; probes tell that the connection is Weir's own. Each connection then serves one client: none is kept for others (`keepalive` has no effect). HAProxy calls this `send-proxy`, nginx `proxy_protocol on`.")
-        .example("send_proxy v2;"),
+        .options(SEND_PROXY)
+        .example("send_proxy v2 tlv=tls,authority,unique_id;"),
     directive("sticky", POOL, "cookie NAME insert | rewrite | prefix | follow", "Session affinity by a cookie: a client returns to the server that served it first. With `insert` Weir sets the cookie. Its value is opaque to clients, the same in every instance with this configuration, and stays valid over restarts, unless servers have values of their own (`server … cookie=`). Servers do not see the cookie, and a `Set-Cookie` of a server with the same name is dropped. With the other modes, which need `server … cookie=`, servers set the cookie themselves: Weir replaces its value with that of the server (`rewrite`), puts that and `~` before it and takes both from later requests (`prefix`), or changes nothing (`follow`). The cookie is set if a request has none or was served by another server; that response gets `Cache-Control: private` unless it has it already. A server that is `down`, unhealthy or ejected is replaced by another, and the cookie with it; a draining server keeps its clients. If the server is full, its clients wait in the pool's queue in order of arrival, or go to another server if the pool has no queue.")
         .words(3, MANY)
         .options(STICKY)
@@ -508,6 +509,13 @@ const UPSTREAM_TIMEOUT: &[OptionSpec] = &[
         "The period of waiting for the server over which the rate is measured.",
     ),
 ];
+
+const SEND_PROXY: &[OptionSpec] = &[option(
+    "tlv",
+    "VALUE,…",
+    "",
+    "What a header of version 2 tells beside the addresses: `alpn` and `authority` (the protocol and the name of the client's TLS), `tls` (its version and suite), `unique_id` (the request's id), `crc32c` (a checksum). Values that a connection does not have are left out. HAProxy calls this `proxy-v2-options`.",
+)];
 
 const CLIENT_TLS: &[OptionSpec] = &[
     option("verify", "on | off", "on", "Verifies the server's certificate."),

@@ -305,6 +305,7 @@ impl Pool {
             tcp_keepalive: TcpKeepalive::default(),
             tls: None,
             send_proxy: None,
+            proxy_tlvs: Vec::new(),
             sticky: None,
             buffer_request: None,
             connect_status: None,

@@ -55,6 +55,9 @@ pub struct Pool {
     /// The version of the PROXY protocol whose header begins each connection; `None` for no header.
     #[serde(default)]
     pub send_proxy: Option<SendProxy>,
+    /// The values that a header of version 2 tells beside the addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proxy_tlvs: Vec<ProxyTlv>,
     /// The cookie that keeps a client at its endpoint; `None` for none.
     #[serde(default)]
     pub sticky: Option<Sticky>,
@@ -83,6 +86,46 @@ pub enum SendProxy {
     V1,
     /// The binary form.
     V2,
+}
+
+/// A value (TLV) of the PROXY protocol, version 2, for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyTlv {
+    /// The protocol that the client's TLS negotiated (ALPN).
+    Alpn,
+    /// The name that the client's TLS asked for.
+    Authority,
+    /// The version and the suite of the client's TLS.
+    Tls,
+    /// The id of the request.
+    UniqueId,
+    /// A checksum of the header.
+    Crc32c,
+}
+
+impl ProxyTlv {
+    /// All values, by their words.
+    pub const WORDS: [(&str, Self); 5] = [
+        ("alpn", Self::Alpn),
+        ("authority", Self::Authority),
+        ("tls", Self::Tls),
+        ("unique_id", Self::UniqueId),
+        ("crc32c", Self::Crc32c),
+    ];
+}
+
+impl FromStr for ProxyTlv {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::WORDS.iter().find(|(word, _)| *word == text);
+        found.map(|(_, tlv)| *tlv).ok_or_else(|| {
+            format!(
+                "`{text}` is no value of a PROXY header: alpn, authority, tls, unique_id, crc32c"
+            )
+        })
+    }
 }
 
 impl Pool {

@@ -31,6 +31,7 @@ mod rules;
 mod sample;
 mod scope;
 mod sections;
+mod send_proxy;
 mod servers;
 mod statistics;
 mod tcp;

@@ -8,6 +8,7 @@ use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
 use super::process::TlsVersions;
 use super::sections::{LineId, SectionId};
+use super::send_proxy::SendProxyOptions;
 use super::values;
 use crate::native::NativeLine;
 
@@ -78,8 +79,7 @@ struct ServerOptions {
     error_limit: u64,
     ejects: bool,
     role: ServerRole,
-    /// The version of the PROXY protocol that it gets.
-    send_proxy: Option<&'static str>,
+    send_proxy: SendProxyOptions,
 }
 
 /// The readiness of a server for requests.
@@ -134,7 +134,7 @@ impl ServerOptions {
             error_limit: 10,
             ejects: false,
             role: ServerRole::default(),
-            send_proxy: None,
+            send_proxy: SendProxyOptions::default(),
         }
     }
 
@@ -198,6 +198,7 @@ impl ServerOptions {
             "error-limit" => {
                 self.error_limit = number().filter(|count| *count > 0).ok_or_else(missing)?;
             }
+            "proxy-v2-options" => self.send_proxy.take_values(value)?,
             "on-error" => {
                 self.ejects = matches!(value, "mark-down" | "sudden-death" | "fail-check");
             }
@@ -219,17 +220,13 @@ impl ServerOptions {
             "check-ssl" => self.check.tls = true,
             "no-check-ssl" => self.check.tls = false,
             "no-ssl" => self.tls.on = false,
-            "send-proxy" => self.send_proxy = Some("v1"),
-            "send-proxy-v2" => self.send_proxy = Some("v2"),
-            "no-send-proxy" | "no-send-proxy-v2" => self.send_proxy = None,
             "no-verifyhost"
             | "no-agent-check"
-            | "no-send-proxy-v2-ssl"
             | "no-send-proxy-v2-ssl-cn"
             | "no-tfo"
             | "no-check-send-proxy"
             | "no-sni-auto" => {}
-            _ => return false,
+            _ => return self.send_proxy.take_lone(word),
         }
         true
     }
@@ -340,7 +337,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option that no field of a server holds; returns the number of its words.
     fn other_option(&mut self, line: LineId, word: &str) -> usize {
-        const LONE: [&str; 23] = [
+        const LONE: [&str; 22] = [
             "agent-check",
             "allow-0rtt",
             "tfo",
@@ -348,7 +345,6 @@ impl HaproxyConverter<'_> {
             "ssl-reuse",
             "no-tls-tickets",
             "tls-tickets",
-            "send-proxy-v2-ssl",
             "send-proxy-v2-ssl-cn",
             "check-send-proxy",
             "check-via-socks4",
@@ -514,9 +510,7 @@ impl HaproxyConverter<'_> {
             }
         }
         servers.reuse = first.reuse;
-        servers.send_proxy = first
-            .send_proxy
-            .map(|version| NativeLine::new("send_proxy", span).keyword(version).end());
+        servers.send_proxy = first.send_proxy.line(span);
         let checked: Vec<&(ServerOptions, LineId)> =
             all.iter().filter(|(options, _)| options.checked).collect();
         if let Some((sample, _)) = checked.first() {

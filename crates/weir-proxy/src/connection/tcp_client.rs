@@ -160,6 +160,10 @@ impl<N: Net> ClientSide for TcpClient<'_, N> {
         self.connection.client.server_name()
     }
 
+    fn alpn(&self) -> Option<&[u8]> {
+        self.connection.client.alpn()
+    }
+
     fn local_address(&self, net: &N) -> Option<SocketAddr> {
         net.local_address(self.connection.client.socket())
     }

@@ -102,6 +102,11 @@ pub(crate) trait ClientSide: Sized {
         None
     }
 
+    /// The protocol that the client's TLS handshake negotiated (ALPN).
+    fn alpn(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// The local address of the client's connection.
     fn local_address(&self, _net: &Self::Net) -> Option<SocketAddr> {
         None

@@ -11,8 +11,9 @@ use std::time::Duration;
 use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Ticket, Tried};
 use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
-use weir_wire::{Framing, ProxiedAddresses};
+use weir_wire::Framing;
 
+use crate::exchange::announcement;
 use crate::exchange::client_side::{ClientSide, ReadBody, poll_sender_gone, wait_with};
 use crate::exchange::facts::Wait;
 use crate::exchange::outcome::{Ended, Refusal};
@@ -341,8 +342,8 @@ impl<'a> Dispatch<'a> {
         let patience = attempt.unwrap_or(Duration::MAX).min(self.rules.timeouts.connect);
         let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
-        let proxied = self.pool.send_proxy.and_then(|_| proxied_addresses(exchange));
-        let connect = self.pool.connect(&scope.worker.net, index, tls, proxied);
+        let announcement = announcement::of(exchange, self.pool);
+        let connect = self.pool.connect(&scope.worker.net, index, tls, announcement);
         let mut attempt = std::pin::pin!(connect);
         let buffers = &scope.worker.buffers;
         let opened = wait_with(&mut exchange.client, deadline, |client, context| {
@@ -595,13 +596,6 @@ fn seniority<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<weir_balance::
     let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
     let number = waiting.number.unwrap_or_else(elsewhere);
     Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })
-}
-
-/// The addresses of the client's connection, for an endpoint.
-fn proxied_addresses<C: ClientSide>(exchange: &Exchange<'_, C>) -> Option<ProxiedAddresses> {
-    let Exchange { scope, client, .. } = exchange;
-    let destination = client.local_address(&scope.worker.net)?;
-    Some(ProxiedAddresses { source: client.facts().peer?, destination })
 }
 
 /// The event that ended a wait in the queue.

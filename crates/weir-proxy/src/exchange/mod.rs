@@ -2,6 +2,7 @@
 //! `proxy_request.rs` and `response.rs` do the work with a pool, `local_reply.rs` writes Weir's
 //! own responses.
 
+pub(crate) mod announcement;
 pub(crate) mod attempt;
 pub(crate) mod body_stream;
 pub(crate) mod carry_over;

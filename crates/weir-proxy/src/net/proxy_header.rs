@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use weir_config::model::SendProxy;
 use weir_stats::metrics::ProxyHeaderRefusal;
 use weir_wire::{
-    ProxiedAddresses, ProxyFault, ProxyProgress, ProxyVersion, parse_proxy_header,
+    ProxiedAddresses, ProxyFault, ProxyProgress, ProxyTlvs, ProxyVersion, parse_proxy_header,
     write_proxy_header,
 };
 
@@ -45,21 +45,26 @@ fn refusal(fault: ProxyFault) -> ProxyHeaderRefusal {
     }
 }
 
-/// Sends a header; without addresses, it says that the connection is Weir's own.
-///
-/// # Errors
-/// Those of the stream.
-pub async fn write<S: AsyncWrite + Unpin>(
+/// The bytes of a header; without addresses, it says that the connection is Weir's own.
+pub fn header(
     version: SendProxy,
     addresses: Option<ProxiedAddresses>,
-    stream: &mut S,
-) -> io::Result<()> {
+    tlvs: &ProxyTlvs<'_>,
+) -> Vec<u8> {
     let version = match version {
         SendProxy::V1 => ProxyVersion::V1,
         SendProxy::V2 => ProxyVersion::V2,
     };
     let mut header = Vec::new();
-    write_proxy_header(version, addresses, &mut header);
+    write_proxy_header(version, addresses, tlvs, &mut header);
+    header
+}
+
+/// Sends a header.
+///
+/// # Errors
+/// Those of the stream.
+pub async fn send<S: AsyncWrite + Unpin>(header: Vec<u8>, stream: &mut S) -> io::Result<()> {
     stream.write_all(&header).await?;
     stream.flush().await
 }
@@ -85,7 +90,8 @@ mod tests {
         for version in [SendProxy::V1, SendProxy::V2] {
             for told in [Some(addresses()), None] {
                 let (mut near, mut far) = duplex(1024);
-                write(version, told, &mut far).await.unwrap();
+                let header = header(version, told, &ProxyTlvs::default());
+                send(header, &mut far).await.unwrap();
                 far.write_all(b"\r\nrest").await.unwrap();
                 drop(far);
                 assert_eq!(read(&mut near).await, Ok(told));

@@ -51,6 +51,14 @@ impl<S> Transport<S> {
         }
     }
 
+    /// The protocol that a client's TLS handshake negotiated.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Self::Server(stream) => stream.get_ref().1.alpn_protocol(),
+            Self::Plain(_) | Self::Client(_) => None,
+        }
+    }
+
     /// The bytes of memory that TLS holds for the connection at most: its state, and the bytes that
     /// the peer has not taken yet.
     pub(crate) fn held(&self) -> usize {

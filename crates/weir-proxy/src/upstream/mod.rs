@@ -27,7 +27,6 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use weir_balance::{Availability, Balancer, EndpointState};
 use weir_config::model;
-use weir_wire::ProxiedAddresses;
 
 use crate::http::local_reply::Page;
 use crate::http::pool_key::PoolKey;
@@ -68,6 +67,8 @@ pub struct UpstreamPool {
     pub tls: Option<ClientTls>,
     /// The version of the PROXY header that begins each connection.
     pub send_proxy: Option<model::SendProxy>,
+    /// The values of that header.
+    pub proxy_tlvs: Vec<model::ProxyTlv>,
     /// The cookie that keeps clients at their endpoints, if the pool has one.
     pub affinity: Option<Affinity>,
     /// The settings of requests whose route has none of its own.
@@ -174,13 +175,13 @@ impl UpstreamPool {
     }
 
     /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this
-    /// pool. A PROXY header, if the pool sends one, tells the addresses `proxied`.
+    /// pool. `announcement` is the PROXY header, if the pool sends one.
     pub(crate) async fn connect<N: Net>(
         &self,
         net: &N,
         index: usize,
         tls: Option<&Arc<ClientConfig>>,
-        proxied: Option<ProxiedAddresses>,
+        announcement: Option<Vec<u8>>,
     ) -> Result<Opened<N::Stream>, ConnectFailure> {
         let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
         let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
@@ -189,8 +190,8 @@ impl UpstreamPool {
         let mut stream = net.connect(&address).await.map_err(failed)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         net.keep_alive(&stream, &self.tcp_keepalive);
-        if let Some(version) = self.send_proxy {
-            let sent = Box::pin(proxy_header::write(version, proxied, &mut stream)).await;
+        if let Some(header) = announcement {
+            let sent = Box::pin(proxy_header::send(header, &mut stream)).await;
             sent.map_err(|error| ConnectFailure::socket(error, &address))?;
         }
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::client::{Client, End};
 use crate::support::origin::{Accepted, Origin};
 use crate::support::process::finish;
-use crate::support::programs::{Certificate, Haproxy, Refusing, openssl};
+use crate::support::programs::{Certificate, Haproxy, Refusing, curl, openssl};
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, PATIENCE, eventually, pattern};
 
@@ -448,6 +448,40 @@ fn health_checks_begin_with_a_header_of_weirs_own() {
         Tcp::new(&[origin.address], "send_proxy v1; check tcp interval=50ms timeout=40ms;", "");
     origin.wait_for("PROXY UNKNOWN\r\n");
     drop(tcp);
+}
+
+#[test]
+fn haproxy_reads_the_values_of_a_header() {
+    let directory = Directory::new();
+    let haproxy = Haproxy::start(
+        &directory,
+        "defaults\n mode http\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n\
+         frontend fe\n bind fd@0 accept-proxy\n http-request return status 200 content-type \
+         text/plain lf-string %[src],%[fc_pp_authority],%[fc_pp_unique_id]\n",
+    );
+    let names = ["shop.test"];
+    let site =
+        Certificate::self_signed(&directory, "site", "ec -pkeyopt ec_paramgen_curve:P-256", &names);
+    let config = format!(
+        "workers 1;
+         log access {{ to {}; format json; }}
+         pool app {{ server {}; send_proxy v2 tlv=alpn,authority,tls,unique_id,crc32c; }}
+         listen 127.0.0.1:0 tls -> app {{ log access; certificate {} key={}; }}",
+        directory.text("weir.json"),
+        haproxy.address,
+        site.chain.display(),
+        site.key.display(),
+    );
+    let weir = Weir::start(&directory, &config);
+    let to = format!("::{}", weir.address());
+    let read = curl(["--insecure", "--connect-to", &to, "https://shop.test/"]);
+    let line = eventually("the log has its line", || {
+        let text = std::fs::read_to_string(directory.text("weir.json")).ok()?;
+        text.lines().next().map(|line| serde_json::from_str::<Value>(line).unwrap())
+    });
+    let id = line["request_id"].as_str().unwrap();
+    assert_eq!(id.len(), 32, "{line}");
+    assert_eq!(String::from_utf8_lossy(&read), format!("127.0.0.1,shop.test,{id}"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use weir_config::model::SendProxy;
 use weir_proxy::connect_trouble::is_own_shortage;
 use weir_proxy::net::{PeerAddress, proxy_header};
+use weir_wire::ProxyTlvs;
 
 use super::reply::{Blame, Heard, ProbeFailure, ReplyPhase};
 
@@ -46,7 +47,8 @@ pub(super) async fn connect(
     })?;
     if let Some(version) = send_proxy {
         heard.phase = ReplyPhase::Sending;
-        let sent = proxy_header::write(version, None, &mut stream).await;
+        let header = proxy_header::header(version, None, &ProxyTlvs::default());
+        let sent = proxy_header::send(header, &mut stream).await;
         sent.map_err(|error| heard.broken(&error))?;
     }
     let Some(ProbeTls { config, name }) = tls else { return Ok(stream) };

@@ -91,8 +91,6 @@ impl Compiler<'_> {
             Some(latest) => Balancer::prepared(latest, settings(pool), members),
             None => first_balancer(pool, members, &orders),
         };
-        let budget = before.filter(|before| before.source.model().retry == pool.retry);
-        let budget = budget.map(|before| Arc::clone(&before.retry_budget));
         let after = Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
             balancer,
@@ -100,10 +98,11 @@ impl Compiler<'_> {
             endpoints,
             keepalive: keepalive(pool),
             send_proxy: pool.send_proxy,
+            proxy_tlvs: pool.proxy_tlvs.clone(),
             tcp_keepalive: pool.tcp_keepalive.clone(),
             passive_on: pool.passive.on.as_slice().into(),
             queue,
-            retry_budget: budget.unwrap_or_else(|| Arc::new(PoolRetryBudget::new(&pool.retry))),
+            retry_budget: retry_budget(pool, before),
             tls,
             affinity,
             rules: UpstreamRules::of_pool(pool),
@@ -234,6 +233,13 @@ impl Compiler<'_> {
         self.warnings.extend(built.warnings.iter().cloned());
         Ok(built)
     }
+}
+
+/// The retry budget: that of the version before, if its settings have not changed.
+fn retry_budget(pool: &model::Pool, before: Option<&Arc<UpstreamPool>>) -> Arc<PoolRetryBudget> {
+    let same = before.filter(|before| before.source.model().retry == pool.retry);
+    let same = same.map(|before| Arc::clone(&before.retry_budget));
+    same.unwrap_or_else(|| Arc::new(PoolRetryBudget::new(&pool.retry)))
 }
 
 /// The limits on idle connections. A connection that was announced for one client serves no other.
