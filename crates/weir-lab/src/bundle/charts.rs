@@ -113,7 +113,8 @@ impl<'a> ChartChoice<'a> {
         chosen.iter().enumerate().map(|(rank, level)| self.distribution(*level, rank + 1)).collect()
     }
 
-    /// The chart of a level. Its name has its rank, not its rate: that of a saturation differs each time.
+    /// The chart of a level. Its name has its rank, not its rate: that of a saturation differs each
+    /// time.
     fn distribution(&self, level: LoadLevel, rank: usize) -> ExperimentChart {
         let mut series = Vec::new();
         let mut ends: Vec<f64> = Vec::new();

@@ -16,6 +16,9 @@ use super::results::LabResults;
 /// The percentiles of the table by level.
 const PERCENTILES: [f64; 5] = [50.0, 95.0, 99.0, 99.9, 99.99];
 
+/// Requests that take longer are counted as late.
+const LATE_NS: u64 = 100_000_000;
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportTable {
@@ -158,6 +161,7 @@ pub(super) fn by_level(results: LabResults<'_>) -> Vec<ReportTable> {
             "p99.99",
             "max",
             "failed",
+            "over 100 ms",
             "CPU",
             "CPU/request",
             "memory",
@@ -207,6 +211,7 @@ fn level_row(level: LoadLevel, name: &str, runs: &[&LabRun]) -> Vec<String> {
     };
     row.push(time_text(times.max() as f64 / 1e3));
     row.push(format!("{:.0}", sum(|run| run.faults as f64)));
+    row.push((times.len() - times.count_between(0, LATE_NS)).to_string());
     row.push(text(mean_of(|run| Some(run.proxy?.share * 100.0)), "%", 0));
     row.push(text(mean_of(LabRun::cpu_per_request_us), "µs", 1));
     row.push(text(mean_of(|run| Some(run.proxy?.resident_bytes as f64 / 1_048_576.0)), "MB", 0));

@@ -141,6 +141,8 @@ fn the_twenty_runs_are_printed_with_the_change_of_regime() {
     assert!(text.contains("Consecutive runs of weir at 2500/s"), "{text}");
     let line = text.lines().find(|line| line.contains("the regime changes")).unwrap();
     assert!(line.trim_start().starts_with("17 "), "{line}");
+    // The late requests of the four last runs, of 20,000 each, are counted.
+    assert!(text.contains("over 100 ms") && text.contains("  80000  "), "{text}");
 }
 
 #[test]

@@ -379,7 +379,8 @@ impl LabBench<'_> {
     }
 }
 
-/// Sends a signal to a role: to all its processes if it stops or goes on, otherwise to its main one.
+/// Sends a signal to a role: to all its processes if it stops or goes on, otherwise to its main
+/// one.
 fn send(all: &mut [&mut RunningProgram], role: &str, candidate: &str, name: &str) {
     let wanted = if role == "proxy" { candidate } else { role };
     let signal = match name {
