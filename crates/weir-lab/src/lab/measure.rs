@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, sleep_until};
 
+use super::guard::descendants;
 use super::programs::RunningProgram;
 use super::runner::Interrupts;
 use crate::experiment::{LoadEventAction, LoadLevel, Workload};
@@ -127,10 +128,13 @@ impl MeasureSpec<'_> {
         mut act: impl FnMut(&LoadEventAction, &mut [&mut RunningProgram]) -> Result<(), String>,
         interrupts: &mut Interrupts,
     ) -> Result<Measured, MeasureFailure> {
+        // Under a guard, which ends it if the laboratory is killed. It pins its threads itself.
         let mut command = Command::new(&self.weir);
         command
+            .args(["lab", "guard", "--"])
+            .arg(&self.weir)
             .args(self.arguments())
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command.env("NO_COLOR", "1").process_group(0);
@@ -234,18 +238,19 @@ pub(super) fn due_events(workload: &Workload) -> Vec<DueEvent> {
     found
 }
 
-/// The generator's process; it does not outlive this value.
+/// The generator's process under its guard.
 struct ClientProcess {
-    pid: Pid,
+    guard: u32,
     child: Option<Child>,
-    is_done: bool,
+    /// The guard ends the generator when this is closed.
+    hold: Option<ChildStdin>,
 }
 
 type ClientOutput = (ExitStatus, String, String);
 
 impl ClientProcess {
-    fn new(child: Child) -> Self {
-        Self { pid: Pid::from_child(&child), child: Some(child), is_done: false }
+    fn new(mut child: Child) -> Self {
+        Self { guard: child.id(), hold: child.stdin.take(), child: Some(child) }
     }
 
     /// Reads its output and waits for its end, on threads.
@@ -264,13 +269,18 @@ impl ClientProcess {
         receiver
     }
 
+    /// Sends a signal to the generator itself.
     fn signal(&self, signal: Signal) {
-        let _ = kill_process(self.pid, signal);
+        for pid in descendants(self.guard) {
+            if let Some(pid) = Pid::from_raw(pid as i32) {
+                let _ = kill_process(pid, signal);
+            }
+        }
     }
 
     fn end(&mut self) {
         self.signal(Signal::KILL);
-        self.is_done = true;
+        drop(self.hold.take());
     }
 }
 

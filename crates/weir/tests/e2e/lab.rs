@@ -6,7 +6,7 @@ use std::process::Output;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::process::{Process, finish};
+use crate::support::process::{Process, descendants, finish};
 use crate::support::weir::weir_command;
 use crate::support::{Directory, eventually};
 
@@ -146,6 +146,31 @@ fn a_laboratory_that_is_killed_leaves_no_process_and_goes_on_where_it_stopped() 
         "{}",
         said(&other)
     );
+}
+
+#[test]
+fn a_laboratory_that_is_killed_takes_its_generator_along() {
+    let directory = Directory::new();
+    let out = directory.path().join("out");
+    let candidates = format!("candidate weir {{ command {WEIR}; }}");
+    let file = experiment(&directory, "direct off;", &candidates, "rates 100;");
+    let text = std::fs::read_to_string(&file).unwrap().replace("300ms", "10m");
+    std::fs::write(&file, text).unwrap();
+    let mut command = weir_command();
+    command.args(["lab", "run", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let lab = Process::start(&mut command);
+    let pid = Pid::from_raw(lab.id() as i32).unwrap();
+    let line = |pid: &Pid| {
+        std::fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))
+            .unwrap_or_default()
+    };
+    let family = eventually("the generator runs", || {
+        let family = descendants(pid);
+        family.iter().any(|one| line(one).contains("weir\0bench\0")).then_some(family)
+    });
+    kill_process(pid, Signal::KILL).unwrap();
+    // A process that has ended has no command line, also while it is a zombie.
+    eventually("all programs end", || family.iter().all(|one| line(one).is_empty()).then_some(()));
 }
 
 #[test]

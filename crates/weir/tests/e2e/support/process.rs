@@ -136,7 +136,7 @@ impl Drop for Process {
 }
 
 /// Returns the process and all its descendants.
-fn descendants(pid: Pid) -> Vec<Pid> {
+pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
     let number = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children"))
         .unwrap_or_default();
