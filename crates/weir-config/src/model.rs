@@ -79,7 +79,8 @@ pub use rewrite::Rewrite;
 pub use route::{
     Action, ErrorDestination, ErrorTarget, ErrorTargetStatus, FileCandidate, FileTest, Files,
     HeaderEdit, NO_RESPONSE, PoolChoice, PoolShare, PoolSplit, Redirect, RequestTimeout, Respond,
-    Route, Rule, Site, below_fault, contains, forbidden_edit, internal_fault, internal_parts,
+    Route, Rule, ServerRange, Site, below_fault, contains, forbidden_edit, internal_fault,
+    internal_parts,
 };
 pub use route_upstream::{
     ImposedMethod, RouteSize, RouteTimeouts, RouteUpstream, ServerPreference, is_method,

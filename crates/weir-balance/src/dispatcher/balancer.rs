@@ -2,6 +2,7 @@
 //! balancers of one pool share. The operations are in the other files of this folder: arrivals,
 //! changes of endpoints, succession. Nothing here does I/O or reads a clock.
 
+use std::cmp;
 use std::sync::{Arc, Weak};
 
 use crate::dispatcher::settings::{Fault, QueueSettings, Settings};
@@ -82,6 +83,19 @@ impl Balancer {
     /// The live state of an endpoint; `None` if the pool has none of that number.
     pub fn endpoint(&self, index: usize) -> Option<&EndpointState> {
         self.picker.members.get(index).map(|member| &*member.state)
+    }
+
+    /// The number of endpoints that are up and ready, of the first tier that has any. Ejections do
+    /// not count.
+    pub fn ready_endpoints(&self) -> u32 {
+        let ready = self.picker.members.iter().filter(|member| member.state.is_ready());
+        let counted =
+            ready.fold((u8::MAX, 0), |(tier, count), member| match member.tier.cmp(&tier) {
+                cmp::Ordering::Less => (member.tier, 1),
+                cmp::Ordering::Equal => (tier, count + 1),
+                cmp::Ordering::Greater => (tier, count),
+            });
+        counted.1
     }
 
     /// The weight of an endpoint.

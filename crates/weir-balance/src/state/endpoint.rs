@@ -249,6 +249,12 @@ impl EndpointState {
         self.ejected_until.load(Ordering::Relaxed)
     }
 
+    /// Returns true if the endpoint is resolved and healthy, and the operator lets it take exchanges.
+    pub(crate) fn is_ready(&self) -> bool {
+        let excluded = UNRESOLVED | UNHEALTHY | DRAINING | MAINTENANCE;
+        self.flags.load(Ordering::Relaxed) & excluded == 0
+    }
+
     fn has(&self, flag: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flag != 0
     }

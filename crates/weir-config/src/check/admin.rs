@@ -110,6 +110,7 @@ impl<'a> Checker<'a> {
                 user: self.setting(&grant, "user", values::name),
                 token_file: grant.option("token_file").map(|value| self.path(value)),
                 certificate: self.setting(&grant, "certificate", values::name),
+                password: grant.option("password").map(|value| value.text().to_owned()),
             });
         }
         roles

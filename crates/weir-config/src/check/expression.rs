@@ -5,7 +5,7 @@ use super::checker::{Checker, NamedRule, RuleState};
 use crate::diagnostic::Diagnostic;
 use crate::directives::{self, Context};
 use crate::model::validate::MAX_RULE_DEPTH;
-use crate::model::{FileTest, Rule, values};
+use crate::model::{FileTest, Rule, ServerRange, values};
 use crate::syntax::lexer::Word;
 use crate::syntax::tree::{Block, Directive};
 
@@ -325,6 +325,7 @@ impl<'a> Checker<'a> {
                 }
             },
             "variable" => self.variable_condition(*values.first()?),
+            "servers" => self.servers_condition(*values.first()?),
             _ if FileTest::parse(keyword).is_some() => {
                 Some(Rule::File(FileTest::parse(keyword)?, self.path(*values.first()?)))
             }
@@ -369,6 +370,18 @@ impl<'a> Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
+    /// Parses `pool=range`.
+    fn servers_condition(&mut self, value: ArgumentValue<'a>) -> Option<Rule> {
+        let Some((name, range)) = value.text().split_once('=') else {
+            let error = Diagnostic::error(value.span(), "`servers` needs a pool and a number");
+            self.report(error.help("write `servers POOL=0`, or `servers POOL=1..`"));
+            return None;
+        };
+        self.pool_of_name(name, value.word)?;
+        let range = self.value(value.skip(name.len() + 1), |_| ServerRange::parse(range))?;
+        Some(Rule::Servers(name.to_owned(), range))
+    }
+
     /// Parses `$name=pattern`, or a text with variables alone.
     fn variable_condition(&mut self, value: ArgumentValue<'a>) -> Option<Rule> {
         let (text, pattern) = match value.text().split_once('=') {

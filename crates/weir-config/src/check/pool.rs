@@ -104,6 +104,7 @@ impl<'a> Checker<'a> {
             }
             ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
+            ("check_tls", _) => pool.check_tls = Some(self.client_tls(line)),
             _ => {}
         }
     }

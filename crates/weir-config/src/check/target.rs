@@ -134,7 +134,7 @@ impl<'a> Checker<'a> {
         Some(PoolSplit { shares, key })
     }
 
-    fn pool_of_name(&mut self, name: &str, word: &'a Word) -> Option<usize> {
+    pub(super) fn pool_of_name(&mut self, name: &str, word: &'a Word) -> Option<usize> {
         if let Some((index, _)) = self.pool_names.get(name) {
             self.used_pools.insert(*index);
             return Some(*index);

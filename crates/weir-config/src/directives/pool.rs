@@ -95,6 +95,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TLS)
         .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
+    directive("check_tls", POOL, "", "TLS of health checks, for servers that requests reach without it, such as those of a `tcp` listener that passes TLS on: what `check tls` and `tls=on` of a check verify. HAProxy calls this `check-ssl`.")
+        .words(0, 0)
+        .options(CLIENT_TLS)
+        .example("check_tls ca=/etc/weir/ca.pem;"),
     directive("send_proxy", POOL, "v1 | v2", "Begins each connection to a server with a header of the PROXY protocol, which tells the client's address and the one that it connected to; probes tell that the connection is Weir's own. Each connection then serves one client: none is kept for others (`keepalive` has no effect). HAProxy calls this `send-proxy`, nginx `proxy_protocol on`.")
         .options(SEND_PROXY)
         .example("send_proxy v2 tlv=tls,authority,unique_id;"),

@@ -56,7 +56,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Optional(Context::Admin))
         .many()
         .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
-    directive("role", ADMIN, "read | operate | admin", "Grants a role at this address. `read` may only read; `operate` may also change states, weights and limits of servers, revert such changes and clear counters; `admin` may do everything. Each line is for one user (on a Unix socket), one token or one client certificate. If a Unix socket has roles, other users have no access, or read access if the address is `read_only`; root and the user that Weir runs as are always `admin`. `read_only` limits every role.")
+    directive("role", ADMIN, "read | operate | admin", "Grants a role at this address. `read` may only read; `operate` may also change states, weights and limits of servers, revert such changes and clear counters; `admin` may do everything. Each line is for one user (on a Unix socket), one token, one client certificate or one password. If a Unix socket has roles, other users have no access, or read access if the address is `read_only`; root and the user that Weir runs as are always `admin`. `read_only` limits every role.")
         .options(ROLE)
         .many()
         .example("role operate user=deploy;"),
@@ -179,6 +179,12 @@ const ROLE: &[OptionSpec] = &[
         "NAME",
         "",
         "A DNS name in the client certificate, or its common name if it has no DNS name.",
+    ),
+    option(
+        "password",
+        "USER:PASSWORD",
+        "",
+        "A user and a password over TCP, which a browser asks for (`Authorization: Basic`). HAProxy calls this `stats auth`.",
     ),
 ];
 

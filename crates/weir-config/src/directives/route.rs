@@ -85,6 +85,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("query", CONDITION, "NAME[=PATTERN]", "The query parameter is present and has this value.").example("query debug"),
     directive("client", CONDITION, "NETWORK…", "The client's address is in one of these networks.").example("client 10.0.0.0/8"),
     directive("variable", CONDITION, "$NAME[=PATTERN]", "The text with variables has this value; without a pattern, it is neither empty nor `0`. The variables must be known before a route is found.").example("variable $ssl_protocol=TLSv1.2"),
+    directive("servers", CONDITION, "POOL=NUMBER", "The number of the pool's servers that are up and in no maintenance or drain is this one, or in a range (`1..`, `..2`, `1..2`). Backups count only where no other server is up; servers that failures in traffic eject count. HAProxy has it as `nbsrv`.").example("servers app=0"),
     directive("file", CONDITION, "PATH", FILE_TEST).example("file /srv/maintenance"),
     directive("directory", CONDITION, "PATH", "The same for a directory.").example("directory /srv/www"),
     directive("exists", CONDITION, "PATH", "The same for anything with this path.").example("exists /srv/maintenance"),

@@ -49,7 +49,7 @@ pub struct AdminTls {
     pub client_ca: Option<PathBuf>,
 }
 
-/// A role and its holder: exactly one of user, token and certificate.
+/// A role and its holder: exactly one of user, token, certificate and password.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleGrant {
@@ -64,6 +64,9 @@ pub struct RoleGrant {
     /// A name in the client certificate.
     #[serde(default)]
     pub certificate: Option<String>,
+    /// A user and a password (`USER:PASSWORD`), which browsers ask for.
+    #[serde(default)]
+    pub password: Option<String>,
 }
 
 /// A role on the admin interface; each includes the rights of those before it.
@@ -111,18 +114,27 @@ impl AdminListener {
         }
         let has_authority = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         for grant in &self.roles {
-            let RoleGrant { user, token_file, certificate, .. } = grant;
-            let count = [user.is_some(), token_file.is_some(), certificate.is_some()];
-            if count.iter().filter(|is_there| **is_there).count() != 1 {
+            let RoleGrant { user, token_file, certificate, password, .. } = grant;
+            let count = [user, certificate, password].map(Option::is_some);
+            let count = count.into_iter().chain([token_file.is_some()]);
+            if count.filter(|is_there| *is_there).count() != 1 {
                 return Some((
                     "role",
-                    "a role is for one of `user=NAME`, `token_file=FILE` and `certificate=NAME`",
+                    "a role is for one of `user=NAME`, `token_file=FILE`, `certificate=NAME` and `password=USER:PASSWORD`",
                 ));
+            }
+            let is_pair = |text: &String| {
+                text.split_once(':').is_some_and(|(user, password)| {
+                    !user.is_empty() && !password.is_empty() && !text.contains(char::is_control)
+                })
+            };
+            if password.as_ref().is_some_and(|text| !is_pair(text)) {
+                return Some(("role", "write `password=USER:PASSWORD`"));
             }
             if unix != user.is_some() {
                 return Some((
                     "role",
-                    "roles of users are for Unix sockets, roles of tokens and certificates for TCP",
+                    "roles of users are for Unix sockets, those of tokens, certificates and passwords for TCP",
                 ));
             }
             if certificate.is_some() && !has_authority {

@@ -304,6 +304,7 @@ impl Pool {
             timeouts: UpstreamTimeouts::default(),
             tcp_keepalive: TcpKeepalive::default(),
             tls: None,
+            check_tls: None,
             send_proxy: None,
             proxy_tlvs: Vec::new(),
             sticky: None,

@@ -52,6 +52,9 @@ pub struct Pool {
     /// TLS to the endpoints; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<TlsClient>,
+    /// TLS of health checks alone, for endpoints that are reached over plain connections.
+    #[serde(default)]
+    pub check_tls: Option<TlsClient>,
     /// The version of the PROXY protocol whose header begins each connection; `None` for no header.
     #[serde(default)]
     pub send_proxy: Option<SendProxy>,

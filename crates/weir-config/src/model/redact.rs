@@ -25,6 +25,9 @@ impl Config {
                 HIDDEN.clone_into(text);
             }
         }
+        for role in shown.admin.iter_mut().flat_map(|admin| &mut admin.roles) {
+            role.password.iter_mut().for_each(|pair| HIDDEN.clone_into(pair));
+        }
         let hidden = &self.hidden_headers;
         for definition in &mut shown.variables {
             match definition {
@@ -185,6 +188,7 @@ mod tests {
         let text = "pool redis { server 10.0.0.1:1; check tcp send=\"AUTH s3cr3t-1\\r\\n\"; }
             rule staff { header X-Api-Key=s3cr3t-2 }
             convert $request_uri $signed { hmac sha256 czNjcjN0; hex; }
+            admin 127.0.0.1:1 read_only { role read password=ops:s3cr3t-0; }
             listen :80 {
                 header set Authorization \"Bearer s3cr3t-3\";
                 response_header add Set-Cookie s3cr3t-4;

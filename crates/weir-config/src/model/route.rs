@@ -1,5 +1,6 @@
 //! Routes as configured: conditions, actions and header changes. No request is matched here.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -129,8 +130,56 @@ pub enum Rule {
     Internal(Option<String>),
     /// The file with this path exists and is of this kind, looked at once a second.
     File(FileTest, PathBuf),
+    /// The number of available servers of the pool with this name is in the range.
+    Servers(String, ServerRange),
     /// The text with variables has this value; without one, it is neither empty nor `0`.
     Variable(#[serde(with = "words::template")] Template, Option<TextPattern>),
+}
+
+/// A range of numbers of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerRange {
+    /// The smallest number.
+    pub least: u32,
+    /// The largest number; `None` for any.
+    pub most: Option<u32>,
+}
+
+impl ServerRange {
+    /// Parses `0`, `1..`, `..2` or `1..2`.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no number of servers: write `0`, `1..` or `1..2`");
+        let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+        let (least, most) = match text.split_once("..") {
+            None => (number(text)?, Some(number(text)?)),
+            Some(("", most)) => (0, Some(number(most)?)),
+            Some((least, "")) => (number(least)?, None),
+            Some((least, most)) => (number(least)?, Some(number(most)?)),
+        };
+        if most.is_some_and(|most| most < least) {
+            return Err(wrong());
+        }
+        Ok(Self { least, most })
+    }
+
+    /// Returns true if the number is in the range.
+    pub fn contains(self, number: u32) -> bool {
+        number >= self.least && self.most.is_none_or(|most| number <= most)
+    }
+}
+
+impl fmt::Display for ServerRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.most {
+            Some(most) if most == self.least => write!(formatter, "{most}"),
+            Some(most) => write!(formatter, "{}..{most}", self.least),
+            None => write!(formatter, "{}..", self.least),
+        }
+    }
 }
 
 /// The kind that a file must have.

@@ -15,8 +15,9 @@ use super::{
     EndpointAddress, EndpointCheck, ErrorDestination, ErrorPage, ErrorTarget, ErrorTargetStatus,
     ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress, Listener,
     LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool, PoolChoice, PoolSplit, Queue,
-    RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, TcpKeepalive,
-    TlsProtocol, UpstreamTimeouts, Workers, below_fault, internal_fault, types, values,
+    RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, ServerRange,
+    TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, below_fault, internal_fault, types,
+    values,
 };
 use crate::defaults;
 
@@ -365,11 +366,20 @@ impl<'a> Validator<'a> {
         for objection in pool.sticky.iter().flat_map(sticky::objections) {
             self.problem(format!("{path}.sticky{}", objection.path), objection.message);
         }
-        if let Some(tls) = &pool.tls {
-            self.protocol(&format!("{path}.tls.protocol"), &tls.protocol);
+        self.pool_tls(path, pool);
+    }
+
+    fn pool_tls(&mut self, path: &str, pool: &Pool) {
+        for (field, tls) in [("tls", &pool.tls), ("check_tls", &pool.check_tls)] {
+            let Some(tls) = tls else { continue };
+            self.protocol(&format!("{path}.{field}.protocol"), &tls.protocol);
             if let Some(name) = &tls.server_name {
-                self.held(format!("{path}.tls.server_name"), values::server_name(name));
+                self.held(format!("{path}.{field}.server_name"), values::server_name(name));
             }
+        }
+        if pool.tls.is_some() && pool.check_tls.is_some() {
+            let message = "`check_tls` has no effect beside `tls`, with which checks are made";
+            self.problem(format!("{path}.check_tls"), message);
         }
     }
 
@@ -735,6 +745,14 @@ impl<'a> Validator<'a> {
             }
             Rule::Internal(Some(name)) => {
                 self.held(format!("{path}.internal"), values::name(name).map(|_| ()));
+            }
+            Rule::Servers(pool, range) => {
+                if !self.config.pools.iter().any(|one| one.name == *pool) {
+                    let message = format!("there is no pool `{pool}`");
+                    self.problem(format!("{path}.servers[0]"), message);
+                }
+                let range = ServerRange::parse(&range.to_string()).map(|_| ());
+                self.held(format!("{path}.servers[1]"), range);
             }
             Rule::File(_, file) if !file.is_absolute() => {
                 self.problem(format!("{path}.file[1]"), "the path of a file begins with `/`");

@@ -142,11 +142,12 @@ impl AdminKeys {
             tokens.push((most, TokenDigest::read(path)?));
         }
         let (mut users, mut certificates) = (Vec::new(), Vec::new());
-        for RoleGrant { role, user, token_file, certificate } in &listener.roles {
+        for RoleGrant { role, user, token_file, certificate, password } in &listener.roles {
             let right = Right::from(*role).min(most);
             if let Some(path) = token_file {
                 tokens.push((right, TokenDigest::read(path)?));
             }
+            tokens.extend(password.iter().map(|pair| (right, TokenDigest::of_pair(pair))));
             if let Some(name) = user {
                 let user = user_called(name).map_err(|error| format!("{error} to have a role"))?;
                 users.push((right, user.as_raw()));

@@ -12,12 +12,17 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 /// The shortest token, in bytes: a shorter one could be guessed.
 const LEAST_BYTES: usize = 16;
 
-/// The digest of a token.
-pub struct TokenDigest(Digest);
+/// The digest of a token, or of a user and a password.
+pub struct TokenDigest {
+    digest: Digest,
+    /// Set for `USER:PASSWORD`, of which both have to be right.
+    is_pair: bool,
+}
 
 impl PartialEq for TokenDigest {
     fn eq(&self, other: &Self) -> bool {
-        verify_slices_are_equal(self.0.as_ref(), other.0.as_ref()).is_ok()
+        self.is_pair == other.is_pair
+            && verify_slices_are_equal(self.digest.as_ref(), other.digest.as_ref()).is_ok()
     }
 }
 
@@ -45,7 +50,12 @@ impl TokenDigest {
 
     /// The digest of this token.
     pub fn of(token: &str) -> Self {
-        Self(digest(&SHA256, token.as_bytes()))
+        Self { digest: digest(&SHA256, token.as_bytes()), is_pair: false }
+    }
+
+    /// The digest of a user and a password, `USER:PASSWORD`.
+    pub fn of_pair(pair: &str) -> Self {
+        Self { digest: digest(&SHA256, pair.as_bytes()), is_pair: true }
     }
 
     /// Returns true if an `Authorization` header contains the token.
@@ -56,17 +66,20 @@ impl TokenDigest {
             own.eq_ignore_ascii_case(scheme.as_bytes()).then(|| rest.trim_ascii())
         };
         if let Some(brought) = scheme("bearer ") {
-            return self.is(brought);
+            return !self.is_pair && self.is(brought);
         }
         // A browser sends the token as the password, with any user name.
         let Some(pair) = scheme("basic ").and_then(from_base64) else { return false };
+        if self.is_pair {
+            return self.is(&pair);
+        }
         let colon = pair.iter().position(|byte| *byte == b':');
         colon.is_some_and(|colon| self.is(&pair[colon + 1..]))
     }
 
     fn is(&self, brought: &[u8]) -> bool {
         let brought = digest(&SHA256, brought);
-        verify_slices_are_equal(self.0.as_ref(), brought.as_ref()).is_ok()
+        verify_slices_are_equal(self.digest.as_ref(), brought.as_ref()).is_ok()
     }
 }
 
@@ -104,6 +117,23 @@ mod tests {
         check("Bearer", false);
         check("", false);
         assert!(!token.is_in(None));
+    }
+
+    #[test]
+    fn user_and_password_are_right_together() {
+        let digest = TokenDigest::of_pair("ops:secret");
+        let check = |scheme: &str, pair: &str, expected| {
+            let header =
+                format!("{scheme} {}", base64::engine::general_purpose::STANDARD.encode(pair));
+            assert_eq!(digest.is_in(Some(header.as_bytes())), expected, "{scheme} {pair}");
+        };
+        check("Basic", "ops:secret", true);
+        check("basic", "ops:secret", true);
+        check("Basic", "dev:secret", false);
+        check("Basic", "ops:secret2", false);
+        check("Basic", "ops", false);
+        assert!(!digest.is_in(Some(b"Bearer ops:secret")));
+        assert!(digest != TokenDigest::of("ops:secret"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::http::cookie::{self, split_pair};
 use crate::http::path::percent::{PathBuffer, decode_query};
 use crate::http::request_view::RequestView;
 use crate::routing::file_switch::FileSwitch;
+use crate::routing::server_count::ServerCount;
 
 /// A compiled rule, ready to be tried on requests.
 #[derive(Clone, Debug)]
@@ -28,6 +29,7 @@ pub(crate) enum Condition {
     Client(Box<[IpNet]>),
     Internal(Option<Box<str>>),
     File(Arc<FileSwitch>),
+    Servers(Arc<ServerCount>),
     Variable(Box<Template>, Option<TextPattern>),
 }
 
@@ -94,6 +96,7 @@ impl Condition {
             Rule::Client(networks) => Self::Client(networks.as_slice().into()),
             Rule::Internal(name) => Self::Internal(name.as_deref().map(Box::from)),
             Rule::File(test, path) => Self::File(Arc::new(FileSwitch::new(*test, path))),
+            Rule::Servers(pool, range) => Self::Servers(Arc::new(ServerCount::new(pool, *range))),
             Rule::Variable(text, value) => Self::Variable(Box::new(text.clone()), value.clone()),
         }
     }
@@ -143,6 +146,18 @@ impl Condition {
         }
     }
 
+    /// Appends the counts of servers that it looks at.
+    pub(crate) fn server_counts<'a>(&'a self, found: &mut Vec<&'a Arc<ServerCount>>) {
+        match self {
+            Self::Servers(count) => found.push(count),
+            Self::All(conditions) | Self::Any(conditions) => {
+                conditions.iter().for_each(|condition| condition.server_counts(found));
+            }
+            Self::Not(condition) => condition.server_counts(found),
+            _ => {}
+        }
+    }
+
     /// Returns true if a match may capture groups of a path regex.
     pub(crate) fn has_groups(&self) -> bool {
         match self {
@@ -187,6 +202,7 @@ impl Condition {
                 view.internal.is_some_and(|internal| internal.leads_to(name.as_deref()))
             }
             Self::File(switch) => switch.holds(),
+            Self::Servers(count) => count.holds(),
             Self::Variable(text, value) => subject.texts.test(text, |found| match value {
                 Some(pattern) => pattern.matches(found),
                 None => !found.is_empty() && found != b"0",

@@ -10,6 +10,7 @@ mod index;
 mod prefix_table;
 pub(crate) mod response_rules;
 pub mod route;
+pub(crate) mod server_count;
 pub mod trace;
 
 #[cfg(test)]

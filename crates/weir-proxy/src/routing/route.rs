@@ -32,6 +32,7 @@ use crate::routing::files_below::FilesBelow;
 use crate::routing::hosts::Hosts;
 use crate::routing::index::RouteIndex;
 use crate::routing::response_rules::CompiledResponseRules;
+use crate::routing::server_count::ServerCount;
 use crate::routing::trace::ConditionTrace;
 use crate::upstream::UpstreamPool;
 use crate::upstream::rules::UpstreamRules;
@@ -285,6 +286,7 @@ pub struct Router {
     pages: ErrorPages,
     error_targets: Option<ErrorTargets>,
     file_switches: Box<[Arc<FileSwitch>]>,
+    server_counts: Box<[Arc<ServerCount>]>,
     response_edits: Edits,
     needs_path: bool,
     needs_server_name: bool,
@@ -357,11 +359,13 @@ impl Router {
             .iter()
             .map(|site| compile(&site.routes))
             .collect::<Result<Box<[_]>, _>>()?;
-        let mut switches = Vec::new();
+        let (mut switches, mut counts) = (Vec::new(), Vec::new());
         for route in sites.iter().chain([&default]).flat_map(|list| &list.routes) {
             route.condition.file_switches(&mut switches);
+            route.condition.server_counts(&mut counts);
         }
         let file_switches = switches.into_iter().cloned().collect();
+        let server_counts = counts.into_iter().cloned().collect();
         let lists = || sites.iter().chain([&default]);
         let needs_path = lists().any(RouteList::needs_path);
         let needs_server_name = !sites.is_empty()
@@ -375,6 +379,7 @@ impl Router {
             pages: ErrorPages::load(&listener.error_pages, read)?,
             error_targets: ErrorTargets::compile(&listener.error_targets, listener)?,
             file_switches,
+            server_counts,
             response_edits: Edits::compile(EditedMessage::Response, &listener.response_headers)?,
             needs_path,
             needs_server_name,
@@ -492,6 +497,11 @@ impl Router {
     /// The files that conditions ask for.
     pub(crate) fn file_switches(&self) -> &[Arc<FileSwitch>] {
         &self.file_switches
+    }
+
+    /// The counts of servers that conditions ask for.
+    pub(crate) fn server_counts(&self) -> &[Arc<ServerCount>] {
+        &self.server_counts
     }
 
     /// Returns true if a text of some route uses a header of the endpoint's response.

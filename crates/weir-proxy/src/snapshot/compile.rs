@@ -23,8 +23,8 @@ use crate::limiting::key_limits::KeyLimits;
 use crate::net::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets};
 use crate::routing::route::Router;
 use crate::snapshot::{
-    CompiledAccessLog, CompiledListener, ListenerModel, LogCounts, LogReasons, ServerNames,
-    Snapshot, hashes_server_name, keys_of_local_addresses,
+    CompiledAccessLog, CompiledListener, CountedConditions, ListenerModel, LogCounts, LogReasons,
+    ServerNames, Snapshot, hashes_server_name, keys_of_local_addresses,
 };
 use crate::upstream::endpoint_number::EndpointNumbers;
 use crate::upstream::source::{FileReader, FilesSource, ReadFile};
@@ -123,6 +123,8 @@ pub fn compile(
         tickets,
         series: OnceLock::new(),
     };
+    // Those of listeners that are still the former ones count the former pools until they change.
+    snapshot.count_servers(CountedConditions::New);
     let retired = previous.map(|previous| retired(previous, &snapshot)).unwrap_or_default();
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })
 }

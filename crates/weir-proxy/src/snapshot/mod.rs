@@ -5,7 +5,7 @@ pub mod compile;
 pub(crate) mod generation;
 pub(crate) mod series;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -54,6 +54,14 @@ pub struct Snapshot {
     pub(crate) series: OnceLock<Arc<SnapshotSeries>>,
 }
 
+/// The conditions that begin to count the servers of a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CountedConditions {
+    All,
+    /// Those that count none yet.
+    New,
+}
+
 impl Snapshot {
     /// The counters of its exchanges.
     pub(crate) fn series(&self, numbers: &MetricsRegistry) -> &Arc<SnapshotSeries> {
@@ -95,6 +103,23 @@ impl Snapshot {
     /// The files that conditions of routes ask for.
     pub fn file_switches(&self) -> impl Iterator<Item = &Arc<FileSwitch>> {
         self.listeners.iter().flat_map(|listener| listener.router.file_switches())
+    }
+
+    /// Lets conditions of routes count the servers of the pools of this snapshot.
+    pub(crate) fn count_servers(&self, which: CountedConditions) {
+        let all = which == CountedConditions::All;
+        let counts = self.listeners.iter().flat_map(|listener| listener.router.server_counts());
+        let mut counts = counts.filter(|count| all || !count.is_watching()).peekable();
+        if counts.peek().is_none() {
+            return;
+        }
+        let pools: HashMap<&str, &Arc<UpstreamPool>> =
+            self.pools.iter().map(|pool| (&*pool.name, pool)).collect();
+        for count in counts {
+            if let Some(pool) = pools.get(count.pool()) {
+                count.watch(&pool.balancer);
+            }
+        }
     }
 
     /// The listener of this name.

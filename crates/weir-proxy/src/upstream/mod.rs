@@ -65,6 +65,8 @@ pub struct UpstreamPool {
     pub retry_budget: Arc<PoolRetryBudget>,
     /// TLS towards endpoints; each worker derives a configuration from it.
     pub tls: Option<ClientTls>,
+    /// TLS of health checks, if only they use it.
+    pub check_tls: Option<CheckTls>,
     /// The version of the PROXY header that begins each connection.
     pub send_proxy: Option<model::SendProxy>,
     /// The values of that header.
@@ -77,6 +79,15 @@ pub struct UpstreamPool {
     pub limits: Option<Box<PoolLimiter>>,
     pub(crate) source: FilesSource<model::Pool>,
     pub(crate) tls_source: FilesSource<Option<model::TlsClient>>,
+}
+
+/// TLS of the health checks of endpoints that requests reach without it.
+#[derive(Debug)]
+pub struct CheckTls {
+    /// The settings of all endpoints.
+    pub tls: ClientTls,
+    /// The name for SNI and verification of each endpoint, in the pool's order.
+    pub names: Vec<ServerName<'static>>,
 }
 
 /// The settings of a pool's queue. The balancer decides the order of service.

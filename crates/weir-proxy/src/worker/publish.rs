@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::snapshot::Snapshot;
 use crate::snapshot::compile::{Compiled, PoolSuccession};
+use crate::snapshot::{CountedConditions, Snapshot};
 use crate::time::instant::Instant;
 use crate::worker::process::Process;
 
@@ -30,6 +30,7 @@ impl Compiled {
             listener.gate.position.store(position, Ordering::Relaxed);
             listener.gate.room.resize(listener.max_connections.unwrap_or(usize::MAX));
         }
+        snapshot.count_servers(CountedConditions::All);
         let now_us = process.balance_clock(Instant::now());
         for PoolSuccession { before, after, orders } in changes {
             after.balancer.succeed(&before, &orders, now_us);

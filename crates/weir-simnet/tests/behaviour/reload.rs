@@ -51,6 +51,26 @@ async fn expect_freed(snapshot: Weak<Snapshot>) {
 }
 
 #[test]
+fn conditions_count_the_servers_that_are_up() {
+    let text = |server: &str| app(server, "route servers app=0 -> respond 418;");
+    play(&text("server 10.0.1.1:80 name=one down;"), async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        assert_eq!(get(&mut client).await, 418);
+        let first = world.snapshot();
+        world.reload(&text(ONE)).await;
+        let second = world.snapshot();
+        assert!(Arc::ptr_eq(&first.listeners[0], &second.listeners[0]));
+        assert_eq!(get(&mut client).await, 200);
+        for (health, expected) in [(Health::Unhealthy, 418), (Health::Healthy, 200)] {
+            second.pools[0].balancer.set_health(0, health, 0);
+            assert_eq!(get(&mut client).await, expected);
+        }
+        drop(seen);
+    });
+}
+
+#[test]
 fn unchanged_parts_are_kept() {
     let text = |timeout: &str| {
         format!(

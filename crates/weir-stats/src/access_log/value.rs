@@ -213,6 +213,16 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::FailedAttempts => VariableValue::FailedAttempts(entry.failed_attempts),
         Plain::Affinity => text(entry.affinity.as_str()),
         Plain::UpstreamAddr => text(entry.endpoint_address),
+        Plain::UpstreamStatus | Plain::UpstreamResponseLength
+            if entry.endpoint_address.is_empty() =>
+        {
+            VariableValue::Absent
+        }
+        Plain::UpstreamStatus => VariableValue::Status(u64::from(entry.status)),
+        Plain::UpstreamResponseLength if times.response.reached().is_none() => {
+            VariableValue::Number(0)
+        }
+        Plain::UpstreamResponseLength => VariableValue::Number(entry.body_bytes_sent),
         Plain::UpstreamUri => filled(entry.upstream_target),
         Plain::UpstreamConnectTime => seconds(&[times.connect]),
         Plain::UpstreamHeaderTime => seconds(&[times.connect, times.response]),

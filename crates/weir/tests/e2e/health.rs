@@ -186,18 +186,17 @@ fn a_check_may_go_to_another_port() {
     assert_eq!(server.probes().len(), 0);
 }
 
-#[test]
-fn a_tls_check_verifies_as_the_pool_says() {
-    let directory = Directory::new();
-    let certificate = Certificate::localhost(&directory);
+/// An nginx that serves TLS, its certificate, and another one of the same name.
+fn tls_server(directory: &Directory) -> (Nginx, Certificate, Certificate) {
+    let certificate = Certificate::localhost(directory);
     let other = Certificate::self_signed(
-        &directory,
+        directory,
         "other",
         "ec -pkeyopt ec_paramgen_curve:P-256",
         &["localhost"],
     );
     let nginx = Nginx::start(
-        &directory,
+        directory,
         "tls",
         &format!(
             "access_log off; server {{ listen ADDRESS ssl; ssl_certificate {}; ssl_certificate_key {}; return 204; }}",
@@ -205,6 +204,40 @@ fn a_tls_check_verifies_as_the_pool_says() {
             certificate.key.display()
         ),
     );
+    (nginx, certificate, other)
+}
+
+#[test]
+fn servers_that_requests_reach_without_tls_are_checked_with_it() {
+    let directory = Directory::new();
+    let (nginx, certificate, other) = tls_server(&directory);
+    let pool = |name: &str, ca: &Certificate| {
+        format!(
+            "pool {name} {{ server {}; check tls interval=500ms; check_tls name=localhost ca={}; }}",
+            nginx.address,
+            ca.chain.display()
+        )
+    };
+    let config = format!(
+        "{} {}
+         listen 127.0.0.1:0 {{ route path /bad -> bad; route -> good; }}",
+        pool("good", &certificate),
+        pool("bad", &other),
+    );
+    let weir = Weir::start(&directory, &config);
+    let line = told(&weir, "health: bad/");
+    assert!(line.contains("up -> down: TLS handshake failed: "), "{line}");
+    let mut client = Client::connect(weir.address());
+    assert_eq!(client.ask("/good").status, 400, "a request without TLS");
+    assert_eq!(client.ask("/bad").status, 503);
+    let said = weir.process.said();
+    assert!(!said.contains("health: good/"), "{said}");
+}
+
+#[test]
+fn a_tls_check_verifies_as_the_pool_says() {
+    let directory = Directory::new();
+    let (nginx, certificate, other) = tls_server(&directory);
     let pool = |name: &str, check: &str, ca: &Certificate| {
         format!(
             "pool {name} {{ server {}; check {check} interval=500ms; tls name=localhost ca={}; }}",

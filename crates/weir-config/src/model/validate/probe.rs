@@ -64,10 +64,10 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
             }
             probe.then.iter().for_each(|one| http_objections(one, pool, &mut list));
         }
-        Probe::Tls if pool.tls.is_none() => {
-            let message = "`check tls` needs `tls` in the pool, which defines what is verified";
+        Probe::Tls if lacks_tls(pool) => {
+            let message = "`check tls` needs `tls` or `check_tls` in the pool, which defines what is verified";
             list.add(".probe", &[], message);
-            list.help("add `tls;` to the pool");
+            list.help("add `tls;` to the pool, or `check_tls;` if requests go there without TLS");
         }
         Probe::Tcp(probe) => tcp_objections(probe, pool, &mut list),
         Probe::Tls => {}
@@ -78,6 +78,11 @@ pub(crate) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
 /// The most steps of a probe.
 const MOST_STEPS: usize = 64;
 const TOO_MANY: &str = "a probe has at most 64 steps, which have none of their own";
+
+/// Returns true if nothing says what probes with TLS verify.
+fn lacks_tls(pool: &Pool) -> bool {
+    pool.tls.is_none() && pool.check_tls.is_none()
+}
 
 fn tcp_objections(probe: &TcpProbe, pool: &Pool, list: &mut Objections) {
     if probe.steps.len() > MOST_STEPS {
@@ -90,10 +95,12 @@ fn tcp_objections(probe: &TcpProbe, pool: &Pool, list: &mut Objections) {
     }
     for step in &probe.steps {
         match step {
-            ProbeStep::Connect(connect) if connect.tls && pool.tls.is_none() => {
-                let message = "`tls=on` needs `tls` in the pool, which defines what is verified";
+            ProbeStep::Connect(connect) if connect.tls && lacks_tls(pool) => {
+                let message = "`tls=on` needs `tls` or `check_tls` in the pool, which defines what is verified";
                 list.add(".probe.tcp.steps", &[], message);
-                list.help("add `tls;` to the pool");
+                list.help(
+                    "add `tls;` to the pool, or `check_tls;` if requests go there without TLS",
+                );
             }
             ProbeStep::Connect(connect) => {
                 if let Some(number) = connect.port {
@@ -171,10 +178,11 @@ fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
         list.add(".probe.http.body", &["body"], message);
         list.help("expect a status that has a body, such as `expect=200`");
     }
-    if probe.tls == Some(true) && pool.tls.is_none() {
-        let message = "`tls=on` needs `tls` in the pool, which defines what is verified";
+    if probe.tls == Some(true) && lacks_tls(pool) {
+        let message =
+            "`tls=on` needs `tls` or `check_tls` in the pool, which defines what is verified";
         list.add(".probe.http.tls", &["tls"], message);
-        list.help("add `tls;` to the pool");
+        list.help("add `tls;` to the pool, or `check_tls;` if requests go there without TLS");
     }
 }
 

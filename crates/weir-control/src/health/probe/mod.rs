@@ -77,11 +77,14 @@ impl Probes {
         let mut before = std::mem::take(&mut self.0);
         let mut targets = Vec::new();
         for (settings, pool) in config.pools.iter().zip(&snapshot.pools) {
-            let tls = pool.tls.as_ref().map(ClientTls::for_probes);
+            let checks = pool.check_tls.as_ref();
+            let tls = checks.map(|checks| &checks.tls).or(pool.tls.as_ref());
+            let tls = tls.map(ClientTls::for_probes);
             for (index, (own, endpoint)) in
                 settings.endpoints.iter().zip(&pool.endpoints).enumerate()
             {
-                let name = endpoint.server_name.clone();
+                let name = checks.and_then(|checks| checks.names.get(index).cloned());
+                let name = name.or_else(|| endpoint.server_name.clone());
                 let tls = tls.clone().zip(name).map(|(config, name)| ProbeTls { config, name });
                 let asks = settings.check.as_ref().map(|check| Asks {
                     check: check.clone(),

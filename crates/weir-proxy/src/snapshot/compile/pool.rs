@@ -26,7 +26,8 @@ use crate::upstream::idle_count::IdleCount;
 use crate::upstream::retry::PoolRetryBudget;
 use crate::upstream::rules::UpstreamRules;
 use crate::upstream::source::FilesSource;
-use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
+use crate::upstream::{CheckTls, UpstreamEndpoint, UpstreamPool, UpstreamQueue};
+use rustls::pki_types::ServerName;
 
 /// The succession of one pool to another, with the configured admin states of the new one.
 pub(crate) struct PoolSuccession {
@@ -41,6 +42,12 @@ pub(crate) struct PoolSuccession {
 enum ConnectionStart {
     Same,
     Other,
+}
+
+impl ConnectionStart {
+    fn of(is_same: bool) -> Self {
+        if is_same { Self::Same } else { Self::Other }
+    }
 }
 
 impl Compiler<'_> {
@@ -62,10 +69,11 @@ impl Compiler<'_> {
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let mut files = self.reader.take();
         let tls_source = FilesSource::new(pool.tls.clone(), files.clone());
-        let same = before.is_some_and(|before| {
-            before.send_proxy == pool.send_proxy && before.tls_source.is_still(&pool.tls, read)
+        let check_tls = pool.check_tls.as_ref().map(|tls| self.check_tls(tls, pool)).transpose()?;
+        let same = before.map_or(ConnectionStart::Other, |before| {
+            let same = before.send_proxy == pool.send_proxy;
+            ConnectionStart::of(same && before.tls_source.is_still(&pool.tls, read))
         });
-        let same = if same { ConnectionStart::Same } else { ConnectionStart::Other };
         let mut known_by_name: HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> = HashMap::new();
         for known in line.iter().flat_map(|pool| &pool.endpoints) {
             known_by_name.entry(&known.name).or_default().push(known);
@@ -104,6 +112,7 @@ impl Compiler<'_> {
             queue,
             retry_budget: retry_budget(pool, before),
             tls,
+            check_tls,
             affinity,
             rules: UpstreamRules::of_pool(pool),
             limits: PoolLimiter::compile(pool, &self.limiter),
@@ -139,16 +148,7 @@ impl Compiler<'_> {
                 "localhost".to_owned(),
             ),
         };
-        let host = endpoint.host.as_ref().unwrap_or(&host);
-        let server_name = match tls {
-            None => None,
-            Some(tls) => {
-                let domain = endpoint.domain.as_ref();
-                let domain = domain.filter(|_| tls.srv_name == SrvName::Domain);
-                let name = server_name(tls.server_name.as_deref(), domain.unwrap_or(host));
-                Some(name.map_err(|error| error.to_string())?)
-            }
-        };
+        let server_name = tls.map(|tls| verified_name(endpoint, tls, &host)).transpose()?;
         let as_before = |known: &&Arc<UpstreamEndpoint>| {
             same == ConnectionStart::Same && known.server_name == server_name
         };
@@ -217,6 +217,24 @@ impl Compiler<'_> {
         Ok(secret.to_vec())
     }
 
+    fn check_tls(
+        &mut self,
+        tls: &model::TlsClient,
+        pool: &model::Pool,
+    ) -> Result<CheckTls, String> {
+        let name = |endpoint: &model::Endpoint| {
+            let host = match &endpoint.address {
+                EndpointAddress::Socket(address) => address.ip().to_string(),
+                EndpointAddress::Name(name, _) => name.clone(),
+                EndpointAddress::Service(name) => service_domain(name).to_owned(),
+                EndpointAddress::Unix(_) => "localhost".to_owned(),
+            };
+            verified_name(endpoint, tls, &host)
+        };
+        let names = pool.endpoints.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+        Ok(CheckTls { tls: self.client_tls(tls)?, names })
+    }
+
     fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
         let settings = ClientSettings {
             skip_verification: !tls.verify,
@@ -240,6 +258,17 @@ fn retry_budget(pool: &model::Pool, before: Option<&Arc<UpstreamPool>>) -> Arc<P
     let same = before.filter(|before| before.source.model().retry == pool.retry);
     let same = same.map(|before| Arc::clone(&before.retry_budget));
     same.unwrap_or_else(|| Arc::new(PoolRetryBudget::new(&pool.retry)))
+}
+
+/// Returns the name for SNI and verification of an endpoint, whose address has this host.
+fn verified_name(
+    endpoint: &model::Endpoint,
+    tls: &model::TlsClient,
+    host: &str,
+) -> Result<ServerName<'static>, String> {
+    let domain = endpoint.domain.as_deref().filter(|_| tls.srv_name == SrvName::Domain);
+    let host = domain.or(endpoint.host.as_deref()).unwrap_or(host);
+    server_name(tls.server_name.as_deref(), host).map_err(|error| error.to_string())
 }
 
 /// The limits on idle connections. A connection that was announced for one client serves no other.

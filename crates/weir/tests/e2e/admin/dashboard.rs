@@ -94,6 +94,28 @@ fn a_browser_brings_the_token_as_its_password() {
     assert_eq!(asked(&["-u", &format!("{TOKEN}:weir"), &url]).0, 401);
 }
 
+#[test]
+fn a_browser_brings_a_user_and_a_password() {
+    let managed = Managed::start(
+        "admin 127.0.0.1:0 { role read password=ops:secret; role operate password=dev:s3cr3t; }",
+        1,
+    );
+    let address = managed.weir.addresses[1];
+    let url = format!("http://{address}/v1/pools/app/endpoints/one");
+    let check = |pair: &str, looks: u16, changes: u16| {
+        assert_eq!(asked(&["-u", pair, &url]).0, looks, "{pair}");
+        let change = ["-u", pair, "-X", "PATCH", "--data", r#"{"weight": 2}"#, &url];
+        assert_eq!(asked(&change).0, changes, "{pair}");
+    };
+    check("ops:secret", 200, 403);
+    check("dev:s3cr3t", 200, 200);
+    check("dev:secret", 401, 401);
+    check("ops:", 401, 401);
+    assert_eq!(asked(&[&url]).0, 401);
+    let said = managed.weir.process.said();
+    assert!(!said.contains("s3cr3t"), "{said}");
+}
+
 /// Starts curl on a stream of events.
 fn stream(socket: &str, path: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut curl = curl_command();
