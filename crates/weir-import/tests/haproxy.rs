@@ -274,7 +274,8 @@ fn what_is_not_converted_is_refused_by_name() {
     check("option httplgo", "", "option httplgo", "did you mean `option httplog`");
     check("nbthread 2", "", "nbthread", "belong");
     check("use_backend none if TRUE", "", "use_backend", "no backend `none`");
-    check("use_backend b if { nbsrv(b) lt 1 }", "", "use_backend", "nbsrv");
+    check("use_backend b if { nbsrv(none) lt 1 }", "", "use_backend", "no backend `none`");
+    check("use_backend b if { nbsrv lt 1 }", "", "use_backend", "nbsrv(NAME)");
     check("use_backend b if made_up", "", "use_backend", "no ACL `made_up`");
     check("use_backend none-%[hdr(host)]", "", "use_backend", "no backend has a name");
     check("http-request set-var(proc.a) src", "", "http-request set-var", "`global` only");

@@ -8,17 +8,14 @@ use weir_config::source::Mappings;
 use weir_import::{HaproxyVersion, Imported, haproxy_file};
 
 /// The files of which lines are refused, with the beginnings of those lines.
-const REFUSED: &[(&str, &[&str])] = &[
-    ("logging", &["http-request set-log-level silent if { p"]),
-    (
-        "rate-limits",
-        &[
-            "stick-table type ip size 200k expire 2m ",
-            "http-request track-sc0 src",
-            "http-request deny deny_status 429 if { s",
-        ],
-    ),
-];
+const REFUSED: &[(&str, &[&str])] = &[(
+    "rate-limits",
+    &[
+        "stick-table type ip size 200k expire 2m ",
+        "http-request track-sc0 src",
+        "http-request deny deny_status 429 if { s",
+    ],
+)];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/haproxy/realistic")

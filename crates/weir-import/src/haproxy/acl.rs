@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use weir_config::model::ServerRange;
 use weir_config::source::SourceSpan;
 
 use super::conditions::{AclTable, AclTest, Criterion, MOST_TESTS, NativeTest};
@@ -213,6 +214,9 @@ impl HaproxyConverter<'_> {
         if scope.place == FormatPlace::Response && is_of_request_head(name) {
             return Ok(AclTest::Always(false));
         }
+        if name == "nbsrv" {
+            return self.servers_test(criterion);
+        }
         // Responses have no conditions of requests.
         let native = match scope.place {
             FormatPlace::Request => criterion.clone().test(),
@@ -226,6 +230,37 @@ impl HaproxyConverter<'_> {
             Ok(test) => Ok(test.with_origin(criterion)),
             Err(_) => self.variable_test(criterion, scope, span).map_err(changed_condition),
         }
+    }
+}
+
+impl HaproxyConverter<'_> {
+    /// Returns the test of the number of a backend's servers that are up.
+    fn servers_test(&mut self, criterion: &Criterion) -> Result<AclTest, String> {
+        let SampleExpression { fetch, converters, .. } = &criterion.expression;
+        let [name] = fetch.arguments.as_slice() else {
+            return Err("write `nbsrv(NAME)` with the name of the backend".to_owned());
+        };
+        if !converters.is_empty() {
+            return Err("a converter of `nbsrv` has no conversion".to_owned());
+        }
+        let Some(&backend) = self.backends.get(name.as_str()) else {
+            return Err(format!("there is no backend `{name}`"));
+        };
+        let ranges = match criterion.patterns.as_slice() {
+            [] => vec![(1, i64::MAX)],
+            _ => criterion.integers()?,
+        };
+        let pool = self.pool(backend)?;
+        let test = |(first, last): &(i64, i64)| {
+            if *last < 0 || last < first {
+                return AclTest::Always(false);
+            }
+            let number = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
+            let most = Some(number(*last)).filter(|most| *most < u32::MAX);
+            let range = ServerRange { least: number(*first), most };
+            AclTest::native("servers", format!("{pool}={range}"))
+        };
+        Ok(AclTest::any(ranges.iter().map(test).collect()))
     }
 }
 

@@ -11,6 +11,7 @@ use super::conditions::AclTest;
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::keywords::{self, KeywordHandling};
 use super::lexer::LineWord;
+use super::logs::{LEVELS, SILENT};
 use super::named_text;
 use super::rewrites::groups;
 use super::rules::{RouteDraft, RuleEdit, RulePosition};
@@ -135,7 +136,7 @@ impl HaproxyConverter<'_> {
         let sections = self.sections;
         let keywords = ["tcp-request connection", "tcp-request session", "tcp-request content"];
         for keyword in keywords {
-            let mut accepted = RulePosition::new(self.global_scope.clone());
+            let mut accepted = RulePosition::new(id, self.global_scope.clone());
             for line in sections.every(id, keyword) {
                 let words = sections.words(line);
                 let action = words.first().map_or("", |word| word.text.as_str());
@@ -518,8 +519,31 @@ impl HaproxyConverter<'_> {
             "set-method" => self.method_action(line, arguments, scope),
             "capture" => self.captured(line, arguments, scope),
             "set-timeout" => self.timeout_action(line, arguments),
+            "set-log-level" => self.log_level_action(line, arguments),
             _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
             _ => self.other_action(line, action, "http-request"),
+        }
+    }
+
+    /// Converts `set-log-level`, of which `silent` leaves a request out of the logs.
+    pub(super) fn log_level_action(
+        &mut self,
+        line: LineId,
+        arguments: &[LineWord],
+    ) -> Result<RuleEffect, String> {
+        let section = self.sections.get(self.sections.section_of(line));
+        if matches!(section.kind.as_str(), "backend" | "defaults") {
+            return Err("the log is that of the frontend: write the rule there".to_owned());
+        }
+        match arguments {
+            [level] if level.text == "silent" => {
+                Ok(RuleEffect::Sets(SILENT.to_owned(), Some("1".to_owned())))
+            }
+            [level] if LEVELS.contains(&level.text.as_str()) => {
+                self.outcomes.differs(line, "the severity of lines is that of the log");
+                Ok(RuleEffect::Sets(SILENT.to_owned(), None))
+            }
+            _ => Err("write `set-log-level silent`".to_owned()),
         }
     }
 

@@ -106,7 +106,9 @@ impl HaproxyConverter<'_> {
         }
         let limited = servers.limited;
         lines.extend(servers.lines);
-        lines.extend(self.check(id, servers.check, span));
+        let check = self.check(id, servers.check, span);
+        lines.extend(servers.check_tls.filter(|_| check.as_ref().is_some_and(probes_with_tls)));
+        lines.extend(check);
         lines.push(
             servers
                 .passive
@@ -485,4 +487,11 @@ fn retried(word: &str) -> Option<Vec<&str>> {
 /// Returns true if no option was written.
 fn idle_is_default(line: &NativeLine) -> bool {
     line.clone().into_words().is_empty()
+}
+
+/// Returns true if a check uses TLS in one of its steps.
+fn probes_with_tls(check: &Directive) -> bool {
+    let mut words = check.words.iter();
+    words.any(|word| word.bare > 0 && matches!(word.text.as_str(), "tls" | "tls=on"))
+        || check.block.iter().flat_map(|block| &block.directives).any(probes_with_tls)
 }

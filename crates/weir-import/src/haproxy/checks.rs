@@ -8,7 +8,7 @@ use super::check_steps::{self, CheckConnect, CheckStep, expectation};
 use super::convert::HaproxyConverter;
 use super::http_checks::{CheckDetails, CheckRequest};
 use super::sections::{LineId, SectionId};
-use super::servers::{CheckTimes, PLAIN_SERVER};
+use super::servers::CheckTimes;
 use super::values;
 use crate::native::NativeLine;
 
@@ -55,6 +55,7 @@ impl HaproxyConverter<'_> {
             }
             return None;
         };
+        self.other_checks(id, kind);
         let mut details = CheckDetails { tls: times.tls, ..CheckDetails::default() };
         let keyword = kind.map_or("", |line| self.sections.keyword(line));
         let span = kind.map_or(span, |line| self.sections.span(line));
@@ -92,6 +93,26 @@ impl HaproxyConverter<'_> {
             _ => return None,
         }
         Some(self.check_options(id, native, &times, details))
+    }
+
+    /// Notes lines of a kind of check that the section does not have.
+    fn other_checks(&mut self, id: SectionId, kind: Option<LineId>) {
+        let kind = kind.map_or("", |line| self.sections.keyword(line)).to_owned();
+        for (keyword, option, kinds) in [
+            ("http-check", "option httpchk", &["option httpchk"][..]),
+            ("tcp-check", "option tcp-check", &["option tcp-check", ""][..]),
+        ] {
+            if kinds.contains(&kind.as_str()) {
+                continue;
+            }
+            let names = ["connect", "send", "send-binary", "expect"];
+            let names = names.map(|name| format!("{keyword} {name}"));
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            for line in self.sections.every_of(id, &names) {
+                let reason = format!("without `{option}` it has no effect, as in HAProxy");
+                self.outcomes.ignore(line, reason);
+            }
+        }
     }
 
     /// Returns the conversation of an option for a protocol.
@@ -197,10 +218,6 @@ impl HaproxyConverter<'_> {
                 }
             }
             at += 2;
-        }
-        if details.tls && !times.server_tls {
-            self.outcomes.refuse(line, PLAIN_SERVER);
-            details.tls = false;
         }
     }
 

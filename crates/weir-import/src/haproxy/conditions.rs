@@ -177,10 +177,10 @@ impl AclTest {
         }
     }
 
-    /// Returns true if the condition only looks at the connection.
+    /// Returns true if the condition only looks at the connection, or at the state of servers.
     pub(super) fn is_of_connection(&self) -> bool {
         match self {
-            Self::Native(test) => test.keyword == "client",
+            Self::Native(test) => matches!(test.keyword, "client" | "servers"),
             Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_of_connection),
             Self::Not(test) => test.is_of_connection(),
             _ => true,
@@ -193,7 +193,7 @@ impl AclTest {
         match self {
             Self::Native(test) => {
                 let is_name = |value: &String| value.starts_with("$ssl_server_name");
-                test.keyword == "client"
+                matches!(test.keyword, "client" | "servers")
                     || test.keyword == "variable" && test.values.iter().all(is_name)
             }
             Self::All(tests) | Self::Any(tests) => tests.iter().all(Self::is_of_bytes),

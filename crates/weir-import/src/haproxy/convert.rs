@@ -11,6 +11,7 @@ use weir_config::syntax::tree::Directive;
 use super::conditions::AclTable;
 use super::definitions::Definitions;
 use super::logs::{ConvertedFileLogs, LogTargetLine};
+use super::page_file::PageFile;
 use super::process::ProcessSettings;
 use super::scope::{FormatPlace, RuleScope};
 use super::sections::{LineId, LineOutcomes, SectionId, Sections};
@@ -65,6 +66,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) page_groups: HashMap<&'s str, SectionId>,
     /// The beginning of each page that was looked at.
     pub(super) pages: HashMap<String, Option<PageStatus>>,
+    /// The files of pages that were read.
+    pub(super) page_files: HashMap<String, Result<Rc<PageFile>, String>>,
     /// The named conditions of each section whose rules were read.
     pub(super) acls: HashMap<SectionId, Rc<AclTable>>,
     /// The `acl` lines that a rule uses.
@@ -134,6 +137,7 @@ impl<'s> HaproxyConverter<'s> {
             pool_numbers: HashMap::new(),
             page_groups: by_name(&["http-errors"]),
             pages: HashMap::new(),
+            page_files: HashMap::new(),
             acls: HashMap::new(),
             used_acls: HashSet::new(),
             passes_bytes: false,

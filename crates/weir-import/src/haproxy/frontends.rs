@@ -1,7 +1,7 @@
 //! A frontend becomes a native listener for each group of its addresses that are treated alike: its
 //! routes are in `rules`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
@@ -258,6 +258,10 @@ impl HaproxyConverter<'_> {
                 "crt" | "default-crt" if !value.is_empty() => {
                     options.certificates.push(value.to_owned());
                 }
+                "crt-list" if !value.is_empty() => match self.certificate_list(line, value) {
+                    Ok(files) => options.certificates.extend(files),
+                    Err(reason) => self.outcomes.refuse(line, reason),
+                },
                 "maxconn" if values::number(value).is_some_and(|most| most > 0) => {
                     options.max_connections = values::number(value);
                 }
@@ -275,6 +279,29 @@ impl HaproxyConverter<'_> {
             self.outcomes.refuse(line, "`ssl` needs a certificate: write `crt FILE`");
         }
         (!self.outcomes.is_refused(line)).then_some((options, dual))
+    }
+
+    /// Returns the certificates of a `crt-list`.
+    fn certificate_list(&mut self, line: LineId, name: &str) -> Result<Vec<String>, String> {
+        let lines = self.pattern_file(name)?;
+        if !self.room_for(lines.len()) {
+            return Err(TOO_LARGE.to_owned());
+        }
+        let (mut files, mut known, mut has_more) = (Vec::new(), HashSet::new(), false);
+        for entry in lines.iter() {
+            let (file, rest) = entry.split_once([' ', '\t', '[']).unwrap_or((entry, ""));
+            has_more |= !rest.trim().is_empty();
+            if known.insert(file) {
+                files.push(file.to_owned());
+            }
+        }
+        if files.is_empty() {
+            return Err(format!("`{name}` names no certificate"));
+        }
+        if has_more {
+            self.outcomes.differs(line, "of the list the certificates are taken: the names in them decide, not its filters, and its options are those of the `bind`");
+        }
+        Ok(files)
     }
 
     /// Notes an option without a field; returns the number of its words.

@@ -40,7 +40,11 @@ pub(super) struct ConvertedFileLogs {
     pub(super) directives: Vec<Directive>,
 }
 
-const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+/// The name of the variable that is 1 for a request without a line.
+pub(super) const SILENT: &str = "log silent";
+
+pub(super) const LEVELS: [&str; 8] =
+    ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 impl HaproxyConverter<'_> {
     /// Converts a `log` of `global`: Weir's own messages go there, and what `log global` refers to.
@@ -156,6 +160,14 @@ impl HaproxyConverter<'_> {
                 NativeLine::new("format", first).keyword("haproxy").end()
             }
         });
+        match scope.variable(SILENT) {
+            None | Some("") => {}
+            Some("1") => return None,
+            Some(silent) => {
+                let written = self.looked_up(silent, &[("1", "0")], "1", "log written", first);
+                lines.push(NativeLine::new("when", first).value(&written).end());
+            }
+        }
         let key = print(&lines);
         if let Some(name) = self.logs.made.get(&key) {
             return Some(name.clone());

@@ -21,6 +21,7 @@ mod lexer;
 mod lints;
 mod logs;
 mod maps;
+mod page_file;
 mod pages;
 mod patterns;
 mod preprocess;

@@ -1,47 +1,32 @@
-//! `errorfile`, `errorfiles` and `http-error`: pages for Weir's own responses.
+//! `errorfile`, `errorfiles`, `errorloc` and `http-error`: pages for Weir's own responses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::rc::Rc;
 
 use weir_config::source::{SourceSpan, read_bounded};
 use weir_config::syntax::tree::Directive;
 
 use super::MOST_NAMED_BYTES;
-use super::convert::HaproxyConverter;
+use super::conditions::AclTest;
+use super::convert::{HaproxyConverter, TOO_LARGE};
+use super::page_file::PageFile;
+use super::rules::{RouteDraft, RuleEdit};
 use super::sections::{LineId, SectionId};
 use super::values::PageStatus;
-use crate::native::NativeLine;
+use crate::native::{NativeLine, print};
+
+/// The lines that name pages.
+const PAGES: [&str; 6] =
+    ["errorfile", "errorfiles", "http-error", "errorloc", "errorloc302", "errorloc303"];
+/// The bytes of a page that count as one line of the result.
+const BYTES_OF_LINE: usize = 64;
 
 impl HaproxyConverter<'_> {
     /// Converts the pages of a frontend.
     pub(super) fn error_pages(&mut self, id: SectionId) -> Vec<Directive> {
-        let sections = self.sections;
-        let mut pages = PagesByStatus::new();
-        for line in sections.every_of(id, &["errorfile", "errorfiles", "http-error"]) {
-            if sections.keyword(line) == "http-error" {
-                if let Err(reason) = self.written_page(line, &mut pages) {
-                    self.outcomes.refuse(line, reason);
-                }
-                continue;
-            }
-            if sections.keyword(line) == "errorfile" {
-                self.error_page(line, &mut pages);
-                continue;
-            }
-            let name = sections.word(line, 0);
-            let only: Vec<&str> =
-                sections.words(line).iter().skip(1).map(|word| word.text.as_str()).collect();
-            let Some(&group) = self.page_groups.get(name) else {
-                self.outcomes.refuse(line, format!("there is no `http-errors {name}`"));
-                continue;
-            };
-            self.outcomes.honour(line);
-            for page in sections.own(group, "errorfile") {
-                if only.is_empty() || only.contains(&sections.word(*page, 0)) {
-                    self.error_page(*page, &mut pages);
-                }
-            }
-        }
+        let lines = self.sections.every_of(id, &PAGES);
+        let pages = self.pages_of(lines);
         let lines = pages.iter().map(|(status, (page, span))| {
             let line = NativeLine::new("error_page", *span).value(&status.to_string());
             match page {
@@ -49,9 +34,178 @@ impl HaproxyConverter<'_> {
                 PageSource::Text(text, kind) => {
                     line.option("text", text).option("type", kind).end()
                 }
+                PageSource::Redirect(code, url) => redirected(line, code, url),
             }
         });
         lines.collect()
+    }
+
+    /// Converts the pages that a backend has instead of those of its frontend: each is a route of
+    /// its own, to which the errors of the route lead.
+    pub(super) fn backend_pages(
+        &mut self,
+        backend: SectionId,
+        frontend: SectionId,
+        drafts: &mut Vec<RouteDraft>,
+    ) -> Vec<RuleEdit> {
+        let has_own = PAGES.iter().any(|name| !self.sections.own(backend, name).is_empty());
+        if !has_own && self.sections.inherit_the_same(backend, frontend) {
+            return Vec::new();
+        }
+        let counts = [frontend, backend].map(|id| self.sections.count_of(id, &PAGES));
+        if !self.room_for_reading(counts.iter().sum()) {
+            for line in self.sections.every_of(backend, &PAGES) {
+                self.outcomes.refuse(line, TOO_LARGE);
+            }
+            return Vec::new();
+        }
+        let outer = self.sections.every_of(frontend, &PAGES);
+        let mut lines = self.sections.every_of(backend, &PAGES);
+        let known: HashSet<LineId> = outer.iter().copied().collect();
+        lines.retain(|line| !known.contains(line));
+        if lines.is_empty() {
+            return Vec::new();
+        }
+        let mut pages = self.pages_of(outer);
+        // Those of the frontend that are files or texts hold for its routes anyway.
+        pages.retain(|_, (page, _)| matches!(page, PageSource::Redirect(..)));
+        pages.extend(self.pages_of(lines));
+        let mut edits = Vec::new();
+        for (status, (source, span)) in pages {
+            let line = NativeLine::new("error_page", span).value(&status.to_string());
+            let line = match source {
+                PageSource::Redirect(code, url) => redirected(line, code, &url),
+                PageSource::Text(body, kind) => {
+                    let page = PageFile { body, kind, headers: Vec::new() };
+                    match self.page_route(&page, status, span, drafts) {
+                        Ok(name) => line.keyword("->").keyword("internal").value(&name).end(),
+                        Err(reason) => {
+                            self.refuse_page(backend, span, reason);
+                            continue;
+                        }
+                    }
+                }
+                PageSource::File(path) => {
+                    let page = self.page_file(&path);
+                    match page.and_then(|page| self.page_route(&page, status, span, drafts)) {
+                        Ok(name) => line.keyword("->").keyword("internal").value(&name).end(),
+                        Err(reason) => {
+                            self.refuse_page(backend, span, reason);
+                            continue;
+                        }
+                    }
+                }
+            };
+            edits.push(RuleEdit { when: AclTest::Always(true), line });
+        }
+        edits
+    }
+
+    /// Refuses the line of a page at a place of a backend.
+    fn refuse_page(&mut self, backend: SectionId, span: SourceSpan, reason: String) {
+        let of = |line: &LineId| self.sections.span(*line) == span;
+        if let Some(line) = self.sections.every_of(backend, &PAGES).into_iter().find(of) {
+            self.outcomes.refuse(line, reason);
+        }
+    }
+
+    /// Returns the name of the route that sends a page, which every listener has.
+    fn page_route(
+        &mut self,
+        page: &PageFile,
+        status: u16,
+        span: SourceSpan,
+        drafts: &mut Vec<RouteDraft>,
+    ) -> Result<String, String> {
+        if !self.room_for_routes(1 + page.headers.len() + page.body.len() / BYTES_OF_LINE) {
+            return Err(TOO_LARGE.to_owned());
+        }
+        let target = NativeLine::new("", span).keyword("respond").value(&status.to_string());
+        let target = target.value(&page.body).option("type", &page.kind).into_words();
+        let header = |(name, value): &(String, String)| {
+            let line = NativeLine::new("response_header", span).keyword("set");
+            line.value(name).value(value).end()
+        };
+        let headers: Vec<Directive> = page.headers.iter().map(header).collect();
+        let line = NativeLine::new("page", span).words(target.iter().cloned());
+        let shown = print(&[line.block(headers.clone())]);
+        let name = self.response_names.entry(shown).or_default();
+        if name.is_empty() {
+            *name = format!("@page-{}", self.response_count);
+            self.response_count += 1;
+        }
+        let name = name.clone();
+        let when = AclTest::native("internal", name.clone());
+        if !drafts.iter().any(|draft| draft.when == when) {
+            let always = |line| RuleEdit { when: AclTest::Always(true), line };
+            let block = headers.into_iter().map(always).collect();
+            drafts.insert(0, RouteDraft { when, target, block, span });
+        }
+        Ok(name)
+    }
+
+    /// Reads the file of a page once.
+    fn page_file(&mut self, path: &str) -> Result<Rc<PageFile>, String> {
+        if let Some(known) = self.page_files.get(path) {
+            return known.clone();
+        }
+        let text = super::named_text(&self.mapped(path));
+        let page = text.map(|text| Rc::new(PageFile::of(&text)));
+        self.page_files.insert(path.to_owned(), page.clone());
+        page
+    }
+
+    fn pages_of(&mut self, lines: Vec<LineId>) -> PagesByStatus {
+        let sections = self.sections;
+        let mut pages = PagesByStatus::new();
+        for line in lines {
+            match sections.keyword(line) {
+                "http-error" => {
+                    if let Err(reason) = self.written_page(line, &mut pages) {
+                        self.outcomes.refuse(line, reason);
+                    }
+                }
+                "errorfile" => self.error_page(line, &mut pages),
+                "errorfiles" => self.page_group(line, &mut pages),
+                keyword => {
+                    let code = if keyword == "errorloc303" { "303" } else { "302" };
+                    self.error_location(line, code, &mut pages);
+                }
+            }
+        }
+        pages
+    }
+
+    /// Reads `errorfiles NAME [STATUS…]`.
+    fn page_group(&mut self, line: LineId, pages: &mut PagesByStatus) {
+        let sections = self.sections;
+        let name = sections.word(line, 0);
+        let only: Vec<&str> =
+            sections.words(line).iter().skip(1).map(|word| word.text.as_str()).collect();
+        let Some(&group) = self.page_groups.get(name) else {
+            self.outcomes.refuse(line, format!("there is no `http-errors {name}`"));
+            return;
+        };
+        self.outcomes.honour(line);
+        for page in sections.own(group, "errorfile") {
+            if only.is_empty() || only.contains(&sections.word(*page, 0)) {
+                self.error_page(*page, pages);
+            }
+        }
+    }
+
+    /// Reads `errorloc STATUS URL`.
+    fn error_location(&mut self, line: LineId, code: &'static str, pages: &mut PagesByStatus) {
+        let (status, url) = (self.sections.word(line, 0), self.sections.word(line, 1));
+        match status.parse::<u16>() {
+            Ok(status @ 400..=599) if self.sections.words(line).len() == 2 => {
+                self.outcomes.honour(line);
+                let page = PageSource::Redirect(code, url.replace('$', "$$"));
+                pages.insert(status, (page, self.sections.span(line)));
+            }
+            Ok(200..=399) => self.outcomes.ignore(line, "only errors have pages"),
+            _ => self.outcomes.refuse(line, "write a status and a URL"),
+        }
     }
 
     fn error_page(&mut self, line: LineId, pages: &mut PagesByStatus) {
@@ -172,6 +326,13 @@ enum PageSource {
     File(String),
     /// A text with variables, and its type.
     Text(String, String),
+    /// A redirect with this status to a URL.
+    Redirect(&'static str, String),
+}
+
+/// Returns the line of an error that sends clients away.
+fn redirected(line: NativeLine, code: &str, url: &str) -> Directive {
+    line.keyword("->").keyword("redirect").value(code).value(url).end()
 }
 
 /// Reads the beginning of a page.

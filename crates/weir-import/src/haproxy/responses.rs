@@ -205,6 +205,7 @@ impl HaproxyConverter<'_> {
                 }
                 self.redirect(line, arguments, RedirectText::Format, &texts())
             }
+            "set-log-level" => self.log_level_action(line, arguments),
             _ if action.contains("set-var") => self.variable_action(line, action, arguments, scope),
             "deny" | "return" | "redirect" | "silent-drop" => {
                 Err(format!("`{action}` is no action of `{keyword}`: write it in `http-response`"))

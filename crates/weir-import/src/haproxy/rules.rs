@@ -57,6 +57,8 @@ pub(super) struct ResponseRulesOf<'r> {
 /// The state while the rules of a frontend, or then of a backend, are read.
 #[derive(Clone)]
 pub(super) struct RulePosition {
+    /// The frontend, or `listen`, at whose addresses requests arrive.
+    frontend: SectionId,
     /// The condition under which the rules are reached, besides that no route before was taken.
     reached: JoinedTests,
     /// The negated conditions of each `allow` before, which skips the rules of its kind.
@@ -104,8 +106,9 @@ impl JoinedTests {
 }
 
 impl RulePosition {
-    pub(super) fn new(scope: RuleScope) -> Self {
+    pub(super) fn new(frontend: SectionId, scope: RuleScope) -> Self {
         Self {
+            frontend,
             reached: JoinedTests::default(),
             allowed: JoinedTests::default(),
             request: Vec::new(),
@@ -159,7 +162,7 @@ impl HaproxyConverter<'_> {
     pub(super) fn rules(&mut self, id: SectionId) -> FrontendRules {
         let span = self.sections.span(self.sections.get(id).head);
         let mut drafts = Vec::new();
-        let mut state = RulePosition::new(self.global_scope.clone());
+        let mut state = RulePosition::new(id, self.global_scope.clone());
         self.captured_headers(id, &mut state.scope);
         self.captured_cookie(id, &mut state.scope);
         self.connection_rules(id, &mut state, &mut drafts);
@@ -490,6 +493,7 @@ impl HaproxyConverter<'_> {
                     block.push(RuleEdit { when: once, line });
                 }
                 block.append(&mut servers);
+                block.append(&mut self.backend_pages(backend, state.frontend, drafts));
                 block.append(&mut state.response);
                 (NativeLine::new("", span).value(&pool), block)
             }

@@ -189,6 +189,11 @@ impl Sections {
         lists.flatten().copied().collect()
     }
 
+    /// Returns true if two sections inherit the same `defaults`.
+    pub(super) fn inherit_the_same(&self, one: SectionId, other: SectionId) -> bool {
+        self.get(one).parent == self.get(other).parent
+    }
+
     /// Returns the number of lines that a section inherits.
     pub(super) fn inherited(&self, id: SectionId) -> usize {
         self.chain(id).skip(1).map(|section| section.lines.len()).sum()
@@ -339,6 +344,17 @@ impl SectionReader {
                     self.errors.push(error);
                 }
             }
+        }
+        let stray = line.words.get(2).filter(|word| word.text != "from");
+        if let (Some(word), "frontend" | "backend" | "listen") = (stray, kind) {
+            let error = Diagnostic::error(word.span, format!("a `{kind}` has a name only"));
+            // Old versions had the addresses here.
+            let is_address = word.text.contains(':') && kind != "backend";
+            self.errors.push(if is_address {
+                error.help(format!("write `bind {}` on a line of its own below it", word.text))
+            } else {
+                error
+            });
         }
         if name.is_none() && matches!(kind, "frontend" | "backend" | "listen") {
             let error = Diagnostic::error(line.span(), format!("this `{kind}` has no name"));

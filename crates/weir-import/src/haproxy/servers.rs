@@ -1,7 +1,6 @@
 //! `server`, `default-server` and `server-template` become servers of a pool, and those of their
 //! options that Weir has for the pool as a whole become lines of the pool.
 
-use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::convert::HaproxyConverter;
@@ -17,10 +16,6 @@ const MOST_TEMPLATE: u64 = 1_000;
 /// The highest number of `priority`, which is the last tier before backups.
 const LOWEST_PRIORITY: u8 = 254;
 
-/// The reason for probes with TLS of servers that requests reach without it.
-pub(super) const PLAIN_SERVER: &str =
-    "Weir probes with TLS only servers that it connects to with TLS: write `ssl` at the server";
-
 /// The servers of a backend, and what they say of the pool.
 #[derive(Default)]
 pub(super) struct ConvertedServers {
@@ -34,6 +29,8 @@ pub(super) struct ConvertedServers {
     /// The longest queue of a server.
     pub(super) queue: Option<u64>,
     pub(super) tls: Option<Directive>,
+    /// The TLS of checks, for servers that requests reach without it.
+    pub(super) check_tls: Option<Directive>,
     /// Set if a server has a `cookie`.
     pub(super) cookies: bool,
     pub(super) send_proxy: Option<Directive>,
@@ -99,7 +96,16 @@ struct ServerTlsOptions {
     authority: Option<String>,
     certificate: Option<String>,
     name: Option<String>,
+    /// The name that checks ask for.
+    check_name: Option<String>,
     versions: TlsVersions,
+}
+
+impl ServerTlsOptions {
+    /// Returns the options that all servers of a pool share.
+    fn without_names(&self) -> Self {
+        Self { name: None, check_name: None, ..self.clone() }
+    }
 }
 
 impl ServerOptions {
@@ -257,7 +263,7 @@ impl ServerOptions {
                     self.tls.name = Some(name.trim_matches('"').to_owned());
                 }
             }
-            "check-sni" => {}
+            "check-sni" => self.tls.check_name = Some(value.to_owned()),
             _ => {
                 return match self.tls.versions.take(word, value)? {
                     0 => Ok(None),
@@ -498,10 +504,9 @@ impl HaproxyConverter<'_> {
                 );
             }
             let (own, others) = (&options.tls, &first.tls);
-            let same = own.on == others.on
-                && (!own.on
-                    || ServerTlsOptions { name: None, ..own.clone() }
-                        == ServerTlsOptions { name: None, ..others.clone() });
+            let is_used = own.on || options.probes_use_tls() && first.probes_use_tls();
+            let same =
+                own.on == others.on && (!is_used || own.without_names() == others.without_names());
             if options.send_proxy != first.send_proxy {
                 self.outcomes.refuse(*line, "Weir sends the PROXY protocol to all servers of a backend or to none: write a backend for each");
             }
@@ -511,39 +516,56 @@ impl HaproxyConverter<'_> {
         }
         servers.reuse = first.reuse;
         servers.send_proxy = first.send_proxy.line(span);
-        let checked: Vec<&(ServerOptions, LineId)> =
-            all.iter().filter(|(options, _)| options.checked).collect();
-        if let Some((sample, _)) = checked.first() {
-            let mut times = sample.check.clone();
-            for (options, line) in &checked {
-                let own = CheckTimes { port: times.port, ..options.check.clone() };
-                if own != times {
-                    self.outcomes.differs(
-                        *line,
-                        "the times of checks are those of the first server that is checked",
-                    );
-                }
-                if options.check.port != times.port && options.address.is_none() {
-                    self.outcomes.refuse(
-                        *line,
-                        "Weir probes all servers of a backend at the same port, or at `addr`",
-                    );
-                }
-                if options.probes_use_tls() && !options.tls.on {
-                    self.outcomes.refuse(*line, PLAIN_SERVER);
-                } else if options.probes_use_tls() != sample.probes_use_tls() {
-                    self.outcomes.refuse(
-                        *line,
-                        "Weir probes all servers of a backend with TLS, or none of them",
-                    );
-                }
-            }
-            times.tls = sample.probes_use_tls() && sample.tls.on;
-            times.server_tls = sample.tls.on;
-            servers.check = Some(times);
-        }
+        self.checks_of_the_pool(servers, all);
         self.passive(servers, all);
-        servers.tls = self.server_tls(&first.tls, *line, span);
+        if first.tls.on {
+            let line = self.server_tls(NativeLine::new("tls", span), &first.tls, *line);
+            servers.tls = Some(line.end());
+        }
+    }
+
+    /// Finds the checks of the pool.
+    fn checks_of_the_pool(
+        &mut self,
+        servers: &mut ConvertedServers,
+        all: &[(ServerOptions, LineId)],
+    ) {
+        let mut checked = all.iter().filter(|(options, _)| options.checked);
+        let Some((sample, first)) = checked.next() else { return };
+        let mut times = sample.check.clone();
+        for (options, line) in checked {
+            let own = CheckTimes { port: times.port, ..options.check.clone() };
+            if own != times {
+                self.outcomes.differs(
+                    *line,
+                    "the times of checks are those of the first server that is checked",
+                );
+            }
+            if options.check.port != times.port && options.address.is_none() {
+                self.outcomes.refuse(
+                    *line,
+                    "Weir probes all servers of a backend at the same port, or at `addr`",
+                );
+            }
+            if options.probes_use_tls() != sample.probes_use_tls() {
+                self.outcomes.refuse(
+                    *line,
+                    "Weir probes all servers of a backend with TLS, or none of them",
+                );
+            }
+        }
+        times.tls = sample.probes_use_tls();
+        times.server_tls = sample.tls.on;
+        servers.check = Some(times);
+        if !sample.tls.on {
+            let native = NativeLine::new("check_tls", self.sections.span(*first));
+            let native = self.server_tls(native, &sample.tls, *first);
+            let name = sample.tls.check_name.as_ref().or(sample.tls.name.as_ref());
+            servers.check_tls = Some(match name {
+                Some(name) => native.option("name", name).end(),
+                None => native.option("sni", "off").end(),
+            });
+        }
     }
 
     /// Converts the errors of traffic after which servers are taken out: the rule of the pool is
@@ -580,16 +602,12 @@ impl HaproxyConverter<'_> {
 
     fn server_tls(
         &mut self,
+        mut native: NativeLine,
         tls: &ServerTlsOptions,
         line: LineId,
-        span: SourceSpan,
-    ) -> Option<Directive> {
-        if !tls.on {
-            return None;
-        }
+    ) -> NativeLine {
         let verified = tls.verify.unwrap_or(!self.process.servers_unverified);
-        let mut native = NativeLine::new("tls", span);
-        if verified {
+        if verified && tls.on {
             self.outcomes.differs(line, "the name of the server is verified too, that of `sni` or `verifyhost`, or else its own");
         }
         native = native.option("verify", if verified { "on" } else { "off" });
@@ -603,6 +621,6 @@ impl HaproxyConverter<'_> {
             let base = self.process.crt_base.clone();
             native = native.option("certificate", &self.path(file, base.as_deref()));
         }
-        Some(tls.versions.options(native).end())
+        tls.versions.options(native)
     }
 }

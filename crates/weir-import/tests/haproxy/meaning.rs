@@ -1,6 +1,7 @@
 //! The meaning of lines in HAProxy where the differential suite cannot see it.
 
-use weir_config::model::{Action, Probe};
+use weir_config::model::{Action, AdminAccess, Probe, Role};
+use weir_import::{HaproxyVersion, haproxy_bytes};
 
 use super::{config, outcome, proxies, text};
 
@@ -36,6 +37,32 @@ fn probes_use_tls_where_those_of_haproxy_do() {
 }
 
 #[test]
+fn servers_without_tls_are_probed_with_it_where_the_file_says_so() {
+    let check = |lines: &str, expected: Option<(bool, Option<&str>, bool)>| {
+        let pools = config(listen(lines)).pools;
+        assert!(pools[0].tls.is_none(), "{lines}");
+        let found = pools[0].check_tls.as_ref();
+        let found = found.map(|tls| (tls.verify, tls.server_name.as_deref(), tls.sni));
+        assert_eq!(found, expected, "{lines}");
+    };
+    let plain = "server s 127.0.0.1:2 check";
+    let unverified = Some((false, None, false));
+    check(plain, None);
+    check(&format!("{plain} verify none"), None);
+    check(&format!("{plain} check-ssl verify none"), unverified);
+    check(&format!("option tcp-check\n{plain} check-ssl verify none"), unverified);
+    let connect = "option httpchk\nhttp-check connect ssl";
+    check(&format!("{connect}\n{plain} verify none"), unverified);
+    let connect = "option tcp-check\ntcp-check connect ssl";
+    check(&format!("{connect}\n{plain} verify none"), unverified);
+    let named = "check-ssl verify none check-sni a.test";
+    check(&format!("{plain} {named}"), Some((false, Some("a.test"), true)));
+    let imported = listen(&format!("{plain} check-ssl verify none\n server t 127.0.0.1:3 check"));
+    let (word, reason) = outcome(&imported.coverage, "server t");
+    assert!(word == "refused" && reason.contains("with TLS, or none"), "{word} {reason}");
+}
+
+#[test]
 fn probes_with_tls_that_weir_lacks_are_refused() {
     let check = |lines: &str, directive: &str, expected: &str| {
         let imported = listen(lines);
@@ -43,13 +70,7 @@ fn probes_with_tls_that_weir_lacks_are_refused() {
         assert!(word == "refused" && reason.contains(expected), "{lines}: {word} {reason}");
         config(imported);
     };
-    let (plain, tls) = ("server s 127.0.0.1:2 check", "server s 127.0.0.1:2 ssl verify none check");
-    check(&format!("{plain} check-ssl"), "server s", "write `ssl`");
-    check(
-        &format!("option httpchk\nhttp-check connect ssl\n{plain}"),
-        "http-check connect",
-        "write `ssl`",
-    );
+    let tls = "server s 127.0.0.1:2 ssl verify none check";
     check(
         &format!("{tls}\n server t 127.0.0.1:3 ssl verify none check addr 127.0.0.4"),
         "server t",
@@ -139,12 +160,118 @@ fn what_harms_without_its_effect_is_not_ignored() {
 
 #[test]
 fn a_fetch_without_a_condition_has_the_reason_of_the_table() {
-    let imported = proxies("use_backend b if { nbsrv(b) lt 1 }", "");
+    let imported = proxies("use_backend b if { be_conn(b) gt 100 }", "");
     let (_, reason) = outcome(&imported.coverage, "use_backend");
     assert!(reason.contains("do not depend on the load"), "{reason}");
     let page = weir_import::haproxy_reference();
     assert!(page.contains("| `path_beg` | condition | converted |"), "{page}");
     assert!(!page.contains("|  |"), "a keyword without a context");
+}
+
+#[test]
+fn lines_for_checks_of_another_kind_have_no_effect() {
+    let server = "server s 127.0.0.1:2 check";
+    let check = |lines: &str, directive: &str, expected: &str| {
+        let imported = listen(&format!("{lines}\n{server}"));
+        assert_eq!(outcome(&imported.coverage, directive).0, expected, "{lines}");
+        config(imported);
+    };
+    check("http-check expect status 200", "http-check", "ignored");
+    check("option httpchk\nhttp-check expect status 200", "http-check", "honoured");
+    check("option httpchk\ntcp-check send A", "tcp-check", "ignored");
+    check("option tcp-check\nhttp-check send meth GET", "http-check", "ignored");
+}
+
+#[test]
+fn removed_keywords_name_what_replaced_them() {
+    let check = |line: &str, expected: &str| {
+        let imported = proxies(line, "");
+        let (word, reason) = outcome(&imported.coverage, line.split(' ').next().unwrap());
+        assert!(word == "refused" && reason.contains(expected), "{line}: {word} {reason}");
+    };
+    check("reqadd X-A:\\ 1", "`http-request add-header NAME VALUE`");
+    check("rspidel ^Server", "`http-response del-header NAME`");
+    check("clitimeout 5000", "`timeout client`");
+    check("http-request lua.auth", "runs no Lua");
+    let old = b"listen l 127.0.0.1:1\n mode http\n server s 127.0.0.1:2\n";
+    let errors = haproxy_bytes("haproxy.cfg", old, HaproxyVersion::LATEST).unwrap_err();
+    let errors = errors.render(false);
+    assert!(errors.contains("write `bind 127.0.0.1:1`"), "{errors}");
+}
+
+#[test]
+fn conditions_count_the_servers_of_a_backend() {
+    let check = |test: &str, expected: &str| {
+        let native = config_text(&proxies(&format!("http-request deny if {{ {test} }}"), ""));
+        assert!(native.contains(expected), "{test}: {native}");
+    };
+    check("nbsrv(b) lt 1", "route servers b=0 -> respond 403");
+    check("nbsrv(b) eq 0", "route servers b=0 -> respond 403");
+    check("nbsrv(b) le 2", "route servers b=0..2 -> respond 403");
+    check("nbsrv(b) gt 1", "route servers b=2.. -> respond 403");
+    check("nbsrv(b) 1:2 5", "route servers b=1..2 or servers b=5 -> respond 403");
+    check("nbsrv(b)", "route servers b=1.. -> respond 403");
+    let native = config_text(&proxies("http-response set-header X-A 1 if { nbsrv(b) lt 1 }", ""));
+    assert!(native.contains("route servers b=0 -> b"), "{native}");
+}
+
+#[test]
+fn a_list_of_certificates_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    let bind = |names: &str| {
+        std::fs::write(&list, names).unwrap();
+        text(&format!(
+            "listen l\n mode http\n bind 127.0.0.1:1 ssl crt-list {}\n server s 127.0.0.1:2\n",
+            list.display()
+        ))
+    };
+    let imported =
+        bind("# ours\n/a.pem [alpn h2] a.test *.b.test !c.test\n/b.pem\n\n/a.pem d.test\n");
+    assert_eq!(outcome(&imported.coverage, "bind").0, "differently");
+    let native = config_text(&imported);
+    assert_eq!(native.matches("certificate /").count(), 2, "{native}");
+    assert!(native.contains("certificate /a.pem;") && native.contains("certificate /b.pem;"));
+    assert_eq!(outcome(&bind("/b.pem\n").coverage, "bind").0, "honoured");
+    assert_eq!(outcome(&bind("# none\n").coverage, "bind").0, "refused");
+}
+
+#[test]
+fn a_section_for_statistics_is_an_admin_address() {
+    let stats = |lines: &str| {
+        text(&format!(
+            "listen l\n mode http\n bind 127.0.0.1:1\n server s 127.0.0.1:2\nfrontend stats\n mode http\n bind 127.0.0.1:3\n{lines}\n"
+        ))
+    };
+    let metrics = "http-request use-service prometheus-exporter if { path /metrics }";
+    for lines in [format!("{metrics}\n stats enable\n stats refresh 10s"), metrics.to_owned()] {
+        let imported = stats(&lines);
+        assert_eq!(outcome(&imported.coverage, "http-request use-service").0, "differently");
+        let native = config_text(&imported);
+        assert!(native.contains("admin 127.0.0.1:3 read_only;"), "{native}");
+    }
+    let users = "stats enable\n stats auth ops:secret\n stats auth dev:other";
+    let roles = |lines: &str| {
+        let imported = stats(lines);
+        assert_eq!(outcome(&imported.coverage, "stats auth").0, "honoured", "{lines}");
+        let admin = config(imported).admin.remove(0);
+        let roles = admin.roles.into_iter().map(|role| (role.role, role.password.unwrap()));
+        (admin.access, roles.collect::<Vec<_>>())
+    };
+    let both = |role| vec![(role, "ops:secret".to_owned()), (role, "dev:other".to_owned())];
+    assert_eq!(roles(users), (AdminAccess::ReadOnly, both(Role::Read)));
+    let changing = format!("{users}\n stats admin if TRUE");
+    assert_eq!(roles(&changing), (AdminAccess::Write, both(Role::Operate)));
+    let conditional = format!("{users}\n stats admin if LOCALHOST");
+    assert_eq!(roles(&conditional), (AdminAccess::ReadOnly, both(Role::Read)));
+    let broken = stats("stats enable\n stats auth ops");
+    assert_eq!(outcome(&broken.coverage, "stats auth").0, "refused");
+    assert!(config(broken).admin.is_empty());
+}
+
+/// Returns the native form without quotes, which has to be a configuration.
+fn config_text(imported: &weir_import::Imported) -> String {
+    imported.native().replace('"', "")
 }
 
 #[test]
@@ -555,7 +682,6 @@ fn steps_of_checks_without_conversion_are_refused() {
     check("option external-check", "option external-check", "HTTP, TCP or TLS");
     check("option pgsql-check user a b", "option pgsql-check", "user NAME");
     check("option mysql-check user a post-90", "option mysql-check", "post-41");
-    check(&tcp("tcp-check connect ssl"), "tcp-check connect", "write `ssl`");
     let long = "tcp-check send x\n tcp-check expect string x\n".repeat(40);
     check(&tcp(&long), "tcp-check send", "at most 64 steps");
     let alone = "option httpchk\n http-check send uri /a\n http-check connect port 81";
@@ -576,7 +702,7 @@ fn a_server_that_rules_name_is_one_of_the_backend() {
     let native = check("", &format!("use-server s-%[hdr(x)] if TRUE\n {own}"), "honoured", "");
     assert!(native.contains("use_server s-${"), "{native}");
     check("", &format!("use-server there if TRUE\n {own}"), "refused", "no server `there`");
-    check("", &format!("use-server here if {{ nbsrv(b) gt 1 }}\n {own}"), "refused", "load");
+    check("", &format!("use-server here if {{ nbsrv(b) gt 1 }}\n {own}"), "refused", "`servers`");
     check("", &format!("use-server here there\n {own}"), "refused", "write `use-server NAME");
     let template = "server-template t 3 a.test:80\n use-server t2 if TRUE";
     check("", template, "refused", "`server-template`");
