@@ -60,6 +60,87 @@ fn every_directive_of_a_file_has_an_outcome_and_a_line() {
 }
 
 #[test]
+fn a_block_that_is_never_closed_has_a_repair() {
+    let check = |text: &str, expected: &[&str]| {
+        let errors = nginx_text("/etc/nginx/nginx.conf", text).unwrap_err();
+        let said = errors.render(false);
+        assert_eq!(errors.count(), expected.len(), "{said}");
+        for help in expected {
+            assert!(said.contains(&format!("help: {help}")), "{help}:\n{said}");
+        }
+    };
+    let end = "write `}` at the end of the file";
+    // The damaged files of the printed seeds.
+    check(
+        "events {\n worker_connections 1;\nhttp {\n server {\n  listen 80;\n }\n}\n",
+        &["`http` of line 3 cannot stand inside: write `}` before it"],
+    );
+    let upstream = "`upstream` of line 7 cannot stand inside: write `}` before it";
+    check(
+        "events {\n\nhttp {\n server {\n  location / {\n   proxy_pass http://b;\n upstream b {\n  server b:80;\n",
+        &[
+            "`http` of line 3 cannot stand inside: write `}` before it",
+            end,
+            upstream,
+            upstream,
+            end,
+        ],
+    );
+    check("events {}\nhttp {\n server {\n  listen 80;\n }\n", &[end]);
+    check(
+        "events {}\nhttp {\n server {\n  rewrite ^/(\\d{4})/(.*)$ /$1 last;\n }\n}\n",
+        &["line 4 has a regex with `{`: write it in quotes"],
+    );
+}
+
+#[test]
+fn certificates_for_stapling_alone_have_no_effect() {
+    let lines = "ssl_trusted_certificate /c.pem; ssl_client_certificate /c.pem;";
+    let check = |more: &str, expected: &str| {
+        let imported = server(&format!("{lines} {more} return 204;"));
+        for directive in ["ssl_trusted_certificate", "ssl_client_certificate"] {
+            assert_eq!(outcome(&imported.coverage, directive).0, expected, "{more}");
+        }
+    };
+    check("", "ignored");
+    check("ssl_verify_client off;", "ignored");
+    check("ssl_verify_client optional;", "refused");
+}
+
+#[test]
+fn both_families_of_a_port_have_one_socket() {
+    let servers = |first: &str, second: &str| {
+        let text = format!(
+            "events {{}}\nhttp {{ server {{ {first} server_name a.test; return 201; }} server {{ {second} server_name b.test; return 202; }} }}"
+        );
+        nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+    };
+    let check = |first: &str, second: &str, expected: &str| {
+        let imported = servers(first, second);
+        let (word, reason) = outcome(&imported.coverage, "listen [::]:80");
+        assert_eq!(word, expected, "{first} {second}: {reason}");
+        let config = config(imported);
+        assert_eq!(config.listeners.len(), 1);
+        let hosts = config.listeners[0].sites.iter().map(|site| site.hosts.len()).sum::<usize>();
+        (format!("{:?}", config.listeners[0].addresses[0]).contains("[::]:80"), hosts)
+    };
+    let both = true;
+    let usual = "listen 80; listen [::]:80;";
+    assert_eq!(check(usual, usual, "honoured"), (both, 2));
+    // As certificate programs write it.
+    assert_eq!(check(usual, "listen 80;", "honoured"), (both, 2));
+    let one = servers(usual, "listen 80; listen 127.0.0.1:81;");
+    let listens = one.coverage.entries.iter().filter(|entry| entry.directive == "listen 80");
+    let words: Vec<&str> = listens.map(|entry| entry.outcome.word()).collect();
+    assert_eq!(words, ["honoured", "differently"]);
+    assert_eq!(check("listen 80;", "listen [::]:80;", "differently"), (both, 2));
+    let default = "listen 80 default_server; listen [::]:80 default_server;";
+    assert_eq!(check(default, "listen 80;", "honoured"), (both, 2));
+    let (two, four) = ("listen 80 default_server;", "listen [::]:80 default_server;");
+    assert_eq!(check(two, four, "refused").1, 0);
+}
+
+#[test]
 fn defaults_of_nginx_are_set_and_listed() {
     let imported = server("location / { proxy_pass http://127.0.0.1:2; }");
     let listed: Vec<&str> =

@@ -24,6 +24,8 @@ pub(crate) enum Handling {
     RefusedUnless(&'static [&'static str]),
     /// It is refused in a file with a cache, and has no effect in others.
     OfCache,
+    /// It is refused in a file that asks clients for certificates, and has no effect in others.
+    OfClientCertificates,
 }
 
 impl Handling {
@@ -114,7 +116,7 @@ pub fn reference() -> String {
             Handling::Ignored => "ignored",
             Handling::DiffersFor([]) => "differs",
             Handling::DiffersFor(_) => "ignored or differs",
-            Handling::Refused | Handling::OfCache => "refused",
+            Handling::Refused | Handling::OfCache | Handling::OfClientCertificates => "refused",
             Handling::RefusedUnless(_) => "ignored or refused",
         };
         let note = note.replace('|', "\\|");
@@ -147,7 +149,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("working_directory", &["main"], Handling::Ignored, "it tunes the inside of nginx and has no counterpart"),
     row("debug_points", &["main"], Handling::Ignored, "it tunes the inside of nginx and has no counterpart"),
     row("load_module", &["main"], Handling::Ignored, "Weir has no modules of nginx; directives that it does not have are refused by name"),
-    row("env", &["main"], Handling::Refused, "name the variable in the environment of Weir instead"),
+    row("env", &["main"], Handling::Ignored, "only modules that Weir does not have read variables of the environment"),
     row("stream", &["main"], Handling::Converted, "the directives inside are converted; UDP is refused"),
     row("mail", &["main"], Handling::Refused, "Weir has no mail proxy"),
     row("server", &["stream"], Handling::Converted, "`listen tcp`"),
@@ -242,12 +244,12 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("ssl_session_timeout", &["http", "server"], Handling::Ignored, "sessions are resumed over all workers in any case"),
     row("ssl_session_tickets", &["http", "server"], Handling::DiffersFor(&["off"]), "sessions are resumed over all workers in any case, with tickets too"),
     row("ssl_session_ticket_key", &["http", "server"], Handling::Refused, "Weir generates its own keys for session tickets"),
-    row("ssl_client_certificate", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
-    row("ssl_trusted_certificate", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
-    row("ssl_verify_client", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
-    row("ssl_verify_depth", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
-    row("ssl_crl", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
-    row("ssl_ocsp", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
+    row("ssl_client_certificate", &["http", "server"], Handling::OfClientCertificates, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
+    row("ssl_trusted_certificate", &["http", "server"], Handling::OfClientCertificates, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
+    row("ssl_verify_client", &["http", "server"], Handling::RefusedUnless(&["off"]), "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
+    row("ssl_verify_depth", &["http", "server"], Handling::OfClientCertificates, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
+    row("ssl_crl", &["http", "server"], Handling::OfClientCertificates, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
+    row("ssl_ocsp", &["http", "server"], Handling::OfClientCertificates, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
     row("ssl_password_file", &["http", "server"], Handling::Refused, "client certificates and encrypted keys are not supported for traffic: leave them to a server behind Weir"),
     row("ssl_stapling", &["http", "server"], Handling::Ignored, "OCSP responses are not stapled; clients that check ask the authority"),
     row("ssl_stapling_verify", &["http", "server"], Handling::Ignored, "OCSP responses are not stapled; clients that check ask the authority"),
@@ -406,7 +408,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("uninitialized_variable_warn", &["server", "location"], Handling::Ignored, "a variable without a value is reported when the file is read"),
     row("rewrite_log", &["server", "location"], Handling::Ignored, "`weir explain` shows what becomes of a request"),
     row("root", &["http", "server", "location"], Handling::Inherited, "`files … optional`; with variables `below=`"),
-    row("alias", &["http", "server", "location"], Handling::Inherited, "`files … strip=`, where both end with `/`"),
+    row("alias", &["http", "server", "location"], Handling::Inherited, "`files … strip=`, where both end with `/`; with groups of the location `rewrite path`"),
     row("index", &["http", "server", "location"], Handling::Inherited, "`index=` of `files`"),
     row("try_files", &["server", "location"], Handling::Inherited, "`fallback=` of `files`, after `$uri` and `$uri/`"),
     row("autoindex", &["http", "server", "location"], Handling::Inherited, "`off`; Weir lists no directories, so that `on` is refused"),
@@ -478,7 +480,7 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("add_trailer", &["http", "server", "location"], Handling::Refused, "it has no counterpart: remove it, or keep it in a server behind Weir"),
     row("chunked_transfer_encoding", &["http", "server", "location"], Handling::DiffersFor(&["off"]), "responses without a length are sent in chunks to clients that know them"),
     row("client_body_in_file", &["http", "server", "location"], Handling::Refused, "it has no counterpart: remove it, or keep it in a server behind Weir"),
-    row("msie_padding", &["http", "server", "location"], Handling::Refused, "it has no counterpart: remove it, or keep it in a server behind Weir"),
+    row("msie_padding", &["http", "server", "location"], Handling::Ignored, "it concerns versions of a browser that is no longer in use"),
     row("max_ranges", &["http", "server", "location"], Handling::DiffersFor(&[]), "requests for several ranges of a file get the number that Weir allows"),
     row("userid", &["http", "server", "location"], Handling::RefusedUnless(&["off"]), "it has no counterpart: remove it, or keep it in a server behind Weir"),
     row("userid_name", &["http", "server", "location"], Handling::Refused, "it has no counterpart: remove it, or keep it in a server behind Weir"),

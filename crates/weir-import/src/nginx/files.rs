@@ -37,17 +37,18 @@ impl<'t> Converter<'_, 't> {
             None => location,
         };
         let directory = self.statements.word(id, 0);
-        let single = alias.and(single_file(location, directory));
-        if alias.is_some() && !is_aliased(location, directory) {
-            self.outcomes.refuse(
-                id,
-                "write `alias` with a `/` at the end in a location that ends with one, or `root`",
-            );
-            return None;
-        }
         let known = &self.known_at(location.place);
-        let folder = single.map_or(directory, |(folder, _)| folder);
-        let (path, below) = match self.directory(id, folder, known) {
+        let single = match alias.map_or(Ok(None), |_| named_file(location, directory, known)) {
+            Ok(Some(_)) if location.kind == Match::Regex && !scope.own("try_files").is_empty() => {
+                Err("`try_files` looks elsewhere than `alias` with groups: write `root`".to_owned())
+            }
+            found => found,
+        };
+        let found = single.and_then(|single| {
+            let folder = single.as_ref().map_or(directory, |(folder, _)| *folder);
+            Ok((self.directory(id, folder, known)?, single))
+        });
+        let ((path, below), single) = match found {
             Ok(found) => found,
             Err(reason) => {
                 self.outcomes.refuse(id, reason);
@@ -78,7 +79,7 @@ impl<'t> Converter<'_, 't> {
         let mut block = self.access(scope, false);
         block.extend(
             single.map(|(_, file)| {
-                NativeLine::new("rewrite", span).keyword("path").value(file).end()
+                NativeLine::new("rewrite", span).keyword("path").value(&file).end()
             }),
         );
         block.extend(self.expires(scope));
@@ -246,21 +247,38 @@ struct TryFiles {
     fallback: Option<String>,
 }
 
-/// Returns true if Weir can look for the files of this `alias`: one for each path, or a directory
-/// for a prefix.
-fn is_aliased(location: ProxyPlace<'_>, directory: &str) -> bool {
+/// Returns the folder of an `alias` and the path in it that all requests, or the groups of a regex,
+/// lead to; `None` for a directory that stands for a prefix.
+fn named_file<'d>(
+    location: ProxyPlace<'_>,
+    path: &'d str,
+    known: &KnownVariables<'_>,
+) -> Result<Option<(&'d str, String)>, String> {
     match location.kind {
-        Match::Prefix | Match::Final => {
-            directory.ends_with('/') || !location.pattern.ends_with('/')
+        Match::Prefix | Match::Final if path.ends_with('/') || !location.pattern.ends_with('/') => {
+            Ok(None)
         }
-        _ => single_file(location, directory).is_some(),
+        Match::Exact => match path.rfind('/').map(|at| (&path[..=at], &path[at..])) {
+            Some((folder, name)) if name.len() > 1 && name.bytes().all(is_plain) => {
+                Ok(Some((folder, name.to_owned())))
+            }
+            _ => Err("write the path of one file".to_owned()),
+        },
+        Match::Regex => {
+            let end = path.find('$').unwrap_or(path.len());
+            let Some(at) = path[..end].rfind('/').filter(|_| end < path.len()) else {
+                return Err(
+                    "nginx takes the groups of the location, such as `alias /srv/$1`".into()
+                );
+            };
+            Ok(Some((&path[..=at], path_template(&path[at..], known, true)?)))
+        }
+        _ => Err("write `alias` with a `/` at the end in a location that ends with one, or `root`"
+            .to_owned()),
     }
 }
 
-/// Returns the folder and the name, after its `/`, of the file that is the `alias` of one path.
-fn single_file<'d>(location: ProxyPlace<'_>, file: &'d str) -> Option<(&'d str, &'d str)> {
-    let at = file.rfind('/').filter(|_| location.kind == Match::Exact)?;
-    let (folder, name) = (&file[..=at], &file[at..]);
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
-    (name.len() > 1 && name.bytes().all(is_plain)).then_some((folder, name))
+/// Returns true for a byte that a path has as it is.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/._-".contains(&byte)
 }

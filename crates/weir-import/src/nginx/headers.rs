@@ -214,7 +214,7 @@ impl<'t> Converter<'_, 't> {
                 continue;
             }
             if matches!(lower.as_str(), "last-modified" | "etag") {
-                self.outcomes.refuse(id, "write `response_header set` natively");
+                lines.extend(self.validator(id, known));
                 continue;
             }
             match (template(value, known, false), always) {
@@ -234,6 +234,34 @@ impl<'t> Converter<'_, 't> {
             }
         }
         lines
+    }
+
+    /// Converts `add_header` of `ETag` or `Last-Modified`, which replaces the one of the response,
+    /// or with an empty text removes it.
+    fn validator(&mut self, id: StatementId, known: &KnownVariables<'_>) -> Option<Directive> {
+        let (name, value) = (self.statements.word(id, 0), self.statements.word(id, 1));
+        let always = self.statements.word(id, 2);
+        let text = match template(value, known, false) {
+            Ok(text) if matches!(always, "" | "always") => text,
+            Ok(_) => {
+                self.outcomes.refuse(id, "the third word can only be `always`");
+                return None;
+            }
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return None;
+            }
+        };
+        self.outcomes.honour(id);
+        let line = NativeLine::new("response_header", self.statements.span(id));
+        let line = if text.is_empty() {
+            line.keyword("remove").value(name)
+        } else {
+            line.keyword("set").value(name).value(&text)
+        };
+        let line =
+            if always.is_empty() { line.option("if", &self.added_statuses(id)) } else { line };
+        Some(line.end())
     }
 
     /// Returns the `add_header` that hold in a block.

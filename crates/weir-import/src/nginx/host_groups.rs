@@ -45,7 +45,7 @@ impl Converter<'_, '_> {
             let map = NativeLine::new("map", span).value("${host}").value(&format!("${variable}"));
             self.logs.directives.push(map.block(lines));
             let text = Ok(format!("${{{variable}}}"));
-            let value = SetValue { text, cases: None, has_groups: false };
+            let value = SetValue { text, cases: None, possible: None, has_groups: false };
             variables.insert(group.clone(), value);
         }
     }

@@ -202,10 +202,8 @@ impl<'t> Converter<'_, 't> {
                     other.reuseport |= group.reuseport;
                     addresses.remove(&key);
                 }
-                Some(_) => {
-                    for (_, listen) in &group.servers {
-                        self.outcomes.refuse(*listen, "Weir has one socket for `*` and `[::]` of a port: give both the same servers");
-                    }
+                Some(other) => {
+                    self.join_families(other, &group);
                     addresses.remove(&key);
                 }
                 None if !group.dual => {
@@ -216,6 +214,41 @@ impl<'t> Converter<'_, 't> {
                 None => {}
             }
         }
+    }
+
+    /// Adds the servers of `[::]` to those of `*` of the same port, which are others.
+    fn join_families(&mut self, four: &mut AddressServers, six: &AddressServers) {
+        let other_default =
+            four.default.is_some() && six.default.is_some() && four.default != six.default;
+        if other_default || four.tls != six.tls || four.proxy_header != six.proxy_header {
+            for (_, listen) in &six.servers {
+                self.outcomes.refuse(*listen, "Weir has one socket for `*` and `[::]` of a port: give both the same default server, and `ssl` and `proxy_protocol` both or neither");
+            }
+            return;
+        }
+        for (_, listen) in four.servers.iter().chain(&six.servers) {
+            let alone = |group: &AddressServers, server: StatementId| {
+                !group.servers.iter().any(|(other, _)| *other == server)
+            };
+            let server = self.statements.parent(*listen).unwrap_or(*listen);
+            if alone(four, server) || alone(six, server) {
+                self.outcomes.differs(
+                    *listen,
+                    "Weir has one socket for IPv4 and IPv6: the server answers the clients of both",
+                );
+            }
+        }
+        let first = |group: &AddressServers| group.servers.first().map(|(server, _)| *server);
+        // The default server of IPv4 where none is named.
+        four.default = four.default.or(six.default).or(first(four));
+        for added in &six.servers {
+            if !four.servers.iter().any(|(server, _)| *server == added.0) {
+                four.servers.push(*added);
+            }
+        }
+        four.servers.sort_unstable_by_key(|(server, _)| *server);
+        four.dual = true;
+        four.reuseport |= six.reuseport;
     }
 
     /// Refuses addresses beside a wildcard of the same port.
@@ -338,7 +371,7 @@ impl<'t> Converter<'_, 't> {
     }
 
     /// Returns the names of a server, which are read once.
-    fn host_names(&mut self, server: StatementId) -> Rc<HostNames> {
+    pub(crate) fn host_names(&mut self, server: StatementId) -> Rc<HostNames> {
         if let Some(names) = self.host_names.get(&server) {
             return Rc::clone(names);
         }

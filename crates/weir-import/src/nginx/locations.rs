@@ -669,9 +669,10 @@ impl<'u> PassUrl<'u> {
     fn of(url: &'u str) -> Result<Self, String> {
         let (scheme, address) =
             UpstreamScheme::of(url).ok_or("write `http://ADDRESS` or `https://ADDRESS`")?;
-        let by_variable = address.starts_with('$') && !address.contains(['/', '?']);
+        let name = address.strip_suffix("$request_uri").unwrap_or(address);
+        let by_variable = name.starts_with('$') && !name.contains(['/', '?']);
         let (host, uri) = if by_variable {
-            (address, "")
+            address.split_at(name.len())
         } else if address.starts_with("unix:") {
             address.rsplit_once(':').filter(|(host, _)| *host != "unix").unwrap_or((address, ""))
         } else {

@@ -9,13 +9,25 @@ use weir_config::syntax::tree::{Block, Directive, End};
 use super::scope::InheritanceScope;
 use super::state::{ConvertedFormat, ConvertedLog, Converter};
 use super::statements::StatementId;
-use super::values::{self, template};
+use super::values::{self, path_template, template};
 use crate::native::NativeLine;
 
 /// Variables that never have a value in Weir: it compresses nothing, has no cache and no
 /// pipelining.
-const WITHOUT_VALUE: [(&str, &str); 3] =
-    [("gzip_ratio", "-"), ("upstream_cache_status", "-"), ("pipe", ".")];
+const WITHOUT_VALUE: [(&str, &str); 5] = [
+    ("gzip_ratio", "-"),
+    ("upstream_cache_status", "-"),
+    ("pipe", "."),
+    ("http2", ""),
+    ("http3", ""),
+];
+
+/// Variables under other names in Weir.
+const OTHER_NAMES: [(&str, &str); 3] = [
+    ("document_uri", "${uri}"),
+    ("upstream_bytes_received", "${bytes_sent}"),
+    ("upstream_bytes_sent", "${request_length}"),
+];
 
 /// Variables of `stream` under their names in Weir.
 const OF_STREAM: [(&str, &str); 5] = [
@@ -25,6 +37,33 @@ const OF_STREAM: [(&str, &str); 5] = [
     ("upstream_bytes_sent", "${request_length}"),
     ("upstream_bytes_received", "${bytes_sent}"),
 ];
+
+/// Stands for `$server_name` in a format, which is known where a log is written.
+const SERVER_NAME: char = '\u{1}';
+
+/// The most logs whose lines have the name of a server: each has a thread that writes.
+const MOST_BY_SERVER: usize = 64;
+
+/// Returns the differences of the variables of a format, if they have any.
+fn log_difference(text: &str, of_stream: bool) -> Option<String> {
+    let has =
+        |name: &str| text.contains(&format!("${name}")) || text.contains(&format!("${{{name}"));
+    let known = [
+        (
+            has("uri") || has("document_uri"),
+            "`$uri` in lines is the path of the request as it is sent, also where another one or a file answers",
+        ),
+        (
+            has("upstream_"),
+            "variables of `$upstream_…` are those of the last attempt; nginx lists all attempts",
+        ),
+        (has("sent_http_"), "headers of Weir's own responses are not in lines"),
+        (has("server_name"), "lines of several servers in one file may change places"),
+    ];
+    let found: Vec<&str> =
+        known.into_iter().filter_map(|(holds, how)| holds.then_some(how)).collect();
+    (!of_stream && !found.is_empty()).then(|| found.join("; "))
+}
 
 /// Returns the text of a format with the variables that have other names or no value in lines.
 fn log_text(text: &str, of_stream: bool) -> String {
@@ -36,9 +75,13 @@ fn log_text(text: &str, of_stream: bool) -> String {
         let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
         let (name, rest) =
             braced.unwrap_or_else(|| piece.split_at(piece.find(is_end).unwrap_or(piece.len())));
-        let known = WITHOUT_VALUE.iter().chain(OF_STREAM.iter().filter(|_| of_stream));
+        let of_stream_only = OF_STREAM.iter().filter(|_| of_stream);
+        let known = WITHOUT_VALUE.iter().chain(of_stream_only).chain(&OTHER_NAMES);
         if let Some((_, value)) = known.into_iter().find(|(known, _)| *known == name) {
             out.push_str(value);
+            out.push_str(rest);
+        } else if name == "server_name" && !of_stream {
+            out.push(SERVER_NAME);
             out.push_str(rest);
         } else {
             out.push('$');
@@ -66,16 +109,24 @@ impl<'t> Converter<'_, 't> {
         };
         let of_stream =
             self.statements.parent(id).is_some_and(|id| self.statements.name(id) == "stream");
-        let text = log_text(&text, of_stream);
+        let difference = log_difference(&text, of_stream);
+        let text = if text.contains(SERVER_NAME) {
+            Err("the format has a control character".to_owned())
+        } else {
+            Ok(log_text(&text, of_stream))
+        };
         let format = escape.and_then(|escape| {
-            let text = template(&text, &self.known(), false)?;
+            let text = path_template(&text?, &self.known(), false)?;
             Ok(ConvertedFormat { text, escape })
         });
         match &format {
             Ok(format) if format.escape == "json" => {
                 self.outcomes.differs(id, "bytes that are not UTF-8 become U+FFFD");
             }
-            Ok(_) => self.outcomes.honour(id),
+            Ok(_) => match difference {
+                Some(how) => self.outcomes.differs(id, how),
+                None => self.outcomes.honour(id),
+            },
             Err(reason) => self.outcomes.refuse(id, reason.clone()),
         }
         self.logs.formats.insert(name.text.clone(), format.ok());
@@ -99,7 +150,7 @@ impl<'t> Converter<'_, 't> {
                 names.clear();
                 break;
             }
-            match self.access_log(id) {
+            match self.access_log(id, scope) {
                 Ok(name) => {
                     self.outcomes.honour(id);
                     if !names.contains(&name) {
@@ -126,7 +177,11 @@ impl<'t> Converter<'_, 't> {
         }
     }
 
-    fn access_log(&mut self, id: StatementId) -> Result<String, String> {
+    fn access_log(
+        &mut self,
+        id: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+    ) -> Result<String, String> {
         let words = self.statements.words(id);
         let target = self.log_place(self.statements.word(id, 0), LogKind::Access)?;
         let mut format = ConvertedFormat { text: "combined".to_owned(), escape: "default" };
@@ -154,9 +209,20 @@ impl<'t> Converter<'_, 't> {
             return Err("lines to syslog are not buffered".to_owned());
         }
         let buffer = buffer.map(|size| (size, flush));
+        let by_server = format.text.contains(SERVER_NAME);
+        if let Some(server) = scope.server().filter(|_| by_server) {
+            let name = self.host_names(server).first.replace('$', "$$");
+            format.text = format.text.replace(SERVER_NAME, &name);
+        }
         let log = ConvertedLog { target, format, condition, buffer };
         if let Some(name) = self.logs.made.get(&log) {
             return Ok(name.clone());
+        }
+        self.logs.by_server += usize::from(by_server);
+        if by_server && self.logs.by_server > MOST_BY_SERVER {
+            return Err(format!(
+                "its format has `$server_name`, which more than {MOST_BY_SERVER} servers write: write `$host` there"
+            ));
         }
         let span = self.statements.span(id);
         let name = format!("access{}", self.logs.made.len() + 1);

@@ -35,6 +35,7 @@ mod state;
 mod statements;
 mod stream;
 mod targets;
+mod unclosed;
 mod upstream_tls;
 mod values;
 mod variable_values;
@@ -64,6 +65,7 @@ pub(crate) fn import(
     version: NginxVersion,
 ) -> Result<(Vec<Directive>, Coverage, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (tree, mut errors) = tree::parse_with_includes(sources, file, Dialect::Nginx);
+    unclosed::propose(&tree, sources, &mut errors);
     statements::faults(&tree, &mut errors);
     if !errors.is_empty() {
         return Err(errors);

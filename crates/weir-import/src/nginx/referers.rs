@@ -28,7 +28,7 @@ impl<'t> Converter<'_, 't> {
             Some(known) => known.clone(),
             None => self.referer_map(first, all, scope),
         };
-        let value = SetValue { text, cases: None, has_groups: false };
+        let value = SetValue { text, cases: None, possible: None, has_groups: false };
         Rc::make_mut(&mut self.set).insert(VARIABLE.to_owned(), value);
     }
 

@@ -22,6 +22,12 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         inner
     }
 
+    /// Returns the server around the place, or the place itself.
+    pub(crate) fn server(&self) -> Option<StatementId> {
+        let is_server = |block: &&StatementId| self.statements.name(**block) == "server";
+        self.blocks.iter().rev().find(is_server).copied()
+    }
+
     /// Returns the directives of that name that hold here.
     pub(crate) fn all(&self, name: &'t str) -> &'s [StatementId] {
         let found = self.blocks.iter().rev().map(|block| self.statements.named(Some(*block), name));

@@ -127,6 +127,8 @@ pub(crate) struct ConvertedLogs {
     /// The name of each log so far.
     pub(crate) made: HashMap<ConvertedLog, String>,
     pub(crate) directives: Vec<Directive>,
+    /// The number of logs whose lines have the name of a server.
+    pub(crate) by_server: usize,
 }
 
 /// A format in Weir's form.

@@ -261,6 +261,11 @@ impl Outcomes {
             statements.name(id) == "proxy_cache" && statements.word(id, 0) != "off"
         };
         let has_cache = statements.all().any(is_on);
+        let asks = |id: StatementId| {
+            statements.name(id) == "ssl_verify_client" && statements.word(id, 0) != "off"
+        };
+        let unused =
+            UnusedModules { cache: !has_cache, client_certificates: !statements.all().any(asks) };
         let mut entries: Vec<CoverageEntry> = Vec::with_capacity(statements.list.len());
         for (statement, outcome) in statements.list.iter().zip(self.list) {
             let parent = statement.parent.and_then(|parent| entries.get(parent.0));
@@ -274,7 +279,7 @@ impl Outcomes {
                 (None, _) => {
                     let name = statement.directive.name.text.as_str();
                     of_unused_protocol(name, |pass| statements.has(pass))
-                        .unwrap_or_else(|| unconverted(statement, has_cache))
+                        .unwrap_or_else(|| unconverted(statement, unused))
                 }
             };
             let span = statement.directive.name.span;
@@ -289,8 +294,15 @@ impl Outcomes {
     }
 }
 
+/// The parts of nginx that a file does not use.
+#[derive(Clone, Copy)]
+struct UnusedModules {
+    cache: bool,
+    client_certificates: bool,
+}
+
 /// Returns the outcome of a directive that the converter did not take.
-fn unconverted(statement: &Statement<'_>, has_cache: bool) -> CoverageOutcome {
+fn unconverted(statement: &Statement<'_>, unused: UnusedModules) -> CoverageOutcome {
     let name = statement.directive.name.text.as_str();
     // The contents of the files stand after it.
     if name == "include" && statement.directive.block.is_none() {
@@ -317,14 +329,24 @@ fn unconverted(statement: &Statement<'_>, has_cache: bool) -> CoverageOutcome {
         Handling::RefusedUnless(words) if words.contains(&statement.word(0)) => {
             CoverageOutcome::Ignored("it asks for what Weir does in any case".to_owned())
         }
-        Handling::OfCache if !has_cache => {
+        Handling::OfClientCertificates if unused.client_certificates => CoverageOutcome::Ignored(
+            "the file asks no client for a certificate (`ssl_verify_client`)".to_owned(),
+        ),
+        Handling::OfCache if unused.cache => {
             CoverageOutcome::Ignored("no `proxy_cache` is on in this file".to_owned())
         }
-        Handling::Refused | Handling::RefusedUnless(_) | Handling::OfCache => {
-            CoverageOutcome::Refused(row.note.to_owned())
-        }
+        Handling::Refused
+        | Handling::RefusedUnless(_)
+        | Handling::OfCache
+        | Handling::OfClientCertificates => CoverageOutcome::Refused(row.note.to_owned()),
         Handling::Inherited if matches!(statement.context, "http" | "server") => {
             CoverageOutcome::Ignored("no block inside uses it".to_owned())
+        }
+        Handling::Inherited if name.starts_with("proxy_") && name != "proxy_pass" => {
+            CoverageOutcome::Ignored("no `proxy_pass` of its block uses it".to_owned())
+        }
+        Handling::Inherited if name == "default_type" => {
+            CoverageOutcome::Ignored("no text and no file of its block has this type".to_owned())
         }
         Handling::Inherited | Handling::Converted => {
             CoverageOutcome::Refused(format!("it is not converted here: {}", row.note))

@@ -110,6 +110,8 @@ pub(crate) struct SetValue {
     /// The values that it has under which conditions, if they have no variables. The last one whose
     /// condition holds counts.
     pub(crate) cases: Option<Vec<SetCase>>,
+    /// The values that it can have: constants, and variables of definitions alone.
+    pub(crate) possible: Option<Vec<String>>,
     /// Set if it refers to groups of the location's regex.
     pub(crate) has_groups: bool,
 }
@@ -155,7 +157,7 @@ impl KnownVariables<'_> {
 }
 
 /// The variables that mean the same in nginx and Weir.
-const SAME: [&str; 35] = [
+const SAME: [&str; 37] = [
     "remote_addr",
     "remote_port",
     "remote_user",
@@ -178,6 +180,8 @@ const SAME: [&str; 35] = [
     "upstream_connect_time",
     "upstream_header_time",
     "upstream_response_time",
+    "upstream_status",
+    "upstream_response_length",
     "scheme",
     "server_protocol",
     "server_port",
@@ -263,6 +267,11 @@ fn convert(
             "realip_remote_port" if known.trusts_nobody => out.push_str("${remote_port}"),
             "proxy_protocol_addr" if known.has_proxy_header => out.push_str("${remote_addr}"),
             "https" if known.https.is_some() => out.push_str(known.https.unwrap_or_default()),
+            _ if name.starts_with("upstream_http_") => {
+                out.push_str("${sent_");
+                out.push_str(name.trim_start_matches("upstream_"));
+                out.push('}');
+            }
             // Weir has no cache, so that it never has a value.
             "upstream_cache_status" => {}
             // Only its length differs, in keys that nobody reads.

@@ -43,9 +43,19 @@ impl<'s> Converter<'s, '_> {
             _ => template(&value.text, known, kind.has_groups())?,
         };
         let has_groups = (1..10).any(|group| text.contains(&format!("${{{group}}}")));
+        let constant = without_variables(&text);
+        let bare = value.text.strip_prefix('$').map(|name| name.trim_matches(['{', '}']));
+        let possible = match (&constant, bare) {
+            (Some(value), _) => Some(vec![value.clone()]),
+            (None, Some(other)) => match self.set.get(other) {
+                Some(set) => set.possible.clone(),
+                None => Some(vec![format!("${other}")]),
+            },
+            (None, None) => None,
+        };
         let mut new = SetValue {
-            cases: without_variables(&text)
-                .map(|value| vec![SetCase { condition: Vec::new(), value }]),
+            possible,
+            cases: constant.map(|value| vec![SetCase { condition: Vec::new(), value }]),
             text: Ok(text),
             has_groups,
         };
@@ -128,7 +138,14 @@ impl<'s> Converter<'s, '_> {
         if let (None, Err(reason)) = (&cases, &text) {
             return Err(reason.clone());
         }
-        Ok(SetValue { text, cases, has_groups: false })
+        let possible = match (old.possible, new.possible) {
+            (Some(mut values), Some(new)) if values.len() < MOST_CASES => {
+                values.extend(new);
+                Some(values)
+            }
+            _ => None,
+        };
+        Ok(SetValue { text, cases, possible, has_groups: false })
     }
 
     /// Adds a map and returns the text of its variable.
@@ -167,7 +184,8 @@ impl<'s> Converter<'s, '_> {
             let uses = |word: &Word| texts.iter().any(|text| word.text.contains(text));
             if self.statements.words(id).iter().any(uses) {
                 let text = self.map_of(id, "group", entry, "", &texts[1]);
-                let value = SetValue { text: Ok(text), cases: None, has_groups: false };
+                let value =
+                    SetValue { text: Ok(text), cases: None, possible: None, has_groups: false };
                 Rc::make_mut(&mut self.set).insert(group.to_string(), value);
             }
         }
@@ -179,7 +197,7 @@ impl<'s> Converter<'s, '_> {
         for (index, name) in pcre::group_names(pattern).into_iter().enumerate().take(9) {
             if !name.is_empty() {
                 let text = Ok(format!("${{{}}}", index + 1));
-                let value = SetValue { text, cases: None, has_groups: true };
+                let value = SetValue { text, cases: None, possible: None, has_groups: true };
                 Rc::make_mut(&mut self.set).insert(name, value);
             }
         }
@@ -202,6 +220,7 @@ impl SetValue {
     /// A variable that has no value yet.
     fn nothing() -> Self {
         let cases = vec![SetCase { condition: Vec::new(), value: String::new() }];
-        Self { text: Ok(String::new()), cases: Some(cases), has_groups: false }
+        let possible = Some(vec![String::new()]);
+        Self { text: Ok(String::new()), cases: Some(cases), possible, has_groups: false }
     }
 }

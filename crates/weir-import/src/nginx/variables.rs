@@ -167,8 +167,16 @@ impl<'t> Converter<'_, 't> {
     ) -> Result<String, String> {
         let values = match self.set.get(name) {
             Some(set) => {
-                let cases = set.cases.as_ref().ok_or(GENERAL)?;
-                cases.iter().map(|case| case.value.clone()).collect()
+                let mut values = BTreeSet::new();
+                for value in set.possible.as_ref().ok_or(GENERAL)? {
+                    match bare(value).and_then(|other| self.values_of(other)) {
+                        Some(others) => values.extend(others),
+                        None => {
+                            values.insert(value.clone());
+                        }
+                    }
+                }
+                values
             }
             None => self.values_of(name).ok_or(GENERAL)?,
         };
