@@ -382,7 +382,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("option clitcpka", "DFL", KeywordHandling::Converted, "`tcp_keepalive`"),
     row("option contstats", "DFL", KeywordHandling::Ignored, "statistics are always current"),
     row("option disable-h2-upgrade", "DFL", KeywordHandling::Ignored, "Weir speaks HTTP/1.1 to clients"),
-    row("option dontlog-normal", "DFL", KeywordHandling::Differently, "every request is logged when it ends"),
+    row("option dontlog-normal", "DFL", KeywordHandling::Converted, "`when` of the log: requests that fail or are tried again have lines"),
     row("option dontlognull", "DFL", KeywordHandling::Converted, "connections without a request are never logged"),
     row("option forwardfor", "DFLB", KeywordHandling::Converted, "`header set X-Forwarded-For`"),
     row("option h1-case-adjust-bogus-client", "DFL", KeywordHandling::Ignored, "names of headers are passed on as they were received"),

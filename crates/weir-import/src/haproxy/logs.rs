@@ -160,14 +160,25 @@ impl HaproxyConverter<'_> {
                 NativeLine::new("format", first).keyword("haproxy").end()
             }
         });
-        match scope.variable(SILENT) {
-            None | Some("") => {}
+        let failures = self.option(id, "option dontlog-normal").then(|| {
+            // Neither an error nor a further attempt.
+            let normal = [("~^--[^:]*:(?:-|000|[1-4][0-9][0-9]):[01]$", "0")];
+            let text = "${haproxy_tsc}:${status}:${attempts}";
+            self.looked_up(text, &normal, "1", "log failures", first)
+        });
+        let written = match scope.variable(SILENT) {
+            None | Some("") => None,
             Some("1") => return None,
-            Some(silent) => {
-                let written = self.looked_up(silent, &[("1", "0")], "1", "log written", first);
-                lines.push(NativeLine::new("when", first).value(&written).end());
+            Some(silent) => Some(self.looked_up(silent, &[("1", "0")], "1", "log written", first)),
+        };
+        let when = match (failures, written) {
+            (Some(failures), Some(written)) => {
+                let both = format!("{failures}{written}");
+                Some(self.looked_up(&both, &[("11", "1")], "0", "log both", first))
             }
-        }
+            (one, other) => one.or(other),
+        };
+        lines.extend(when.map(|text| NativeLine::new("when", first).value(&text).end()));
         let key = print(&lines);
         if let Some(name) = self.logs.made.get(&key) {
             return Some(name.clone());
