@@ -70,10 +70,9 @@ impl Compiler<'_> {
         let mut files = self.reader.take();
         let tls_source = FilesSource::new(pool.tls.clone(), files.clone());
         let check_tls = pool.check_tls.as_ref().map(|tls| self.check_tls(tls, pool)).transpose()?;
-        let same = before.map_or(ConnectionStart::Other, |before| {
-            let same = before.send_proxy == pool.send_proxy;
-            ConnectionStart::of(same && before.tls_source.is_still(&pool.tls, read))
-        });
+        let same = ConnectionStart::of(before.is_some_and(|before| {
+            before.send_proxy == pool.send_proxy && before.tls_source.is_still(&pool.tls, read)
+        }));
         let mut known_by_name: HashMap<&str, Vec<&Arc<UpstreamEndpoint>>> = HashMap::new();
         for known in line.iter().flat_map(|pool| &pool.endpoints) {
             known_by_name.entry(&known.name).or_default().push(known);
