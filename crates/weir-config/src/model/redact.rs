@@ -4,7 +4,10 @@
 use weir_stats::Template;
 
 use super::variable::names_in;
-use super::{Config, HIDDEN, HeaderEdit, Probe, Route, Rule, Secret, VariableDefinition};
+use super::{
+    Config, HIDDEN, HeaderEdit, HttpProbe, Probe, ProbeStep, Route, Rule, Secret,
+    VariableDefinition,
+};
 use crate::pattern::TextPattern;
 
 impl Config {
@@ -12,23 +15,20 @@ impl Config {
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
+        let hidden = &self.hidden_headers;
         for pool in &mut shown.pools {
             if let Some(sticky) = &mut pool.sticky
                 && let Some(Secret::Text(text)) = &mut sticky.secret
             {
                 HIDDEN.clone_into(text);
             }
-            if let Some(check) = &mut pool.check
-                && let Probe::Tcp(probe) = &mut check.probe
-                && let Some(text) = probe.send.as_mut().filter(|text| is_login(text))
-            {
-                HIDDEN.clone_into(text);
+            if let Some(check) = &mut pool.check {
+                hide_probe(&mut check.probe, hidden);
             }
         }
         for role in shown.admin.iter_mut().flat_map(|admin| &mut admin.roles) {
             role.password.iter_mut().for_each(|pair| HIDDEN.clone_into(pair));
         }
-        let hidden = &self.hidden_headers;
         for definition in &mut shown.variables {
             match definition {
                 VariableDefinition::Map(map) if reads_secret(&map.source, hidden) => {
@@ -56,6 +56,50 @@ impl Config {
             }
         }
         shown
+    }
+}
+
+/// Hides what a probe sends to log in.
+fn hide_probe(probe: &mut Probe, hidden: &[String]) {
+    match probe {
+        Probe::Tcp(probe) => {
+            probe.send.iter_mut().for_each(hide_login);
+            for step in &mut probe.steps {
+                match step {
+                    ProbeStep::Send(text) => hide_login(text),
+                    ProbeStep::SendHex(bytes) => {
+                        if is_login(&String::from_utf8_lossy(bytes.bytes())) {
+                            *step = ProbeStep::Send(HIDDEN.to_owned());
+                        }
+                    }
+                    ProbeStep::Connect(_) | ProbeStep::Expect(_) => {}
+                }
+            }
+        }
+        Probe::Http(probe) => hide_request(probe, hidden),
+        Probe::Tls => {}
+    }
+}
+
+fn hide_request(probe: &mut HttpProbe, hidden: &[String]) {
+    for header in probe.headers.iter_mut().filter(|header| is_secret(&header.name, hidden)) {
+        HIDDEN.clone_into(&mut header.value);
+    }
+    probe.send.iter_mut().for_each(hide_login);
+    if let Some((path, query)) = probe.path.split_once('?') {
+        let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+        if names.any(|name| is_secret(name, hidden)) {
+            probe.path = format!("{path}?{HIDDEN}");
+        }
+    }
+    for request in &mut probe.then {
+        hide_request(request, hidden);
+    }
+}
+
+fn hide_login(text: &mut String) {
+    if is_login(text) {
+        HIDDEN.clone_into(text);
     }
 }
 
@@ -108,11 +152,18 @@ fn hide_conditions(rule: &mut Rule, hidden: &[String]) {
         | Rule::Query(name, Some(value))
             if is_secret(name, hidden) =>
         {
-            if let Ok(text) = HIDDEN.parse::<TextPattern>() {
-                *value = text;
-            }
+            hide_pattern(value);
+        }
+        Rule::Variable(text, Some(value)) if reads_secret(text.as_str(), hidden) => {
+            hide_pattern(value);
         }
         _ => {}
+    }
+}
+
+fn hide_pattern(pattern: &mut TextPattern) {
+    if let Ok(text) = HIDDEN.parse() {
+        *pattern = text;
     }
 }
 
@@ -145,10 +196,10 @@ pub(crate) fn looks_secret(name: &str) -> bool {
 }
 
 /// Returns true if the bytes of a probe look like a login: `AUTH` of Redis and SMTP, `PASS` of POP3
-/// and FTP.
+/// and FTP, a password or a token in the body of a request.
 fn is_login(text: &str) -> bool {
     let text = text.to_ascii_uppercase();
-    text.contains("AUTH") || text.contains("PASS") || text.contains("LOGIN")
+    ["AUTH", "PASS", "LOGIN", "TOKEN", "SECRET"].iter().any(|word| text.contains(word))
 }
 
 #[cfg(test)]
@@ -181,6 +232,42 @@ mod tests {
         {
             assert!(!looks_secret(name), "{name}");
         }
+    }
+
+    /// Checks that a configuration has the secrets up to this number, and shows none.
+    fn check(text: &str, most: u32) {
+        let config = crate::parse_str("test", text).unwrap().config;
+        let whole = crate::to_json(&config);
+        for number in 1..=most {
+            assert!(whole.contains(&format!("s3cr3t-{number}\"")), "{number}: {whole}");
+        }
+        let shown = crate::to_json(&config.without_secrets());
+        assert!(!shown.contains("s3cr3t"), "{shown}");
+    }
+
+    #[test]
+    fn no_credential_of_a_check_is_shown() {
+        let text = "pool web { server 10.0.0.1:1;
+                check http POST /login?token=s3cr3t-9 {
+                    header Authorization s3cr3t-1;
+                    send \"password: s3cr3t-2\";
+                    request GET /up; header X-Api-Key s3cr3t-3; header X-Shown yes;
+                }
+            }
+            pool redis { server 10.0.0.1:1; check tcp {
+                send AUTH-s3cr3t-4; expect +OK; send hex=4155544820783132330d0a; send PING;
+            } }
+            listen :80 {
+                route variable $http_x_api_key=s3cr3t-5 -> redis;
+                route -> web;
+            }";
+        check(text, 5);
+        let config = crate::parse_str("test", text).unwrap().config;
+        let shown = crate::to_json(&config.without_secrets());
+        assert!(!shown.contains("4155544820"), "{shown}");
+        assert!(shown.contains("\"/login?(hidden)\""), "{shown}");
+        assert!(shown.contains("X-Shown") && shown.contains("yes"), "{shown}");
+        assert!(shown.contains("PING") && shown.contains("+OK"), "{shown}");
     }
 
     #[test]
