@@ -19,7 +19,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("worker_connections", TOP, "NUMBER", "A limit on client connections in proportion to the workers: at most this number for each of them, over all workers together, so that one worker may have more. A lower `max_connections` holds. nginx's limit of this name holds for each worker alone and counts connections to servers too.")
         .options(&[flag(
             "servers",
-            "Connections to servers count, too, idle ones included; those of health checks do not. An eighth of the limit is kept free of clients, as nginx does. At the limit, idle connections to servers are closed, then idle ones of clients; new clients wait in the kernel's backlog, and a request that needs a new connection to a server waits for `timeout connect=` at most, then gets 503.",
+            "Connections to servers count, too, idle ones included; those of health checks do not. An eighth of the limit is kept free of clients, as nginx does. At the limit, idle connections to servers are closed, then idle ones of clients, and a client with a large part of the connections gives way to others; new clients wait in the kernel's backlog, and a request that needs a new connection to a server waits for `timeout connect=` at most, then gets 503.",
         )])
         .example("worker_connections 1024;"),
     directive(

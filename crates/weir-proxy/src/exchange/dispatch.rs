@@ -159,7 +159,8 @@ impl<'a> Dispatch<'a> {
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
-                    let _ordered = scope.worker.close_for_connect(&failure);
+                    let resident = exchange.client.facts().resident;
+                    let _ordered = scope.worker.close_for_connect(&failure, resident);
                     scope.connect_failed(self.at(index), failure);
                     Box::pin(self.outlast_shortage(exchange, upload)).await?;
                     continue;

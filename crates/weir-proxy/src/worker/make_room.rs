@@ -52,14 +52,12 @@ impl Process {
     pub(crate) async fn room_in_sight(&self, cap: Cap<'_>) {
         let (board, room) = self.board(cap);
         if matches!(cap, Cap::Process) {
-            while self.is_full() && board.worker().is_none() && !self.has_idle_servers() {
+            let is_stuck = || board.worker().is_none() && !self.has_idle_servers();
+            while self.is_full() && is_stuck() && !has_heavy(room) {
                 sleep(FULL_PAUSE).await;
             }
         }
-        if room.free() > 0 || board.worker().is_some() {
-            return;
-        }
-        if room.shares().is_some_and(|shares| shares.heaviest(room.cap()).is_some()) {
+        if room.free() > 0 || board.worker().is_some() || has_heavy(room) {
             return;
         }
         let _waiting = WaitingAcceptor::new(board);
@@ -90,22 +88,33 @@ impl Process {
     }
 
     /// Makes room under the cap on the connections of both sides, for an accepted connection.
+    ///
+    /// # Errors
+    /// If the connection belongs to a client that gives way to others; it must be closed.
     #[cold]
-    async fn make_room_on_both_sides(&self) {
+    async fn make_room_on_both_sides(&self, client: Option<ClientBucket>) -> Result<(), TooMany> {
         let mut patience = FIRST_RENEWAL;
         while self.is_full() {
-            let _ordered = self.order_place();
+            let _ordered = self.order_place(client)?;
             sleep(patience).await;
             patience = (2 * patience).min(FULL_PAUSE);
         }
+        Ok(())
     }
 
-    /// Orders an idle connection to be closed for one that has no place under the cap on the
-    /// connections of both sides: one to an endpoint, or a client's if none of those is idle. The
-    /// order holds until the returned value is dropped; a lost worker may leave one that nothing
-    /// needs any more.
+    /// Orders a place under the cap on the connections of both sides, for a connection of a client
+    /// or one to an endpoint for it. An idle connection to an endpoint is closed; if there is none,
+    /// a client with a large part of the cap gives way, or a client's idle connection is closed, as
+    /// in [`Process::make_room`]. The order holds until the returned value is dropped; a lost
+    /// worker may leave one that nothing needs any more.
+    ///
+    /// # Errors
+    /// If the client is the one that gives way to others: nothing is closed for it.
     #[cold]
-    pub(crate) fn order_place(&self) -> OrderedPlace<'_> {
+    pub(crate) fn order_place(
+        &self,
+        client: Option<ClientBucket>,
+    ) -> Result<OrderedPlace<'_>, TooMany> {
         let servers = &self.server_connections;
         if self.has_idle_servers() {
             let waiting = WaitingForPlace::new(servers);
@@ -114,11 +123,17 @@ impl Process {
             for worker in workers.filter(|worker| servers.has_idle(*worker)) {
                 self.idle_clients.call_worker(worker);
             }
-            return OrderedPlace::Server(waiting);
+            return Ok(OrderedPlace::Server(waiting));
         }
-        let waiting = WaitingAcceptor::new(&self.idle_clients.all);
-        self.idle_clients.renew(&self.idle_clients.all, 1);
-        OrderedPlace::Client(waiting)
+        let board = &self.idle_clients.all;
+        let waiting = WaitingAcceptor::new(board);
+        let now_us = self.balance_clock(Instant::now());
+        if let Some(Settlement::Displace(heaviest)) = self.settled(Cap::Process, client, now_us)? {
+            self.idle_clients.order_of_client(board, heaviest, 1);
+        } else {
+            self.idle_clients.renew(board, 1);
+        }
+        Ok(OrderedPlace::Client(waiting))
     }
 
     /// Takes a place under a cap for an accepted connection. If there is none, the first idle
@@ -134,13 +149,13 @@ impl Process {
         cap: Cap<'_>,
         client: Option<ClientBucket>,
     ) -> Result<RoomPlace, TooMany> {
-        if matches!(cap, Cap::Process) && self.is_full() {
-            Box::pin(self.make_room_on_both_sides()).await;
-        }
         let (board, room) = self.board(cap);
         let now_us = self.balance_clock(Instant::now());
         if let Some(shares) = room.shares() {
             shares.note_newcomer(client, room.cap(), now_us);
+        }
+        if matches!(cap, Cap::Process) && self.is_full() {
+            Box::pin(self.make_room_on_both_sides(client)).await?;
         }
         let mut settlement = self.settlement(cap, client, now_us)?;
         if let Some(place) = room.enter_now(client) {
@@ -186,11 +201,26 @@ impl Process {
         client: Option<ClientBucket>,
         now_us: u64,
     ) -> Result<Option<Settlement>, TooMany> {
+        if self.board(cap).1.is_short() { self.settled(cap, client, now_us) } else { Ok(None) }
+    }
+
+    /// Decides the same while places are short.
+    fn settled(
+        &self,
+        cap: Cap<'_>,
+        client: Option<ClientBucket>,
+        now_us: u64,
+    ) -> Result<Option<Settlement>, TooMany> {
         let (board, room) = self.board(cap);
-        let crowd = room.shares().filter(|_| room.is_short() && !board.has_excessive());
+        let crowd = room.shares().filter(|_| !board.has_excessive());
         match crowd.map(|crowd| crowd.settle(client, room.cap(), now_us)) {
             Some(Settlement::Refuse) => Err(TooMany),
             settlement => Ok(settlement),
         }
     }
+}
+
+/// Returns true if a client has a large part of the room.
+fn has_heavy(room: &Room) -> bool {
+    room.shares().is_some_and(|shares| shares.heaviest(room.cap()).is_some())
 }

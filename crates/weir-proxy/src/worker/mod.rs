@@ -57,7 +57,7 @@ pub use crate::worker::mail::Mail;
 use crate::worker::make_room::OrderedPlace;
 use crate::worker::overload::Pressure;
 use crate::worker::process::Process;
-use crate::worker::residents::Residents;
+use crate::worker::residents::{ResidentKey, Residents};
 use crate::worker::sessions::Sessions;
 use crate::worker::workspace::Workspace;
 
@@ -224,13 +224,17 @@ impl<N: Net> Worker<N> {
         self.process.balance_clock(now)
     }
 
-    /// Closes idle connections if that mends the failure of a connect: one under a cap; for other
-    /// resources, the one to an endpoint that has been idle here the longest, and other workers
+    /// Closes idle connections if that mends the failure of a connect for a client: one under a cap,
+    /// where a client with a large part of it may give way instead; for other resources, the one to an endpoint that has been idle here the longest, and other workers
     /// some of theirs. Returns the order under a cap.
     #[cold]
-    pub(crate) fn close_for_connect(&self, failure: &ConnectFailure) -> Option<OrderedPlace<'_>> {
+    pub(crate) fn close_for_connect(
+        &self,
+        failure: &ConnectFailure,
+        resident: ResidentKey,
+    ) -> Option<OrderedPlace<'_>> {
         if failure.is_at_cap() {
-            return Some(self.process.order_place());
+            return self.process.order_place(self.residents.client(resident)).ok();
         }
         if failure.is_mended_by_closing() {
             self.idle.close_oldest(&self.current.borrow().snapshot.pools);

@@ -523,6 +523,77 @@ fn a_client_with_most_of_the_connections_gives_way_to_others() {
     });
 }
 
+/// Like [`capped`], with a cap on both sides: half of it is enough for a client whose requests all
+/// have connections to servers.
+fn capped_on_both_sides(cap: usize) -> String {
+    let clients = format!("max_connections {}", cap - cap / 8);
+    let both = format!("worker_connections {} servers", cap / 2);
+    capped(cap).replace(&format!("max_connections {cap}"), &format!("{both}; {clients}"))
+}
+
+/// Fills a cap of 40 on both sides with 20 requests of one client.
+async fn fill_both_sides(world: &World) -> Vec<Peer> {
+    let mut hostile = Vec::new();
+    for _ in 0..30 {
+        let mut client = world.client_from("192.0.2.66", LISTENER).await;
+        client.send(NEVER).await;
+        hostile.push(client);
+        pass(1).await;
+    }
+    pass(100).await;
+    hostile
+}
+
+#[test]
+fn a_client_with_most_of_the_requests_gives_way_under_a_cap_on_both_sides() {
+    play(&capped_on_both_sides(40), async |world| {
+        world.origin(1).answers(OK);
+        let _silent = world.origin(2);
+        let mut kept = world.client_from("198.51.100.1", LISTENER).await;
+        kept.send(GET).await;
+        assert_eq!(kept.message().await.status(), 200);
+        let _hostile = fill_both_sides(world).await;
+        assert!(both_sides(world) >= 39, "{}", both_sides(world));
+        let mut others = Vec::new();
+        for last in 2..10 {
+            let mut client = world.client_from(&format!("198.51.100.{last}"), LISTENER).await;
+            client.send(GET).await;
+            let began = Instant::now();
+            assert_eq!(client.message().await.status(), 200);
+            assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+            others.push(client);
+            kept.send(GET).await;
+            assert_eq!(kept.message().await.status(), 200);
+            assert!(both_sides(world) <= 40);
+        }
+        for client in &mut others {
+            assert!(client.is_open().await, "no other client gives way");
+        }
+        let causes = world.log().await.into_iter().map(|line| line.text("cause"));
+        assert!(causes.filter(|cause| cause == "connection_cap").count() >= 1);
+    });
+}
+
+#[test]
+fn a_request_of_another_client_is_served_under_a_cap_on_both_sides() {
+    play(&capped_on_both_sides(40), async |world| {
+        world.origin(1).answers(OK);
+        let _silent = world.origin(2);
+        let mut others = Vec::new();
+        for last in 1..3 {
+            others.push(world.client_from(&format!("198.51.100.{last}"), LISTENER).await);
+            pass(1).await;
+        }
+        let _hostile = fill_both_sides(world).await;
+        for client in &mut others {
+            let began = Instant::now();
+            client.send(GET).await;
+            assert_eq!(client.message().await.status(), 200);
+            assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+        }
+    });
+}
+
 #[test]
 fn a_client_behind_a_proxy_with_most_of_the_connections_gives_way_to_others() {
     let text = capped(40).replace("route path", "proxy_protocol 10.9.0.0/16; route path");
