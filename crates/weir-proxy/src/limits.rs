@@ -66,6 +66,9 @@ pub(crate) const ROOM_RESERVE: usize = 64;
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The pause of an acceptor while the connections of both sides are at their cap.
 pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(10);
+/// The most idle connections to endpoints that are kept for one client connection, as HAProxy's
+/// `max-session-srv-conns`.
+pub(crate) const KEPT_FOR_CLIENT: u8 = 5;
 /// The first pause after a connect to an endpoint failed for lack of descriptors, ports or memory.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
 /// The number of times that [`SHORTAGE_PAUSE`] may double.

@@ -320,7 +320,7 @@ const KEEPALIVE: &[OptionSpec] = &[
         "reuse",
         "never | safe | aggressive | always",
         "always",
-        "The requests that take idle connections. A server can close a connection while a request is on its way there; a request that may not be sent again then gets 502, which a client repeats by itself if it was not the first one of its connection. `always`: every request. `safe`: all but the first one of a client connection, which opens a new one. `aggressive`: first ones take only connections that were reused before. `never`: a connection serves only the client connection that it was opened for, and is closed with it, whatever `idle` and `timeout` say; for servers that remember a user by the connection. HAProxy calls this `http-reuse`, with `safe` as its default; nginx always reuses.",
+        "The requests that take idle connections. A server can close a connection while a request is on its way there; a request that may not be sent again then gets 502, which a client repeats by itself if it was not the first one of its connection. `always`: every request. `safe`: all but the first one of a client connection, which opens a new one. `aggressive`: first ones take only connections that were reused before. `never`: a connection serves only the client connection that it was opened for, and is closed with it, whatever `idle` and `timeout` say, of which each keeps at most five, as in HAProxy; for servers that remember a user by the connection. HAProxy calls this `http-reuse`, with `safe` as its default; nginx always reuses.",
     ),
 ];
 

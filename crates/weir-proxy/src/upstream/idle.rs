@@ -9,6 +9,7 @@ use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
@@ -20,7 +21,7 @@ use weir_config::model::ReuseLevel;
 use weir_wire::KeepAliveLimits;
 
 use crate::limiting::server_connections::{CountedConnection, HolderCount, ServerConnections};
-use crate::limits::{KEEP_ALIVE_MARGIN, PARK_AFTER, PEEK_AFTER};
+use crate::limits::{KEEP_ALIVE_MARGIN, KEPT_FOR_CLIENT, PARK_AFTER, PEEK_AFTER};
 use crate::net::transport::Transport;
 use crate::net::{Net, Socket};
 use crate::time::instant::Instant;
@@ -101,6 +102,40 @@ pub(crate) struct UpstreamConnection<S: Socket> {
     /// Set if a part of the running exchange's request is not written yet.
     pub(crate) sends: bool,
     counted: CountedConnection,
+    /// Its place among those that are kept for its client, while it is idle.
+    kept: Option<KeptPlace>,
+}
+
+/// The numbers of idle connections that are kept for single clients, by the clients' places.
+#[derive(Debug, Default)]
+struct KeptForClients(RefCell<Vec<u8>>);
+
+/// An idle connection that is counted for its client as long as this value lives.
+struct KeptPlace {
+    all: Rc<KeptForClients>,
+    owner: Owner,
+}
+
+impl KeptPlace {
+    /// Counts a connection, unless its client has [`KEPT_FOR_CLIENT`].
+    fn new(all: &Rc<KeptForClients>, owner: Owner) -> Option<Self> {
+        let mut counts = all.0.borrow_mut();
+        let index = owner.get() as usize - 1;
+        if counts.len() <= index {
+            counts.resize(index + 1, 0);
+        }
+        let count = counts.get_mut(index).filter(|count| **count < KEPT_FOR_CLIENT)?;
+        *count += 1;
+        Some(Self { all: Rc::clone(all), owner })
+    }
+}
+
+impl Drop for KeptPlace {
+    fn drop(&mut self) {
+        if let Some(count) = self.all.0.borrow_mut().get_mut(self.owner.get() as usize - 1) {
+            *count = count.saturating_sub(1);
+        }
+    }
 }
 
 /// The counters of connections by holder: this worker, or none.
@@ -120,12 +155,13 @@ impl<S: Socket> UpstreamConnection<S> {
     pub(crate) fn fresh(transport: Transport<S>, counted: CountedConnection, now: Instant) -> Self {
         let history =
             History { opened: now, owner: None, idle_since: now, idle_until: now, requests: 1 };
-        Self { transport, history, reused: false, sends: false, counted }
+        Self { transport, history, reused: false, sends: false, counted, kept: None }
     }
 
-    /// The transport and the history of an idle connection.
+    /// The transport and the history of an idle connection that is kept for all clients.
     fn into_parts(self) -> (Transport<S>, History) {
         let idle = ManuallyDrop::new(self);
+        debug_assert!(idle.kept.is_none(), "it is kept for all clients");
         // SAFETY: `idle` is neither used again nor dropped, so that what is read has one owner; the
         // other fields have nothing to drop.
         let (transport, counted) = unsafe {
@@ -162,6 +198,7 @@ pub(crate) struct IdleConnections<N: Net> {
     counters: HolderCounters,
     /// The endpoints to which connections may be kept for single clients, by number.
     owned: RefCell<BTreeMap<usize, Arc<UpstreamEndpoint>>>,
+    kept: Rc<KeptForClients>,
     /// The number of sweeps.
     sweeps: Cell<usize>,
     /// Set once the worker has ended, though some of its connections may outlast it for a moment:
@@ -183,6 +220,7 @@ impl<N: Net> IdleConnections<N> {
             shared,
             counters,
             owned: RefCell::default(),
+            kept: Rc::default(),
             sweeps: Cell::new(0),
             ended: Cell::new(false),
         }
@@ -230,6 +268,7 @@ impl<N: Net> IdleConnections<N> {
             {
                 connection.history.requests += 1;
                 connection.reused = true;
+                connection.kept = None;
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
                 return Some(connection);
             }
@@ -276,6 +315,7 @@ impl<N: Net> IdleConnections<N> {
                     reused,
                     sends,
                     counted,
+                    kept: None,
                 }));
             }
         }
@@ -313,7 +353,13 @@ impl<N: Net> IdleConnections<N> {
         if endpoint.is_retired() || limits.idle == 0 {
             return;
         }
-        // Those of single clients are as many as clients at most.
+        if is_owned {
+            connection.kept = KeptPlace::new(&self.kept, owner);
+            if connection.kept.is_none() {
+                return;
+            }
+        }
+        // Those of single clients have a bound for each client.
         let most = if is_owned { u32::MAX } else { limits.idle };
         let has_place = self.count_idle(endpoint, most) || self.make_place(endpoint, limits.idle);
         if !has_place {
@@ -590,8 +636,12 @@ mod tests {
     use crate::snapshot::compile::{Surroundings, compile};
 
     fn pool() -> Arc<UpstreamPool> {
-        let text = "pool app { server 127.0.0.1:9; } listen 127.0.0.1:0 -> app;";
-        let config = weir_config::parse_str("test", text).unwrap();
+        pool_of("server 127.0.0.1:9;")
+    }
+
+    fn pool_of(lines: &str) -> Arc<UpstreamPool> {
+        let text = format!("pool app {{ {lines} }} listen 127.0.0.1:0 -> app;");
+        let config = weir_config::parse_str("test", &text).unwrap();
         let (sinks, _receiver) = log_channel(0, 1);
         let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
         let snapshot = compile(&config.config, surroundings, None).unwrap().snapshot;
@@ -693,6 +743,48 @@ mod tests {
                 assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is closed");
             }
         }
+    }
+
+    /// A client whose requests go to many endpoints would hold a descriptor for each of them.
+    #[tokio::test]
+    async fn a_client_keeps_few_connections_for_itself_whatever_the_number_of_endpoints() {
+        let servers: String = (1..10).map(|last| format!("server 127.0.0.{last}:9; ")).collect();
+        let pool = pool_of(&format!("{servers} keepalive reuse=never;"));
+        let worker = OfWorker { number: 0, of: 1 };
+        let connections = ServerConnections::new(1);
+        let counters = HolderCounters::of(&connections, 0);
+        let idle = IdleConnections::new(worker, OsNet, Arc::default(), counters);
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let now = Instant::now();
+        let keep = async |endpoint: usize, owner: Owner| {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let transport = Transport::Plain(OsStream::from(stream));
+            let connection = Box::new(UpstreamConnection::fresh(transport, idle.count(), now));
+            idle.keep(&pool, endpoint, connection, LastUse { owner, ..last_use(now) });
+        };
+        let [one, other] = [1, 2].map(|number| Owner::new(number).unwrap());
+        for endpoint in 0..9 {
+            keep(endpoint, one).await;
+        }
+        let most = usize::from(KEPT_FOR_CLIENT);
+        assert_eq!((connections.now(), connections.idle()), (most, most));
+        keep(8, other).await;
+        assert_eq!(connections.idle(), most + 1);
+        // The place of one that is used again is free for another.
+        let taken = std::future::poll_fn(|context| {
+            let at = EndpointRef { pool: &pool, index: 0, rules: &pool.rules };
+            Poll::Ready(idle.take(context, at, Eligible::Of(one), now))
+        });
+        drop(taken.await.expect("it is open"));
+        keep(7, one).await;
+        keep(6, one).await;
+        assert_eq!(connections.idle(), most + 1);
+        idle.close_of(one);
+        assert_eq!((connections.now(), connections.idle()), (1, 1));
+        for endpoint in 0..9 {
+            keep(endpoint, one).await;
+        }
+        assert_eq!(connections.idle(), most + 1);
     }
 
     #[test]
