@@ -26,7 +26,9 @@ use crate::exchange::state::Exchange;
 use crate::exchange::throttle::throttle;
 use crate::http::internal::InternalRedirects;
 use crate::http::local_reply::Reply;
+use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::request_view::RequestView;
+use crate::http::rewrites::append_part;
 use crate::limiting::bandwidth::{Throttle, Toward};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::net::Net;
@@ -59,9 +61,10 @@ pub(crate) async fn serve<C: ClientSide>(
     let files = scope.listener.router.files().get(number);
     let strip = files.and_then(|files| files.strip.as_deref());
     let candidates = files.map_or(&[][..], |files| &files.candidates);
+    let form = PathForm::of(&scope.listener.path);
     if readable
         && found.is_none()
-        && let Some(location) = with_slash(&exchange.request_view(), strip)
+        && let Some(location) = with_slash(&exchange.request_view(), strip, form)
     {
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
@@ -71,7 +74,8 @@ pub(crate) async fn serve<C: ClientSide>(
         rewritten(exchange, rewrites, &mut changed).map_err(Ended::Refused)?;
     }
     let view = exchange.request_view();
-    let target = FileTarget::of(&view, strip).changed(&changed);
+    let mut spelt = PathBuffer::new();
+    let target = FileTarget::of(&view, strip).changed(&changed).spelt(form, &mut spelt);
     if let (Some(to), Some(root)) = (found, root)
         && test(root, target, candidates).await.map_err(|_| Ended::from(Cause::Internal))?
     {
@@ -114,9 +118,17 @@ fn leads_nowhere<C: ClientSide>(exchange: &Exchange<'_, C>, status: u16) -> Resu
 
 /// The redirect target for a request whose path is exactly the stripped prefix: `/static/*` also
 /// matches `/static`, which is a directory without its slash.
-pub(super) fn with_slash(view: &RequestView<'_>, strip: Option<&str>) -> Option<Vec<u8>> {
+pub(super) fn with_slash(
+    view: &RequestView<'_>,
+    strip: Option<&str>,
+    form: PathForm,
+) -> Option<Vec<u8>> {
     let path = view.path();
-    strip.filter(|prefix| prefix.as_bytes() == path && !prefix.ends_with('/'))?;
+    let prefix = strip.filter(|prefix| !prefix.ends_with('/'))?;
+    let mut buffer = PathBuffer::new();
+    if form.seen(path, &mut buffer) != prefix.as_bytes() {
+        return None;
+    }
     let mut location = [path, b"/"].concat();
     if let Some(query) = view.query() {
         location.push(b'?');
@@ -149,6 +161,25 @@ impl<'a> FileTarget<'a> {
 
     pub(super) fn path(&self) -> &'a [u8] {
         self.path
+    }
+
+    /// Spells the prefix that the route strips as the configuration does, however the client has
+    /// written it: routes see the path decoded and without dot segments.
+    pub(super) fn spelt<'b>(self, form: PathForm, buffer: &'b mut PathBuffer) -> FileTarget<'b>
+    where
+        'a: 'b,
+    {
+        let Some(prefix) = self.strip.map(str::as_bytes) else { return self };
+        let mut decoded = PathBuffer::new();
+        let seen = form.seen(self.path, &mut decoded);
+        let is_spelt_so = form == PathForm::Normal && self.path.starts_with(prefix);
+        if is_spelt_so || seen == self.path || !seen.starts_with(prefix) {
+            return self;
+        }
+        buffer.extend_from_slice(prefix);
+        append_part(self.path, seen, prefix.len()..seen.len(), form, buffer);
+        let path: &'b PathBuffer = buffer;
+        FileTarget { path, ..self }
     }
 
     /// The path without the prefix that the route strips.

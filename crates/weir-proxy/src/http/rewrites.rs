@@ -370,7 +370,7 @@ impl ChangedTarget {
 }
 
 /// Appends the part of `path` that routes see as `range` of `seen`.
-fn append_part(
+pub(crate) fn append_part(
     path: &[u8],
     seen: &[u8],
     range: std::ops::Range<usize>,

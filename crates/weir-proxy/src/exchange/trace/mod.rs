@@ -20,6 +20,7 @@ use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 use crate::exchange::files::{FileTarget, is_there, question, tested, with_slash};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
+use crate::http::path::percent::{PathBuffer, PathForm};
 use crate::http::pool_key::PoolKey;
 use crate::http::request_id::{RequestId, RequestIdSource};
 use crate::http::request_view::{RequestView, bare_host};
@@ -569,9 +570,10 @@ impl<'a> Tracer<'a> {
             below => below.flatten().map(|path| root.below(&path)),
         };
         let root = below.as_ref().unwrap_or(root);
+        let form = PathForm::of(&self.listener.path);
         if readable
             && !tests
-            && let Some(location) = with_slash(&self.view(), strip)
+            && let Some(location) = with_slash(&self.view(), strip, form)
         {
             return end(301, Some(("Location", text_of(&location))));
         }
@@ -585,7 +587,8 @@ impl<'a> Tracer<'a> {
             }
         };
         let view = self.view();
-        let target = FileTarget::of(&view, strip).changed(&changed);
+        let mut spelt = PathBuffer::new();
+        let target = FileTarget::of(&view, strip).changed(&changed).spelt(form, &mut spelt);
         let found = if tests {
             let found = tested(|path| root.kind(path), target, &files.candidates);
             found.map(|found| if found { None } else { Some(Answer::status(404)) })
