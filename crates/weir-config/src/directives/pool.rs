@@ -184,7 +184,7 @@ const SERVER: &[OptionSpec] = &[
         "cookie",
         "VALUE",
         "",
-        "The value of the sticky cookie for this server, as in HAProxy; anyone can write such a cookie. A server without one binds no client if others of the pool have one.",
+        "The value of the sticky cookie for this server, as in HAProxy; anyone can write such a cookie. Of servers with the same value the first available one has its clients. A server without one binds no client if others of the pool have one.",
     ),
     flag("drain", "Gets only requests that a sticky cookie binds to it."),
     option(

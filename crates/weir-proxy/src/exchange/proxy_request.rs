@@ -111,9 +111,11 @@ fn read_head<C: ClientSide>(
     route: &CompiledRoute,
     pool: &UpstreamPool,
 ) {
-    let Exchange { client, heads, arrival, placement, .. } = exchange;
+    let Exchange { scope, client, heads, arrival, placement, .. } = exchange;
     let (head, bytes) = (&heads.request, client.head());
-    let claim = |affinity: &Affinity| affinity.claim(head, bytes);
+    let is_available =
+        |index| pool.balancer.takes_bound(index, scope.worker.balance_clock(arrival.head_end));
+    let claim = |affinity: &Affinity| affinity.claim(head, bytes, is_available);
     placement.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     arrival.trailers = trailers::of_request(&route.trailers.0, head, bytes);
 }

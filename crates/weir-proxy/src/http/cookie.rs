@@ -33,9 +33,11 @@ pub(crate) fn bare(value: &[u8]) -> &[u8] {
     inside.unwrap_or(value)
 }
 
-/// The name of the cookie that a `Set-Cookie` sets.
+/// The name of the cookie that a `Set-Cookie` sets. One without a `=` has none (RFC 6265bis section
+/// 5.6).
 pub(crate) fn set_name(value: &[u8]) -> &[u8] {
-    pieces(value).next().map_or(&[], |piece| split_pair(piece).0)
+    let pair = pieces(value).next().filter(|piece| piece.contains(&b'='));
+    pair.map_or(&[], |pair| split_pair(pair).0)
 }
 
 /// Tells whether a `Cookie` line has a cookie of that name.
@@ -230,6 +232,7 @@ mod tests {
         assert_eq!(set_name(b"SRV=x; Path=/; a=b"), b"SRV");
         assert_eq!(set_name(b" SRV = x"), b"SRV");
         assert_eq!(set_name(b"=x"), b"");
+        assert_eq!(set_name(b"SRV; a=b"), b"");
         assert_eq!(set_name(b""), b"");
     }
 }

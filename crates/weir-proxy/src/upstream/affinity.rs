@@ -39,8 +39,10 @@ pub struct Affinity {
     preserve: bool,
     /// Set if only responses to POST set the cookie.
     post_only: bool,
-    /// The endpoint of each cookie value.
+    /// The first endpoint of each cookie value.
     endpoints: HashMap<Box<[u8]>, usize>,
+    /// Indexed by endpoint: the next one with the same value. Empty if no value has several.
+    next: Box<[Option<usize>]>,
     /// The value of each endpoint, `None` for one that binds no client.
     values: Box<[Option<Box<[u8]>>]>,
     /// Indexed by endpoint.
@@ -144,7 +146,7 @@ impl Affinity {
     }
 
     /// Builds the cookie for endpoints with these values, in the pool's order. Of endpoints with
-    /// the same value the first one has the clients.
+    /// the same value the first available one has the clients, as in HAProxy.
     pub(crate) fn with_values(sticky: &Sticky, values: &[Option<&str>]) -> Self {
         let values = values.iter().map(|value| value.map(|value| value.as_bytes().into()));
         Self::of_values(sticky, values.collect())
@@ -160,10 +162,16 @@ impl Affinity {
             }
         });
         let mut endpoints = HashMap::new();
-        for (index, value) in values.iter().enumerate() {
-            if let Some(value) = value {
-                endpoints.entry(value.clone()).or_insert(index);
+        let mut next = vec![None; values.len()];
+        for (index, value) in values.iter().enumerate().rev() {
+            if let Some(value) = value
+                && let Some(place) = next.get_mut(index)
+            {
+                *place = endpoints.insert(value.clone(), index);
             }
+        }
+        if next.iter().all(Option::is_none) {
+            next.clear();
         }
         Self {
             name: sticky.cookie.as_bytes().into(),
@@ -173,6 +181,7 @@ impl Affinity {
             post_only: sticky.post_only,
             lines: if sticky.mode == StickyMode::Insert { lines.collect() } else { Box::new([]) },
             endpoints,
+            next: next.into(),
             values,
             secure: sticky.secure,
         }
@@ -187,12 +196,22 @@ impl Affinity {
 
     /// Evaluates the request's cookies. Browsers may send several cookies of the name, for other
     /// paths too: the first value that identifies an endpoint counts, if it is among the first
-    /// [`STICKY_COOKIES`].
-    pub(crate) fn claim(&self, head: &RequestHead, bytes: &[u8]) -> Claim {
+    /// [`STICKY_COOKIES`]. Of endpoints with the same value, an available one is bound.
+    pub(crate) fn claim(
+        &self,
+        head: &RequestHead,
+        bytes: &[u8],
+        is_available: impl Fn(usize) -> bool,
+    ) -> Claim {
         let mut claim = Claim::New;
         for value in cookie::values(head, bytes, &self.name).take(STICKY_COOKIES) {
             match self.endpoint(cookie::bare(value)) {
-                Some(endpoint) => return Claim::Bound(endpoint),
+                Some(first) if self.next.is_empty() => return Claim::Bound(first),
+                Some(first) => {
+                    let next = |index: &usize| self.next.get(*index).copied().flatten();
+                    let mut all = std::iter::successors(Some(first), next);
+                    return Claim::Bound(all.find(|index| is_available(*index)).unwrap_or(first));
+                }
                 None => claim = Claim::Unknown,
             }
         }
@@ -307,7 +326,7 @@ mod tests {
 
     fn claim(affinity: &Affinity, cookies: &str) -> Claim {
         let request = SampleRequest::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{cookies}\r\n"));
-        affinity.claim(&request.head, &request.bytes)
+        affinity.claim(&request.head, &request.bytes, |_| true)
     }
 
     #[test]
@@ -420,6 +439,11 @@ mod tests {
         let of_mode = |mode| with(Sticky { mode, ..Sticky::new("SRV") });
         let insert = of_mode(StickyMode::Insert);
         assert_eq!(claim(&insert, "Cookie: SRV=one\r\n"), Claim::Bound(0));
+        let request = SampleRequest::new("GET / HTTP/1.1\r\nHost: a\r\nCookie: SRV=one\r\n\r\n");
+        let first_of =
+            |up: &[usize]| insert.claim(&request.head, &request.bytes, |index| up.contains(&index));
+        let found = [&[0, 3][..], &[1, 2, 3], &[1, 2]].map(first_of);
+        assert_eq!(found, [Claim::Bound(0), Claim::Bound(3), Claim::Bound(0)]);
         assert_eq!(claim(&insert, "Cookie: SRV=two|abc|def\r\n"), Claim::Bound(1));
         assert_eq!(claim(&insert, "Cookie: SRV=two~x\r\n"), Claim::Unknown);
         assert_eq!(value_of(&insert, 1), "two");

@@ -73,7 +73,8 @@ impl<'a> Tracer<'a> {
         if target.is_empty() && !is_tcp {
             head_writer::write_target(self.head, self.bytes, &mut target);
         }
-        let claim = |affinity: &Affinity| affinity.claim(self.head, self.bytes);
+        let is_available = |index| pool.balancer.takes_bound(index, NOW_US);
+        let claim = |affinity: &Affinity| affinity.claim(self.head, self.bytes, is_available);
         let claim = pool.affinity.as_ref().map_or(Claim::None, claim);
         let led = Led { route: Some(route), pool: Some(pool), ..Led::default() };
         let claim = self.named_server(route, pool, claim);
