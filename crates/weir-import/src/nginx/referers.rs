@@ -15,8 +15,8 @@ use crate::pcre;
 /// The name that nginx gives the variable.
 const VARIABLE: &str = "invalid_referer";
 
-/// The end of a host in a URL.
-const HOST_END: &str = "(?::[0-9]*)?(?:[/?#]|\\z)";
+/// The end of a host in a URL, as nginx finds it.
+const HOST_END: &str = "(?::[0-9]*)?(?:/|\\z)";
 
 impl<'t> Converter<'_, 't> {
     /// Gives `$invalid_referer` the value that it has in a block.
@@ -105,7 +105,7 @@ fn pattern_of(name: &str) -> Result<String, String> {
         text.chars().map(one).collect::<String>()
     };
     if let Some((host, path)) = name.split_once('/').filter(|(host, _)| !host.contains('*')) {
-        return Ok(format!("~*^https?://{}(?::[0-9]*)?/{}", escaped(host), escaped(path)));
+        return Ok(format!("~*^https?://{}(?::[0-9]*)?/(?-i:{})", escaped(host), escaped(path)));
     }
     Ok(if let Some(rest) = name.strip_prefix("*.") {
         format!("~*^https?://[^/?#:]+\\.{}{HOST_END}", escaped(rest))
