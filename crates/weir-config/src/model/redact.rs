@@ -36,7 +36,9 @@ impl Config {
                         HIDDEN.clone_into(key);
                     }
                 }
-                VariableDefinition::Convert(conversion) => hide_keys(&mut conversion.steps),
+                VariableDefinition::Convert(conversion) => {
+                    hide_steps(&conversion.source, &mut conversion.steps, hidden);
+                }
                 _ => {}
             }
         }
@@ -103,10 +105,23 @@ fn hide_login(text: &mut String) {
     }
 }
 
-/// Hides the keys of `hmac`, which stand after the digest.
-fn hide_keys(steps: &mut [Vec<String>]) {
-    for step in steps.iter_mut().filter(|step| step.first().is_some_and(|name| name == "hmac")) {
-        step.iter_mut().skip(2).for_each(|key| HIDDEN.clone_into(key));
+/// Hides the keys of `hmac`, which stand after the digest, and what a credential is compared with.
+fn hide_steps(source: &str, steps: &mut [Vec<String>], hidden: &[String]) {
+    let is_of_credential = |step: &Vec<String>| match step.as_slice() {
+        [part, name] => {
+            matches!(part.as_str(), "param" | "any_param" | "cookie" | "any_cookie")
+                && is_secret(name, hidden)
+        }
+        _ => false,
+    };
+    let compares = reads_secret(source, hidden) || steps.iter().any(is_of_credential);
+    for step in steps {
+        let shown = match step.first().map(String::as_str) {
+            Some("hmac") => 2,
+            Some("matches") if compares => 1,
+            _ => continue,
+        };
+        step.iter_mut().skip(shown).for_each(|text| HIDDEN.clone_into(text));
     }
 }
 
@@ -276,11 +291,14 @@ mod tests {
             rule staff { header X-Api-Key=s3cr3t-2 }
             convert $request_uri $signed { hmac sha256 czNjcjN0; hex; }
             admin 127.0.0.1:1 read_only { role read password=ops:s3cr3t-0; }
+            convert $headers_authorization $bearer { word 2 \" \"; matches ^s3cr3t-11$; }
+            convert $args $token { any_param token; matches ^s3cr3t-12$; }
+            convert $args $page { param page; matches ^shown$; }
             listen :80 {
                 header set Authorization \"Bearer s3cr3t-3\";
                 response_header add Set-Cookie s3cr3t-4;
                 header set X-Plain s3cr3t-5 secret;
-                header set X-Shown $signed;
+                header set X-Shown $signed$bearer$token$page;
                 explain_header when=X-Explain=s3cr3t-6;
                 host a.test {
                     route rule staff -> redis {
@@ -293,12 +311,13 @@ mod tests {
             }";
         let config = crate::parse_str("test", text).unwrap().config;
         let whole = crate::to_json(&config);
-        for number in 1..=10 {
+        for number in 1..=12 {
             assert!(whole.contains(&format!("s3cr3t-{number}")), "{number}: {whole}");
         }
         let shown = crate::to_json(&config.without_secrets());
         assert!(!shown.contains("s3cr3t"), "{shown}");
         assert!(whole.contains("czNjcjN0") && !shown.contains("czNjcjN0"), "{shown}");
         assert!(shown.contains("X-Shown") && shown.contains("sha256"), "{shown}");
+        assert!(shown.contains("^shown$"), "{shown}");
     }
 }
