@@ -9,6 +9,8 @@ use crate::access_log::variable::{Definition, Plain, VariableKind};
 use crate::access_log::{escape, format, why};
 use crate::{Clock, Entry, Escape, FailedAttempt, Headers, Micros, Setback, TCP, Variable};
 
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
 /// A value before it is formatted.
 pub(crate) enum VariableValue<'a> {
     /// No value: `-` in logs, nothing elsewhere.
@@ -28,15 +30,15 @@ pub(crate) enum VariableValue<'a> {
     Address(IpAddr),
     /// A comma-separated list.
     FailedAttempts(&'a [FailedAttempt<'a>]),
-    /// The received `X-Forwarded-For`, and the peer after it.
-    ForwardedFor(&'a [u8], IpAddr),
+    /// The received lines of `X-Forwarded-For`, and the peer after them.
+    ForwardedFor(&'a dyn Headers, IpAddr),
     /// The user of `Basic` credentials, still in base64.
     BasicUser(&'a [u8]),
     TimeLocal(SystemTime),
     TimeIso(SystemTime),
     Why(&'a Entry<'a>),
-    /// All lines of a header of that name.
-    Lines(&'a dyn Headers, &'a str),
+    /// All lines of a header of that name, with this text between them.
+    Lines(&'a dyn Headers, &'a str, &'static [u8]),
     HaproxyField(HaproxyField, &'a Entry<'a>),
     /// The value of a variable that the configuration defines.
     Defined(&'a dyn Definition, &'a Entry<'a>),
@@ -68,18 +70,22 @@ impl VariableValue<'_> {
                 }
             }
             Self::ForwardedFor(received, peer) => {
-                escape::append(received, how, out);
-                out.extend_from_slice(b", ");
+                received.each(FORWARDED_FOR, &mut |line| {
+                    if !line.is_empty() {
+                        escape::append(line, how, out);
+                        out.extend_from_slice(b", ");
+                    }
+                });
                 format::append_address(peer, out);
             }
             Self::BasicUser(encoded) => append_basic_user(encoded, how, out),
             Self::TimeLocal(time) => clock.append_common(time, out),
             Self::TimeIso(time) => clock.append_iso(time, out),
             Self::Why(entry) => why::append(entry, how, out),
-            Self::Lines(headers, name) => {
+            Self::Lines(headers, name, between) => {
                 let mut first = true;
                 headers.each(name, &mut |line| {
-                    out.extend_from_slice(if first { b"" } else { b", " });
+                    out.extend_from_slice(if first { b"" } else { between });
                     first = false;
                     escape::append(line, how, out);
                 });
@@ -127,13 +133,18 @@ pub(crate) fn of<'a>(variable: &'a Variable, entry: &'a Entry<'a>) -> VariableVa
         VariableKind::Argument(name) => {
             found(argument(query(current_target(entry)).unwrap_or_default(), name))
         }
-        VariableKind::RequestHeader(name) => found(entry.request_headers.value(name)),
+        VariableKind::RequestHeader(name) => match &**name {
+            // As nginx has them: a proxy before this one may have added a line to that of a client.
+            FORWARDED_FOR => lines(entry.request_headers, name, b", "),
+            "cookie" => lines(entry.request_headers, name, b"; "),
+            _ => found(entry.request_headers.value(name)),
+        },
         VariableKind::ResponseHeader(name) => found(entry.response_headers.value(name)),
         VariableKind::Cookie(name) => {
             found(entry.request_headers.find("cookie", &|line| cookie(line, name)))
         }
-        VariableKind::RequestHeaderLines(name) => lines(entry.request_headers, name),
-        VariableKind::ResponseHeaderLines(name) => lines(entry.response_headers, name),
+        VariableKind::RequestHeaderLines(name) => lines(entry.request_headers, name, b", "),
+        VariableKind::ResponseHeaderLines(name) => lines(entry.response_headers, name, b", "),
         VariableKind::HaproxyField(field) => VariableValue::HaproxyField(*field, entry),
         VariableKind::Capture(index) => found(entry.captures.get(*index).copied()),
         // Only the values of a map have them, and those know the match.
@@ -143,10 +154,13 @@ pub(crate) fn of<'a>(variable: &'a Variable, entry: &'a Entry<'a>) -> VariableVa
 }
 
 /// The lines of a header, of which one is the value itself.
-fn lines<'a>(headers: &'a dyn Headers, name: &'a str) -> VariableValue<'a> {
-    match headers.value(name) {
-        Some(_) => VariableValue::Lines(headers, name),
-        None => VariableValue::Absent,
+fn lines<'a>(headers: &'a dyn Headers, name: &'a str, between: &'static [u8]) -> VariableValue<'a> {
+    let mut count = 0;
+    headers.each(name, &mut |_| count += 1);
+    if count > 1 {
+        VariableValue::Lines(headers, name, between)
+    } else {
+        found(headers.value(name))
     }
 }
 
@@ -291,11 +305,9 @@ fn question_mark(entry: &Entry<'_>) -> &'static [u8] {
 
 /// Returns nginx's `$proxy_add_x_forwarded_for`.
 fn forwarded_for<'a>(entry: &'a Entry<'a>) -> VariableValue<'a> {
-    match (entry.request_headers.value("x-forwarded-for"), remote_address(entry)) {
-        (Some(received), VariableValue::Address(peer)) if !received.is_empty() => {
-            VariableValue::ForwardedFor(received, peer)
-        }
-        (_, address) => address,
+    match remote_address(entry) {
+        VariableValue::Address(peer) => VariableValue::ForwardedFor(entry.request_headers, peer),
+        none => none,
     }
 }
 

@@ -236,7 +236,12 @@ const AFTER_PICK: &[Plain] = &[
 /// Variables whose name ends in a user-defined part: prefix, name in the reference, documentation.
 const PREFIXED: &[(&str, &str, &str)] = &[
     ("arg_", "arg_NAME", "value of a query parameter, as received"),
-    ("http_", "http_NAME", "value of a request header; `_` stands for `-`"),
+    (
+        "http_",
+        "http_NAME",
+        "value of a request header, of `Cookie` and `X-Forwarded-For` those of all lines; `_` \
+         stands for `-`",
+    ),
     ("sent_http_", "sent_http_NAME", "value of a response header; `_` stands for `-`"),
     ("cookie_", "cookie_NAME", "value of a request cookie"),
     (

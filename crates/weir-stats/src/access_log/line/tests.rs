@@ -112,6 +112,24 @@ fn the_received_forwarded_addresses_and_the_client_are_nginx_s() {
     check("/?", &List(&[("X-Forwarded-For", "")]), "|192.0.2.7");
     let received = List(&[("X-Forwarded-For", "10.0.0.1, 10.0.0.2")]);
     check("/?a", &received, "?|10.0.0.1, 10.0.0.2, 192.0.2.7");
+    // The line of a proxy before this one stays behind that of a client.
+    let lines = List(&[("X-Forwarded-For", "10.0.0.1"), ("x-forwarded-for", "10.0.0.2")]);
+    check("/", &lines, "|10.0.0.1, 10.0.0.2, 192.0.2.7");
+}
+
+#[test]
+fn all_cookies_and_forwarded_addresses_are_there() {
+    let template = Template::parse("$http_cookie|$http_x_forwarded_for|$http_via").unwrap();
+    let headers = List(&[
+        ("Cookie", "a=1"),
+        ("X-Forwarded-For", "10.0.0.1"),
+        ("Via", "1.1 a"),
+        ("Cookie", "b=2"),
+        ("X-Forwarded-For", "10.0.0.2"),
+        ("Via", "1.1 b"),
+    ]);
+    let entry = bare(b"GET / HTTP/1.1", &headers);
+    assert_eq!(line(&Line::text(template), &entry), "a=1; b=2|10.0.0.1, 10.0.0.2|1.1 a\n");
 }
 
 /// Times in milliseconds, -1 for never; `total` is measured from the first byte.
