@@ -311,7 +311,7 @@ mod tests {
             }";
         let config = crate::parse_str("test", text).unwrap().config;
         let whole = crate::to_json(&config);
-        for number in 1..=12 {
+        for number in 0..=12 {
             assert!(whole.contains(&format!("s3cr3t-{number}")), "{number}: {whole}");
         }
         let shown = crate::to_json(&config.without_secrets());

@@ -367,20 +367,16 @@ impl Criterion {
     fn shape(&self, name: &str, argument: &str) -> Result<ValueShape, String> {
         let is_host = name.ends_with("hdr") && argument.eq_ignore_ascii_case("host");
         let mut shape = ValueShape::default();
+        let is_lower = |text: &String| !text.contains(|c: char| c.is_ascii_uppercase());
+        let has_lower = self.patterns.iter().all(is_lower);
         for converter in &self.expression.converters {
             let arguments: Vec<&str> = converter.arguments.iter().map(String::as_str).collect();
             match (converter.name.as_str(), arguments.as_slice()) {
-                ("lower", [])
-                    if self
-                        .patterns
-                        .iter()
-                        .all(|text| !text.contains(|c: char| c.is_ascii_uppercase())) =>
-                {
-                    shape.lower = true;
+                ("lower", []) if has_lower => shape.lower = true,
+                ("host_only", []) if is_host && has_lower => {
+                    (shape.port, shape.lower) = (true, true);
                 }
-                ("host_only", []) | ("field" | "word", ["1", ":"]) if is_host => {
-                    shape.port = true;
-                }
+                ("field" | "word", ["1", ":"]) if is_host => shape.port = true,
                 _ => {
                     return Err(format!(
                         "the converter `{}` has no conversion in a condition",

@@ -80,6 +80,14 @@ impl HaproxyConverter<'_> {
     ) -> Result<String, String> {
         let expression = SampleExpression::parse(text)?;
         let mut sample = self.sample(&expression, scope, span)?;
+        if expression.converters.is_empty() {
+            // A client can write other texts than addresses and numbers.
+            match expression.fetch.name.as_str() {
+                "hdr_ip" | "req.hdr_ip" => sample = sample.step(&["ipmask", "32", "128"]),
+                "hdr_val" | "req.hdr_val" | "res.hdr_val" => sample = sample.step(&["add", "0"]),
+                _ => {}
+            }
+        }
         sample.single();
         Ok(self.converted(&sample.text, &sample.steps, text, span))
     }
@@ -404,7 +412,7 @@ fn header_fetch(call: &SampleCall, scope: &RuleScope) -> Result<Option<SampleTex
         return Ok(Some(sample.step(&["list_count"])));
     }
     if base.ends_with("fhdr") || occurrence.is_empty() && patterns::is_single(header) {
-        if !matches!(occurrence, "" | "-1" | "1") {
+        if !matches!(occurrence, "" | "1") && !patterns::is_single(header) {
             return Err(format!("`{name}` takes the first line of a header only"));
         }
         if set.is_none() {

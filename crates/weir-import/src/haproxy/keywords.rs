@@ -859,7 +859,7 @@ const KEYWORDS: &[HaproxyKeyword] = &[
     row("hdr_dir", "n", KeywordHandling::Converted, "`header`"),
     row("hdr_dom", "n", KeywordHandling::Converted, "`header`"),
     row("req.hdr", "n", KeywordHandling::Converted, "`header`"),
-    row("req.fhdr", "n", KeywordHandling::Converted, "`header`"),
+    row("req.fhdr", "n", KeywordHandling::Converted, "`header`; a text has the first line"),
     row("hdr_cnt", "n", KeywordHandling::Converted, "`header`, or `variable` of a `convert`"),
     row("req.hdr_cnt", "n", KeywordHandling::Converted, "`header`, or `variable` of a `convert`"),
     row("cook", "n", KeywordHandling::Converted, "`variable` of a `convert`"),

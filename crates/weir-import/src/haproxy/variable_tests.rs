@@ -44,7 +44,7 @@ impl HaproxyConverter<'_> {
                 None => Err(reason),
             },
         };
-        let sample = sample?;
+        let mut sample = sample?;
         if sample.text.is_empty() && sample.steps.is_empty() {
             // A variable that was not set matches nothing.
             return Ok(AclTest::Always(false));
@@ -58,9 +58,11 @@ impl HaproxyConverter<'_> {
         if !self.room_for(1 + criterion.patterns.len()) {
             return Err(super::convert::TOO_LARGE.to_owned());
         }
+        let several = of_several(&mut sample.steps);
         let many = kind == MatchKind::Exact
             && criterion.patterns.len() > FEW_PATTERNS
             && sample.list.is_none()
+            && !several
             && !criterion.ignore_case;
         let described = described(&expression, criterion);
         if many {
@@ -98,6 +100,19 @@ impl HaproxyConverter<'_> {
         let entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1")).collect();
         self.looked_up(text, &entries, "0", described, span)
     }
+}
+
+/// Makes the steps look at each parameter or cookie of a name, as HAProxy's conditions do; returns
+/// false if they look at neither.
+fn of_several(steps: &mut [Vec<String>]) -> bool {
+    let Some(name) = steps.first_mut().and_then(|first| first.first_mut()) else { return false };
+    let any = match name.as_str() {
+        "param" => "any_param",
+        "cookie" => "any_cookie",
+        _ => return false,
+    };
+    any.clone_into(name);
+    true
 }
 
 impl Criterion {

@@ -127,35 +127,39 @@ fn ranges(value: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Returns the value of the first parameter of a query with that name and a `=`.
-pub(super) fn parameter(query: &[u8], name: &[u8]) -> Option<Range<usize>> {
+/// Returns the values of the parameters of a query with that name and a `=`.
+pub(super) fn parameters(query: &[u8], name: &[u8]) -> impl Iterator<Item = Range<usize>> {
     named(query, name, b"&;")
 }
 
-/// Returns the value of the first cookie with that name and a `=`.
-pub(super) fn cookie(line: &[u8], name: &[u8]) -> Option<Range<usize>> {
+/// Returns the values of the cookies with that name and a `=`.
+pub(super) fn cookies(line: &[u8], name: &[u8]) -> impl Iterator<Item = Range<usize>> {
     named(line, name, b";,")
 }
 
-fn named(value: &[u8], name: &[u8], delimiters: &[u8]) -> Option<Range<usize>> {
-    let mut start = 0;
-    loop {
+fn named(
+    value: &[u8],
+    name: &[u8],
+    delimiters: &'static [u8],
+) -> impl Iterator<Item = Range<usize>> {
+    let mut next = Some(0);
+    let pairs = std::iter::from_fn(move || {
+        let start = next?;
         let rest = value.get(start..)?;
-        let end = rest.iter().position(|byte| delimiters.contains(byte)).unwrap_or(rest.len());
-        let pair = rest.get(..end)?;
-        let left = pair.len() - pair.trim_ascii_start().len();
-        let trimmed = pair.trim_ascii();
-        if let Some(at) = trimmed.iter().position(|byte| *byte == b'=')
-            && trimmed.get(..at)?.trim_ascii_end() == name
-        {
-            let from = start + left + at + 1;
-            return Some(from..start + left + trimmed.len());
-        }
-        if end == rest.len() {
+        let end = rest.iter().position(|byte| delimiters.contains(byte));
+        next = end.map(|end| start + end + 1);
+        Some(start..end.map_or(value.len(), |end| start + end))
+    });
+    pairs.filter_map(move |range| {
+        let pair = value.get(range.clone())?;
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        if pair.get(..at)?.trim_ascii() != name {
             return None;
         }
-        start += end + 1;
-    }
+        let value = pair.get(at + 1..)?;
+        let start = range.end - value.trim_ascii_start().len();
+        Some(start..start + value.trim_ascii().len())
+    })
 }
 
 /// Leaves only this part of a value.

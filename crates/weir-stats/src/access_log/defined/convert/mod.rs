@@ -7,7 +7,8 @@ mod number;
 mod text;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV4};
+use std::ops::Range;
 
 use ipnet::IpNet;
 use regex::bytes::{Regex, RegexBuilder};
@@ -55,8 +56,8 @@ enum ConvertStep {
     ListCount,
     /// A text where there is no value.
     Default(Box<[u8]>),
-    /// The converters after it look at each item of a list; one that gives something is enough.
-    AnyItem,
+    /// The converters after it look at each of these parts; one that gives something is enough.
+    Any(AnyPart),
     Parameter(Box<[u8]>),
     Cookie(Box<[u8]>),
     HostOnly,
@@ -96,8 +97,19 @@ enum ConvertStep {
     Network(Box<[IpNet]>),
 }
 
+/// The parts of a value that are looked at one by one.
+#[derive(Debug)]
+enum AnyPart {
+    /// The items of a list with commas.
+    Item,
+    /// The parameters of a query with this name.
+    Parameter(Box<[u8]>),
+    /// The cookies with this name that have a value.
+    Cookie(Box<[u8]>),
+}
+
 /// The names of the converters, with the fewest and the most arguments.
-const NAMES: [(&str, usize, usize); 57] = [
+const NAMES: [(&str, usize, usize); 59] = [
     ("lower", 0, 0),
     ("upper", 0, 0),
     ("length", 0, 0),
@@ -108,6 +120,8 @@ const NAMES: [(&str, usize, usize); 57] = [
     ("list_count", 0, 0),
     ("default", 1, 1),
     ("any_item", 0, 0),
+    ("any_param", 1, 1),
+    ("any_cookie", 1, 1),
     ("param", 1, 1),
     ("cookie", 1, 1),
     ("host_only", 0, 0),
@@ -229,9 +243,9 @@ fn run(steps: &[ConvertStep], mut present: bool, value: &mut Vec<u8>) -> bool {
                 present = true;
             }
             _ if !present => {}
-            ConvertStep::AnyItem => {
+            ConvertStep::Any(part) => {
                 let rest = steps.get(at + 1..).unwrap_or_default();
-                return any_item(rest, value);
+                return any(part, rest, value);
             }
             step => present = step.apply(value) && value.len() <= MOST_BYTES,
         }
@@ -239,14 +253,22 @@ fn run(steps: &[ConvertStep], mut present: bool, value: &mut Vec<u8>) -> bool {
     present
 }
 
-/// Runs converters on each item of a list, and writes 1 or 0.
-fn any_item(steps: &[ConvertStep], value: &mut Vec<u8>) -> bool {
-    let mut item = Scratch::take();
-    let found = list::items(value).any(|part| {
-        item.0.clear();
-        item.0.extend_from_slice(part);
-        run(steps, true, &mut item.0) && !item.0.is_empty() && item.0 != b"0"
-    });
+/// Runs converters on each of these parts, and writes 1 or 0.
+fn any(part: &AnyPart, steps: &[ConvertStep], value: &mut Vec<u8>) -> bool {
+    let mut own = Scratch::take();
+    let mut holds = |text: &[u8]| {
+        own.0.clear();
+        own.0.extend_from_slice(text);
+        run(steps, true, &mut own.0) && !own.0.is_empty() && own.0 != b"0"
+    };
+    let text = |range: Range<usize>| value.get(range).unwrap_or_default();
+    let found = match part {
+        AnyPart::Item => list::items(value).any(holds),
+        AnyPart::Parameter(name) => list::parameters(value, name).any(|range| holds(text(range))),
+        AnyPart::Cookie(name) => {
+            list::cookies(value, name).map(text).any(|text| !text.is_empty() && holds(text))
+        }
+    };
     number::write(i64::from(found), value);
     true
 }
@@ -294,7 +316,9 @@ impl ConvertStep {
             "word" => Self::Word(ListPart::parse(arguments)?),
             "list_item" => Self::ListItem(number::place(argument(0))?),
             "list_count" => Self::ListCount,
-            "any_item" => Self::AnyItem,
+            "any_item" => Self::Any(AnyPart::Item),
+            "any_param" => Self::Any(AnyPart::Parameter(bytes(0))),
+            "any_cookie" => Self::Any(AnyPart::Cookie(bytes(0))),
             "default" => Self::Default(bytes(0)),
             "param" => Self::Parameter(bytes(0)),
             "cookie" => Self::Cookie(bytes(0)),
@@ -344,11 +368,18 @@ impl ConvertStep {
             Self::Field(part) => return kept(part.field(value), value),
             Self::Word(part) => return kept(part.word(value), value),
             Self::ListItem(place) => return kept(list::item(value, *place), value),
-            Self::Parameter(name) => return kept(list::parameter(value, name), value),
-            Self::Cookie(name) => return kept(list::cookie(value, name), value),
+            Self::Parameter(name) => {
+                let part = list::parameters(value, name).next();
+                return kept(part, value);
+            }
+            Self::Cookie(name) => {
+                let part = list::cookies(value, name).next();
+                return kept(part, value);
+            }
             Self::HostOnly => {
                 let end = text::host_end(value);
                 value.truncate(end);
+                value.make_ascii_lowercase();
             }
             Self::PortOnly => {
                 let start = (text::host_end(value) + 1).min(value.len());
@@ -370,7 +401,7 @@ impl ConvertStep {
                 let end = value.iter().rposition(|byte| !set.contains(byte));
                 value.truncate(end.map_or(0, |at| at + 1));
             }
-            Self::ListCount | Self::AnyItem | Self::Default(_) => {
+            Self::ListCount | Self::Any(_) | Self::Default(_) => {
                 debug_assert!(false, "`run` has them");
             }
             step => return step.apply_whole(value),
@@ -432,8 +463,11 @@ fn kept(part: Option<std::ops::Range<usize>>, value: &mut Vec<u8>) -> bool {
 }
 
 fn address(value: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(value).ok()?;
-    Some(text.trim().parse::<IpAddr>().ok()?.to_canonical())
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let address = text.parse::<IpAddr>();
+    // Some proxies write the port of a client behind its address.
+    let address = address.or_else(|_| text.parse::<SocketAddrV4>().map(|both| (*both.ip()).into()));
+    Some(address.ok()?.to_canonical())
 }
 
 /// Compiles a regex; `~` or `~*` before it is as in maps.

@@ -2,12 +2,13 @@
 
 use weir_balance::hash_key_seeded;
 
-/// Reads a number as HAProxy does: leading digits, 0 if there are none. An empty text is none.
+/// Reads a number as HAProxy does: leading digits after a sign, 0 if there are none. An empty text is
+/// none.
 pub(super) fn read(value: &[u8]) -> Option<i64> {
     let (negative, digits) = match value {
         [] => return None,
         [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
     };
     let mut number = 0_i64;
     for byte in digits.iter().take_while(|byte| byte.is_ascii_digit()) {

@@ -30,7 +30,7 @@ fn parts_of_texts() {
     check(&["ltrim", "x"], "xxab", "ab");
     check(&["rtrim", "b"], "abb", "a");
     check(&["rtrim", "b"], "bb", "");
-    check(&["host_only"], "a.test:80", "a.test");
+    check(&["host_only"], "A.Test:80", "a.test");
     check(&["host_only"], "[::1]:80", "[::1]");
     check(&["port_only"], "a.test:80", "80");
     check(&["port_only"], "a.test", "0");
@@ -80,6 +80,19 @@ fn lists_parameters_and_cookies() {
     let any: &[&[&str]] = &[&["any_item"], &["length"], &["range", "2..3"]];
     assert_eq!(converted(any, true, "a,bb").as_deref(), Some("1"));
     assert_eq!(converted(any, true, "a,bbbb").as_deref(), Some("0"));
+    let any_of = |first: &[&str], value: &str| {
+        converted(&[first, &["lower"], &["matches", "^y"]], true, value)
+    };
+    for (query, expected) in
+        [("q=n&q=Yes", "1"), ("a=y&q=n;q=y", "1"), ("q=n&Q=y", "0"), ("q&q=", "0"), ("", "0")]
+    {
+        assert_eq!(any_of(&["any_param", "q"], query).as_deref(), Some(expected), "{query}");
+    }
+    for (line, expected) in [("s=n; s=y", "1"), ("s=, s = y ", "1"), ("xs=y", "0"), ("s=", "0")] {
+        assert_eq!(any_of(&["any_cookie", "s"], line).as_deref(), Some(expected), "{line}");
+    }
+    let is_there: &[&[&str]] = &[&["any_cookie", "s"], &["length"], &["range", "0.."]];
+    assert_eq!(converted(is_there, true, "s=").as_deref(), Some("0"));
 }
 
 #[test]
@@ -103,6 +116,8 @@ fn other_forms() {
     check(&["ipmask", "8"], "127.0.5.6", "127.0.0.0");
     check(&["ipmask", "255.255.0.0"], "10.1.2.3", "10.1.0.0");
     check(&["ipmask", "16", "32"], "1::2", "1::");
+    check(&["ipmask", "32"], "10.1.2.3:4567", "10.1.2.3");
+    nothing(&["ipmask", "32"], "10.1.2.3:x");
     nothing(&["ipmask", "16"], "zz");
 }
 
@@ -111,6 +126,7 @@ fn numbers() {
     check(&["add", "1"], "abc", "1");
     check(&["add", "1"], "12abc", "13");
     check(&["add", "1"], "-12", "-11");
+    check(&["add", "1"], "+12", "13");
     nothing(&["add", "1"], "");
     check(&["div", "0"], "7", "9223372036854775807");
     check(&["div", "2"], "-7", "-3");
