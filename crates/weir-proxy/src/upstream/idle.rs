@@ -748,7 +748,8 @@ mod tests {
     /// A client whose requests go to many endpoints would hold a descriptor for each of them.
     #[tokio::test]
     async fn a_client_keeps_few_connections_for_itself_whatever_the_number_of_endpoints() {
-        let servers: String = (1..10).map(|last| format!("server 127.0.0.{last}:9; ")).collect();
+        let servers = (1..10).map(|last| format!("server 127.0.0.{last}:9; "));
+        let servers = servers.collect::<Vec<_>>().concat();
         let pool = pool_of(&format!("{servers} keepalive reuse=never;"));
         let worker = OfWorker { number: 0, of: 1 };
         let connections = ServerConnections::new(1);
