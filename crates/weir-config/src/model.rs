@@ -54,8 +54,8 @@ pub use limit::{
 };
 pub use listener::{
     CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded, HeaderNames,
-    Listener, MatchedPath, MessageLimits, NameTreatment, PathRules, Protocol, RequestIdSettings,
-    Treatment,
+    Http2, Http2Mode, Listener, MatchedPath, MessageLimits, NameTreatment, PathRules, Protocol,
+    RequestIdSettings, Treatment,
 };
 pub use log::{
     AccessLog, ErrorLog, LogBuffer, LogEscape, LogFormat, LogTarget, Severity, Syslog,

@@ -9,6 +9,7 @@
 //! allocated bytes stay within a budget. Violations refer to the laws of `weir-simnet` by number.
 
 mod client;
+pub(crate) mod http2;
 mod origin;
 mod proxy;
 mod script;

@@ -42,6 +42,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "admin_targets", run: control::admin_targets, max_bytes: 1024 },
     FuzzTarget { name: "dns", run: control::dns, max_bytes: 1024 },
     FuzzTarget { name: "connection", run: connection::target, max_bytes: 1024 },
+    FuzzTarget { name: "http2", run: connection::http2::target, max_bytes: 2048 },
 ];
 
 /// The target of that name.

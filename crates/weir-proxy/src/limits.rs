@@ -203,3 +203,28 @@ pub(crate) const HELLO_KEYS: usize = 16;
 pub(crate) const HANDSHAKE_BYTES: usize = 2048;
 /// The bytes that one read takes during a handshake.
 pub(crate) const HANDSHAKE_READ: usize = 4096;
+/// The bytes of a DATA frame that is sent: the smallest maximum that a client may set.
+pub(crate) const HTTP2_DATA_BYTES: usize = 16 * 1024;
+/// The bytes of responses that `h2` keeps for each stream of a connection, until its socket takes
+/// them.
+pub(crate) const HTTP2_SEND_BUFFER: usize = 64 * 1024;
+/// The bytes of frames that an HTTP/2 connection reads in one turn.
+pub(crate) const HTTP2_TURN_BYTES: usize = 64 * 1024;
+/// The number of copied bytes that a frame counts for in [`HTTP2_TURN_BYTES`].
+pub(crate) const HTTP2_FRAME_COST: usize = 256;
+/// The most streams that begin in one turn of an HTTP/2 connection.
+pub(crate) const HTTP2_TURN_STREAMS: usize = 16;
+/// The most streams of an HTTP/2 connection in all; after them a client opens another one, long
+/// before it runs out of numbers.
+pub(crate) const HTTP2_STREAMS_IN_ALL: u64 = 1 << 20;
+/// The number of streams of a connection that `h2` may reset because of what the client sends.
+pub(crate) const HTTP2_PROVOKED_RESETS: usize = 256;
+/// The number of streams that a client may open and reset before an exchange has begun for them.
+pub(crate) const HTTP2_UNSEEN_RESETS: usize = 128;
+/// The time that a client has to open its last streams after the first GOAWAY, if it does not
+/// answer the PING that follows it.
+pub(crate) const HTTP2_GOAWAY_PATIENCE: Duration = Duration::from_secs(1);
+/// The time in which an HTTP/2 connection sends its last frames.
+pub(crate) const HTTP2_LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time between two sentences to the operator about clients that a worker cut off.
+pub(crate) const NOTICE_PAUSE: Duration = Duration::from_secs(1);

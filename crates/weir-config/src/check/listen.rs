@@ -14,8 +14,8 @@ use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    HeaderNames, ListenAddress, Listener, MessageLimits, PathRules, Protocol, RequestIdSettings,
-    Rule, Site, TcpKeepalive, TlsProtocol, TlsServer, values,
+    HeaderNames, Http2, ListenAddress, Listener, MessageLimits, PathRules, Protocol,
+    RequestIdSettings, Rule, Site, TcpKeepalive, TlsProtocol, TlsServer, values,
 };
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
@@ -64,6 +64,7 @@ impl<'a> Checker<'a> {
             proxy_protocol: Vec::new(),
             protocol: if arguments.flag("tcp") { Protocol::Tcp } else { Protocol::Http },
             tls: None,
+            http2: Http2::default(),
             max_connections: arguments
                 .option("max_connections")
                 .and_then(|value| self.count(value, 1)),
@@ -118,6 +119,9 @@ impl<'a> Checker<'a> {
                 Diagnostic::error(value.span(), "`ssl` is not an address")
                     .label("did you mean `tls`?"),
             );
+        } else if value.text() == "http2" {
+            let error = Diagnostic::error(value.span(), "`http2` is not an address");
+            self.report(error.help("add `http2 on;` to its block"));
         } else {
             self.later(value.text(), value.span());
         }
@@ -197,6 +201,7 @@ impl<'a> Checker<'a> {
             }
             "tcp_keepalive" => self.tcp_keepalive(line, &mut listener.tcp_keepalive),
             "limits" => self.limits(line, &mut listener.limits),
+            "http2" => self.http2(line, &mut listener.http2),
             "proxy_protocol" => {
                 listener.proxy_protocol = match line.words.as_slice() {
                     [only] if only.text() == "all" => values::all_networks(),
@@ -292,6 +297,19 @@ impl<'a> Checker<'a> {
         self.set(line, "hops", &mut limits.hops, |text| match text {
             "off" => Ok(None),
             _ => values::whole(text, 1, values::MAX_HOPS).map(|number| Some(number as u16)),
+        });
+    }
+
+    fn http2(&mut self, line: &Arguments<'a>, http2: &mut Http2) {
+        if let Some(mode) = line.word(0).and_then(|word| self.value(word, values::http2_mode)) {
+            http2.mode = mode;
+        }
+        self.set(line, "streams", &mut http2.streams, |text| {
+            values::whole(text, 1, values::MAX_HTTP2_STREAMS).map(|number| number as u32)
+        });
+        self.set(line, "window", &mut http2.window, |text| {
+            let bytes = size::parse(text)?;
+            values::http2_window(bytes).map(|()| bytes as usize)
         });
     }
 

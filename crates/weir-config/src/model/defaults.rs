@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::{
     AdminState, Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress,
-    EndpointCheck, EndpointPassive, ExplainHeader, Forwarded, HttpProbe, Keepalive, MatchedPath,
-    MemoryLimit, MessageLimits, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe,
-    ProbeVersion, Queue, RequestIdSettings, Resolver, Retry, RetryOn, ReuseLevel, SrvName,
-    StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
-    Treatment, UpstreamTimeouts, Workers,
+    EndpointCheck, EndpointPassive, ExplainHeader, Forwarded, Http2, Http2Mode, HttpProbe,
+    Keepalive, MatchedPath, MemoryLimit, MessageLimits, Passive, PassiveCause, PathRules, Policy,
+    Pool, PoolLimits, Probe, ProbeVersion, Queue, RequestIdSettings, Resolver, Retry, RetryOn,
+    ReuseLevel, SrvName, StallDetection, Statuses, TcpKeepalive, TcpProbe, TlsClient, TlsProtocol,
+    TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 use crate::defaults;
 
@@ -118,6 +118,12 @@ impl Default for MessageLimits {
             requests: defaults::UNLIMITED,
             hops: Some(defaults::HOPS),
         }
+    }
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self { mode: Http2Mode::Off, streams: 128, window: 64 * 1024 }
     }
 }
 

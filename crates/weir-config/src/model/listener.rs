@@ -40,6 +40,9 @@ pub struct Listener {
     /// TLS; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<TlsServer>,
+    /// HTTP/2.
+    #[serde(default)]
+    pub http2: Http2,
     /// The client connections open at once here; more wait in the kernel's backlog.
     #[serde(default)]
     pub max_connections: Option<usize>,
@@ -130,6 +133,33 @@ pub enum Protocol {
     Http,
     /// TCP: each connection has a route, and its bytes are passed on unchanged.
     Tcp,
+}
+
+/// HTTP/2 at a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http2 {
+    /// The use of the protocol.
+    pub mode: Http2Mode,
+    /// The number of streams of a connection that may be open at once.
+    pub streams: u32,
+    /// The bytes of a request's body that its client may send before they are read, for each
+    /// stream.
+    #[serde(with = "size")]
+    pub window: usize,
+}
+
+/// The use of HTTP/2 at a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Http2Mode {
+    /// Connections are HTTP/1.
+    #[default]
+    Off,
+    /// The client chooses: in the TLS handshake or, without TLS, by its first bytes.
+    On,
+    /// Connections are HTTP/2.
+    Only,
 }
 
 /// The timeouts of the client side.

@@ -566,6 +566,10 @@ impl<'a> Validator<'a> {
         if let Some(hops) = limits.hops {
             self.range(format!("{path}.limits.hops"), u64::from(hops), 1, values::MAX_HOPS);
         }
+        let http2 = &listener.http2;
+        let streams = u64::from(http2.streams);
+        self.range(format!("{path}.http2.streams"), streams, 1, values::MAX_HTTP2_STREAMS);
+        self.held(format!("{path}.http2.window"), values::http2_window(http2.window as u64));
         self.upgrade(&format!("{path}.upgrade"), &listener.upgrade);
         if let Some(CauseHeader { header, .. }) = &listener.cause_header {
             self.held(format!("{path}.cause_header.header"), values::header_name(header));

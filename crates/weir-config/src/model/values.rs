@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use weir_stats::Template;
 
 use super::{
-    EndpointAddress, EndpointCheck, ListenAddress, MatchedPath, NameTreatment, PoolShare, Role,
-    Severity, SrvName, SyslogFormat, TlsVersion, Treatment, Workers,
+    EndpointAddress, EndpointCheck, Http2Mode, ListenAddress, MatchedPath, NameTreatment,
+    PoolShare, Role, Severity, SrvName, SyslogFormat, TlsVersion, Treatment, Workers,
 };
 use super::{HIDDEN, forbidden_edit};
 use crate::units;
@@ -21,6 +21,9 @@ pub(crate) const MAX_WORKERS: usize = 1024;
 pub(crate) const MAX_HEADERS: u64 = 10_000;
 /// The largest number of Weir instances that a request may pass.
 pub(crate) const MAX_HOPS: u64 = 999;
+
+/// The largest number of open streams of one HTTP/2 connection.
+pub(crate) const MAX_HTTP2_STREAMS: u64 = 1000;
 
 /// The largest factor of `stall`; a larger one is taken for a typing mistake.
 pub(crate) const MAX_STALL_FACTOR: u64 = 1000;
@@ -168,6 +171,23 @@ pub(crate) fn name_treatment(text: &str) -> Result<NameTreatment, String> {
         "remove" => Ok(NameTreatment::Remove),
         "refuse" => Ok(NameTreatment::Refuse),
         _ => Err(format!("`{text}` is neither `keep`, `remove` nor `refuse`")),
+    }
+}
+
+pub(crate) fn http2_mode(text: &str) -> Result<Http2Mode, String> {
+    match text {
+        "off" => Ok(Http2Mode::Off),
+        "on" => Ok(Http2Mode::On),
+        "only" => Ok(Http2Mode::Only),
+        _ => Err(format!("`{text}` is neither `on`, `off` nor `only`")),
+    }
+}
+
+/// Fails if a stream's window has not this many bytes.
+pub(crate) fn http2_window(bytes: u64) -> Result<(), String> {
+    match bytes {
+        16_384..=1_048_576 => Ok(()),
+        _ => Err("a window has between 16k and 1m".to_owned()),
     }
 }
 

@@ -34,6 +34,13 @@ pub(super) struct Received {
     pub(super) wrong: Vec<String>,
 }
 
+impl Received {
+    /// The requests, in the order of arrival.
+    pub(super) fn requests(&self) -> &[ResponseKey] {
+        &self.requests
+    }
+}
+
 type QueuedAnswers = Rc<RefCell<VecDeque<u8>>>;
 
 pub(super) fn listen(net: &SimNet) -> SimListener {

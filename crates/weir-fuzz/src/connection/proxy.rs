@@ -58,7 +58,17 @@ pub(super) struct Proxy {
 
 impl Proxy {
     pub(super) fn start(net: &SimNet) -> Self {
-        let checked = weir_config::parse_str("weir.conf", CONFIGURATION);
+        Self::start_with(net, CONFIGURATION)
+    }
+
+    /// Does the same as [`Proxy::start`] with HTTP/2 for clients.
+    pub(super) fn start_http2(net: &SimNet) -> Self {
+        let text = CONFIGURATION.replace("log access;\n", "log access; http2 on;\n");
+        Self::start_with(net, &text)
+    }
+
+    fn start_with(net: &SimNet, text: &str) -> Self {
+        let checked = weir_config::parse_str("weir.conf", text);
         let config = checked.unwrap_or_else(|error| panic!("{error}")).config;
         let (sinks, log) = log_channel(config.logs.len(), 100_000);
         let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));

@@ -11,6 +11,7 @@
 
 mod client_connection;
 mod http1_client;
+mod http2;
 mod migration;
 mod opening;
 mod tcp_client;
@@ -30,7 +31,8 @@ use weir_stats::metrics::{GivenUpIdle, Yield};
 
 use crate::connection::client_connection::Connection;
 use crate::connection::http1_client::Http1Client;
-use crate::connection::opening::open;
+use crate::connection::http2::KnownProtocol;
+use crate::connection::opening::{Spoken, open};
 use crate::connection::tcp_client::TcpClient;
 use crate::exchange;
 use crate::exchange::outcome::Next;
@@ -113,35 +115,49 @@ async fn live<N: Net>(
     begin: Pin<Box<impl Future<Output = Option<(Connection<N>, Kept, Hot)>>>>,
 ) {
     let Some((mut connection, place, mut hot)) = begin.await else { return };
-    while let Hot::Idle = hot {
-        // Without a deadline the listener is gone, and the connection ends.
-        let Some(deadline) = connection.deadline(worker, &place.gate) else { break };
-        hot = match connection.wait_cold(worker, &place.gate, deadline).await {
-            Cold::Woken(bytes, first_byte) => {
-                Box::pin(connection.serve_hot(worker, &place.gate, bytes, first_byte)).await
-            }
-            Cold::Ended => Hot::Ended,
-            Cold::GivenUp(why) => {
-                if let Some(seat) = worker.seat(&place.gate)
-                    && let Some(counts) = seat.counts()
-                {
-                    counts.listener.given_up_idle(worker.number, why);
+    loop {
+        while let Hot::Idle = hot {
+            // Without a deadline the listener is gone, and the connection ends.
+            let Some(deadline) = connection.deadline(worker, &place.gate) else { break };
+            hot = match connection.wait_cold(worker, &place.gate, deadline).await {
+                Cold::Woken(bytes, first_byte) => {
+                    Box::pin(connection.serve_hot(worker, &place.gate, bytes, first_byte)).await
                 }
-                Hot::Ended
+                Cold::Ended => Hot::Ended,
+                Cold::GivenUp(why) => {
+                    note_given_up(worker, &place.gate, why);
+                    Hot::Ended
+                }
+                Cold::Parting => Hot::Parting(None),
+            };
+        }
+        match hot {
+            Hot::Parting(begun) => {
+                if let Some(place) = place.take()
+                    && let Some(stays) = connection.part(worker, place, begun)
+                {
+                    spawn(worker, stays);
+                }
             }
-            Cold::Parting => Hot::Parting(None),
-        };
-    }
-    match hot {
-        Hot::Parting(begun) => {
-            if let Some(place) = place.take()
-                && let Some(stays) = connection.part(worker, place, begun)
-            {
-                spawn(worker, stays);
+            Hot::Idle | Hot::Ended => connection.say_goodbye(),
+            Hot::BrokenOff => {}
+            Hot::Http2(known) => {
+                let served = Box::pin(http2::serve(connection, worker, &place.gate, known)).await;
+                let Some(http1) = served else { return };
+                (connection, hot) = http1;
+                continue;
             }
         }
-        Hot::Idle | Hot::Ended => connection.say_goodbye(),
-        Hot::BrokenOff => {}
+        return;
+    }
+}
+
+/// Counts an idle connection that was closed in favour of others.
+fn note_given_up<N: Net>(worker: &Worker<N>, gate: &Arc<Gate>, why: GivenUpIdle) {
+    if let Some(seat) = worker.seat(gate)
+        && let Some(counts) = seat.counts()
+    {
+        counts.listener.given_up_idle(worker.number, why);
     }
 }
 
@@ -158,12 +174,16 @@ async fn begin<N: Net>(
         Connection::of_moved(stream, *moved, resident)
     } else {
         let opened = open(worker, &place, stream, peer, resident).await?;
-        let (mut connection, protocol) = opened;
-        if protocol == Protocol::Tcp {
-            let hot = Box::pin(connection.serve_tcp(worker, &place.gate)).await;
-            return Some((connection, place, hot));
+        let (mut connection, spoken) = opened;
+        match spoken {
+            Spoken::Http1 => (connection, None),
+            Spoken::Http2 => return Some((connection, place, Hot::Http2(KnownProtocol::Http2))),
+            Spoken::Either => return Some((connection, place, Hot::Http2(KnownProtocol::Nothing))),
+            Spoken::Tcp => {
+                let hot = Box::pin(connection.serve_tcp(worker, &place.gate)).await;
+                return Some((connection, place, hot));
+            }
         }
-        (connection, None)
     };
     let hot = match begun {
         Some(begun) => Box::pin(connection.go_on(worker, &place.gate, *begun)).await,
@@ -206,6 +226,8 @@ enum Hot {
     Ended,
     /// The connection ended before the client had all that was meant for it.
     BrokenOff,
+    /// It may be an HTTP/2 connection, and no byte has come yet.
+    Http2(KnownProtocol),
     /// Another process is to continue the connection, with the bytes that were read of a request.
     Parting(Option<Box<Begun>>),
 }

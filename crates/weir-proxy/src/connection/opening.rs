@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
-use weir_config::model::Protocol;
+use weir_config::model::{Http2Mode, Protocol};
 use weir_stats::Micros;
 use weir_stats::metrics::{Handshake, ProxyHeaderRefusal, Yield};
 
@@ -23,15 +23,43 @@ use crate::worker::Worker;
 use crate::worker::load::Kept;
 use crate::worker::residents::ResidentKey;
 
+/// The protocol that the client of a new connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Tcp,
+    Http1,
+    Http2,
+    /// HTTP/1 or HTTP/2.
+    Either,
+}
+
+impl Spoken {
+    /// The protocol of a listener's connection whose handshake, if there was one, is complete.
+    fn of<N: Net>(listener: &CompiledListener, client: &Transport<N::Stream>) -> Self {
+        match (listener.protocol, listener.http2.mode) {
+            (Protocol::Tcp, _) => Self::Tcp,
+            (Protocol::Http, Http2Mode::Off) => Self::Http1,
+            (Protocol::Http, Http2Mode::Only) => Self::Http2,
+            (Protocol::Http, Http2Mode::On) => match client {
+                Transport::Server(stream) => match stream.get_ref().1.alpn_protocol() {
+                    Some(b"h2") => Self::Http2,
+                    _ => Self::Http1,
+                },
+                Transport::Plain(_) | Transport::Client(_) => Self::Either,
+            },
+        }
+    }
+}
+
 /// Reads the PROXY header if the peer sends one, and completes the TLS handshake if the listener
-/// uses TLS. Returns the protocol of the listener too.
+/// uses TLS. Returns the protocol of the connection too.
 pub(super) async fn open<N: Net>(
     worker: &Rc<Worker<N>>,
     place: &Kept,
     mut stream: N::Stream,
     peer: PeerAddress,
     resident: ResidentKey,
-) -> Option<(Connection<N>, Protocol)> {
+) -> Option<(Connection<N>, Spoken)> {
     let began = Instant::now();
     let between = |since| worker.residents.set_between(resident, since);
     let (mut peer, mut timer) = (peer.socket(), DeadlineTimer::default());
@@ -90,7 +118,8 @@ pub(super) async fn open<N: Net>(
         may_part: agreed.is_none(),
         tls: agreed,
     };
-    Some((Connection { client, timer, facts, waiting: None }, listener.protocol))
+    let spoken = Spoken::of::<N>(&listener, &client);
+    Some((Connection { client, timer, facts, waiting: None }, spoken))
 }
 
 /// Completes a TLS handshake; `None` if it fails or takes too long.

@@ -140,6 +140,7 @@ pub(crate) fn listener() -> Listener {
         protocol: weir_config::model::Protocol::Http,
         proxy_protocol: Vec::new(),
         tls: None,
+        http2: weir_config::model::Http2::default(),
         max_connections: None,
         timeouts: ClientTimeouts::default(),
         tcp_keepalive: TcpKeepalive::default(),

@@ -107,6 +107,8 @@ async fn drain<N: Net>(
         Stage::Draining { deadline, idle_until } => (deadline, idle_until),
         Stage::Running | Stage::Stopped => return,
     };
+    // HTTP/2 connections tell their clients to open no more streams.
+    worker.call();
     loop {
         for mail in mailbox.take_all() {
             take(worker, mail);

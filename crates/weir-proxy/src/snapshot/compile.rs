@@ -208,8 +208,7 @@ impl Compiler<'_> {
             return Ok(Arc::clone(same));
         }
         let gate = previous.and_then(|previous| gate_before(listener, config, previous));
-        let tls = listener.tls.as_ref();
-        let tls = tls.map(|tls| self.server_tls(tls, &listener.name)).transpose()?;
+        let tls = listener.tls.as_ref().map(|tls| self.server_tls(tls, listener)).transpose()?;
         let mut router = Router::compile(listener, &|path: &Path| self.reader.read(path))
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
         router.limit(listener, &self.limiter);
@@ -228,6 +227,7 @@ impl Compiler<'_> {
             addresses: listener.addresses.clone(),
             protocol: listener.protocol,
             proxy_protocol: listener.proxy_protocol.clone(),
+            http2: listener.http2,
             tls,
             keeps_response_head: logs
                 .want(shows_response_headers, Template::needs_response_headers)
@@ -266,11 +266,11 @@ impl Compiler<'_> {
         }))
     }
 
-    /// The TLS configuration of the listener `name`.
+    /// The TLS configuration of a listener.
     fn server_tls(
         &mut self,
         tls: &model::TlsServer,
-        name: &str,
+        listener: &model::Listener,
     ) -> Result<Arc<ServerConfig>, String> {
         let materials = tls
             .certificates
@@ -278,9 +278,16 @@ impl Compiler<'_> {
             .map(|certificate| self.material(certificate))
             .collect::<Result<Vec<_>, _>>()?;
         let built = ServerTls::new(&materials, &protocol(&tls.protocol), self.tickets.clone());
-        let built = built.map_err(|error| format!("listener {name}: {error}"))?;
+        let built = built.map_err(|error| format!("listener {}: {error}", listener.name))?;
         self.warnings.extend(built.warnings);
-        Ok(built.config)
+        let offered: &[&[u8]] = match listener.http2.mode {
+            model::Http2Mode::Off => return Ok(built.config),
+            model::Http2Mode::On => &[b"h2", b"http/1.1"],
+            model::Http2Mode::Only => &[b"h2"],
+        };
+        let mut config = Arc::unwrap_or_clone(built.config);
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        Ok(Arc::new(config))
     }
 
     /// The limits on clients that apply at a listener.

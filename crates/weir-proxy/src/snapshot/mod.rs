@@ -204,6 +204,8 @@ pub struct CompiledListener {
     pub protocol: model::Protocol,
     /// The peers whose connections begin with a PROXY header.
     pub proxy_protocol: Vec<IpNet>,
+    /// HTTP/2.
+    pub http2: model::Http2,
     /// The TLS configuration; `None` for plain connections.
     pub tls: Option<Arc<ServerConfig>>,
     /// The routes of its requests.

@@ -2,6 +2,7 @@
 //! exchanges, the current configuration. It accepts nothing and implements no protocol.
 
 pub mod capture;
+pub(crate) mod client_notices;
 pub(crate) mod crowding;
 pub mod handoff;
 pub mod idle_clients;
@@ -50,6 +51,7 @@ use crate::upstream::connect_trouble::ConnectFailure;
 use crate::upstream::idle::{HolderCounters, IdleConnections};
 use crate::upstream::idle_count::OfWorker;
 use crate::upstream::shared_idle::SharedIdle;
+use crate::worker::client_notices::ClientNotices;
 use crate::worker::handoff::{Departures, Parting};
 use crate::worker::idle_list::IdleClients;
 pub use crate::worker::load::WorkerLoad;
@@ -102,6 +104,8 @@ pub(crate) struct Worker<N: Net> {
     /// The different results of handshakes: few, because they have only the names of versions,
     /// suites and groups.
     tls_facts: RefCell<Vec<Rc<TlsFacts<'static>>>>,
+    /// The sentences about clients that were cut off.
+    pub(crate) client_notices: ClientNotices,
     /// The TLS handshakes of clients.
     pub(crate) handshakes: Rc<HandshakeTurns>,
     #[expect(
@@ -149,6 +153,7 @@ impl<N: Net> Worker<N> {
             wall: Cell::new((Instant::now(), SystemTime::now())),
             turn: Turn::new(Instant::now()),
             tls_facts: RefCell::default(),
+            client_notices: ClientNotices::default(),
             handshakes: Rc::default(),
             workspaces: RefCell::default(),
             process,

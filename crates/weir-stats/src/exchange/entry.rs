@@ -11,6 +11,9 @@ use crate::exchange::times::Times;
 /// The protocol of a connection whose bytes are passed on, in [`Entry::protocol`].
 pub const TCP: &str = "TCP";
 
+/// The protocol of an HTTP/2 stream.
+pub const HTTP2: &str = "HTTP/2.0";
+
 /// Header lines by name, case-insensitively.
 pub trait Headers {
     /// The value of the first line of that name, without surrounding white space.

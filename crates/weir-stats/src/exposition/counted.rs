@@ -8,8 +8,8 @@ use super::family::{Exemplar, Family, HistogramTimes, Labels, MetricKind, Metric
 use super::writer::Exposition;
 use crate::ExchangeRecord;
 use crate::metrics::{
-    CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, ListenerFigures, Phase,
-    PhaseDistributions, ProxyHeaderRefusal, QUANTILES, RouteFigures, Yield,
+    CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, Http2Excess, ListenerFigures,
+    Phase, PhaseDistributions, ProxyHeaderRefusal, QUANTILES, RouteFigures, Yield,
 };
 
 /// The upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 10 s, then 30 s
@@ -410,6 +410,20 @@ fn write_connections(parts: &[WorkerCounts<'_>], text: &mut Exposition) {
     each_listener(parts, |part, listener| {
         let counts = ProxyHeaderRefusal::ALL.into_iter().zip(listener.proxy_headers_refused);
         for ((_, reason), count) in counts {
+            let labels = [("listener", &*listener.listener), ("reason", reason)];
+            text.sample(&part.labels(&labels), MetricValue::Count(count));
+        }
+    });
+    let help = "HTTP/2 connections of clients.";
+    text.family(Family { name: "weir_http2_connections", kind: MetricKind::Counter, help });
+    each_listener(parts, |part, listener| {
+        let labels = part.labels(&[("listener", &*listener.listener)]);
+        text.sample(&labels, MetricValue::Count(listener.http2_connections));
+    });
+    let help = "HTTP/2 connections ended because of what their clients did, by reason.";
+    text.family(Family { name: "weir_http2_connections_ended", kind: MetricKind::Counter, help });
+    each_listener(parts, |part, listener| {
+        for ((_, reason), count) in Http2Excess::ALL.into_iter().zip(listener.http2_ended) {
             let labels = [("listener", &*listener.listener), ("reason", reason)];
             text.sample(&part.labels(&labels), MetricValue::Count(count));
         }

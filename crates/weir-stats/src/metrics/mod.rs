@@ -32,7 +32,7 @@ pub use phase::{Phase, PhaseDistributions};
 pub use recent::{Asked, RecentExchange, id_number};
 pub use registry::{Done, Keep, MetricsRegistry};
 pub use series::{
-    EndpointSeries, GivenUpIdle, Handshake, ListenerFigures, ListenerSeries, Onward,
+    EndpointSeries, GivenUpIdle, Handshake, Http2Excess, ListenerFigures, ListenerSeries, Onward,
     ProxyHeaderRefusal, RouteSeries, WorkerFigures, Yield,
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};

@@ -313,6 +313,58 @@ impl ProxyHeaderRefusal {
     ];
 }
 
+/// The reason why an HTTP/2 connection was ended with `ENHANCE_YOUR_CALM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Http2Excess {
+    /// Too many streams that the client opened and reset.
+    Resets,
+    /// Too many streams that the client made the server reset.
+    ProvokedResets,
+    /// Too many SETTINGS frames.
+    Settings,
+    /// Too many PING frames.
+    Pings,
+    /// Too many PRIORITY frames.
+    Priorities,
+    /// Too many WINDOW_UPDATE frames for the bytes that were sent.
+    WindowUpdates,
+    /// Too many DATA frames without data.
+    EmptyData,
+    /// Too many DATA frames with a few bytes.
+    SmallData,
+    /// A head in too many pieces, or far larger than the limit.
+    Heads,
+    /// A head that was not complete in time.
+    SlowHead,
+    /// Too many requests whose client stopped sending or reading.
+    StalledStreams,
+    /// Too many frames of other types.
+    OtherFrames,
+}
+
+impl Http2Excess {
+    /// Every reason and its word, in order of declaration.
+    pub const ALL: [(Self, &'static str); 12] = [
+        (Self::Resets, "resets"),
+        (Self::ProvokedResets, "provoked_resets"),
+        (Self::Settings, "settings"),
+        (Self::Pings, "pings"),
+        (Self::Priorities, "priorities"),
+        (Self::WindowUpdates, "window_updates"),
+        (Self::EmptyData, "empty_data"),
+        (Self::SmallData, "small_data"),
+        (Self::Heads, "heads"),
+        (Self::SlowHead, "slow_head"),
+        (Self::StalledStreams, "stalled_streams"),
+        (Self::OtherFrames, "other_frames"),
+    ];
+
+    /// The word for it in metrics.
+    pub fn word(self) -> &'static str {
+        Self::ALL.get(self as usize).map_or("", |(_, word)| word)
+    }
+}
+
 /// The counts of a listener's connections.
 #[derive(Debug)]
 pub struct ListenerSeries {
@@ -334,6 +386,9 @@ struct ListenerShard {
     given_up_idle: [Counter; 3],
     /// Connections by reason, in the order of [`ProxyHeaderRefusal::ALL`].
     proxy_headers_refused: [Counter; 6],
+    http2_connections: Counter,
+    /// HTTP/2 connections by reason, in the order of [`Http2Excess::ALL`].
+    http2_ended: [Counter; 12],
 }
 
 /// The counts of a listener, as plain values.
@@ -357,6 +412,11 @@ pub struct ListenerFigures {
     /// Connections that were closed for the PROXY header, by reason, in the order of
     /// [`ProxyHeaderRefusal::ALL`].
     pub proxy_headers_refused: [u64; 6],
+    /// HTTP/2 connections.
+    pub http2_connections: u64,
+    /// HTTP/2 connections that were ended because of what their clients did, by reason, in the
+    /// order of [`Http2Excess::ALL`].
+    pub http2_ended: [u64; 12],
     /// The durations of the successful handshakes.
     pub handshake: Distribution,
 }
@@ -381,6 +441,11 @@ impl ListenerFigures {
                 let of = |one: &Self| one.proxy_headers_refused.get(reason).copied().unwrap_or(0);
                 less(of(self), of(earlier))
             }),
+            http2_connections: less(self.http2_connections, earlier.http2_connections),
+            http2_ended: std::array::from_fn(|reason| {
+                let of = |one: &Self| one.http2_ended.get(reason).copied().unwrap_or(0);
+                less(of(self), of(earlier))
+            }),
             handshake: self.handshake.since(&earlier.handshake),
         }
     }
@@ -399,6 +464,9 @@ impl ListenerFigures {
         }
         let refused = self.proxy_headers_refused.iter_mut().zip(other.proxy_headers_refused);
         refused.for_each(|(own, other)| *own += other);
+        self.http2_connections += other.http2_connections;
+        let ended = self.http2_ended.iter_mut().zip(other.http2_ended);
+        ended.for_each(|(own, other)| *own += other);
         self.handshake.add(&other.handshake);
     }
 }
@@ -460,6 +528,21 @@ impl ListenerSeries {
         }
     }
 
+    /// Counts an HTTP/2 connection.
+    pub fn http2_began(&self, worker: usize) {
+        if let Some(shard) = shard(&self.shards, worker) {
+            shard.http2_connections.add(1);
+        }
+    }
+
+    /// Counts an HTTP/2 connection that was ended because of what its client did.
+    pub fn http2_ended(&self, worker: usize, why: Http2Excess) {
+        let Some(shard) = shard(&self.shards, worker) else { return };
+        if let Some(counter) = shard.http2_ended.get(why as usize) {
+            counter.add(1);
+        }
+    }
+
     pub(crate) fn read(&self, workers: WorkerShards) -> ListenerFigures {
         let mut sum =
             ListenerFigures { listener: self.name.to_string(), ..ListenerFigures::default() };
@@ -475,6 +558,9 @@ impl ListenerSeries {
             }
             let refused = sum.proxy_headers_refused.iter_mut().zip(&shard.proxy_headers_refused);
             refused.for_each(|(sum, counter)| *sum += counter.read());
+            sum.http2_connections += shard.http2_connections.read();
+            let ended = sum.http2_ended.iter_mut().zip(&shard.http2_ended);
+            ended.for_each(|(sum, counter)| *sum += counter.read());
             shard.handshake.read_into(&mut sum.handshake);
         }
         sum

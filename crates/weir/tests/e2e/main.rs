@@ -17,6 +17,7 @@ mod flood;
 mod haproxy_cfg;
 mod health;
 mod http;
+mod http2;
 mod incidents;
 mod instances;
 mod lab;

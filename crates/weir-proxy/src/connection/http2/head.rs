@@ -1,0 +1,298 @@
+//! Heads of HTTP/2 as HTTP/1 text, and the other way round. A request is refused here if an HTTP/1
+//! endpoint could read it differently than Weir; `h2` has already refused what RFC 9113 section 8
+//! calls malformed, and `weir-wire` parses the text.
+
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method, Response, StatusCode};
+use weir_wire::{ChunkedDecoder, Step};
+
+/// The version in the text of a request's head; [`show_version`] replaces it.
+const PARSED_VERSION: &[u8] = b"HTTP/1.1";
+/// The version that logs show, of the same length.
+const SHOWN_VERSION: &[u8] = b"HTTP/2.0";
+
+/// What follows a request's head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterHead {
+    Nothing,
+    /// A body, trailers, or only the end of the stream.
+    Body,
+}
+
+/// Writes a request's head as HTTP/1 text.
+///
+/// # Errors
+/// The reason why the request is refused.
+pub(crate) fn write_request(
+    parts: &Parts,
+    end: AfterHead,
+    out: &mut Vec<u8>,
+) -> Result<(), &'static str> {
+    out.extend_from_slice(parts.method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(target(parts)?);
+    out.push(b' ');
+    out.extend_from_slice(PARSED_VERSION);
+    out.extend_from_slice(b"\r\n");
+    let authority = parts.uri.authority().map(http::uri::Authority::as_str);
+    if let Some(authority) = authority {
+        write_line(b"host", authority.as_bytes(), out)?;
+    }
+    let mut cookies = 0;
+    for (name, value) in &parts.headers {
+        let value = value.as_bytes();
+        match name {
+            _ if is_of_connection(name) => return Err("a header of HTTP/1 connections"),
+            &HOST if authority.is_some_and(|own| !value.eq_ignore_ascii_case(own.as_bytes())) => {
+                return Err("`Host` differs from `:authority`");
+            }
+            &HOST if authority.is_some() => {}
+            // The values of one name follow each other.
+            &COOKIE if cookies > 0 => {
+                checked(value)?;
+                out.truncate(out.len() - 2);
+                out.extend_from_slice(b"; ");
+                out.extend_from_slice(value);
+                out.extend_from_slice(b"\r\n");
+            }
+            name => write_line(name.as_str().as_bytes(), value, out)?,
+        }
+        cookies += usize::from(name == COOKIE);
+    }
+    if end == AfterHead::Body && !parts.headers.contains_key(CONTENT_LENGTH) {
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// The request target in the form of HTTP/1.
+fn target(parts: &Parts) -> Result<&[u8], &'static str> {
+    if parts.method == Method::CONNECT {
+        let authority = parts.uri.authority().ok_or("CONNECT without `:authority`")?;
+        return Ok(authority.as_str().as_bytes());
+    }
+    let target = parts.uri.path_and_query().ok_or("no `:path`")?.as_str().as_bytes();
+    match target {
+        b"*" if parts.method == Method::OPTIONS => Ok(target),
+        [b'/', rest @ ..] if rest.iter().all(|byte| !matches!(byte, 0..=b' ' | b'#' | 127)) => {
+            Ok(target)
+        }
+        _ => Err("`:path` is no path"),
+    }
+}
+
+fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    checked(value)?;
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// Refuses values that RFC 9113 section 8.2.1 forbids.
+fn checked(value: &[u8]) -> Result<(), &'static str> {
+    let is_blank = |byte: Option<&u8>| byte.is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+    if is_blank(value.first()) || is_blank(value.last()) {
+        return Err("white space around a value");
+    }
+    if value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
+        return Err("a line end or NUL in a value");
+    }
+    Ok(())
+}
+
+/// Returns true for headers that belong to an HTTP/1 connection (RFC 9113 section 8.2.2).
+fn is_of_connection(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade"
+    )
+}
+
+/// Replaces the version in a request line, whose last bytes it is, once the head is parsed.
+pub(crate) fn show_version(line: &mut [u8]) {
+    let start = line.len().saturating_sub(SHOWN_VERSION.len());
+    if let Some(version) = line.get_mut(start..)
+        && version == PARSED_VERSION
+    {
+        version.copy_from_slice(SHOWN_VERSION);
+    }
+}
+
+/// A response's head.
+pub(crate) struct ResponseHeader {
+    pub(crate) response: Response<()>,
+    /// The bytes of the text that it was read from.
+    pub(crate) text_bytes: usize,
+    /// The bytes of its frame, if nothing was compressed.
+    pub(crate) frame_bytes: u64,
+}
+
+/// Reads the HTTP/1 text of a response's head at the beginning of `bytes`; `None` if there is none.
+pub(crate) fn read_response(bytes: &[u8]) -> Option<ResponseHeader> {
+    let text_bytes = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
+    let mut lines = lines(bytes.get(..text_bytes)?);
+    let status = lines.next()?.get(9..12)?;
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_bytes(status).ok()?;
+    let mut frame_bytes = 9 + 7 + 3;
+    let fields = response.headers_mut();
+    for line in lines {
+        frame_bytes += line.len() as u64;
+        append_field(line, fields);
+    }
+    Some(ResponseHeader { response, text_bytes, frame_bytes })
+}
+
+/// The lines of a head or of trailers, without their ends and the empty one.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = text.split(|byte| *byte == b'\n');
+    lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter(|line| !line.is_empty())
+}
+
+/// Adds the field of a line; one that HTTP/2 cannot have is left out.
+fn append_field(line: &[u8], fields: &mut HeaderMap) {
+    let Some(colon) = memchr::memchr(b':', line) else { return };
+    let (name, value) = line.split_at(colon);
+    let value = value.get(1..).unwrap_or_default().trim_ascii();
+    let name = HeaderName::from_bytes(name).ok().filter(|name| !is_of_connection(name));
+    if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+        // Fails for a number of fields that no head has.
+        let _ = fields.try_append(name, value);
+    }
+}
+
+/// The trailers of these lines.
+pub(crate) fn trailer_fields(text: &[u8]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    lines(text).for_each(|line| append_field(line, &mut fields));
+    fields
+}
+
+/// The lines of a request's trailers, without those that may be no trailers, and without all if
+/// one is malformed or they are too long.
+pub(crate) fn trailer_lines(fields: &HeaderMap) -> Vec<u8> {
+    let mut text = b"0\r\n".to_vec();
+    for (name, value) in fields {
+        if write_line(name.as_str().as_bytes(), value.as_bytes(), &mut text).is_err() {
+            return Vec::new();
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    let mut decoder = ChunkedDecoder::new();
+    match decoder.step(&text) {
+        Ok((_, Step::End)) => decoder.trailers().to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    /// The text of a request with this target and these headers.
+    fn text(request: http::request::Builder, end: AfterHead) -> Result<String, &'static str> {
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let mut out = Vec::new();
+        write_request(&parts, end, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_request_becomes_http1_text() {
+        let request = Request::get("https://shop.example/a?b=c")
+            .header("cookie", "a=1")
+            .header("accept", "*/*")
+            .header("cookie", "b=2; c=3")
+            .header("accept", "text/html")
+            .header("cookie", "d=4");
+        assert_eq!(
+            text(request, AfterHead::Nothing).unwrap(),
+            "GET /a?b=c HTTP/1.1\r\nhost: shop.example\r\ncookie: a=1; b=2; c=3; d=4\r\n\
+             accept: */*\r\naccept: text/html\r\n\r\n"
+        );
+        let request = Request::post("https://shop.example/").header("host", "SHOP.example");
+        assert_eq!(
+            text(request, AfterHead::Body).unwrap(),
+            "POST / HTTP/1.1\r\nhost: shop.example\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
+        let request = Request::put("/x").header("host", "a").header("content-length", "3");
+        assert_eq!(
+            text(request, AfterHead::Body).unwrap(),
+            "PUT /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
+        );
+        let request = Request::options("*").header("host", "a");
+        assert_eq!(
+            text(request, AfterHead::Nothing).unwrap(),
+            "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_request_that_can_be_read_in_two_ways_is_refused() {
+        let get = || Request::get("https://shop.example/");
+        for (request, expected) in [
+            (get().header("host", "other.example"), "`Host` differs from `:authority`"),
+            (get().header("x", " a"), "white space around a value"),
+            (get().header("x", "a\t"), "white space around a value"),
+            (get().header("cookie", "a").header("cookie", " b"), "white space around a value"),
+            (get().header("connection", "close"), "a header of HTTP/1 connections"),
+            (get().header("transfer-encoding", "chunked"), "a header of HTTP/1 connections"),
+            (get().header("upgrade", "h2c"), "a header of HTTP/1 connections"),
+            (get().header("keep-alive", "1"), "a header of HTTP/1 connections"),
+            (get().header("proxy-connection", "x"), "a header of HTTP/1 connections"),
+            (Request::get("*"), "`:path` is no path"),
+            (Request::connect("/"), "CONNECT without `:authority`"),
+        ] {
+            assert_eq!(text(request, AfterHead::Nothing).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn the_shown_version_replaces_the_parsed_one() {
+        let mut line = *b"GET /HTTP/1.1 HTTP/1.1";
+        show_version(&mut line);
+        assert_eq!(&line, b"GET /HTTP/1.1 HTTP/2.0");
+        let mut short = *b"x";
+        show_version(&mut short);
+        assert_eq!(&short, b"x");
+    }
+
+    #[test]
+    fn a_response_has_no_headers_of_a_connection() {
+        let text = b"HTTP/1.1 207 Multi-Status\r\nServer: a\r\nConnection: close\r\nX-A:  b: c \r\n\
+            Transfer-Encoding: chunked\r\nx-a: d\r\nBad Name: 1\r\nKeep-Alive: 5\r\nEmpty:\r\n\r\nbody";
+        let read = read_response(text).unwrap();
+        assert_eq!(read.response.status(), 207);
+        let fields: Vec<_> = read.response.headers().iter().collect();
+        let fields = fields.into_iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        assert_eq!(
+            fields.collect::<Vec<_>>(),
+            [("server", &b"a"[..]), ("x-a", b"b: c"), ("x-a", b"d"), ("empty", b"")]
+        );
+        assert_eq!(&text[read.text_bytes..], b"body");
+        assert!(read_response(b"HTTP/1.1 200 OK\r\n").is_none());
+        assert!(read_response(b"HTTP/1.1\r\n\r\n").is_none());
+    }
+
+    #[test]
+    fn trailers_pass_both_ways_without_those_that_may_be_none() {
+        let fields = trailer_fields(b"X-Sum: 5\r\nTransfer-Encoding: chunked\r\nX-B: c\r\n");
+        assert_eq!(fields.len(), 2);
+        let mut fields = HeaderMap::new();
+        fields.append("x-sum", HeaderValue::from_static("5"));
+        fields.append("content-length", HeaderValue::from_static("7"));
+        fields.append("host", HeaderValue::from_static("other"));
+        assert_eq!(trailer_lines(&fields), b"x-sum: 5\r\n");
+        fields.append("x-blank", HeaderValue::from_static(" 1"));
+        assert_eq!(trailer_lines(&fields), b"");
+        fields = HeaderMap::new();
+        fields.append("x-long", HeaderValue::from_str(&"v".repeat(1 << 20)).unwrap());
+        assert_eq!(trailer_lines(&fields), b"");
+    }
+}

@@ -1,0 +1,140 @@
+//! The bytes of an HTTP/2 connection on their way to `h2` and from it: counts frames, ends a turn
+//! after so many bytes and frames, and passes on no more once the client has exceeded a budget.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::connection::http2::shared::SharedState;
+use crate::limits::{HTTP2_FRAME_COST, HTTP2_TURN_BYTES};
+use crate::net::Net;
+use crate::net::transport::Transport;
+use crate::time::instant::Instant;
+use crate::time::turns::end_turn;
+
+/// The connection, which outlives `h2`'s use of it.
+pub(crate) type SharedTransport<N> = Rc<RefCell<Transport<<N as Net>::Stream>>>;
+
+/// A connection whose frames are counted.
+pub(crate) struct MeteredIo<N: Net> {
+    transport: SharedTransport<N>,
+    shared: Rc<SharedState<N>>,
+    turn: Rc<ReadTurn>,
+    /// The bytes that were read before.
+    early: Vec<u8>,
+}
+
+/// The rest of a turn of the connection's task.
+pub(crate) struct ReadTurn {
+    now: Cell<Instant>,
+    left: Cell<usize>,
+}
+
+impl ReadTurn {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { now: Cell::new(now), left: Cell::new(HTTP2_TURN_BYTES) }
+    }
+
+    /// Begins a turn.
+    pub(crate) fn begin(&self, now: Instant) {
+        self.now.set(now);
+        self.left.set(HTTP2_TURN_BYTES);
+    }
+}
+
+impl<N: Net> MeteredIo<N> {
+    pub(crate) fn new(
+        transport: SharedTransport<N>,
+        shared: Rc<SharedState<N>>,
+        turn: Rc<ReadTurn>,
+        early: Vec<u8>,
+    ) -> Self {
+        Self { transport, shared, turn, early }
+    }
+
+    fn wrote(&self, bytes: &[u8]) {
+        self.shared.meter.borrow_mut().wrote(bytes);
+    }
+}
+
+impl<N: Net> Unpin for MeteredIo<N> {}
+
+impl<N: Net> AsyncRead for MeteredIo<N> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let own = self.get_mut();
+        if own.shared.meter.borrow().excess().is_some() {
+            // The connection's task ends it.
+            return Poll::Pending;
+        }
+        if own.turn.left.get() == 0 {
+            end_turn(context);
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        if own.early.is_empty() {
+            let mut transport = own.transport.borrow_mut();
+            ready!(Pin::new(&mut *transport).poll_read(context, buffer))?;
+        } else {
+            let count = own.early.len().min(buffer.remaining());
+            buffer.put_slice(own.early.get(..count).unwrap_or_default());
+            own.early.drain(..count);
+            if own.early.is_empty() {
+                own.early = Vec::new();
+            }
+        }
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        let frames = own.shared.meter.borrow_mut().received(read, own.turn.now.get());
+        let cost = read.len() + frames * HTTP2_FRAME_COST;
+        own.turn.left.set(own.turn.left.get().saturating_sub(cost));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<N: Net> AsyncWrite for MeteredIo<N> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written =
+            ready!(Pin::new(&mut *self.transport.borrow_mut()).poll_write(context, bytes))?;
+        self.wrote(bytes.get(..written).unwrap_or_default());
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut transport = self.transport.borrow_mut();
+        let written = ready!(Pin::new(&mut *transport).poll_write_vectored(context, pieces))?;
+        let mut left = written;
+        for piece in pieces {
+            let now = piece.len().min(left);
+            self.wrote(piece.get(..now).unwrap_or_default());
+            left -= now;
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.borrow().is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.transport.borrow_mut()).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.transport.borrow_mut()).poll_shutdown(context)
+    }
+}
