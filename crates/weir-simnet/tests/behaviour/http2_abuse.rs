@@ -84,7 +84,7 @@ fn streams_that_are_opened_and_reset_end_the_connection() {
     play(&http2(""), async |world| {
         let origin = world.origin(1);
         tokio::task::spawn_local(async move {
-            while let Some(mut peer) = origin.accept_within(Duration::from_secs(60)).await {
+            while let Some(mut peer) = origin.accept_within(Duration::from_mins(1)).await {
                 tokio::task::spawn_local(async move { peer.rest().await });
             }
         });
@@ -121,7 +121,7 @@ fn a_client_that_makes_the_server_reset_streams_ends_its_connection() {
         play(&http2(""), async |world| {
             let origin = world.origin(1);
             tokio::task::spawn_local(async move {
-                while let Some(mut peer) = origin.accept_within(Duration::from_secs(60)).await {
+                while let Some(mut peer) = origin.accept_within(Duration::from_mins(1)).await {
                     tokio::task::spawn_local(async move { peer.rest().await });
                 }
             });
@@ -198,7 +198,7 @@ fn streams_whose_clients_stop_end_each_in_time_and_the_connection_after_many() {
     play(&http2("timeout body=5s;"), async |world| {
         let origin = world.origin(1);
         tokio::task::spawn_local(async move {
-            while let Some(mut peer) = origin.accept_within(Duration::from_secs(60)).await {
+            while let Some(mut peer) = origin.accept_within(Duration::from_mins(1)).await {
                 tokio::task::spawn_local(async move { peer.rest().await });
             }
         });
