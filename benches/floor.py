@@ -26,8 +26,8 @@ Load, origin, cores and configurations are those of [core.md](core.md): 50 keep-
 on, one worker each. *relay* passes bytes on between each client and a connection of its own to the origin, and
 looks at none of them: no head, no choice, no log. *relay-spin* is the same program, which looks for events for
 10 µs before it sleeps. A sleep costs processor time as well: the fewer events a program finds at each look, the
-more it sleeps, and a program that is faster sleeps more often. That is why the relay is not cheaper than a proxy
-by what the proxy does."""
+more it sleeps, and a program that is faster sleeps more often. So the relay is not cheaper than a proxy by all that
+the proxy does."""
 
 
 def arguments():

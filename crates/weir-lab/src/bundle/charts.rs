@@ -20,7 +20,7 @@ const WIDE: f64 = 12.0;
 pub struct ExperimentChart {
     /// The name of its file.
     pub name: String,
-    /// What it shows.
+    /// The subject of the chart.
     pub caption: String,
     /// The picture.
     pub svg: String,

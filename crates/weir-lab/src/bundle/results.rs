@@ -9,7 +9,7 @@ use crate::lab::LabRecord;
 pub struct LabResults<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// What is known of it as a whole.
+    /// The facts about it as a whole.
     pub record: &'a LabRecord,
     /// Its runs.
     pub runs: &'a [LabRun],

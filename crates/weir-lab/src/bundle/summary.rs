@@ -32,7 +32,7 @@ pub(super) fn all_tables(results: LabResults<'_>) -> Vec<tables::ReportTable> {
     found
 }
 
-/// Where and how it ran, and what that means for its figures.
+/// The place and the way in which it ran, and the meaning of that for its figures.
 pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
     let record = &results.record.value;
     let list = |value: &serde_json::Value| -> Vec<String> {
@@ -87,7 +87,7 @@ pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
     found
 }
 
-/// How quiet the machine was.
+/// The quiet of the machine during the runs.
 fn quiet_sentence(runs: &[LabRun]) -> String {
     let measured = || runs.iter().filter(|run| run.failure.is_none());
     let most = |value: fn(&LabRun) -> Option<f64>| {
@@ -116,7 +116,7 @@ fn failures(runs: &[LabRun]) -> Vec<String> {
     failed.collect()
 }
 
-/// What can be said, in sentences.
+/// The findings, in sentences.
 pub(super) fn findings(results: LabResults<'_>) -> Vec<String> {
     let cells = tables::cells(results);
     let first = results.experiment.candidates.first().map_or("", |one| one.role.name.as_str());

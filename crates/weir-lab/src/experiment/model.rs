@@ -12,7 +12,7 @@ pub struct Experiment {
     pub title: String,
     /// The question that it answers.
     pub question: String,
-    /// What it repeats or examines.
+    /// The source that it repeats or examines.
     pub source: String,
     /// Runs of each candidate at each level.
     pub repeats: u32,
@@ -20,7 +20,7 @@ pub struct Experiment {
     pub order: RunOrder,
     /// The seed of the generator.
     pub seed: u64,
-    /// When no higher level is measured.
+    /// The rule after which no higher level is measured.
     pub stops: Vec<StopRule>,
     /// The budget of the knee.
     pub budget: Option<LatencyBudget>,
@@ -44,7 +44,7 @@ pub struct Experiment {
     pub workloads: Vec<Workload>,
     /// Set if it is the quick form.
     pub is_quick: bool,
-    /// What `--quick` changes: repeats and bisections.
+    /// The changes by `--quick`: repeats and bisections.
     pub quick: (Option<u32>, Option<u32>),
 }
 
@@ -182,7 +182,7 @@ pub struct Workload {
     pub is_fresh: bool,
     /// What happens during each run.
     pub events: Vec<LoadEvent>,
-    /// What `--quick` changes.
+    /// The changes by `--quick`.
     pub quick: QuickWorkload,
 }
 

@@ -179,7 +179,7 @@ impl LabRun {
         let beside = usage("beside").unwrap_or_default();
         let own = [self.proxy, self.origin, self.client, Some(beside)];
         let own_us: f64 = own.into_iter().flatten().map(RoleUsage::total_us).sum();
-        // Interrupts run in the time of any program, so they are nobody's load.
+        // Interrupts run in the time of any program, so they are the load of none.
         let interrupts = self.interrupts.unwrap_or(0.0);
         self.others = self.busy.map(|busy| (busy - own_us / wall_us / all - interrupts).max(0.0));
     }

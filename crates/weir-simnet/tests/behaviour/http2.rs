@@ -189,7 +189,7 @@ fn responses_of_weirs_own_are_those_of_http1() {
             assert!(body.starts_with(text), "{body}");
             stream += 2;
         }
-        // Nobody listens at the server.
+        // Nothing listens at the server.
         client.get(stream).await;
         let (status, body) = client.response(stream).await;
         assert_eq!(status, 502);
