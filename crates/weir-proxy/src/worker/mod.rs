@@ -229,9 +229,10 @@ impl<N: Net> Worker<N> {
         self.process.balance_clock(now)
     }
 
-    /// Closes idle connections if that mends the failure of a connect for a client: one under a cap,
-    /// where a client with a large part of it may give way instead; for other resources, the one to an endpoint that has been idle here the longest, and other workers
-    /// some of theirs. Returns the order under a cap.
+    /// Closes idle connections if that mends the failure of a connect for a client: one under a
+    /// cap, where a client with a large part of it may give way instead; for other resources, the
+    /// one to an endpoint that has been idle here the longest, and other workers some of theirs.
+    /// Returns the order under a cap.
     #[cold]
     pub(crate) fn close_for_connect(
         &self,
