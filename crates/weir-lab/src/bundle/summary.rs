@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use serde_json::Value;
+
 use crate::findings::{CandidateVerdict, LabRun};
 use crate::lab::MachineFacts;
 
@@ -69,10 +71,11 @@ pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
     };
     found.push(format!(
         "Roles on one machine over the loopback interface: proxy on core {}, generator on core {}, origin on core {}.{words} \
-        Compare figures within this report only.",
+        {}Compare figures within this report only.",
         cores("proxy"),
         cores("client"),
-        cores("origin")
+        cores("origin"),
+        priority(record)
     ));
     if let Some(versions) = record["versions"].as_object() {
         let each: Vec<String> = versions
@@ -85,6 +88,16 @@ pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
     found.push(quiet_sentence(results.runs));
     found.extend(failures(results.runs));
     found
+}
+
+/// What the report says about the priority of the generator.
+fn priority(record: &Value) -> &'static str {
+    match record["generator_first"].as_bool() {
+        Some(true) => {
+            "The generator goes before all other programs of its core (real-time policy). "
+        }
+        _ => "",
+    }
 }
 
 /// The quiet of the machine during the runs.

@@ -40,7 +40,7 @@ fn record() -> LabRecord {
     LabRecord {
         value: json!({
             "name": "x", "quick": false, "machine": machine, "began": "2026-01-01T00:00:00Z", "missing": ["haproxy is left out"],
-            "cores": {"client": [1], "proxy": [0], "origin": [1]}, "versions": {"nginx": "nginx/1.2"}, "experiment": [TEXT],
+            "cores": {"client": [1], "proxy": [0], "origin": [1]}, "generator_first": true, "versions": {"nginx": "nginx/1.2"}, "experiment": [TEXT],
         }),
     }
 }
@@ -122,6 +122,7 @@ fn small_results_are_figures_and_pictures_without_raw_data() {
         page.contains("| level | candidate |") && page.contains("](percentiles-main-1.svg)"),
         "{page}"
     );
+    assert!(page.contains("The generator goes before all other programs of its core"), "{page}");
     let files: Vec<_> = std::fs::read_dir(&out).unwrap().flatten().collect();
     assert!(files.len() > 2);
     let bytes: u64 = files.iter().map(|file| file.metadata().unwrap().len()).sum();

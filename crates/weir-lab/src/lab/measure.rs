@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, sleep_until};
 
 use super::guard::descendants;
+use super::process::FIRST_IN_LINE;
 use super::programs::RunningProgram;
 use super::runner::Interrupts;
 use crate::experiment::{LoadEventAction, LoadLevel, Workload};
@@ -38,6 +39,8 @@ pub(super) struct MeasureSpec<'a> {
     /// The file of every request of a closed loop.
     pub(super) csv: Option<PathBuf>,
     pub(super) watched: Vec<u32>,
+    /// Whether the generator goes before all ordinary programs.
+    pub(super) is_first: bool,
 }
 
 /// The result.
@@ -132,6 +135,7 @@ impl MeasureSpec<'_> {
         let mut command = Command::new(&self.weir);
         command
             .args(["lab", "guard", "--"])
+            .args(self.is_first.then_some(FIRST_IN_LINE).into_iter().flatten())
             .arg(&self.weir)
             .args(self.arguments())
             .stdin(Stdio::piped())

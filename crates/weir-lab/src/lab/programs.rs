@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::facts::version_of;
-use super::process::{GuardedProcess, ProcessSpec, free_ports, leaked, path_of};
+use super::process::{GuardedProcess, ProcessSpec, free_ports, leaked, may_go_first, path_of};
 use crate::experiment::{Experiment, LabCandidate, LabRole, Placeholders, ports_in};
 
 /// The cores of each role.
@@ -47,6 +47,9 @@ pub(super) struct Programs<'a> {
     weir: PathBuf,
     allowed: Vec<usize>,
     pub(super) cores: AssignedCores,
+    /// Whether the generator goes before all ordinary programs: where this user may have that, so
+    /// that an origin on the same core does not make it late.
+    pub(super) is_generator_first: bool,
     /// A directory for the programs, removed at the end.
     directory: PathBuf,
     /// The directory of the configurations that are kept.
@@ -114,6 +117,7 @@ impl<'a> Programs<'a> {
             weir: weir.to_owned(),
             allowed: allowed.to_vec(),
             cores,
+            is_generator_first: may_go_first(weir),
             directory,
             kept: kept.to_owned(),
             placeholders,

@@ -119,6 +119,7 @@ async fn run_all(request: &LabRequest, say: &mut dyn FnMut(&str)) -> Result<LabR
             "began": jiff::Timestamp::now().to_string(),
             "machine": facts.json(),
             "cores": programs.cores.json(),
+            "generator_first": programs.is_generator_first,
             "versions": versions,
             "present": present,
             "missing": missing,
@@ -350,6 +351,7 @@ impl LabBench<'_> {
             requests: workload.requests,
             csv,
             watched: watched.iter().map(|(_, pid)| *pid).collect(),
+            is_first: self.programs.is_generator_first,
         };
         let mut all: Vec<&mut RunningProgram> =
             self.running.iter_mut().map(|(_, program)| program).collect();

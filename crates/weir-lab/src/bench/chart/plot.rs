@@ -16,6 +16,8 @@ const LEGEND_COLUMNS: usize = 2;
 const LEGEND_LETTERS: usize = 52;
 const TITLE_LETTERS: usize = 84;
 const Y_LINES: f64 = 5.0;
+/// The width of a letter of a tick.
+const TICK_LETTER: f64 = 7.8;
 /// The most ticks of an axis of rates.
 const X_TICKS: f64 = 8.0;
 
@@ -174,7 +176,9 @@ impl Plot {
         for (value, text) in x.ticks() {
             let at = place_x(x, value);
             grid(out, [at, MARGIN[1], at, bottom]);
-            words(out, [at, bottom + 19.0], "middle", 13, &text);
+            // The last one may be long: it ends with the picture.
+            let most = WIDTH - 4.0 - TICK_LETTER * text.chars().count() as f64 / 2.0;
+            words(out, [at.min(most), bottom + 19.0], "middle", 13, &text);
         }
         words(out, [MARGIN[0] + plot_width() / 2.0, bottom + 42.0], "middle", 13, &self.x_title);
         if let Some((value, text)) = &self.line {
@@ -409,6 +413,16 @@ mod tests {
             assert!(svg.contains(part), "no {part} in {svg}");
         }
         assert!(png(&svg).is_ok());
+    }
+
+    #[test]
+    fn the_last_tick_is_whole() {
+        let mut plot = plot(PlotAxis::Time, &[("a", &[(0.0, 1.0), (6.0, 2.0)])]);
+        plot.x_axis = PlotAxis::Nines;
+        let svg = plot.svg();
+        let text = svg.lines().find(|line| line.contains(">99.9999 %<")).unwrap();
+        let x: f64 = text.split('"').nth(1).unwrap().parse().unwrap();
+        assert!(x + 33.0 <= 860.0, "{text}");
     }
 
     #[test]
