@@ -32,19 +32,31 @@ CASES = [
     Case("tls-100k", "tls", 102400, "/100k.bin", "wrk", 0.55),
     Case("handshake", "tls", 1024, "/1k.bin", "ab", 0.70),
     Case("resumption", "tls", 1024, "/1k.bin", "wrk-close", None),
+    Case("http2-1k", "tls", 1024, "/1k.bin", "h2load", 0.95),
+    Case("http2-100k", "tls", 102400, "/100k.bin", "h2load", 0.60),
 ]
+# Of the HTTP/2 cases: that many streams on each of that many connections.
+HTTP2_CONNECTIONS, HTTP2_STREAMS = 10, 10
 TITLES = {
     "plain": "HTTP/1.1, 1 KB",
     "tls-1k": "TLS 1.3, 1 KB",
     "tls-100k": "TLS 1.3, 100 KB",
     "handshake": "new TLS 1.3 connection per request, 1 KB",
     "resumption": "the same with the session resumed",
+    "http2-1k": "HTTP/2, TLS 1.3, 1 KB",
+    "http2-100k": "HTTP/2, TLS 1.3, 100 KB",
     "idle-plain": "idle connection, plain",
     "idle-tls": "idle connection, TLS",
+    "idle-http2": "idle connection, HTTP/2 and TLS",
     "busy-plain": "connection whose request waits for its endpoint, plain",
 }
-MEMORY_CASES = ["idle-plain", "idle-tls", "busy-plain"]
-MEMORY_TARGET_BYTES = {"idle-plain": 1.2 * 1024, "idle-tls": 8.5 * 1024, "busy-plain": 4 * 1024}
+MEMORY_CASES = ["idle-plain", "idle-tls", "idle-http2", "busy-plain"]
+MEMORY_TARGET_BYTES = {
+    "idle-plain": 1.2 * 1024,
+    "idle-tls": 8.5 * 1024,
+    "idle-http2": 15 * 1024,
+    "busy-plain": 4 * 1024,
+}
 
 
 @dataclasses.dataclass
@@ -64,13 +76,15 @@ def put(bench, child, case, seconds, connections):
     command = ["taskset", "-c", str(bench.load_core)]
     if case.program == "ab":
         command += ["ab", "-q", "-r", "-f", "TLS1.3", "-c", str(connections), "-t", str(seconds)]
+    elif case.program == "h2load":
+        command += ["h2load", "-t", "1", "-c", str(HTTP2_CONNECTIONS), "-m", str(HTTP2_STREAMS), "-D", str(seconds)]
     else:
         command += ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "summary.lua")]
         if case.program == "wrk-close":
             command += ["-H", "Connection: close"]
     command += [f"{scheme}://localhost:{port}{case.path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
-    summary = ab_summary(done.stdout) if case.program == "ab" else wrk_summary(done.stdout)
+    summary = {"ab": ab_summary, "h2load": h2load_summary}.get(case.program, wrk_summary)(done.stdout)
     if summary is None:
         raise SystemExit(f"the load failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
     return summary
@@ -97,6 +111,28 @@ def ab_summary(output):
         "write": int(numbers.get("Write errors", 0)),
         "status": int(numbers.get("Non-2xx responses", 0)),
         "timeout": 0,
+    }
+
+
+def h2load_summary(output):
+    """h2load's report in the words of wrk's. Streams that are open at the end of its time are no errors."""
+    time_taken = re.search(r"^finished in ([0-9.]+)(s|ms),", output, re.M)
+    counts = re.search(r"^requests: .* (\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", output, re.M)
+    codes = re.search(r"^status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output, re.M)
+    data = re.search(r"\(\d+\) headers .*\((\d+)\) data", output)
+    protocol = re.search(r"^Application protocol: h2$", output, re.M)
+    if not (time_taken and counts and codes and data and protocol):
+        return None
+    _, succeeded, failed, errored, timeout = map(int, counts.groups())
+    return {
+        "microseconds": float(time_taken[1]) * (1e6 if time_taken[2] == "s" else 1e3),
+        "requests": succeeded,
+        "bytes": int(data[1]),
+        "connect": 0,
+        "read": failed - timeout,
+        "write": errored,
+        "status": int(codes[3]) + int(codes[4]),
+        "timeout": timeout,
     }
 
 
@@ -135,7 +171,7 @@ def measure(bench, child, case, warm_s, measure_s, connections):
 def connection_bytes(bench, child, case, count):
     """Resident memory per connection: idle after one request, or with a request that gets no response."""
     state, kind = case.split("-")
-    port = {"idle-plain": child.plain, "idle-tls": child.tls, "busy-plain": child.busy}[case]
+    port = child.busy if state == "busy" else child.plain if kind == "plain" else child.tls
     path = "/1k.bin" if state == "idle" else "-"
     command = ["python3", str(HERE / "idle.py"), str(port), str(count), kind, path]
     warm = idle_client(bench, command[:3] + ["50"] + command[4:])

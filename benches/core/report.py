@@ -125,8 +125,9 @@ kept to the origin. In each of {rounds} rounds the programs take turns case by c
 from round to round. A point is 1 s of warm-up and {seconds} s of measurement.
 
 The cost is the user and system time of all threads of a program (`/proc/PID/stat`), divided by the
-requests that the load program counted. The load program is wrk, and ab for the new TLS connections,
-because wrk resumes its session when it reconnects. The access log is on for all: nginx and Weir write
+requests that the load program counted. The load program is wrk, ab for the new TLS connections,
+because wrk resumes its session when it reconnects, and h2load for HTTP/2, with {http2_connections} connections of
+{http2_streams} streams each. The access log is on for all: nginx and Weir write
 the same `main` lines to a file in memory, haproxy its `httplog` to a datagram socket that is drained on
 the other core. All three add X-Forwarded-For and -Proto. TLS is 1.3 with TLS_AES_256_GCM_SHA384 and a
 P-256 certificate. A point with an error, or with a response that is not a success, is invalid and gives
@@ -152,6 +153,7 @@ def render(facts, points, memory, options, folder):
     if memory:
         lines += memory_table(memory, names, options.idle) + [""]
     words = {"connections": options.connections, "kept": kept(options), "rounds": options.rounds, "seconds": options.seconds}
+    words |= {"http2_connections": load.HTTP2_CONNECTIONS, "http2_streams": load.HTTP2_STREAMS}
     lines += ["## How it was measured", "", METHOD.format(**words), ""]
     if points:
         lines += ["## Every point", ""] + all_points(points, names) + [""]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, Protocol, ProxyTlv, Route, Rule, SendProxy};
+use weir_config::model::{Action, Http2Mode, Protocol, ProxyTlv, Route, Rule, SendProxy};
 use weir_config::source::Mappings;
 use weir_import::{
     Coverage, CoverageTotals, HaproxyVersion, Imported, Language, haproxy_bytes, haproxy_file,
@@ -57,7 +57,7 @@ fn every_line_of_a_file_has_an_outcome_and_a_number() {
     let totals = coverage.totals();
     assert_eq!(
         totals,
-        CoverageTotals { honoured: 50, differently: 6, ignored: 6, refused: 0 },
+        CoverageTotals { honoured: 51, differently: 5, ignored: 6, refused: 0 },
         "{}",
         coverage.text()
     );
@@ -67,7 +67,7 @@ fn every_line_of_a_file_has_an_outcome_and_a_number() {
     };
     check("stats socket", "differently", "HAProxy's commands");
     check("tune.ssl", "ignored", "tunes");
-    check("bind *:443", "differently", "HTTP/1.1");
+    check("bind *:443", "honoured", "");
     check("cookie SRV", "honoured", "");
     check("server a1", "differently", "again and again");
     check("backend old", "ignored", "uses it");
@@ -555,4 +555,21 @@ fn the_page_of_keywords_is_current() {
     }
     let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(current == page, "docs/haproxy-keywords.md is not current: run with WEIR_BLESS=1");
+}
+
+#[test]
+fn http2_is_offered_where_haproxy_offers_it() {
+    for (options, mode) in [
+        ("", Http2Mode::Off),
+        ("ssl crt /c.pem alpn h2,http/1.1", Http2Mode::On),
+        ("ssl crt /c.pem alpn http/1.1", Http2Mode::Off),
+        ("ssl crt /c.pem alpn h2", Http2Mode::Only),
+        ("ssl crt /c.pem no-alpn", Http2Mode::Off),
+        ("proto h2", Http2Mode::Only),
+    ] {
+        let frontend = format!("bind 127.0.0.1:3 {options}");
+        let config = config(proxies(&frontend, ""));
+        let listener = config.listeners.last().unwrap();
+        assert_eq!(listener.http2_mode(), mode, "{options}");
+    }
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use weir_config::Config;
-use weir_config::model::{Action, PassiveCause, Pool, Protocol, Route, RouteSize, Rule, SendProxy};
+use weir_config::model::{
+    Action, Http2Mode, PassiveCause, Pool, Protocol, Route, RouteSize, Rule, SendProxy,
+};
 use weir_import::{Coverage, CoverageTotals, Imported, Language, nginx_file, nginx_text};
 
 fn shop() -> Imported {
@@ -1154,4 +1156,23 @@ fn every_documented_directive_is_known() {
     assert_eq!(outcome(&used.coverage, "fastcgi_cache").0, "refused");
     assert_eq!(outcome(&server("made_up x;").coverage, "made_up").0, "refused");
     assert_eq!(outcome(&server("ssl_ocsp_responder x;").coverage, "ssl_ocsp").0, "refused");
+}
+
+#[test]
+fn http2_is_spoken_where_nginx_speaks_it() {
+    let tls = "ssl_certificate /c.pem; ssl_certificate_key /k.pem;";
+    for (listen, mode, streams) in [
+        ("listen 127.0.0.1:1;", Http2Mode::Off, 128),
+        ("listen 127.0.0.1:1 ssl;", Http2Mode::Off, 128),
+        ("listen 127.0.0.1:1 ssl http2;", Http2Mode::On, 128),
+        ("listen 127.0.0.1:1 ssl; http2 on;", Http2Mode::On, 128),
+        ("listen 127.0.0.1:1; http2 on; http2_max_concurrent_streams 30;", Http2Mode::On, 30),
+    ] {
+        let text = format!(
+            "events {{}}\nhttp {{ server {{ {listen} {tls} location / {{ return 204; }} }} }}"
+        );
+        let config = config(nginx_text("/etc/nginx/nginx.conf", &text).unwrap());
+        let listener = &config.listeners[0];
+        assert_eq!((listener.http2_mode(), listener.http2.streams), (mode, streams), "{listen}");
+    }
 }

@@ -215,10 +215,23 @@ pub(crate) const HTTP2_FRAME_COST: usize = 256;
 /// The most streams that begin in one turn of an HTTP/2 connection.
 pub(crate) const HTTP2_TURN_STREAMS: usize = 16;
 /// The most streams of an HTTP/2 connection in all; after them a client opens another one, long
-/// before it runs out of numbers.
-pub(crate) const HTTP2_STREAMS_IN_ALL: u64 = 1 << 20;
+/// before it runs out of numbers or, with some malformed requests among them, of
+/// [`HTTP2_PROVOKED_RESETS`].
+pub(crate) const HTTP2_STREAMS_IN_ALL: u64 = 1 << 16;
 /// The number of streams of a connection that `h2` may reset because of what the client sends.
-pub(crate) const HTTP2_PROVOKED_RESETS: usize = 256;
+pub(crate) const HTTP2_PROVOKED_RESETS: usize = 512;
+/// The number of streams that were reset from here of which `h2` ignores what the client still
+/// sends, and the time for which it does so. Later frames count as provoked resets.
+pub(crate) const HTTP2_RESETS_REMEMBERED: usize = 128;
+pub(crate) const HTTP2_RESET_MEMORY: Duration = Duration::from_secs(10);
+/// The bytes by which the windows of one connection's streams may grow beyond their first size.
+pub(crate) const HTTP2_GROWTH: usize = 4 * 1024 * 1024;
+/// The same for all connections of the process.
+pub(crate) const HTTP2_GROWTH_IN_ALL: usize = 64 * 1024 * 1024;
+/// The round trip up to which windows do not grow: their first size is enough for it.
+pub(crate) const HTTP2_SHORT_PATH: Duration = Duration::from_millis(2);
+/// The least time between two PINGs that measure the path of a connection.
+pub(crate) const HTTP2_PING_PAUSE: Duration = Duration::from_millis(100);
 /// The number of streams that a client may open and reset before an exchange has begun for them.
 pub(crate) const HTTP2_UNSEEN_RESETS: usize = 128;
 /// The time that a client has to open its last streams after the first GOAWAY, if it does not

@@ -56,11 +56,11 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("proxy_protocol", LISTEN, "NETWORK… | all", "The peers whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS and everything else: load balancers in front that pass bytes on. The client's address is then the one that the header tells: for access rules, limits, logs and headers. A connection of such a peer with a malformed header or none is closed; so is one whose header does not come within `timeout handshake=`. Connections of other peers have no header. With `all` every peer sends one, and can claim any address: then only the proxies may be able to reach the listener. HAProxy calls this `accept-proxy`, nginx `proxy_protocol`.")
         .words(1, MANY)
         .example("proxy_protocol 10.0.0.0/8;"),
-    directive("http2", LISTEN, "on | off | only", "HTTP/2 (RFC 9113). With `on` a TLS client chooses between HTTP/2 and HTTP/1.1 in its handshake (ALPN), and a client without TLS by its first bytes (prior knowledge). With `only` all connections are HTTP/2. Each stream is a request like any other: the limits of `limits` and `timeout` apply to it, `limits requests=` and `timeout age= keepalive=` to its connection. `Upgrade: h2c` is ignored. nginx calls this `http2 on`, HAProxy `alpn h2,http/1.1` and `proto h2`.")
+    directive("http2", LISTEN, "auto | on | off | only", "HTTP/2 (RFC 9113). `auto` is `on` with TLS and `off` without. With `on` a TLS client chooses between HTTP/2 and HTTP/1.1 in its handshake (ALPN), and a client without TLS by its first bytes (prior knowledge). With `only` all connections are HTTP/2. Each stream is a request like any other: the limits of `limits` and `timeout` apply to it, `limits requests=` and `timeout age= keepalive=` to its connection. `Upgrade: h2c` is ignored. nginx calls this `http2 on`, HAProxy `alpn h2,http/1.1` and `proto h2`.")
         .words(1, 1)
         .options(&[
             option("streams", "NUMBER", "128", "The streams of one connection that may be open at once; a client learns this number first."),
-            option("window", "SIZE", "64k", "The bytes of a request's body that a client may send before they are read, for each stream. More is faster over long distances; a connection may hold this amount for each of its streams."),
+            option("window", "SIZE", "64k", "The bytes of a request's body that a client may send before they are read, for each stream; a connection may hold this amount for each of its streams. A window that limits a client grows while the server keeps up, by at most 4 MB for a connection and 64 MB for all."),
         ])
         .default("off")
         .example("http2 on streams=250;"),

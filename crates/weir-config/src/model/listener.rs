@@ -122,6 +122,15 @@ impl Listener {
     pub fn all_routes(&self) -> impl Iterator<Item = &Route> {
         self.default.iter().chain(self.sites.iter().flat_map(|site| &site.routes))
     }
+
+    /// Returns the use of HTTP/2, which is never [`Http2Mode::Auto`].
+    pub fn http2_mode(&self) -> Http2Mode {
+        match (self.http2.mode, &self.tls) {
+            (Http2Mode::Auto, Some(_)) => Http2Mode::On,
+            (Http2Mode::Auto, None) => Http2Mode::Off,
+            (mode, _) => mode,
+        }
+    }
 }
 
 /// The protocol of a listener's connections.
@@ -153,6 +162,8 @@ pub struct Http2 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Http2Mode {
+    /// `On` with TLS, `Off` without.
+    Auto,
     /// Connections are HTTP/1.
     #[default]
     Off,

@@ -176,10 +176,11 @@ pub(crate) fn name_treatment(text: &str) -> Result<NameTreatment, String> {
 
 pub(crate) fn http2_mode(text: &str) -> Result<Http2Mode, String> {
     match text {
+        "auto" => Ok(Http2Mode::Auto),
         "off" => Ok(Http2Mode::Off),
         "on" => Ok(Http2Mode::On),
         "only" => Ok(Http2Mode::Only),
-        _ => Err(format!("`{text}` is neither `on`, `off` nor `only`")),
+        _ => Err(format!("`{text}` is neither `auto`, `on`, `off` nor `only`")),
     }
 }
 

@@ -81,10 +81,21 @@ pub(super) struct ForwardEdits {
 
 /// Addresses with the same options.
 struct BindGroup {
+    line: LineId,
     span: SourceSpan,
     addresses: Vec<BindAddress>,
     options: BindOptions,
 }
+
+impl BindGroup {
+    /// Returns the line about HTTP/2, if it is not the default.
+    fn http2(&self) -> Option<Directive> {
+        let word = self.options.http2?;
+        Some(NativeLine::new("http2", self.span).keyword(word).end())
+    }
+}
+
+const NO_ALPN: &str = "Weir offers no protocol by ALPN where it passes bytes on";
 
 /// The options of `bind` that addresses of one native listener share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -96,6 +107,18 @@ struct BindOptions {
     mode: Option<String>,
     /// Set if clients send a PROXY header.
     proxy_header: bool,
+    /// The word of `http2`, if it is not the default.
+    http2: Option<&'static str>,
+}
+
+/// Returns the word of `http2` for the protocols of an `alpn`.
+fn offered(protocols: &str) -> &'static str {
+    let has = |wanted: &str| protocols.split(',').any(|name| name.trim() == wanted);
+    match (has("h2"), has("http/1.1") || has("http/1.0")) {
+        (true, true) => "on",
+        (true, false) => "only",
+        (false, _) => "off",
+    }
 }
 
 impl HaproxyConverter<'_> {
@@ -140,6 +163,11 @@ impl HaproxyConverter<'_> {
             let mut lines = settings.clone();
             lines.extend(self.tls_lines(&group));
             lines.extend(rules.at(place));
+            if is_tcp && group.options.http2.is_some() {
+                self.outcomes.differs(group.line, NO_ALPN);
+            } else {
+                lines.extend(group.http2());
+            }
             if group.options.proxy_header {
                 let line = NativeLine::new("proxy_protocol", group.span);
                 lines.push(line.keyword("all").end());
@@ -236,7 +264,7 @@ impl HaproxyConverter<'_> {
             } else {
                 known.insert(group.clone(), groups.len());
                 let (span, options) = (sections.span(line), group.0);
-                groups.push(BindGroup { span, addresses, options });
+                groups.push(BindGroup { line, span, addresses, options });
             }
         }
         groups
@@ -253,6 +281,10 @@ impl HaproxyConverter<'_> {
             match word.text.as_str() {
                 "ssl" => (options.tls, taken) = (true, 1),
                 "accept-proxy" => (options.proxy_header, taken) = (true, 1),
+                "alpn" => options.http2 = Some(offered(value)),
+                "no-alpn" => (options.http2, taken) = (Some("off"), 1),
+                "proto" if value == "h2" => options.http2 = Some("only"),
+                "proto" if value == "h1" => options.http2 = Some("off"),
                 "v4v6" => (dual, taken) = (true, 1),
                 "v6only" => (dual, taken) = (false, 1),
                 "crt" | "default-crt" if !value.is_empty() => {
@@ -306,7 +338,7 @@ impl HaproxyConverter<'_> {
 
     /// Notes an option without a field; returns the number of its words.
     fn other_bind_option(&mut self, line: LineId, word: &str, value: &str) -> usize {
-        const LONE: [&str; 17] = [
+        const LONE: [&str; 16] = [
             "allow-0rtt",
             "defer-accept",
             "force-sslv3",
@@ -320,7 +352,6 @@ impl HaproxyConverter<'_> {
             "no-strict-sni",
             "tfo",
             "transparent",
-            "no-alpn",
             "tcp-md5sig",
             "ktls",
             "ca-sign-use-chain",

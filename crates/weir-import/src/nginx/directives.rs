@@ -499,9 +499,9 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("access_by_lua_block", &["http", "server", "location"], Handling::Refused, "it has no counterpart: remove it, or keep it in a server behind Weir"),
     row("ignore_invalid_headers", &["http", "server"], Handling::Inherited, "`header_names` of the listener: that of the default server of the address"),
     row("underscores_in_headers", &["http", "server"], Handling::Inherited, "`header_names underscores=` of the listener: that of the default server of the address"),
-    row("http2", &["http", "server"], Handling::Ignored, "Weir offers HTTP/1.1; clients fall back to it"),
-    row("http2_max_concurrent_streams", &["http", "server"], Handling::Ignored, "Weir offers HTTP/1.1; clients fall back to it"),
-    row("http2_push_preload", &["http", "server"], Handling::Ignored, "Weir offers HTTP/1.1; clients fall back to it"),
+    row("http2", &["http", "server"], Handling::Inherited, "`http2 on` of the listener, if one of its servers has it"),
+    row("http2_max_concurrent_streams", &["http", "server"], Handling::Inherited, "`http2 streams=` of the listener: that of the default server of the address"),
+    row("http2_push_preload", &["http", "server"], Handling::Ignored, "browsers no longer take what a server pushes"),
     row("http3", &["http", "server"], Handling::Ignored, "Weir offers HTTP/1.1; clients fall back to it"),
     row("quic_retry", &["http", "server"], Handling::Ignored, "Weir offers HTTP/1.1; clients fall back to it"),
 ];

@@ -22,7 +22,7 @@ const fn refused(start: &'static str, reason: &'static str) -> DirectiveFamily {
     DirectiveFamily { start, is_harmless: false, reason }
 }
 
-const HTTP1: &str = "Weir offers HTTP/1.1; clients fall back to it";
+const HTTP2: &str = "Weir offers HTTP/2 and HTTP/1.1; clients fall back to them";
 const INSIDE: &str = "it tunes the inside of nginx and has no counterpart";
 const COUNTED: &str = "metrics count listeners, routes and pools in any case";
 const LICENCE: &str = "Weir needs no licence and reports nothing";
@@ -35,10 +35,10 @@ const GUARD: &str =
 
 /// The families; of several for a name the first counts.
 const FAMILIES: [DirectiveFamily; 47] = [
-    ignored("http2_", HTTP1),
-    ignored("http3_", HTTP1),
-    ignored("quic_", HTTP1),
-    ignored("spdy_", HTTP1),
+    ignored("http2_", INSIDE),
+    ignored("http3_", HTTP2),
+    ignored("quic_", HTTP2),
+    ignored("spdy_", HTTP2),
     ignored("keepalive_disable", "it is about browsers of long ago"),
     ignored("msie_", "it is about browsers of long ago"),
     ignored("google_perftools_", INSIDE),

@@ -83,6 +83,8 @@ struct AddressServers {
     /// The first server with `default_server`.
     default: Option<StatementId>,
     tls: bool,
+    /// A `listen` of the address with `http2`.
+    http2: Option<StatementId>,
     reuseport: bool,
     proxy_header: OpeningHeader,
     /// Set if IPv4 and IPv6 clients connect to the address.
@@ -144,8 +146,10 @@ impl<'t> Converter<'_, 't> {
                 "ssl" => group.tls = true,
                 "ipv6only=off" => group.dual = true,
                 "ipv6only=on" | "bind" => {}
-                "http2" | "spdy" | "quic" => {
-                    self.outcomes.differs(id, "Weir offers HTTP/1.1; clients fall back to it");
+                "http2" => group.http2 = Some(id),
+                "spdy" | "quic" => {
+                    self.outcomes
+                        .differs(id, "Weir offers HTTP/2 and HTTP/1.1; clients fall back to them");
                 }
                 "reuseport" => group.reuseport = true,
                 "proxy_protocol" => group.proxy_header = OpeningHeader::Expected,
@@ -170,6 +174,7 @@ impl<'t> Converter<'_, 't> {
         let known = addresses.entry(key.clone()).or_default();
         known.tls |= group.tls;
         known.reuseport |= group.reuseport;
+        known.http2 = known.http2.or(group.http2);
         if group.proxy_header == OpeningHeader::Expected {
             known.proxy_header = OpeningHeader::Expected;
         }
@@ -200,6 +205,7 @@ impl<'t> Converter<'_, 't> {
                 {
                     other.dual = true;
                     other.reuseport |= group.reuseport;
+                    other.http2 = other.http2.or(group.http2);
                     addresses.remove(&key);
                 }
                 Some(other) => {
@@ -249,6 +255,7 @@ impl<'t> Converter<'_, 't> {
         four.servers.sort_unstable_by_key(|(server, _)| *server);
         four.dual = true;
         four.reuseport |= six.reuseport;
+        four.http2 = four.http2.or(six.http2);
     }
 
     /// Refuses addresses beside a wildcard of the same port.
@@ -458,6 +465,7 @@ impl<'t> Converter<'_, 't> {
         if !self.listener_logs.is_empty() {
             lines.push(log_line(&self.listener_logs, span));
         }
+        lines.extend(self.http2(http, &scope, group, span));
         if group.tls {
             lines.extend(self.certificates(http, default, group));
             lines.extend(self.protocols(&scope, span));
@@ -466,6 +474,37 @@ impl<'t> Converter<'_, 't> {
             self.other_server(http, *server, &scope, expected);
         }
         lines
+    }
+
+    /// Returns the line about HTTP/2, if nginx does not do what Weir does by default.
+    fn http2(
+        &mut self,
+        http: &InheritanceScope<'_, 't>,
+        default: &InheritanceScope<'_, 't>,
+        group: &AddressServers,
+        span: SourceSpan,
+    ) -> Option<Directive> {
+        let mut is_on = group.http2.is_some();
+        for (server, _) in &group.servers {
+            is_on |= self.switch(&http.inner(*server), "http2", false);
+        }
+        let streams = self.single(default, "http2_max_concurrent_streams");
+        let word = match (is_on, group.tls) {
+            (true, _) => "on",
+            (false, true) => "off",
+            (false, false) => return None,
+        };
+        let mut line = NativeLine::new("http2", span).keyword(word);
+        if let Some(id) = streams {
+            match self.statements.word(id, 0) {
+                number if matches!(number.parse(), Ok(1..=1000_u32)) => {
+                    self.outcomes.honour(id);
+                    line = line.option_at("streams", number, self.statements.span(id));
+                }
+                _ => self.outcomes.refuse(id, "write a number from 1 to 1000"),
+            }
+        }
+        Some(line.end())
     }
 
     /// Notes the differences that no directive removes.

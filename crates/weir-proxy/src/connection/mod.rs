@@ -31,7 +31,6 @@ use weir_stats::metrics::{GivenUpIdle, Yield};
 
 use crate::connection::client_connection::Connection;
 use crate::connection::http1_client::Http1Client;
-use crate::connection::http2::KnownProtocol;
 use crate::connection::opening::{Spoken, open};
 use crate::connection::tcp_client::TcpClient;
 use crate::exchange;
@@ -141,8 +140,8 @@ async fn live<N: Net>(
             }
             Hot::Idle | Hot::Ended => connection.say_goodbye(),
             Hot::BrokenOff => {}
-            Hot::Http2(known) => {
-                let served = Box::pin(http2::serve(connection, worker, &place.gate, known)).await;
+            Hot::Http2(spoken) => {
+                let served = Box::pin(http2::serve(connection, worker, &place.gate, spoken)).await;
                 let Some(http1) = served else { return };
                 (connection, hot) = http1;
                 continue;
@@ -177,8 +176,9 @@ async fn begin<N: Net>(
         let (mut connection, spoken) = opened;
         match spoken {
             Spoken::Http1 => (connection, None),
-            Spoken::Http2 => return Some((connection, place, Hot::Http2(KnownProtocol::Http2))),
-            Spoken::Either => return Some((connection, place, Hot::Http2(KnownProtocol::Nothing))),
+            Spoken::Http2 | Spoken::Either => {
+                return Some((connection, place, Hot::Http2(spoken)));
+            }
             Spoken::Tcp => {
                 let hot = Box::pin(connection.serve_tcp(worker, &place.gate)).await;
                 return Some((connection, place, hot));
@@ -226,8 +226,8 @@ enum Hot {
     Ended,
     /// The connection ended before the client had all that was meant for it.
     BrokenOff,
-    /// It may be an HTTP/2 connection, and no byte has come yet.
-    Http2(KnownProtocol),
+    /// It is or may be an HTTP/2 connection, and no byte has come yet.
+    Http2(Spoken),
     /// Another process is to continue the connection, with the bytes that were read of a request.
     Parting(Option<Box<Begun>>),
 }

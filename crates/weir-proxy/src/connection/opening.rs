@@ -29,7 +29,7 @@ pub(super) enum Spoken {
     Tcp,
     Http1,
     Http2,
-    /// HTTP/1 or HTTP/2.
+    /// HTTP/1 or HTTP/2: the first bytes tell.
     Either,
 }
 
@@ -38,7 +38,8 @@ impl Spoken {
     fn of<N: Net>(listener: &CompiledListener, client: &Transport<N::Stream>) -> Self {
         match (listener.protocol, listener.http2.mode) {
             (Protocol::Tcp, _) => Self::Tcp,
-            (Protocol::Http, Http2Mode::Off) => Self::Http1,
+            // A compiled listener has no `Auto`.
+            (Protocol::Http, Http2Mode::Off | Http2Mode::Auto) => Self::Http1,
             (Protocol::Http, Http2Mode::Only) => Self::Http2,
             (Protocol::Http, Http2Mode::On) => match client {
                 Transport::Server(stream) => match stream.get_ref().1.alpn_protocol() {

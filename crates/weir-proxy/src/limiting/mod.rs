@@ -4,7 +4,8 @@
 //! `bandwidth.rs` is `limit bandwidth`, `pool.rs` is `limits` of a pool, `counts.rs` counts the
 //! limited events. `room.rs` is a cap on connections, `client_shares.rs` and `idle_board.rs`
 //! determine the connections that make room under it, `admission.rs` holds the state of a listener,
-//! `server_connections.rs` counts connections to endpoints and caps both sides together.
+//! `server_connections.rs` counts connections to endpoints and caps both sides together,
+//! `window_growth.rs` bounds the windows of HTTP/2.
 //! Without configured limits, a request only finds empty lists.
 
 pub mod admission;
@@ -21,6 +22,7 @@ pub mod rate;
 pub mod room;
 pub mod server_connections;
 pub mod table;
+pub(crate) mod window_growth;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -227,7 +227,7 @@ impl Compiler<'_> {
             addresses: listener.addresses.clone(),
             protocol: listener.protocol,
             proxy_protocol: listener.proxy_protocol.clone(),
-            http2: listener.http2,
+            http2: model::Http2 { mode: listener.http2_mode(), ..listener.http2 },
             tls,
             keeps_response_head: logs
                 .want(shows_response_headers, Template::needs_response_headers)
@@ -280,8 +280,8 @@ impl Compiler<'_> {
         let built = ServerTls::new(&materials, &protocol(&tls.protocol), self.tickets.clone());
         let built = built.map_err(|error| format!("listener {}: {error}", listener.name))?;
         self.warnings.extend(built.warnings);
-        let offered: &[&[u8]] = match listener.http2.mode {
-            model::Http2Mode::Off => return Ok(built.config),
+        let offered: &[&[u8]] = match listener.http2_mode() {
+            model::Http2Mode::Off | model::Http2Mode::Auto => return Ok(built.config),
             model::Http2Mode::On => &[b"h2", b"http/1.1"],
             model::Http2Mode::Only => &[b"h2"],
         };

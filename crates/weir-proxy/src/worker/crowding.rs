@@ -14,7 +14,8 @@ use crate::worker::Worker;
 use crate::worker::residents::ResidentKey;
 use crate::worker::sessions::SessionKey;
 
-/// A request, handshake or lingering close that can be ended, with the time of its beginning.
+/// A request, handshake or lingering close that can be ended, with the time of its beginning, or an
+/// HTTP/2 connection with streams, with the time at which it last did something.
 type CrowdingCandidate = (Instant, ResidentKey, Option<SessionKey>);
 
 impl<N: Net> Worker<N> {
@@ -34,15 +35,16 @@ impl<N: Net> Worker<N> {
     }
 
     /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest
-    /// running first, at one listener or at all; returns the number that it ended.
+    /// running first, and HTTP/2 connections with all their streams, at one listener or at all;
+    /// returns the number that it ended.
     pub(crate) fn give_up_of_client(
         &self,
         client: ClientBucket,
         gate: Option<&Arc<Gate>>,
         count: usize,
     ) -> usize {
-        let between = self.residents.between().into_iter();
-        let mut all: Vec<CrowdingCandidate> = between.map(|(at, key)| (at, key, None)).collect();
+        let own = self.residents.without_request().into_iter();
+        let mut all: Vec<CrowdingCandidate> = own.map(|(at, key)| (at, key, None)).collect();
         all.extend(self.sessions.running().map(|(at, key, session)| (at, key, Some(session))));
         all.retain(|(_, key, _)| self.residents.belongs(*key, client, gate));
         if all.len() > count {

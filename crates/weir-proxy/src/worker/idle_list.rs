@@ -110,7 +110,11 @@ impl IdleLines {
                 line
             }
             ResidentPhase::GivenUp { line, .. } => self.0.get_mut(usize::from(line))?,
-            ResidentPhase::Other | ResidentPhase::Between(_) | ResidentPhase::Leaving => {
+            ResidentPhase::Other
+            | ResidentPhase::Between(_)
+            | ResidentPhase::Streaming(_)
+            | ResidentPhase::ToldToEnd
+            | ResidentPhase::Leaving => {
                 return None;
             }
         };

@@ -14,6 +14,7 @@ use crate::limiting::client_shares::ClientHasher;
 use crate::limiting::idle_board::IdleSignals;
 use crate::limiting::room::Room;
 use crate::limiting::server_connections::ServerConnections;
+use crate::limiting::window_growth::WindowGrowth;
 use crate::limits::STOP_IDLE_GRACE;
 use crate::snapshot::Snapshot;
 use crate::time::instant::Instant;
@@ -69,6 +70,8 @@ pub struct Process {
     pub given_up_at_cap: AtomicU64,
     /// The memory budget.
     pub memory: MemoryBudget,
+    /// The growth of the windows of HTTP/2.
+    pub(crate) window_growth: WindowGrowth,
     /// The workers' notices about pools and endpoints for the operator.
     pub notices: Notices,
     /// The counters of all exchanges.
@@ -112,6 +115,7 @@ impl Process {
             refused_at_cap: AtomicU64::new(0),
             given_up_at_cap: AtomicU64::new(0),
             memory: MemoryBudget::default(),
+            window_growth: WindowGrowth::default(),
             notices,
             captures: CapturedMessages::default(),
             epoch: Instant::now(),
@@ -128,6 +132,11 @@ impl Process {
     /// the previous one for a moment longer.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.current.load_full()
+    }
+
+    /// The bytes by which windows of HTTP/2 have grown.
+    pub fn http2_window_growth(&self) -> usize {
+        self.window_growth.granted()
     }
 
     pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {

@@ -73,6 +73,10 @@ pub(crate) enum ResidentPhase {
     Other,
     /// It neither has a request nor waits for one since this time.
     Between(Instant),
+    /// It has streams of HTTP/2, and did something last at this time.
+    Streaming(Instant),
+    /// It had streams, and has to end them.
+    ToldToEnd,
     /// It was given up while it had no request.
     Leaving,
     /// Listed as idle in this line, with this rank.
@@ -282,6 +286,23 @@ impl Residents {
         }
     }
 
+    /// Sets the time at which a connection with streams of HTTP/2 did something; `None` if it has
+    /// none.
+    pub(crate) fn set_streaming(&self, key: ResidentKey, since: Option<Instant>) {
+        let phase = since.map_or(ResidentPhase::Other, ResidentPhase::Streaming);
+        if let Some(own) = self.table().all.get_mut(key)
+            && matches!(own.phase, ResidentPhase::Other | ResidentPhase::Streaming(_))
+        {
+            own.phase = phase;
+        }
+    }
+
+    /// Returns true if the connection has to end its streams of HTTP/2.
+    pub(crate) fn is_told_to_end(&self, key: ResidentKey) -> bool {
+        let table = self.table();
+        table.all.get(key).is_some_and(|own| matches!(own.phase, ResidentPhase::ToldToEnd))
+    }
+
     /// Returns true if the connection was given up while it had no request: it must end at once.
     pub(crate) fn is_given_up(&self, key: ResidentKey) -> bool {
         self.leaving.get() > 0
@@ -316,23 +337,30 @@ impl Residents {
         resident.client == Some(client) && gate.is_none_or(is_its)
     }
 
-    /// The connections that neither have a request nor wait for one.
-    pub(crate) fn between(&self) -> Vec<(Instant, ResidentKey)> {
+    /// The connections that neither have a request nor wait for one, and those with streams of
+    /// HTTP/2.
+    pub(crate) fn without_request(&self) -> Vec<(Instant, ResidentKey)> {
         let table = self.table();
         let all = table.all.0.iter().enumerate();
         all.filter_map(|(index, resident)| match resident.phase {
-            ResidentPhase::Between(since) => Some((since, ResidentKey::of_index(index))),
+            ResidentPhase::Between(since) | ResidentPhase::Streaming(since) => {
+                Some((since, ResidentKey::of_index(index)))
+            }
             _ => None,
         })
         .collect()
     }
 
     pub(crate) fn give_up(&self, key: ResidentKey) {
-        if let Some(own) = self.table().all.get_mut(key)
-            && !matches!(own.phase, ResidentPhase::Leaving)
-        {
-            own.phase = ResidentPhase::Leaving;
-            self.leaving.set(self.leaving.get() + 1);
+        let mut table = self.table();
+        let Some(own) = table.all.get_mut(key) else { return };
+        match own.phase {
+            ResidentPhase::Leaving => {}
+            ResidentPhase::Streaming(_) => own.phase = ResidentPhase::ToldToEnd,
+            _ => {
+                own.phase = ResidentPhase::Leaving;
+                self.leaving.set(self.leaving.get() + 1);
+            }
         }
     }
 

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use tokio::task::spawn_local;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use crate::http2_peer::{END_STREAM, ENHANCE_YOUR_CALM, Http2Peer, PING};
 use crate::peer::Peer;
 use crate::world::{Connects, World, app, pass, play};
 use crate::{GET, OK};
@@ -618,6 +619,111 @@ fn a_client_behind_a_proxy_with_most_of_the_connections_gives_way_to_others() {
         let causes = world.log().await.into_iter().map(|line| line.text("cause"));
         let given_up = causes.filter(|cause| cause == "connection_cap").count();
         assert!((10..30).contains(&given_up), "{given_up} given up");
+    });
+}
+
+/// A request that is never answered, over HTTP/2.
+const NEVER2: [(&str, &str); 4] =
+    [(":method", "GET"), (":scheme", "http"), (":path", "/never"), (":authority", "a")];
+
+#[test]
+fn a_client_with_open_streams_on_most_of_the_connections_gives_way_to_others() {
+    let text = capped(40).replace("route path", "http2 on; route path");
+    play(&text, async |world| {
+        world.origin(1).answers(OK);
+        let _silent = world.origin(2);
+        let mut kept = honest(world, 1).await;
+        let mut hostile = Vec::new();
+        for _ in 0..60 {
+            let peer = world.client_from("192.0.2.66", LISTENER).await;
+            let mut client = Http2Peer::begin(peer, &[]).await;
+            for stream in [1, 3, 5] {
+                client.request(stream, &NEVER2, END_STREAM).await;
+            }
+            hostile.push(client);
+            pass(1).await;
+        }
+        pass(10).await;
+        let mut others = Vec::new();
+        for last in 2..20 {
+            others.push(honest(world, last).await);
+            kept.send(GET).await;
+            assert_eq!(kept.message().await.status(), 200);
+            pass(5).await;
+        }
+        let given_up = world.process.given_up_at_cap.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((10..30).contains(&given_up), "{given_up} given up");
+        let lines = world.log().await;
+        let causes = lines.iter().map(|line| line.text("cause")).collect::<Vec<_>>();
+        let lost = causes.iter().filter(|cause| *cause == "connection_cap").count() as u64;
+        assert_eq!(lost, 3 * given_up, "all streams of a connection end with it: {causes:?}");
+        let mut told = 0;
+        for client in &mut hostile {
+            let mut bytes = [0; 4096];
+            let read = timeout(Duration::from_millis(1), client.peer.try_read(&mut bytes)).await;
+            let Ok(Ok(count)) = read else { continue };
+            // The end of a GOAWAY: its last stream and its code.
+            let last = [5u32.to_be_bytes(), ENHANCE_YOUR_CALM.to_be_bytes()].concat();
+            told += u64::from(bytes[..count].ends_with(&last));
+        }
+        assert_eq!(told, given_up, "each client is told");
+    });
+}
+
+#[test]
+fn a_client_whose_connections_never_begin_http2_gives_way_to_others() {
+    for begun in ["P", "PRI * HTTP/2.0\r\n\r\nSM"] {
+        let text = capped(40).replace("route path", "http2 on; route path");
+        play(&text, async |world| {
+            world.origin(1).answers(OK);
+            let _kept = honest(world, 1).await;
+            let mut hostile = Vec::new();
+            for _ in 0..60 {
+                let mut client = world.client_from("192.0.2.66", LISTENER).await;
+                client.send(begun).await;
+                hostile.push(client);
+                pass(1).await;
+            }
+            pass(10).await;
+            let mut others = Vec::new();
+            for last in 2..20 {
+                others.push(honest(world, last).await);
+                pass(5).await;
+            }
+            drop((hostile, others));
+            world.log().await;
+        });
+    }
+}
+
+#[test]
+fn a_connection_whose_streams_stand_still_gives_way_before_one_that_is_used() {
+    let text = capped(16).replace("route path", "http2 on; route path");
+    play(&text, async |world| {
+        world.origin(1).answers(OK);
+        let _silent = world.origin(2);
+        let _others = honest(world, 1).await;
+        let mut hostile = Vec::new();
+        for _ in 0..15 {
+            let peer = world.client_from("192.0.2.66", LISTENER).await;
+            let mut client = Http2Peer::begin(peer, &[]).await;
+            client.request(1, &NEVER2, END_STREAM).await;
+            hostile.push(client);
+            pass(1).await;
+        }
+        pass(1_000).await;
+        // The oldest one does something.
+        hostile[0].send(PING, 0, 0, &[1; 8]).await;
+        pass(10).await;
+        let _newcomer = honest(world, 2).await;
+        pass(100).await;
+        hostile[1].goaway().await;
+        let used = &mut hostile[0];
+        used.frame_settings().await;
+        used.send(PING, 0, 0, &[2; 8]).await;
+        while used.any_frame().await.payload != [2; 8] {}
+        drop(hostile);
+        world.log().await;
     });
 }
 

@@ -1,23 +1,17 @@
 //! HTTP/2 from clients: each stream is a request like any other, towards endpoints of HTTP/1.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use crate::http2_peer::{
     CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, GET, GOAWAY, HEADERS, Http2Peer,
-    INTERNAL_ERROR, PING, POST, PROTOCOL_ERROR, RST_STREAM, SETTINGS, WINDOW_UPDATE, block,
-    literal,
+    INTERNAL_ERROR, ONE, PING, POST, PROTOCOL_ERROR, RST_STREAM, SETTINGS, WINDOW_UPDATE, block,
+    frame, http2, literal,
 };
 use crate::world::{FRONT, World, app, play};
 use crate::{GET as GET1, OK};
-
-const ONE: &str = "server 10.0.1.1:80;";
-
-/// A configuration with one pool and a listener with HTTP/2 that leads to it.
-fn http2(listener: &str) -> String {
-    app(ONE, &format!("http2 on; {listener}"))
-}
 
 #[test]
 fn a_stream_is_a_request_and_its_response() {
@@ -275,11 +269,6 @@ fn a_request_that_an_endpoint_could_read_in_two_ways_is_refused() {
         ("a length without a body", with(("content-length", "1")), &reset),
         ("CONNECT with a path", block(&[(":method", "CONNECT"), GET[2], GET[3]]), &reset),
         (
-            "extended CONNECT",
-            block(&[(":method", "CONNECT"), GET[1], GET[2], GET[3], (":protocol", "websocket")]),
-            &reset,
-        ),
-        (
             "CONNECT",
             block(&[(":method", "CONNECT"), (":authority", "a:443")]),
             &Refused::Response(405),
@@ -480,7 +469,7 @@ fn a_listener_speaks_what_it_is_told() {
         sleep(Duration::from_millis(100)).await;
         client.send("TP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!(client.message().await.status(), 400);
-        let mut client = Http2Peer { peer: world.client().await };
+        let mut client = Http2Peer::of(world.client().await);
         for piece in [&b"P"[..], b"RI * HTTP/2.0\r\n\r\nSM\r\n\r", b"\n\0\0\0\x04\0\0\0\0\0"] {
             client.peer.send(piece).await;
             sleep(Duration::from_millis(100)).await;
@@ -720,4 +709,71 @@ fn idle_connections_make_room_for_others() {
         assert_eq!(idle[1].response(3).await.0, 200);
         assert_eq!(world.log().await.len(), 4);
     });
+}
+
+#[test]
+fn a_client_that_answers_no_ping_opens_no_streams_for_ever() {
+    play(&http2("timeout age=10s;"), async |world| {
+        let origin = world.origin(1);
+        let mut client = Http2Peer::connect(world).await;
+        client.get(1).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        assert_eq!(client.goaway().await.last_stream(), 0x7fff_ffff);
+        sleep(Duration::from_millis(1_500)).await;
+        client.get(3).await;
+        let refused = client.frame().await;
+        assert_eq!((refused.kind, refused.stream, refused.code()), (RST_STREAM, 3, 7));
+        upstream.send(OK).await;
+        assert_eq!(client.response(1).await.0, 200);
+        client.goaway().await;
+        client.expect_closed().await;
+        world.log_line().await;
+    });
+}
+
+#[test]
+fn each_stream_has_a_number_of_its_own() {
+    let text = http2("route path /own -> respond 200 \"$connection_requests\";");
+    play(&text, async |world| {
+        let mut client = Http2Peer::connect(world).await;
+        let own = [&GET[..2], &[(":path", "/own")], &GET[3..]].concat();
+        let heads = (1..7).step_by(2);
+        let heads =
+            heads.map(|stream| frame(HEADERS, END_STREAM | END_HEADERS, stream, &block(&own)));
+        client.peer.send(heads.collect::<Vec<_>>().concat()).await;
+        let mut numbers = BTreeMap::new();
+        while numbers.len() < 3 {
+            let frame = client.frame().await;
+            if frame.kind == DATA {
+                numbers.insert(frame.stream, String::from_utf8(frame.payload).unwrap());
+            }
+        }
+        assert_eq!(numbers.into_values().collect::<Vec<_>>(), ["1", "2", "3"]);
+        assert_eq!(world.log().await.len(), 3);
+    });
+}
+
+#[test]
+fn an_offer_of_h2c_is_neither_taken_nor_passed_on() {
+    for mode in ["on", "off"] {
+        play(&app(ONE, &format!("http2 {mode};")), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client
+                .send(
+                    "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+                     Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+                )
+                .await;
+            let mut upstream = origin.accept().await;
+            let request = upstream.message().await;
+            for name in ["upgrade", "http2-settings"] {
+                assert_eq!(request.header(name), None, "http2 {mode}");
+            }
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            world.log_line().await;
+        });
+    }
 }

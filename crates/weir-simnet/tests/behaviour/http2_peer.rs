@@ -2,7 +2,7 @@
 //! shares no code with Weir and its libraries.
 
 use crate::peer::{End, Peer};
-use crate::world::{FRONT, World};
+use crate::world::{FRONT, World, app};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -31,6 +31,14 @@ pub(crate) const GET: [(&str, &str); 4] =
 /// The same for a request with a body.
 pub(crate) const POST: [(&str, &str); 4] =
     [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+
+/// A pool with one server.
+pub(crate) const ONE: &str = "server 10.0.1.1:80;";
+
+/// A configuration with one pool and a listener with HTTP/2 that leads to it.
+pub(crate) fn http2(listener: &str) -> String {
+    app(ONE, &format!("http2 on; {listener}"))
+}
 
 /// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +146,18 @@ fn string(text: &[u8]) -> Vec<u8> {
 /// A client that has begun an HTTP/2 connection.
 pub(crate) struct Http2Peer {
     pub(crate) peer: Peer,
+    /// The windows that [`Http2Peer::upload`] keeps.
+    pub(crate) windows: SendWindows,
+}
+
+/// The bytes of DATA that a client may still send.
+#[derive(Debug)]
+pub(crate) struct SendWindows {
+    pub(crate) connection: i64,
+    /// The first window of a stream, as the server told last.
+    pub(crate) first: i64,
+    /// Of the stream that is sent now.
+    stream: i64,
 }
 
 impl Http2Peer {
@@ -155,7 +175,57 @@ impl Http2Peer {
             .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
             .collect();
         peer.send([PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()).await;
-        Self { peer }
+        Self::of(peer)
+    }
+
+    /// A client on a connection on which nothing was sent.
+    pub(crate) fn of(peer: Peer) -> Self {
+        let windows = SendWindows { connection: 65_535, first: 65_535, stream: 0 };
+        Self { peer, windows }
+    }
+
+    /// Sends a body of this length within the windows. The stream must be the only one.
+    pub(crate) async fn upload(&mut self, stream: u32, bytes: usize) {
+        let mut left = bytes;
+        self.windows.stream = self.windows.first;
+        while left > 0 {
+            let room = self.windows.connection.min(self.windows.stream).min(16_384);
+            if room <= 0 {
+                self.follow().await;
+                continue;
+            }
+            let piece = left.min(room as usize);
+            left -= piece;
+            self.windows.connection -= piece as i64;
+            self.windows.stream -= piece as i64;
+            let flags = if left == 0 { END_STREAM } else { 0 };
+            self.send(DATA, flags, stream, &vec![7; piece]).await;
+        }
+    }
+
+    /// Reads a frame about windows or settings, and answers it.
+    pub(crate) async fn follow(&mut self) {
+        let frame = self.any_frame().await;
+        match (frame.kind, frame.flags) {
+            (SETTINGS, 0) => {
+                for setting in frame.payload.chunks(6).filter(|one| one[..2] == [0, 4]) {
+                    let first = i64::from(u32::from_be_bytes(setting[2..].try_into().unwrap()));
+                    self.windows.stream += first - self.windows.first;
+                    self.windows.first = first;
+                }
+                self.send(SETTINGS, ACK, 0, &[]).await;
+            }
+            (PING, 0) => self.send(PING, ACK, 0, &frame.payload).await,
+            (WINDOW_UPDATE, _) => {
+                let more = i64::from(u32::from_be_bytes(frame.payload[..4].try_into().unwrap()));
+                match frame.stream {
+                    0 => self.windows.connection += more,
+                    _ => self.windows.stream += more,
+                }
+            }
+            (SETTINGS | PING, _) => {}
+            _ => panic!("{frame:?}"),
+        }
     }
 
     pub(crate) async fn connect(world: &World) -> Self {

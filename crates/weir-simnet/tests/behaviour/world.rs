@@ -152,17 +152,22 @@ pub(crate) async fn slow_exchange(world: &World) -> (Peer, Peer) {
 
 /// Runs a scenario on the configuration `text` and checks that everything settles.
 pub(crate) fn play(text: &str, scene: impl AsyncFnOnce(&World)) {
+    play_on(Faults::default(), text, scene);
+}
+
+/// The same on a network with these faults.
+pub(crate) fn play_on(faults: Faults, text: &str, scene: impl AsyncFnOnce(&World)) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let world = World::start(text);
+        let world = World::start(text, faults);
         timeout(Duration::from_hours(4), scene(&world)).await.expect("the scenario ends");
         world.expect_settled().await;
     });
 }
 
 impl World {
-    fn start(text: &str) -> Self {
+    fn start(text: &str, faults: Faults) -> Self {
         let config = config(text);
         let workers = match config.workers {
             Workers::Auto => 1,
@@ -177,7 +182,7 @@ impl World {
         let both_sides = config.worker_connections.filter(|_| config.count_server_connections);
         process.server_connections.set_cap(both_sides.map(|each| each * workers));
         let net = ScriptedNet {
-            inner: SimNet::new(1, Faults::default()),
+            inner: SimNet::new(1, faults),
             manners: Rc::default(),
             counts: Rc::default(),
         };

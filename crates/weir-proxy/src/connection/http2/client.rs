@@ -8,13 +8,15 @@ use bytes::Bytes;
 use h2::Reason;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::Request;
+use http::header::SEC_WEBSOCKET_ACCEPT;
+use http::{Request, StatusCode};
 use weir_stats::{Cause, HTTP2};
 use weir_wire::{Framing, HeadLimits, Located, RequestHead, Scan, Version};
 
-use crate::connection::http2::head::{self, AfterHead};
+use crate::connection::http2::head::{self, AfterHead, HeadFault};
 use crate::connection::http2::shared::SharedState;
 use crate::connection::http2::stream::Http2Stream;
+use crate::connection::http2::windows::StreamUpload;
 use crate::exchange::body_stream::BodyStream;
 use crate::exchange::client_side::{
     ClientSide, ConnectionFacts, ReceivedBody, ResponseForm, ResponseStart,
@@ -39,7 +41,7 @@ pub(crate) struct Http2Client<N: Net> {
     /// The request's head as HTTP/1 text.
     head: Vec<u8>,
     /// The reason why the request is refused without being parsed.
-    fault: Option<&'static str>,
+    fault: Option<HeadFault>,
     stream: Http2Stream,
     /// Set if the response is Weir's own.
     responds_itself: bool,
@@ -54,7 +56,8 @@ impl<N: Net> Http2Client<N> {
         shared: Rc<SharedState<N>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
-        let stream = Http2Stream::new(body, respond);
+        let upload = StreamUpload::new(Rc::clone(&shared.uploads));
+        let stream = Http2Stream::new(body, respond, upload);
         let end = if stream.is_without_body() { AfterHead::Nothing } else { AfterHead::Body };
         let mut head = Vec::with_capacity(256);
         let fault = head::write_request(&parts, end, &mut head).err();
@@ -68,8 +71,8 @@ impl<N: Net> Http2Client<N> {
         scope: Scope<'_, N>,
         request: &mut RequestHead,
     ) -> Result<(), (&'static str, usize, u16)> {
-        if let Some(fault) = self.fault {
-            return Err((fault, 0, 400));
+        if let Some(HeadFault { reason, status }) = self.fault {
+            return Err((reason, 0, status));
         }
         let limits = HeadLimits {
             head_bytes: scope.listener.limits.head_bytes,
@@ -163,7 +166,13 @@ impl<N: Net> ClientSide for Http2Client<N> {
     }
 
     fn begin_response(&mut self, out: &mut Vec<u8>) -> u64 {
-        let Some(head) = head::read_response(out) else { return 0 };
+        let Some(mut head) = head::read_response(out) else { return 0 };
+        if head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            // A WebSocket (RFC 8441 section 5); others are not offered to endpoints.
+            *head.response.status_mut() = StatusCode::OK;
+            head.response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
+            self.stream.becomes_tunnel();
+        }
         if self.responds_itself && head.response.status() == 408 {
             self.shared.note_stalled();
         }

@@ -2,7 +2,7 @@
 //! endpoint could read it differently than Weir; `h2` has already refused what RFC 9113 section 8
 //! calls malformed, and `weir-wire` parses the text.
 
-use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use weir_wire::{ChunkedDecoder, Step};
@@ -20,7 +20,21 @@ pub(crate) enum AfterHead {
     Body,
 }
 
-/// Writes a request's head as HTTP/1 text.
+/// The reason for which a request is refused, and the status of the refusal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeadFault {
+    pub(crate) reason: &'static str,
+    pub(crate) status: u16,
+}
+
+impl HeadFault {
+    const fn malformed(reason: &'static str) -> Self {
+        Self { reason, status: 400 }
+    }
+}
+
+/// Writes a request's head as HTTP/1 text. A WebSocket (RFC 8441) becomes the request that asks an
+/// HTTP/1 endpoint for one.
 ///
 /// # Errors
 /// The reason why the request is refused.
@@ -28,22 +42,57 @@ pub(crate) fn write_request(
     parts: &Parts,
     end: AfterHead,
     out: &mut Vec<u8>,
-) -> Result<(), &'static str> {
-    out.extend_from_slice(parts.method.as_str().as_bytes());
+) -> Result<(), HeadFault> {
+    let is_websocket = is_websocket(parts)?;
+    let method = if is_websocket { "GET" } else { parts.method.as_str() };
+    out.extend_from_slice(method.as_bytes());
     out.push(b' ');
-    out.extend_from_slice(target(parts)?);
+    out.extend_from_slice(target(parts).map_err(HeadFault::malformed)?);
     out.push(b' ');
     out.extend_from_slice(PARSED_VERSION);
     out.extend_from_slice(b"\r\n");
+    write_fields(parts, out).map_err(HeadFault::malformed)?;
+    if is_websocket {
+        write_websocket(out);
+    } else if end == AfterHead::Body && !parts.headers.contains_key(CONTENT_LENGTH) {
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// Returns true if the request asks for a WebSocket.
+pub(crate) fn is_websocket(parts: &Parts) -> Result<bool, HeadFault> {
+    match parts.extensions.get::<h2::ext::Protocol>() {
+        None => Ok(false),
+        Some(protocol) if protocol.as_str() == "websocket" => Ok(true),
+        Some(_) => Err(HeadFault { reason: "an unknown `:protocol`", status: 501 }),
+    }
+}
+
+/// Writes the lines that ask for a WebSocket. The key is for the endpoint alone: a client of HTTP/2
+/// has none.
+fn write_websocket(out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: ");
+    // 16 random bytes in base64.
+    out.extend((0..21).filter_map(|_| DIGITS.get(fastrand::usize(..64))));
+    out.extend(DIGITS.get(16 * fastrand::usize(..4)));
+    out.extend_from_slice(b"==\r\n");
+}
+
+fn write_fields(parts: &Parts, out: &mut Vec<u8>) -> Result<(), &'static str> {
     let authority = parts.uri.authority().map(http::uri::Authority::as_str);
     if let Some(authority) = authority {
         write_line(b"host", authority.as_bytes(), out)?;
     }
+    let is_websocket = parts.extensions.get::<h2::ext::Protocol>().is_some();
     let mut cookies = 0;
     for (name, value) in &parts.headers {
         let value = value.as_bytes();
         match name {
             _ if is_of_connection(name) => return Err("a header of HTTP/1 connections"),
+            &CONTENT_LENGTH | &SEC_WEBSOCKET_KEY if is_websocket => {}
             &HOST if authority.is_some_and(|own| !value.eq_ignore_ascii_case(own.as_bytes())) => {
                 return Err("`Host` differs from `:authority`");
             }
@@ -60,16 +109,12 @@ pub(crate) fn write_request(
         }
         cookies += usize::from(name == COOKIE);
     }
-    if end == AfterHead::Body && !parts.headers.contains_key(CONTENT_LENGTH) {
-        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
     Ok(())
 }
 
 /// The request target in the form of HTTP/1.
 fn target(parts: &Parts) -> Result<&[u8], &'static str> {
-    if parts.method == Method::CONNECT {
+    if parts.method == Method::CONNECT && parts.extensions.get::<h2::ext::Protocol>().is_none() {
         let authority = parts.uri.authority().ok_or("CONNECT without `:authority`")?;
         return Ok(authority.as_str().as_bytes());
     }
@@ -199,7 +244,7 @@ mod tests {
     fn text(request: http::request::Builder, end: AfterHead) -> Result<String, &'static str> {
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let mut out = Vec::new();
-        write_request(&parts, end, &mut out)?;
+        write_request(&parts, end, &mut out).map_err(|fault| fault.reason)?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -251,6 +296,28 @@ mod tests {
         ] {
             assert_eq!(text(request, AfterHead::Nothing).unwrap_err(), expected);
         }
+    }
+
+    #[test]
+    fn a_websocket_is_asked_for_as_in_http1() {
+        let request = |protocol: &'static str| {
+            let request = Request::connect("https://a/chat").header("sec-websocket-version", "13");
+            let request = request.header("content-length", "7").header("sec-websocket-key", "own");
+            request.extension(h2::ext::Protocol::from_static(protocol))
+        };
+        let asked = text(request("websocket"), AfterHead::Body).unwrap();
+        let (before, rest) = asked.split_once("sec-websocket-key: ").unwrap();
+        assert_eq!(
+            before,
+            "GET /chat HTTP/1.1\r\nhost: a\r\nsec-websocket-version: 13\r\n\
+             connection: upgrade\r\nupgrade: websocket\r\n"
+        );
+        let key = rest.strip_suffix("\r\n\r\n").unwrap();
+        assert!(key.len() == 24 && key.ends_with("=="), "{key}");
+        assert!(b"AQgw".contains(&key.as_bytes()[21]), "{key}");
+        let (parts, ()) = request("webtransport").body(()).unwrap().into_parts();
+        let fault = write_request(&parts, AfterHead::Body, &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.status, 501);
     }
 
     #[test]

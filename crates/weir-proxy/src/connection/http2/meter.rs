@@ -29,6 +29,7 @@ struct FrameBudget {
     what: Http2Excess,
     burst: u32,
     per_minute: u32,
+    /// In units of which a frame takes [`FRAME`].
     per_request: u32,
     /// For each 1024 bytes that the client was sent.
     per_kilobyte: u32,
@@ -40,22 +41,24 @@ const fn budget(what: Http2Excess, burst: u32, per_minute: u32) -> FrameBudget {
 
 /// The budgets, in the order of [`FrameKind`].
 const BUDGETS: [FrameBudget; 9] = [
-    // A browser resets all streams of a page that it leaves.
-    budget(Http2Excess::Resets, 256, 64 * 60),
+    // A browser resets all streams of a page that it leaves. Of many users' requests behind one
+    // connection up to a quarter may be reset.
+    FrameBudget { per_request: FRAME / 4, ..budget(Http2Excess::Resets, 256, 64 * 60) },
     budget(Http2Excess::Settings, 32, 60),
     // gRPC probes the round-trip time while it receives data.
     FrameBudget { per_kilobyte: 1, ..budget(Http2Excess::Pings, 128, 8 * 60) },
-    FrameBudget { per_request: 2, ..budget(Http2Excess::Priorities, 256, 8 * 60) },
+    FrameBudget { per_request: 2 * FRAME, ..budget(Http2Excess::Priorities, 256, 8 * 60) },
     // Some clients send one for each DATA frame of a stream, and one for the connection.
     FrameBudget {
-        per_request: 4,
+        per_request: 4 * FRAME,
         per_kilobyte: 4,
         ..budget(Http2Excess::WindowUpdates, 512, 32 * 60)
     },
     budget(Http2Excess::EmptyData, 64, 8 * 60),
     budget(Http2Excess::SmallData, 8192, 1024 * 60),
     budget(Http2Excess::OtherFrames, 64, 8 * 60),
-    budget(Http2Excess::StalledStreams, 32, 6),
+    // Behind a proxy in front some users always stall.
+    FrameBudget { per_request: 1, ..budget(Http2Excess::StalledStreams, 32, 6) },
 ];
 
 /// The frames that have a budget, and stalled streams. The discriminants are places in
@@ -177,6 +180,13 @@ impl Meter {
         self.spend(FrameKind::Stalled, now);
     }
 
+    /// Notes that the client has to answer a PING.
+    pub(crate) fn expect_pong(&mut self) {
+        if let Some(left) = self.left.get_mut(FrameKind::Ping as usize) {
+            *left += FRAME;
+        }
+    }
+
     /// Reads bytes that arrived; returns the number of frames that began in them.
     pub(crate) fn received(&mut self, mut bytes: &[u8], now: Instant) -> usize {
         let mut frames = 0;
@@ -258,10 +268,8 @@ impl Meter {
         let kilobytes = (self.written - self.refilled.written) / 1024;
         for (left, budget) in self.left.iter_mut().zip(&BUDGETS) {
             let more = requests * u64::from(budget.per_request)
-                + kilobytes * u64::from(budget.per_kilobyte);
-            let more = seconds
-                .saturating_mul(budget.per_minute.into())
-                .saturating_add(more * u64::from(FRAME));
+                + kilobytes * u64::from(budget.per_kilobyte * FRAME);
+            let more = seconds.saturating_mul(budget.per_minute.into()).saturating_add(more);
             let most = u64::from(budget.burst * FRAME);
             *left = u64::from(*left).saturating_add(more).min(most) as u32;
         }
@@ -377,6 +385,44 @@ mod tests {
         meter.wrote(&[0; 1019]);
         assert_eq!(spent(&mut meter, now), 4);
         assert_eq!(spent(&mut meter, now + Duration::from_hours(9)), 512, "no more than the burst");
+    }
+
+    #[test]
+    fn an_answer_to_a_ping_takes_nothing_from_the_budget() {
+        let now = Instant::now();
+        let mut meter = begun(now);
+        let pong = frame(6, 1, 8);
+        (0..1_000).for_each(|_| {
+            meter.expect_pong();
+            meter.received(&pong, now);
+        });
+        assert_eq!(meter.left.map(|left| left / FRAME)[FrameKind::Ping as usize], 128);
+        assert_eq!(meter.excess(), None);
+    }
+
+    #[test]
+    fn one_request_in_four_may_be_reset_and_one_in_sixty_may_stall() {
+        let now = Instant::now();
+        for (share, excess) in [(4, None), (3, Some(Http2Excess::Resets))] {
+            let mut meter = begun(now);
+            for number in 0..8_000 {
+                meter.received(&frame(1, 5, 20), now);
+                if number % share == 0 {
+                    meter.received(&frame(3, 0, 4), now);
+                }
+            }
+            assert_eq!(meter.excess(), excess, "one in {share}");
+        }
+        for (share, excess) in [(60, None), (40, Some(Http2Excess::StalledStreams))] {
+            let mut meter = begun(now);
+            for number in 0..8_000 {
+                meter.received(&frame(1, 5, 20), now);
+                if number % share == 0 {
+                    meter.note_stalled(now);
+                }
+            }
+            assert_eq!(meter.excess(), excess, "one in {share}");
+        }
     }
 
     #[test]

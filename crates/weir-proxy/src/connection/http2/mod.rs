@@ -14,12 +14,14 @@ mod meter;
 mod metered_io;
 mod shared;
 mod stream;
+mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -34,6 +36,8 @@ use crate::connection::http2::client::Http2Client;
 use crate::connection::http2::meter::{Meter, PREFACE};
 use crate::connection::http2::metered_io::{MeteredIo, ReadTurn, SharedTransport};
 use crate::connection::http2::shared::SharedState;
+use crate::connection::http2::windows::{OpenStreams, PingSent, Windows, connection_window};
+use crate::connection::opening::Spoken;
 use crate::connection::{Busy, Cold, Hot, http_seat, note_given_up, take_turn};
 use crate::exchange;
 use crate::exchange::client_side::ConnectionFacts;
@@ -41,9 +45,9 @@ use crate::exchange::scope::{Scope, ScopeParts};
 use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::Idle;
 use crate::limits::{
-    HTTP2_GOAWAY_PATIENCE, HTTP2_LAST_WORDS, HTTP2_PROVOKED_RESETS, HTTP2_SEND_BUFFER,
-    HTTP2_STREAMS_IN_ALL, HTTP2_TURN_STREAMS, HTTP2_UNSEEN_RESETS, LINGERING_BYTES,
-    LINGERING_CLOSE,
+    HTTP2_GOAWAY_PATIENCE, HTTP2_LAST_WORDS, HTTP2_PROVOKED_RESETS, HTTP2_RESET_MEMORY,
+    HTTP2_RESETS_REMEMBERED, HTTP2_SEND_BUFFER, HTTP2_STREAMS_IN_ALL, HTTP2_TURN_STREAMS,
+    HTTP2_UNSEEN_RESETS, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE,
 };
 use crate::net::Net;
 use crate::net::buffers::poll_read_into;
@@ -57,22 +61,13 @@ use crate::worker::idle_clients::IdlePlace;
 use crate::worker::overload::Pressure;
 use crate::worker::residents::ResidentKey;
 
-/// What is known of the protocol of a connection that may be HTTP/2.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum KnownProtocol {
-    /// It is HTTP/2.
-    Http2,
-    /// Its first bytes tell.
-    Nothing,
-}
-
 /// Waits for the first bytes of a connection that may be HTTP/2, and serves it. Returns it if it is
 /// not, or if no byte came, with the state that it is in then.
 pub(super) async fn serve<N: Net>(
     mut connection: Connection<N>,
     worker: &Rc<Worker<N>>,
     gate: &Arc<Gate>,
-    known: KnownProtocol,
+    spoken: Spoken,
 ) -> Option<(Connection<N>, Hot)> {
     let deadline = connection.deadline(worker, gate)?;
     // Another process could not tell that the first bytes are still to come.
@@ -85,11 +80,14 @@ pub(super) async fn serve<N: Net>(
         }
         Cold::Ended | Cold::Parting => return Some((connection, Hot::Ended)),
     };
-    if known == KnownProtocol::Nothing {
+    let resident = connection.facts.resident;
+    worker.residents.set_between(resident, Some(first_byte));
+    if spoken == Spoken::Either {
         let timeouts = &worker.seat(gate)?.listener.timeouts;
         let until = first_byte + timeouts.head;
         if !read_preface(&mut connection, &mut bytes, until).await {
             connection.facts.may_part = may_part;
+            worker.residents.set_between(resident, None);
             let hot = Box::pin(connection.serve_hot(worker, gate, bytes, first_byte)).await;
             return Some((connection, hot));
         }
@@ -135,6 +133,8 @@ async fn serve_streams<N: Net>(
         server_name: client.server_name().map(str::to_owned),
         local: worker.net.local_address(client.socket()),
         meter: RefCell::new(Meter::new(now)),
+        uploads: Rc::default(),
+        running: RefCell::default(),
         open: Cell::new(0),
         served: Cell::new(0),
         since: Cell::new(facts.since),
@@ -146,12 +146,22 @@ async fn serve_streams<N: Net>(
     let handshake = settings(&seat.listener).handshake(io);
     let deadline = now + seat.listener.timeouts.head;
     let begun = before(&mut timer, deadline, handshake).await;
+    worker.residents.set_between(shared.connection.resident, None);
+    let windows = Windows::new(Arc::clone(&worker.process), seat.listener.http2);
     drop((timer, seat));
     let end = match begun {
         Ok(Ok(http2)) => {
-            let (phase, shared) = (ConnectionPhase::Open, &shared);
-            let (seat, busy, idle) = (None, None, None);
-            let mut served = Http2Connection { seat, http2, shared, turn, phase, busy, idle };
+            let shared = &shared;
+            let mut served = Http2Connection {
+                seat: None,
+                http2,
+                shared,
+                turn,
+                windows,
+                phase: ConnectionPhase::Open,
+                busy: None,
+                idle: None,
+            };
             let end = std::future::poll_fn(|context| served.poll(context)).await;
             let busy = served.busy.take();
             drop(served);
@@ -181,13 +191,15 @@ fn settings(listener: &CompiledListener) -> h2::server::Builder {
     let head_bytes = 2 * limits.head_bytes + 32 * limits.headers;
     let mut builder = h2::server::Builder::new();
     builder
+        .enable_connect_protocol()
         .max_concurrent_streams(streams)
         .initial_window_size(window)
-        // Streams that are not read hold no other one.
-        .initial_connection_window_size(window.saturating_mul(streams).min(i32::MAX as u32))
+        .initial_connection_window_size(connection_window(listener.http2.window, streams) as u32)
         .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(HTTP2_SEND_BUFFER)
         .max_local_error_reset_streams(Some(HTTP2_PROVOKED_RESETS))
+        .max_concurrent_reset_streams(HTTP2_RESETS_REMEMBERED)
+        .reset_stream_duration(HTTP2_RESET_MEMORY)
         .max_pending_accept_reset_streams(HTTP2_UNSEEN_RESETS);
     builder
 }
@@ -199,6 +211,7 @@ struct Http2Connection<'a, N: Net> {
     http2: h2::server::Connection<MeteredIo<N>, Bytes>,
     shared: &'a Rc<SharedState<N>>,
     turn: Rc<ReadTurn>,
+    windows: Windows,
     phase: ConnectionPhase,
     /// Set while it has streams.
     busy: Option<Busy<'a>>,
@@ -235,6 +248,7 @@ impl<'a, N: Net> Http2Connection<'a, N> {
                 return Poll::Ready(ConnectionEnd::Closed);
             }
             self.note_streams(now);
+            self.follow_uploads(context, now);
             match self.decide(now) {
                 Some(NextStep::Again) => {}
                 Some(NextStep::End(end)) => return Poll::Ready(end),
@@ -265,7 +279,9 @@ impl<'a, N: Net> Http2Connection<'a, N> {
     fn poll_streams(&mut self, context: &mut Context<'_>, now: Instant) -> Poll<()> {
         for _ in 0..HTTP2_TURN_STREAMS {
             match self.http2.poll_accept(context) {
-                Poll::Ready(Some(Ok((request, respond)))) => self.begin_stream(request, respond),
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.begin_stream(request, respond, now);
+                }
                 Poll::Ready(Some(Err(error))) => {
                     if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
                         let meter = self.shared.meter.borrow();
@@ -282,35 +298,69 @@ impl<'a, N: Net> Http2Connection<'a, N> {
         Poll::Pending
     }
 
-    fn begin_stream(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    fn begin_stream(
+        &mut self,
+        request: Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+        now: Instant,
+    ) {
         let (shared, worker) = self.parts();
         worker.process.memory.look();
-        let seat = self.seat.as_ref().filter(|_| worker.pressure.get() != Pressure::Refuse);
+        let is_refused = worker.pressure.get() == Pressure::Refuse || self.is_past_leaving(now);
+        let seat = self.seat.as_ref().filter(|_| !is_refused);
         let Some(seat) = seat.cloned() else {
             // The client may repeat it anywhere.
             return respond.send_reset(Reason::REFUSED_STREAM);
         };
-        shared.served.set(shared.served.get() + 1);
-        shared.open.set(shared.open.get() + 1);
-        let begun =
-            BegunStream { first_byte: shared.meter.borrow().head_began(), seat, request, respond };
+        let first_byte = shared.meter.borrow().head_began();
+        let facts = shared.begin_stream(first_byte);
+        let begun = BegunStream { first_byte, facts, seat, request, respond };
         tokio::task::spawn_local(serve_stream(Rc::clone(shared), Box::new(begun)));
+    }
+
+    /// Fits the windows to what the streams' readers take.
+    fn follow_uploads(&mut self, context: &mut Context<'_>, now: Instant) {
+        if !matches!(self.phase, ConnectionPhase::Open) {
+            return;
+        }
+        let (uploads, count) = (&*self.shared.uploads, self.shared.open.get());
+        let streams = OpenStreams { uploads, count, now };
+        if self.windows.follow(&mut self.http2, context, streams) == PingSent::Yes {
+            self.shared.meter.borrow_mut().expect_pong();
+        }
+    }
+
+    /// Returns true if the client was told to open no more streams so long ago that it must know.
+    fn is_past_leaving(&self, now: Instant) -> bool {
+        matches!(self.phase, ConnectionPhase::Leaving(since) if now >= since + HTTP2_GOAWAY_PATIENCE)
     }
 
     /// Lists the connection as idle while it has no streams, and as busy while it has some.
     fn note_streams(&mut self, now: Instant) {
         let (shared, worker) = self.parts();
         let resident = shared.connection.resident;
+        if worker.residents.is_told_to_end(resident) {
+            return;
+        }
         if shared.open.get() > 0 {
             self.idle.take().into_iter().for_each(IdlePlace::stay);
             self.busy.get_or_insert_with(|| Busy::new(&worker.load));
+            worker.residents.set_streaming(resident, Some(now));
             return;
         }
-        self.busy = None;
+        if self.busy.take().is_some() {
+            worker.residents.set_streaming(resident, None);
+        }
         if self.idle.is_none() && !matches!(self.phase, ConnectionPhase::Ending(_)) {
-            let since_us = worker.balance_clock(shared.since.get().max(now));
+            let since_us = worker.balance_clock(shared.since.get());
             let excess = worker.excess(&shared.gate, resident, since_us);
-            let rank = Idle { since_us, served: shared.served.get(), excess }.rank();
+            let served = shared.served.get();
+            let grace = if served == 0 && excess == 0 { SILENT_GRACE } else { Duration::ZERO };
+            let listed_from = shared.since.get() + grace;
+            if now < listed_from {
+                return worker.residents.wake_by(resident, now, listed_from);
+            }
+            let rank = Idle { since_us, served, excess }.rank();
             self.idle = Some(worker.list_idle(resident, &shared.gate, rank));
         }
     }
@@ -324,6 +374,11 @@ impl<'a, N: Net> Http2Connection<'a, N> {
         if let Some(excess) = self.excess(now) {
             self.note_excess(excess, now);
             return Some(self.shut_down(Reason::ENHANCE_YOUR_CALM, now));
+        }
+        if worker.residents.is_told_to_end(self.shared.connection.resident) {
+            self.shared.give_up_streams();
+            self.http2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            return Some(self.say_last_words());
         }
         if let Some(why) = self.idle.as_ref().and_then(IdlePlace::given_up) {
             note_given_up(worker, &self.shared.gate, why);
@@ -350,7 +405,7 @@ impl<'a, N: Net> Http2Connection<'a, N> {
     fn excess(&self, now: Instant) -> Option<Http2Excess> {
         let meter = self.shared.meter.borrow();
         let patience = self.seat.as_ref().map(|seat| seat.listener.timeouts.head);
-        let is_late = |began: &Instant| patience.is_none_or(|wait| now >= *began + wait);
+        let is_late = |began: &Instant| patience.is_some_and(|wait| now >= *began + wait);
         let slow = meter.open_head().filter(is_late).map(|_| Http2Excess::SlowHead);
         meter.excess().or(slow)
     }
@@ -444,6 +499,7 @@ enum NextStep {
 /// A stream that the client has opened.
 struct BegunStream {
     first_byte: Instant,
+    facts: ConnectionFacts,
     seat: Seat,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
@@ -453,9 +509,9 @@ struct BegunStream {
 async fn serve_stream<N: Net>(shared: Rc<SharedState<N>>, begun: Box<BegunStream>) {
     // Its client is not counted: a connection has one place, however many streams it has.
     let key = shared.worker.residents.enter(None, &shared.gate);
+    shared.running.borrow_mut().push(key);
     let stay = StreamStay { shared: &shared, key };
-    let facts = shared.stream_facts(key, begun.first_byte);
-    let mut life = pin!(run(&shared, *begun, facts));
+    let mut life = pin!(run(&shared, *begun, key));
     let mut has_waker = false;
     std::future::poll_fn(|context| {
         if !std::mem::replace(&mut has_waker, true) {
@@ -468,8 +524,9 @@ async fn serve_stream<N: Net>(shared: Rc<SharedState<N>>, begun: Box<BegunStream
     drop(stay);
 }
 
-async fn run<N: Net>(shared: &Rc<SharedState<N>>, begun: BegunStream, facts: ConnectionFacts) {
-    let BegunStream { first_byte, seat, request, respond } = begun;
+async fn run<N: Net>(shared: &Rc<SharedState<N>>, begun: BegunStream, resident: ResidentKey) {
+    let BegunStream { first_byte, facts, seat, request, respond } = begun;
+    let facts = ConnectionFacts { resident, ..facts };
     let (worker, deadline) = (&shared.worker, Cell::new(None));
     let Some(parts) = ScopeParts::new(worker, &seat, &deadline, &facts) else { return };
     let mut work = worker.workspace();
@@ -489,6 +546,7 @@ impl<N: Net> Drop for StreamStay<'_, N> {
         let Self { shared, key } = self;
         shared.worker.idle.close_of(key.owner());
         shared.worker.residents.leave(*key);
+        shared.running.borrow_mut().retain(|other| other != key);
         shared.open.set(shared.open.get().saturating_sub(1));
         shared.worker.residents.wake(shared.connection.resident);
     }

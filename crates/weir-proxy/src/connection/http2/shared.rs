@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_stats::Cause;
+
 use crate::connection::http2::meter::Meter;
+use crate::connection::http2::windows::Uploads;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::limiting::admission::Gate;
 use crate::net::Net;
@@ -22,7 +25,10 @@ pub(crate) struct SharedState<N: Net> {
     pub(crate) server_name: Option<String>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) meter: RefCell<Meter>,
-    /// The number of streams whose exchanges run.
+    pub(crate) uploads: Rc<Uploads>,
+    /// The streams whose exchanges run.
+    pub(crate) running: RefCell<Vec<ResidentKey>>,
+    /// The number of streams that were begun and have not ended.
     pub(crate) open: Cell<usize>,
     /// The number of streams so far.
     pub(crate) served: Cell<u64>,
@@ -31,18 +37,16 @@ pub(crate) struct SharedState<N: Net> {
 }
 
 impl<N: Net> SharedState<N> {
-    /// The data of the stream whose head came at `first_byte`. The first one has those of the
-    /// connection; another one that begins while none runs has waited since the last one.
-    pub(crate) fn stream_facts(
-        &self,
-        resident: ResidentKey,
-        first_byte: Instant,
-    ) -> ConnectionFacts {
-        let ConnectionFacts { peer, since, began, taken, tls, .. } = &self.connection;
-        let served = self.served.get();
-        let since = match (served, self.open.get()) {
+    /// Begins a stream whose head came at `first_byte`; returns its data. The first one has those
+    /// of the connection; another one that begins while none runs has waited since the last one.
+    pub(crate) fn begin_stream(&self, first_byte: Instant) -> ConnectionFacts {
+        let ConnectionFacts { peer, since, began, taken, tls, resident, .. } = &self.connection;
+        let (served, others) = (self.served.get() + 1, self.open.get());
+        self.served.set(served);
+        self.open.set(others + 1);
+        let since = match (served, others) {
             (1, _) => *since,
-            (_, 1) => self.since.get().min(first_byte),
+            (_, 0) => self.since.get().min(first_byte),
             _ => first_byte,
         };
         ConnectionFacts {
@@ -51,10 +55,21 @@ impl<N: Net> SharedState<N> {
             began: if served == 1 { *began } else { since },
             taken: *taken,
             served,
-            resident,
+            resident: *resident,
             tls: tls.clone(),
             may_part: false,
         }
+    }
+
+    /// Makes the streams end in favour of other clients.
+    pub(crate) fn give_up_streams(&self) {
+        let running = self.running.borrow();
+        for (_, key, session) in self.worker.sessions.running() {
+            if running.contains(&key) {
+                self.worker.sessions.give_up(session, Cause::ConnectionCap);
+            }
+        }
+        running.iter().for_each(|key| self.worker.residents.wake(*key));
     }
 
     /// Notes that an exchange ended at `now`.

@@ -17,6 +17,7 @@ use http::{HeaderMap, Response};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::http2::head;
+use crate::connection::http2::windows::StreamUpload;
 use crate::exchange::body_stream::{BodySink, BodySource, BodyStream};
 use crate::limits::HTTP2_DATA_BYTES;
 
@@ -24,18 +25,29 @@ use crate::limits::HTTP2_DATA_BYTES;
 pub(crate) struct Http2Stream {
     body: RecvStream,
     window: FlowControl,
+    upload: StreamUpload,
     /// The bytes of the latest DATA frame that were not read yet.
     data: Bytes,
-    /// Set once the request has ended.
-    ended: bool,
-    /// Set if the request broke off after the bytes that were read.
-    broken: bool,
+    progress: RequestProgress,
     trailers: Vec<u8>,
     sender: ResponseSender,
     /// The bytes of the response's body that wait for more.
     held: Bytes,
+    /// Set if the end of the response's head is not that of the stream.
+    is_tunnel: bool,
+    /// Set once the client was found to have reset the stream.
+    was_reset: bool,
     /// The code of the reset if the exchange ends before the response does.
     pub(crate) reset: Cell<Reason>,
+}
+
+/// The progress of the request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestProgress {
+    Open,
+    Ended,
+    /// It broke off after the bytes that were read.
+    Broken,
 }
 
 /// The progress of the response.
@@ -50,16 +62,26 @@ enum ResponseSender {
 }
 
 impl Http2Stream {
-    pub(crate) fn new(mut body: RecvStream, respond: SendResponse<Bytes>) -> Self {
+    pub(crate) fn new(
+        mut body: RecvStream,
+        respond: SendResponse<Bytes>,
+        upload: StreamUpload,
+    ) -> Self {
         Self {
-            ended: body.is_end_stream(),
+            progress: if body.is_end_stream() {
+                RequestProgress::Ended
+            } else {
+                RequestProgress::Open
+            },
             window: body.flow_control().clone(),
+            upload,
             body,
             data: Bytes::new(),
-            broken: false,
             trailers: Vec::new(),
             sender: ResponseSender::Head(respond, None),
             held: Bytes::new(),
+            is_tunnel: false,
+            was_reset: false,
             reset: Cell::new(Reason::CANCEL),
         }
     }
@@ -72,6 +94,11 @@ impl Http2Stream {
     /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
         self.window.used_capacity() + self.held.len() + self.trailers.capacity()
+    }
+
+    /// The stream transfers bytes both ways after the response's head.
+    pub(crate) fn becomes_tunnel(&mut self) {
+        self.is_tunnel = true;
     }
 
     /// Begins a response; an interim one is sent at once.
@@ -131,6 +158,24 @@ impl Http2Stream {
         Poll::Ready(Ok(()))
     }
 
+    /// Sends what waits, and the end of the stream with these trailers.
+    fn poll_finish(
+        &mut self,
+        context: &mut Context<'_>,
+        trailers: HeaderMap,
+    ) -> Poll<io::Result<()>> {
+        self.send_head(self.held.is_empty() && trailers.is_empty())?;
+        if matches!(self.sender, ResponseSender::Ended) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_send_held(context, trailers.is_empty()))?;
+        if let ResponseSender::Body(body) = &mut self.sender {
+            body.send_trailers(trailers).map_err(|_| broken_pipe())?;
+            self.sender = ResponseSender::Ended;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Waits for the reset of the stream, or the end of the connection.
     fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.sender {
@@ -153,7 +198,7 @@ impl Http2Stream {
                 let trailers = ready!(self.body.poll_trailers(context));
                 let trailers = trailers.map_err(io::Error::other)?;
                 self.trailers = trailers.as_ref().map(head::trailer_lines).unwrap_or_default();
-                self.ended = true;
+                self.progress = RequestProgress::Ended;
                 Poll::Ready(Ok(()))
             }
         }
@@ -180,17 +225,18 @@ impl AsyncRead for Http2Stream {
                 own.data.advance(count);
                 // Fails only for more bytes than were received.
                 let _ = own.window.release_capacity(count);
+                own.upload.took(count);
             }
             let has_read = buffer.filled().len() > before;
-            if own.broken && !has_read {
+            if own.progress == RequestProgress::Broken && !has_read {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
-            if buffer.remaining() == 0 || own.ended || own.broken {
+            if buffer.remaining() == 0 || own.progress != RequestProgress::Open {
                 return Poll::Ready(Ok(()));
             }
             match own.poll_data(context) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => own.broken = true,
+                Poll::Ready(Err(_)) => own.progress = RequestProgress::Broken,
                 Poll::Pending if has_read => return Poll::Ready(Ok(())),
                 Poll::Pending => return Poll::Pending,
             }
@@ -223,7 +269,7 @@ impl AsyncWrite for Http2Stream {
 
     /// Ends the response; a stream has no end of its own besides that.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_end(context, &[])
+        self.get_mut().poll_finish(context, HeaderMap::new())
     }
 }
 
@@ -235,18 +281,12 @@ impl BodySource for Http2Stream {
 
 impl BodySink for Http2Stream {
     fn poll_end(&mut self, context: &mut Context<'_>, trailers: &[u8]) -> Poll<io::Result<()>> {
+        if self.is_tunnel {
+            return Pin::new(self).poll_flush(context);
+        }
         let fields =
             if trailers.is_empty() { HeaderMap::new() } else { head::trailer_fields(trailers) };
-        self.send_head(self.held.is_empty() && fields.is_empty())?;
-        if matches!(self.sender, ResponseSender::Ended) {
-            return Poll::Ready(Ok(()));
-        }
-        ready!(self.poll_send_held(context, fields.is_empty()))?;
-        if let ResponseSender::Body(body) = &mut self.sender {
-            body.send_trailers(fields).map_err(|_| broken_pipe())?;
-            self.sender = ResponseSender::Ended;
-        }
-        Poll::Ready(Ok(()))
+        self.poll_finish(context, fields)
     }
 
     /// The reset follows when the stream is dropped.
@@ -257,11 +297,13 @@ impl BodySink for Http2Stream {
 
 impl BodyStream for Http2Stream {
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.poll_reset(context)
+        let reset = self.poll_reset(context);
+        self.was_reset |= reset.is_ready();
+        reset
     }
 
     fn is_reset(&self) -> bool {
-        matches!(self.sender, ResponseSender::Failed)
+        self.was_reset || matches!(self.sender, ResponseSender::Failed)
     }
 }
 

@@ -1,0 +1,246 @@
+//! The windows of the request bodies of an HTTP/2 connection. They are small at first, so that
+//! bodies that nobody reads take little memory. One that limits its client grows:
+//!
+//! ```text
+//!  Quiet ──a window's bytes were read──▶ Measuring ──PONG──▶ grow, if one stream's reader took
+//!    ▲                                       │               half a window within the round trip,
+//!    └───────────────────────────────────────┘               faster than at the last growth
+//! ```
+//! What is read counts, not what is received: a window does not grow for a server that is slow. The
+//! growth of a connection has a bound, and so has that of all; it ends with the last stream, and
+//! while memory is short.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use h2::{Ping, PingPong};
+use weir_config::model::Http2;
+
+use crate::limits::{HTTP2_GROWTH, HTTP2_PING_PAUSE, HTTP2_SHORT_PATH};
+use crate::time::instant::Instant;
+use crate::worker::overload::Pressure;
+use crate::worker::process::Process;
+
+/// The bytes of bodies that the readers of a connection's streams have taken.
+#[derive(Default)]
+pub(crate) struct Uploads {
+    /// Of all streams together.
+    taken: Cell<u64>,
+    /// The number of the latest measurement.
+    round: Cell<u32>,
+    /// The most that the reader of one stream has taken since it began.
+    most: Cell<usize>,
+}
+
+/// The part of one stream in [`Uploads`].
+pub(crate) struct StreamUpload {
+    all: Rc<Uploads>,
+    round: u32,
+    taken: usize,
+}
+
+impl StreamUpload {
+    pub(crate) fn new(all: Rc<Uploads>) -> Self {
+        Self { all, round: 0, taken: 0 }
+    }
+
+    /// Counts bytes that the stream's reader took.
+    pub(crate) fn took(&mut self, bytes: usize) {
+        let Self { all, round, taken } = self;
+        all.taken.set(all.taken.get() + bytes as u64);
+        if *round != all.round.get() {
+            (*round, *taken) = (all.round.get(), 0);
+        }
+        *taken += bytes;
+        all.most.set(all.most.get().max(*taken));
+    }
+}
+
+/// The windows of a connection's streams.
+pub(crate) struct Windows {
+    process: Arc<Process>,
+    /// The size that they have at first.
+    first: usize,
+    /// The size of all of them together at first, which is the connection's own window.
+    all: usize,
+    /// The size that the client was told.
+    told: usize,
+    /// The size that it is to be told.
+    wanted: usize,
+    /// The bytes that were granted for the growth of all windows together.
+    granted: usize,
+    progress: MeasuringProgress,
+    /// The fastest stream at the latest growth, bytes per second.
+    rate: u64,
+    pings: Option<PingPong>,
+}
+
+/// The progress of a measurement.
+#[derive(Clone, Copy)]
+enum MeasuringProgress {
+    /// The next one begins when so many bytes were taken, at this time at the earliest.
+    Quiet { until: u64, not_before: Option<Instant> },
+    /// The PING was sent at this time.
+    Measuring(Instant),
+}
+
+impl Windows {
+    pub(crate) fn new(process: Arc<Process>, Http2 { window: first, streams, .. }: Http2) -> Self {
+        Self {
+            process,
+            first,
+            all: connection_window(first, streams),
+            told: first,
+            wanted: first,
+            granted: 0,
+            progress: MeasuringProgress::Quiet { until: first as u64, not_before: None },
+            rate: 0,
+            pings: None,
+        }
+    }
+
+    /// Follows the streams' progress. Returns true if a PING was sent.
+    pub(crate) fn follow<T, B>(
+        &mut self,
+        http2: &mut h2::server::Connection<T, B>,
+        context: &mut Context<'_>,
+        streams: OpenStreams<'_>,
+    ) -> PingSent
+    where
+        T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+        B: bytes::Buf,
+    {
+        let OpenStreams { uploads, count, now } = streams;
+        let mut sent = PingSent::No;
+        match self.progress {
+            MeasuringProgress::Quiet { until, not_before } => {
+                let is_due = uploads.taken.get() >= until && not_before.is_none_or(|at| now >= at);
+                if is_due && self.first + HTTP2_GROWTH / count.max(1) > self.told {
+                    sent = self.measure(http2, uploads, now);
+                }
+            }
+            MeasuringProgress::Measuring(since) => {
+                let pong = self.pings.as_mut().map(|pings| pings.poll_pong(context));
+                if let Some(Poll::Ready(Ok(_))) = pong {
+                    self.judge(uploads, RoundTrip { since, now, streams: count });
+                }
+            }
+        }
+        self.fit(count, uploads);
+        // It fails while the client has not acknowledged the settings before; then later.
+        if self.wanted != self.told && http2.set_initial_window_size(self.wanted as u32).is_ok() {
+            self.told = self.wanted;
+            http2.set_target_window_size((self.all + self.granted) as u32);
+        }
+        sent
+    }
+
+    fn measure<T, B>(
+        &mut self,
+        http2: &mut h2::server::Connection<T, B>,
+        uploads: &Uploads,
+        now: Instant,
+    ) -> PingSent
+    where
+        T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+        B: bytes::Buf,
+    {
+        if self.pings.is_none() {
+            self.pings = http2.ping_pong();
+        }
+        let begun = self.pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
+        if !matches!(begun, Some(Ok(()))) {
+            return PingSent::No;
+        }
+        uploads.round.set(uploads.round.get().wrapping_add(1));
+        uploads.most.set(0);
+        self.progress = MeasuringProgress::Measuring(now);
+        PingSent::Yes
+    }
+
+    /// Grows, if the window was what limited the fastest stream.
+    fn judge(&mut self, uploads: &Uploads, measured: RoundTrip) {
+        let RoundTrip { since, now, streams } = measured;
+        let (most, path) = (uploads.most.get(), now.saturating_duration_since(since));
+        let rate = (most as u128 * 1_000_000 / path.as_micros().max(1)) as u64;
+        let is_limit = most >= self.told / 2 && path > HTTP2_SHORT_PATH;
+        if is_limit && rate > self.rate + self.rate / 8 {
+            self.rate = rate;
+            self.grow(streams);
+        }
+        self.progress = MeasuringProgress::Quiet {
+            until: uploads.taken.get() + self.told as u64,
+            not_before: Some(now + HTTP2_PING_PAUSE),
+        };
+    }
+
+    fn grow(&mut self, streams: usize) {
+        let most = self.first + HTTP2_GROWTH / streams.max(1);
+        let next = (self.told * 2).min(most);
+        let growth = next.saturating_sub(self.first) * streams;
+        let more = growth.saturating_sub(self.granted);
+        if self.process.memory.look() == Pressure::None && self.process.window_growth.take(more) {
+            self.granted += more;
+            self.wanted = next;
+        }
+    }
+
+    /// Shrinks, if there are more streams than the growth was granted for, or none.
+    fn fit(&mut self, streams: usize, uploads: &Uploads) {
+        if self.granted == 0 {
+            return;
+        }
+        if streams == 0 || self.process.memory.look() != Pressure::None {
+            self.give_back(self.granted);
+            self.wanted = self.first;
+            self.rate = 0;
+            if let MeasuringProgress::Quiet { .. } = self.progress {
+                let until = uploads.taken.get() + self.first as u64;
+                self.progress = MeasuringProgress::Quiet { until, not_before: None };
+            }
+        }
+        self.wanted = self.wanted.min(self.first + self.granted / streams.max(1));
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.process.window_growth.give_back(bytes);
+        self.granted -= bytes;
+    }
+}
+
+/// The window of a connection whose streams have windows of this size: streams that are not read
+/// hold no other one up.
+pub(crate) fn connection_window(window: usize, streams: u32) -> usize {
+    (window * streams as usize).min(i32::MAX as usize - HTTP2_GROWTH)
+}
+
+impl Drop for Windows {
+    fn drop(&mut self) {
+        self.give_back(self.granted);
+    }
+}
+
+/// The streams of a connection at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenStreams<'a> {
+    pub(crate) uploads: &'a Uploads,
+    pub(crate) count: usize,
+    pub(crate) now: Instant,
+}
+
+/// Whether the client has to answer a PING.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PingSent {
+    Yes,
+    No,
+}
+
+/// The time of a measurement, and the number of streams at its end.
+#[derive(Clone, Copy)]
+struct RoundTrip {
+    since: Instant,
+    now: Instant,
+    streams: usize,
+}
