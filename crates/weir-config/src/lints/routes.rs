@@ -1,15 +1,15 @@
 //! Lints about routes: those that no request reaches, and redirects to themselves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Linter;
 use super::reach::{Effort, implies, is_impossible};
-use crate::model::{Action, ListenAddress, Listener, Route, Rule, Site};
+use crate::model::{Action, ListenAddress, Listener, Route, Rule};
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
 
 /// The steps of comparisons in a whole configuration.
-const MOST_STEPS: usize = 20_000_000;
+const MOST_STEPS: usize = 5_000_000;
 
 /// The reason why a route takes no request.
 enum Unreached {
@@ -42,18 +42,30 @@ impl Linter<'_> {
 
     /// Finds host blocks whose names all belong to blocks before them.
     fn hosts(&mut self, part: &str, listener: &Listener, effort: &Effort) {
-        let is_name = |text: &str| !text.starts_with(['*', '~']);
+        let is_name = |host: &HostPattern| !host.as_str().starts_with(['*', '~']);
+        let plain = |host: &HostPattern| {
+            let name = host.as_str();
+            name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+        };
+        // The hosts of the blocks before.
+        let (mut names, mut patterns) = (HashSet::new(), Vec::<&HostPattern>::new());
         let mut open = true;
         for (number, site) in listener.sites.iter().enumerate() {
-            let taken = |before: &Site, name: &str| {
-                before.hosts.iter().any(|one| effort.spend(1) && one.matches(name))
+            let is_wider = |one: &&HostPattern, host: &HostPattern| {
+                effort.spend(1) && one.matches(host.as_str())
             };
-            let before = &listener.sites[..number];
             let all_taken = site.hosts.iter().all(|host| {
-                let name = host.as_str();
-                let mut before = before.iter().take_while(|_| effort.spend(1));
-                is_name(name) && before.any(|one| taken(one, name))
+                is_name(host)
+                    && (names.contains(&plain(host))
+                        || patterns.iter().any(|one| is_wider(one, host)))
             });
+            for host in &site.hosts {
+                if is_name(host) {
+                    names.insert(plain(host));
+                } else {
+                    patterns.push(host);
+                }
+            }
             // Behind a block for all hosts nothing is reached, which the check reports.
             let reported = !open;
             open &= !site.hosts.iter().any(HostPattern::is_any);
@@ -206,6 +218,18 @@ mod tests {
             out
         });
         assert!(steps(&listener(&many)) <= 2 * MOST_STEPS);
+    }
+
+    #[test]
+    fn a_host_behind_a_wildcard_and_thousands_of_others_is_found() {
+        let mut text = "listen :80 {\nhost *.last.test { route -> respond 200; }\n".to_owned();
+        for number in 0..8_000 {
+            let _ = writeln!(text, "host h{number}.test {{ route -> respond 201; }}");
+        }
+        text += "host x.last.test { route -> respond 202; }\n}\n";
+        let found = lint(&parse_str("weir.conf", &text).unwrap());
+        let hosts = found.iter().filter(|lint| lint.code == Some("unreachable-host"));
+        assert_eq!(hosts.count(), 1);
     }
 
     #[test]
