@@ -89,7 +89,10 @@ pub(crate) use secret::HIDDEN;
 pub use secret::Secret;
 pub use sticky::{SameSite, Secure, Sticky, StickyMode};
 pub use tcp_keepalive::TcpKeepalive;
-pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersion};
+pub use tls::{
+    Certificate, ClientAuthority, ClientVerification, SrvName, TlsClient, TlsProtocol, TlsServer,
+    TlsVersion,
+};
 pub use types::TypeTable;
 pub use variable::{
     ConvertDefinition, MapDefinition, SplitDefinition, ValueShare, VariableDefinition,

@@ -13,21 +13,15 @@ const REFUSED: &[(&str, &[&str])] = &[
         "auth-request",
         &["location /", "auth_request", "proxy_pass_request_body", "proxy_set_header X-User"],
     ),
-    ("grafana", &["location /prometheus/", "auth_basic", "stub_status"]),
+    ("grafana", &["location /prometheus/", "auth_basic"]),
     // No server of this kind speaks HTTP/1.1.
     ("wordpress", &["fastcgi_"]),
     ("grpc", &["grpc_"]),
-    // Weir has no cache and no certificates of clients.
+    // Weir has no cache.
     ("gitlab", &["proxy_cache gitlab"]),
     ("gzip-cache", &["proxy_cache"]),
-    (
-        "mtls",
-        &["ssl_", "location /", "proxy_set_header X-Client-DN", "proxy_set_header X-Client-Ver"],
-    ),
     ("cdn-origin", &["disable_symlinks"]),
     ("docker-compose", &["proxy_bind"]),
-    // Each location has a value of its own for the variables of the format.
-    ("kubernetes-ingress", &["log_format upstreaminfo", "access_log"]),
 ];
 
 fn folder() -> PathBuf {
@@ -265,10 +259,100 @@ fn an_alias_may_be_a_file_or_a_directory_without_a_slash() {
     );
     check(
         &imported,
-        &["files /srv/img/ ", "rewrite path /fav.ico;", "files /srv/m ", "strip=/media"],
+        &["files /srv/img/ ", "rewrite path /fav.ico;", "files /srv/ ", "strip=/media prefix=/m;"],
     );
+    let file = server("location /down { alias /srv/pages/a+b.html; }");
+    check(&file, &["files /srv/pages/ ", "strip=/down prefix=/a%2Bb.html;"]);
+    let folder = server("location /media { alias /srv/m/; }");
+    check(&folder, &["files /srv/m/ ", "strip=/media;"]);
+    assert!(!folder.native().contains("prefix="));
     let wrong = server("location /media/ { alias /srv/m; }");
     assert_eq!(outcome(&wrong, "alias").0, "refused");
+}
+
+#[test]
+fn the_status_page_has_numbers_of_weir() {
+    let imported = server(
+        "location = /status { stub_status; allow 127.0.0.1; deny all; }
+         location /other { stub_status on; proxy_pass http://127.0.0.1:2; }",
+    );
+    check(&imported, &["Active connections: ${connections_active} \\nserver accepts handled"]);
+    check(&imported, &["not method GET HEAD", "respond 405", "allow 127.0.0.1;"]);
+    assert_eq!(imported.native().matches("Reading: ").count(), 1, "{}", imported.native());
+    assert_eq!(outcome(&imported, "stub_status on").0, "refused");
+    let guarded = server("location = /s { stub_status; auth_basic x; auth_basic_user_file /u; }");
+    assert_eq!(outcome(&guarded, "stub_status").0, "refused");
+    assert!(!guarded.native().contains("Reading"));
+}
+
+#[test]
+fn a_variable_of_expires_becomes_one_of_times() {
+    let http = |map: &str, line: &str| {
+        let text = format!(
+            "events {{}} http {{ map $sent_http_content_type $kept {{ {map} }}
+             server {{ listen 127.0.0.1:1; location / {{ {line} return 200 x; }} }} }}"
+        );
+        nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+    };
+    let imported = http("default off; text/html epoch; ~image/ 1y; text/css -1;", "expires $kept;");
+    check(&imported, &["map ${kept} $expires_of_kept {", "1y 31536000s;", "-1 -1s;", "off off;"]);
+    check(&imported, &["expires $expires_of_kept;"]);
+    let same = http("default off; text/html epoch;", "expires ${kept};");
+    check(&same, &["expires $kept;"]);
+    for (map, line) in [
+        ("default @15h30m;", "expires $kept;"),
+        ("default $host;", "expires $kept;"),
+        ("default 1d;", "expires $arg_x;"),
+        ("default 1d;", "expires modified $kept;"),
+    ] {
+        assert_eq!(outcome(&http(map, line), "expires").0, "refused", "{map} {line}");
+    }
+}
+
+#[test]
+fn lines_have_the_values_of_their_location() {
+    let logs = |format: &str, lines: &str| {
+        let text = format!(
+            "events {{}} http {{ log_format l '{format}';
+             server {{ listen 127.0.0.1:1; server_name a.test; root /srv/;
+             access_log /tmp/l l; {lines} }} }}"
+        );
+        nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+    };
+    let text = logs(
+        "$proxy_host:$proxy_port $document_root $request_filename $kind",
+        "location / { proxy_pass http://127.0.0.1:2; }
+         location /b { set $kind static; alias /data/b/; }
+         location = /c { alias /data/c.txt; }",
+    );
+    let refusal = outcome(&text, "access_log");
+    assert!(refusal.1.contains("`alias` stands for a part"), "{refusal:?}");
+    let text = logs(
+        "$status <$proxy_host:$proxy_port $document_root $request_filename $kind>",
+        "location / { proxy_pass http://127.0.0.1:2; }
+         location /80 { proxy_pass http://b.test:80/x; }
+         location /b { set $kind static; root /data; }
+         location /v { set $kind $host; root /data; }
+         location = /c { alias /data/c.txt; }",
+    );
+    check(
+        &text,
+        &[
+            "<-:- /srv /srv${uri} >",
+            "<127.0.0.1:2:2 /srv /srv${uri} >",
+            "<b.test:80 /srv /srv${uri} >",
+            "<-:- /data /data${uri} static>",
+            "<-:- /data /data${uri} ${host}>",
+            "<-:- /data/c.txt /data/c.txt >",
+            "header set Host b.test;",
+        ],
+    );
+    for (format, lines) in [
+        ("$status $document_root", "location / { root html; }"),
+        ("$server_name", "location / { return 204; }"),
+    ] {
+        assert_eq!(outcome(&logs(format, lines), "access_log").0, "refused", "{format}");
+    }
 }
 
 #[test]
@@ -340,4 +424,56 @@ fn a_listener_reads_the_proxy_protocol_of_trusted_peers() {
     assert_eq!(outcome(&text("real_ip_header proxy_protocol;"), "listen").0, "refused");
     let none = server("set_real_ip_from 10.0.0.1; real_ip_header proxy_protocol; return 204;");
     assert_eq!(outcome(&none, "real_ip_header").0, "ignored");
+}
+
+#[test]
+fn certificates_of_clients_are_those_that_the_server_wants() {
+    let http = |lines: &str, other: &str| {
+        let text = format!(
+            "events {{}} http {{ server {{ listen 127.0.0.1:1 ssl; server_name a.test;
+             ssl_certificate /a; ssl_certificate_key /b; {lines} location / {{ return 204; }} }}
+             {other} }}"
+        );
+        nginx_text("/etc/nginx/nginx.conf", &text).unwrap()
+    };
+    let ca = "ssl_client_certificate ca.pem; ssl_crl /crl.pem; ssl_verify_depth 2;";
+    let on = http(&format!("ssl_verify_client on; {ca}"), "");
+    check(
+        &on,
+        &[
+            "client_ca /etc/nginx/ca.pem verify=request crl=/crl.pem;",
+            "route variable $ssl_client_verify=FAILED:* -> respond 400",
+            "route variable $ssl_client_verify=NONE -> respond 400",
+        ],
+    );
+    assert_eq!(on.coverage.refused().count(), 0, "{}", on.coverage.text());
+    let optional = http(&format!("ssl_verify_client optional; {ca}"), "").native();
+    assert!(optional.contains("FAILED:*") && !optional.contains("=NONE"), "{optional}");
+    let any = http(&format!("ssl_verify_client optional_no_ca; {ca}"), "").native();
+    assert!(any.contains("client_ca") && !any.contains("respond 400"), "{any}");
+    for lines in [
+        "ssl_verify_client on;",
+        "ssl_verify_client maybe; ssl_client_certificate /ca;",
+        "ssl_verify_client on; ssl_client_certificate /ca; ssl_trusted_certificate /t;",
+    ] {
+        let closed = http(lines, "");
+        assert_eq!(outcome(&closed, "ssl_verify_client").0, "refused", "{lines}");
+        assert!(closed.native().contains("route -> respond 403"), "{lines}");
+    }
+    let other = |lines: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:1 ssl; server_name b.test; ssl_certificate /a;
+             ssl_certificate_key /b; {lines} location / {{ return 205; }} }}"
+        )
+    };
+    let first = "ssl_verify_client on; ssl_client_certificate /ca;";
+    let second = http(first, &other("ssl_verify_client on; ssl_client_certificate /other;"));
+    let refused: Vec<&str> =
+        second.coverage.refused().map(|entry| entry.directive.as_str()).collect();
+    assert!(refused.contains(&"ssl_client_certificate /other"), "{refused:?}");
+    assert!(second.native().contains("respond 403") && second.native().contains("respond 204"));
+    let open = http(first, &other(""));
+    assert_eq!(open.coverage.refused().count(), 0, "{}", open.coverage.text());
+    // That of its own host block, and that of the default server.
+    assert_eq!(open.native().matches("=NONE").count(), 2, "{}", open.native());
 }

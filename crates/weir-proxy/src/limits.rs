@@ -18,6 +18,9 @@ pub(crate) const DIRECTORY_BYTES: usize = 4096;
 /// The most steps of internal redirects, one after the other: changes of the path under a name
 /// (`rewrite` without a flag in nginx), and tests of files. They are none of those above.
 pub(crate) const MOST_REWRITE_STEPS: u8 = 100;
+/// The most bytes of a request's body that a text shows; a longer one is not shown at all, as in
+/// nginx, which keeps bodies of about this size in one buffer.
+pub(crate) const SHOWN_BODY: usize = 20 * 1024;
 /// The most bytes of a target that was rewritten.
 pub(crate) const REWRITTEN_BYTES: usize = 64 * 1024;
 /// The most bytes of a head to which replaced values may lengthen it.

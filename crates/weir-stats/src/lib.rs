@@ -29,7 +29,8 @@ pub use access_log::why::append as append_why;
 pub use exchange::affinity::AffinityOutcome;
 pub use exchange::cause::Cause;
 pub use exchange::entry::{
-    Concurrency, Entry, FailedAttempt, HTTP2, Headers, Setback, TCP, TlsParameters,
+    ClientCertificate, Concurrency, ConnectionCounts, Entry, FailedAttempt, HTTP2, Headers,
+    ProcessCounts, Setback, TCP, TlsParameters,
 };
 pub use exchange::explain::{ExchangeRecord, FailedAttemptRecord, RunnerUpRecord};
 pub use exchange::reasons::{Delays, NamedRunnerUp, Reasons, WaitedFor};

@@ -126,7 +126,7 @@ impl<'a> Checker<'a> {
             "timeout" => "timeouts",
             "balance" => "policy",
             "trusted_proxies" => "forwarded",
-            "certificate" => "tls",
+            "certificate" | "client_ca" => "tls",
             "limit" => match line.word(0).map(|word| word.text()) {
                 Some("client") => "client_limit",
                 Some("rate") => "rate_limits",

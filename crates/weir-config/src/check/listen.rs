@@ -13,9 +13,10 @@ use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::directives::Context;
 use crate::model::{
-    CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    HeaderNames, Http2, ListenAddress, Listener, MessageLimits, PathRules, Protocol,
-    RequestIdSettings, Rule, Site, TcpKeepalive, TlsProtocol, TlsServer, values,
+    CauseHeader, Certificate, ClientAuthority, ClientTimeouts, ClientVerification, ErrorPage,
+    ExplainHeader, ExplainWhen, Forwarded, HeaderNames, Http2, ListenAddress, Listener,
+    MessageLimits, PathRules, Protocol, RequestIdSettings, Rule, Site, TcpKeepalive, TlsProtocol,
+    TlsServer, values,
 };
 use crate::pattern::HostPattern;
 use crate::source::SourceSpan;
@@ -165,16 +166,31 @@ impl<'a> Checker<'a> {
             }
             let protocol =
                 protocol.map_or_else(TlsProtocol::default, |line| self.tls_protocol(line));
-            listener.tls = Some(TlsServer { certificates, protocol });
+            let clients = lines.iter().find(|line| line.name() == "client_ca");
+            let clients = clients.and_then(|line| self.client_authority(line));
+            listener.tls = Some(TlsServer { certificates, protocol, clients });
             return;
         }
-        let stray = lines.iter().find(|line| matches!(line.name(), "certificate" | "tls"));
+        let stray =
+            lines.iter().find(|line| matches!(line.name(), "certificate" | "tls" | "client_ca"));
         if let Some(line) = stray {
             let message = format!("`{}` has no effect: this listener is plain", line.name());
             let error = Diagnostic::error(line.directive.name.span, message);
             let place = arguments.word(0).map_or(arguments.span(), |value| value.span());
             self.report(error.related(place, "`tls` is missing here, after the addresses"));
         }
+    }
+
+    fn client_authority(&mut self, line: &Arguments<'a>) -> Option<ClientAuthority> {
+        let ca = self.path(line.word(0)?);
+        let crl = line.option("crl").map(|value| self.path(value));
+        let verify = self.setting(line, "verify", |text| match text {
+            "required" => Ok(ClientVerification::Required),
+            "optional" => Ok(ClientVerification::Optional),
+            "request" => Ok(ClientVerification::Request),
+            _ => Err(format!("`{text}` is not `required`, `optional` or `request`")),
+        });
+        Some(ClientAuthority { ca, crl, verify: verify.unwrap_or_default() })
     }
 
     fn listener_line(&mut self, line: &Arguments<'a>, listener: &mut Listener) {

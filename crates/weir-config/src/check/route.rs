@@ -140,7 +140,13 @@ impl<'a> Checker<'a> {
     }
 
     fn expires(&mut self, line: &Arguments<'a>) -> Option<Expires> {
-        line.word(0).and_then(|value| self.value(value, Expires::parse))
+        let value = line.word(0)?;
+        if !value.text().contains('$') {
+            return self.value(value, Expires::parse);
+        }
+        let by = self.template(value)?;
+        self.value(value, |_| values::expires_values(&by))?;
+        Some(Expires::By(by))
     }
 
     /// Warns of a route or line that comes after one that matches every request.

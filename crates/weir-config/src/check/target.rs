@@ -301,6 +301,12 @@ impl<'a> Checker<'a> {
                 Err(format!("a prefix of a path starts with `/`: did you mean `/{text}`?"))
             }
         });
+        let prefix = self
+            .setting(target, "prefix", |text| values::file_prefix(text).map(|()| text.to_owned()));
+        if let (Some(_), None, Some(value)) = (&prefix, &strip, target.option("prefix")) {
+            let error = Diagnostic::error(value.span(), "`prefix=` has nothing to stand for");
+            self.report(error.help("it takes the place of `strip=`, which other paths lack"));
+        }
         let index = self.setting(target, "index", |text| {
             let names: Vec<String> = text.split(',').map(str::to_owned).collect();
             match names.iter().find(|name| name.is_empty() || name.contains('/')) {
@@ -331,7 +337,18 @@ impl<'a> Checker<'a> {
             text.split(',').map(str::parse::<FileCandidate>).collect::<Result<Vec<_>, _>>()
         });
         let candidates = candidates.unwrap_or_default();
-        Some(Files { root, below, strip, index, types, optional, candidates, fallback, found })
+        Some(Files {
+            root,
+            below,
+            strip,
+            prefix,
+            index,
+            types,
+            optional,
+            candidates,
+            fallback,
+            found,
+        })
     }
 
     fn below(&mut self, value: ArgumentValue<'a>) -> Option<Template> {

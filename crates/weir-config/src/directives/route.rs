@@ -57,7 +57,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .options(ERROR_TARGET)
         .many()
         .example("error_page 502 503 504 -> internal /sorry.html;"),
-    directive("expires", &[Context::Route], "TIME | -TIME | epoch | max", "The time for which clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx.")
+    directive("expires", &[Context::Route], "TIME | -TIME | epoch | max | $NAME", "The time for which clients may keep a response with a status such as 200, 206, 301 or 304: `Expires` and `Cache-Control`, instead of received ones. A negative time and `epoch` make it `no-cache`; `max` is ten years, as in nginx. A variable of a `map` or `split`, every value of which has one of these forms or is `off`, decides for each response; it may depend on its headers (`$sent_http_content_type`), also for files.")
         .example("expires 30d;"),
     directive("intercept", &[Context::Route], "", INTERCEPT)
         .words(0, 0)
@@ -210,6 +210,12 @@ const FILES: &[OptionSpec] = &[
         "PREFIX",
         "",
         "The prefix that is removed from the path before the file is looked up.",
+    ),
+    option(
+        "prefix",
+        "PATH",
+        "",
+        "What stands in place of the stripped prefix, in the form of a URL: with `files /srv strip=/docs prefix=/manual`, `/docs/a` and `/docs-old` lead to `/srv/manual/a` and `/srv/manual-old`, as with nginx's `alias` without a `/` at its end, which may also be one file.",
     ),
     option("index", "NAME,…", "index.html", "The files that are tried in order for a directory."),
     option(

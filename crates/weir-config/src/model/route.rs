@@ -389,6 +389,9 @@ pub struct Files {
     /// The path prefix that is removed before the file is looked up below `root`.
     #[serde(default)]
     pub strip: Option<String>,
+    /// The path that stands in place of the stripped prefix, percent-encoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
     /// The index files of a directory, tried in order.
     #[serde(default = "defaults::index")]
     pub index: Vec<String>,

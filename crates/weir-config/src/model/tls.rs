@@ -47,6 +47,36 @@ pub struct TlsServer {
     /// The protocol versions, cipher suites and curves.
     #[serde(default)]
     pub protocol: TlsProtocol,
+    /// The certificates of clients; `None` if they are asked for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientAuthority>,
+}
+
+/// The authorities of the certificates that clients present.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientAuthority {
+    /// The PEM file with the authorities.
+    pub ca: PathBuf,
+    /// The PEM file with lists of revoked certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crl: Option<PathBuf>,
+    /// What becomes of clients without a valid certificate.
+    #[serde(default)]
+    pub verify: ClientVerification,
+}
+
+/// The clients that get a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientVerification {
+    /// Those with a valid certificate.
+    #[default]
+    Required,
+    /// Those with a valid certificate, and those without one.
+    Optional,
+    /// All; `$ssl_client_verify` tells the result.
+    Request,
 }
 
 /// A certificate chain and its key.

@@ -13,11 +13,11 @@ use std::time::Duration;
 use super::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
     EndpointAddress, EndpointCheck, ErrorDestination, ErrorPage, ErrorTarget, ErrorTargetStatus,
-    ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress, Listener,
-    LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool, PoolChoice, PoolSplit, Queue,
-    RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule, ServerRange,
-    TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, below_fault, internal_fault, types,
-    values,
+    Expires, ExplainHeader, Files, HIDDEN, HeaderEdit, InFlightLimit, KeyHash, ListenAddress,
+    Listener, LogEscape, LogFormat, LogTarget, MOST_RETRIES, Policy, Pool, PoolChoice, PoolSplit,
+    Queue, RateLimit, Redirect, RequestTimeout, Respond, Retry, Route, RouteTimeouts, Rule,
+    ServerRange, TcpKeepalive, TlsProtocol, UpstreamTimeouts, Workers, below_fault, internal_fault,
+    types, values,
 };
 use crate::defaults;
 
@@ -642,6 +642,7 @@ impl<'a> Validator<'a> {
             self.in_flight_limits(&path, &route.in_flight_limits);
             self.bandwidth(&path, route.bandwidth.as_ref());
             self.rewrites(&format!("{path}.rewrite"), route);
+            self.expires(&format!("{path}.expires"), route);
             self.error_targets(&path, &route.error_targets);
             self.responses(&format!("{path}.responses"), route);
             self.route_upstream(&format!("{path}.upstream"), route);
@@ -698,6 +699,12 @@ impl<'a> Validator<'a> {
         for (index, one) in route.responses.status.iter().enumerate() {
             let status = values::imposed_status(&one.status.to_string());
             self.held(format!("{path}.status[{index}].status"), status);
+        }
+    }
+
+    fn expires(&mut self, path: &str, route: &Route) {
+        if let Some(by) = route.expires.as_ref().and_then(Expires::template) {
+            self.held(format!("{path}.by"), values::expires_values(by));
         }
     }
 
@@ -783,10 +790,18 @@ impl<'a> Validator<'a> {
             Action::Internal(to) => {
                 self.held(format!("{path}.internal"), internal_fault(to).map_or(Ok(()), Err));
             }
-            Action::Files(Files { strip, index, types, fallback, found, below, .. }) => {
+            Action::Files(files) => {
+                let Files { strip, prefix, index, types, fallback, found, below, .. } = files;
                 let path = format!("{path}.files");
                 if strip.as_ref().is_some_and(|prefix| !prefix.starts_with('/')) {
                     self.problem(format!("{path}.strip"), "a prefix of a path starts with `/`");
+                }
+                if let Some(prefix) = prefix {
+                    let is_alone = strip.is_none();
+                    let held = values::file_prefix(prefix);
+                    let alone = "it has nothing to stand for without `strip`".to_owned();
+                    let held = held.and(if is_alone { Err(alone) } else { Ok(()) });
+                    self.held(format!("{path}.prefix"), held);
                 }
                 if index.iter().any(|name| name.is_empty() || name.contains('/')) {
                     self.problem(format!("{path}.index"), "an index is the name of a file");

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use weir_stats::Template;
 
 use super::{
-    EndpointAddress, EndpointCheck, Http2Mode, ListenAddress, MatchedPath, NameTreatment,
+    EndpointAddress, EndpointCheck, Expires, Http2Mode, ListenAddress, MatchedPath, NameTreatment,
     PoolShare, Role, Severity, SrvName, SyslogFormat, TlsVersion, Treatment, Workers,
 };
 use super::{HIDDEN, forbidden_edit};
@@ -637,6 +637,41 @@ pub(crate) fn pool_values(by: &Template) -> Result<Vec<String>, String> {
     values.sort_unstable();
     values.dedup();
     Ok(values)
+}
+
+/// Checks that every value of the variable is a time for which clients may keep a response.
+pub(crate) fn expires_values(by: &Template) -> Result<(), String> {
+    let Some(variable) = by.lone_variable() else {
+        return Err("the time is a single variable, or has none".into());
+    };
+    if variable.defined_name().is_none() {
+        return Err(format!("`{variable}` can have any value: define a `map` or `split` of times"));
+    }
+    let Some(constants) = variable.constants() else {
+        return Err(format!("`{variable}` has values with variables, which may be no times"));
+    };
+    for value in constants {
+        let text = String::from_utf8_lossy(value);
+        Expires::of_value(&text).map_err(|_| {
+            format!("`{variable}` can be `{text}`, which is no time, `epoch`, `max` or `off`")
+        })?;
+    }
+    Ok(())
+}
+
+/// Checks that a path can stand in place of the prefix that `files` strips.
+pub(crate) fn file_prefix(path: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._~-%".contains(&byte);
+    if !path.starts_with('/') {
+        return Err(format!("a path starts with `/`: did you mean `/{path}`?"));
+    }
+    if !path.bytes().all(is_plain) {
+        return Err("write it as in a URL, percent-encoded".into());
+    }
+    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err("it is below the directory: leave `.` and `..` out".into());
+    }
+    Ok(())
 }
 
 /// Checks that shares are 100% together.

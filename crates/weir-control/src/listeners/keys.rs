@@ -110,7 +110,7 @@ impl AdminServerTls {
         let chain = read(&tls.certificate.chain)?;
         let key = tls.certificate.key.as_deref().map(&mut read).transpose()?;
         let clients = match tls.client_ca.as_deref() {
-            Some(path) => Some(ClientCertificates { ca: read(path)?, demand }),
+            Some(path) => Some(ClientCertificates { ca: read(path)?, crl: None, demand }),
             None => None,
         };
         let materials = [CertificateMaterial { chain, key }];
@@ -118,7 +118,7 @@ impl AdminServerTls {
         let tickets = Tickets::new().map_err(failed)?;
         let protocol = ProtocolSettings::default();
         let server = ServerTls::with_clients(&materials, &protocol, tickets, clients.as_ref());
-        let ServerTls { config, names, warnings } = server.map_err(failed)?;
+        let ServerTls { config, names, warnings, .. } = server.map_err(failed)?;
         for warning in &warnings {
             warn(warning);
         }

@@ -1,5 +1,7 @@
 //! `root`, `alias`, `index` and `try_files` become routes to files.
 
+use std::fmt::Write as _;
+
 use weir_config::model::FileCandidate;
 
 use super::conditions::without_variables;
@@ -45,7 +47,7 @@ impl<'t> Converter<'_, 't> {
             found => found,
         };
         let found = single.and_then(|single| {
-            let folder = single.as_ref().map_or(directory, |(folder, _)| *folder);
+            let folder = single.as_ref().map_or(directory, |named| named.folder);
             Ok((self.directory(id, folder, known)?, single))
         });
         let ((path, below), single) = match found {
@@ -69,19 +71,21 @@ impl<'t> Converter<'_, 't> {
             Some(below) => line.option("below", &below),
             None => line,
         };
-        let strip = alias.filter(|_| single.is_none());
-        let line = self.file_options(line, strip, scope, location);
+        let stripped = alias.and_then(|id| match &single {
+            None => Some(StrippedAlias { id, prefix: None }),
+            Some(named) if named.continues => Some(StrippedAlias { id, prefix: Some(&named.path) }),
+            Some(_) => None,
+        });
+        let line = self.file_options(line, stripped, scope, location);
         if self.is_guarded(scope) {
             let closed = if self.statements.name(statement) == "location" { statement } else { id };
             self.outcomes.refuse(closed, GUARDED);
             return Some(RouteParts::fixed("403", span));
         }
         let mut block = self.access(scope, false);
-        block.extend(
-            single.map(|(_, file)| {
-                NativeLine::new("rewrite", span).keyword("path").value(&file).end()
-            }),
-        );
+        block.extend(single.filter(|named| !named.continues).map(|named| {
+            NativeLine::new("rewrite", span).keyword("path").value(&named.path).end()
+        }));
         block.extend(self.expires(scope));
         block.extend(self.response_headers(scope, known));
         block.extend(self.error_pages(scope, location.place, Intercepted::No));
@@ -144,11 +148,11 @@ impl<'t> Converter<'_, 't> {
         })
     }
 
-    /// Adds the options of a target of files; `strip` is the `alias` of a prefix.
+    /// Adds the options of a target of files.
     fn file_options(
         &mut self,
         line: NativeLine,
-        strip: Option<StatementId>,
+        stripped: Option<StrippedAlias<'_>>,
         scope: &InheritanceScope<'_, 't>,
         location: ProxyPlace<'_>,
     ) -> NativeLine {
@@ -158,9 +162,15 @@ impl<'t> Converter<'_, 't> {
         }
         // nginx starts without the directory, too.
         line = line.keyword("optional");
-        if let Some(id) = strip {
+        if let Some(StrippedAlias { id, prefix }) = stripped {
             line = line.option("strip", location.pattern);
-            if !location.pattern.ends_with('/') {
+            if let Some(prefix) = prefix {
+                line = line.option("prefix", prefix);
+                self.outcomes.differs(
+                    id,
+                    "a file has the type of its own extension; nginx takes that of the path",
+                );
+            } else if !location.pattern.ends_with('/') {
                 let how = "a path that goes on without a `/` is looked for in the directory, not beside it";
                 self.outcomes.differs(id, how);
             }
@@ -247,20 +257,48 @@ struct TryFiles {
     fallback: Option<String>,
 }
 
-/// Returns the folder of an `alias` and the path in it that all requests, or the groups of a regex,
-/// lead to; `None` for a directory that stands for a prefix.
+/// The `alias` of a prefix, which is cut off the paths of requests.
+#[derive(Clone, Copy)]
+struct StrippedAlias<'a> {
+    id: StatementId,
+    /// The path in the directory that stands in its place.
+    prefix: Option<&'a str>,
+}
+
+/// A path in the folder of an `alias`.
+struct AliasPath<'d> {
+    folder: &'d str,
+    /// The path in it, percent-encoded.
+    path: String,
+    /// Set if the rest of a request's path follows; otherwise all requests, or the groups of a
+    /// regex, lead there.
+    continues: bool,
+}
+
+/// Returns the path that an `alias` without a `/` at its end names; `None` for a directory that
+/// stands for a prefix.
 fn named_file<'d>(
     location: ProxyPlace<'_>,
     path: &'d str,
     known: &KnownVariables<'_>,
-) -> Result<Option<(&'d str, String)>, String> {
+) -> Result<Option<AliasPath<'d>>, String> {
+    let split = || path.rfind('/').map(|at| (&path[..=at], &path[at..]));
     match location.kind {
-        Match::Prefix | Match::Final if path.ends_with('/') || !location.pattern.ends_with('/') => {
-            Ok(None)
+        Match::Prefix | Match::Final if path.ends_with('/') => Ok(None),
+        Match::Prefix | Match::Final if !location.pattern.ends_with('/') => {
+            let is_named = |(_, name): &(_, &str)| {
+                !matches!(*name, "/." | "/..") && !path.contains('$') && name.len() > 1
+            };
+            let named = split().filter(is_named);
+            Ok(named.map(|(folder, name)| AliasPath {
+                folder,
+                path: percent_encoded(name),
+                continues: true,
+            }))
         }
-        Match::Exact => match path.rfind('/').map(|at| (&path[..=at], &path[at..])) {
-            Some((folder, name)) if name.len() > 1 && name.bytes().all(is_plain) => {
-                Ok(Some((folder, name.to_owned())))
+        Match::Exact => match split() {
+            Some((folder, name)) if name.len() > 1 && !name.contains('$') => {
+                Ok(Some(AliasPath { folder, path: percent_encoded(name), continues: false }))
             }
             _ => Err("write the path of one file".to_owned()),
         },
@@ -271,14 +309,23 @@ fn named_file<'d>(
                     "nginx takes the groups of the location, such as `alias /srv/$1`".into()
                 );
             };
-            Ok(Some((&path[..=at], path_template(&path[at..], known, true)?)))
+            let (folder, path) = (&path[..=at], path_template(&path[at..], known, true)?);
+            Ok(Some(AliasPath { folder, path, continues: false }))
         }
         _ => Err("write `alias` with a `/` at the end in a location that ends with one, or `root`"
             .to_owned()),
     }
 }
 
-/// Returns true for a byte that a path has as it is.
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"/._-".contains(&byte)
+/// Returns a path in the form of a URL.
+fn percent_encoded(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }

@@ -22,11 +22,6 @@ impl<'t> Converter<'_, 't> {
         guards.len() > MOST_KINDS || guards.iter().any(|name| self.is_on(scope, name))
     }
 
-    /// Returns true if clients of a server need a certificate, which nginx checks before all else.
-    pub(crate) fn verifies_clients(&self, scope: &InheritanceScope<'_, 't>) -> bool {
-        self.is_on(scope, "ssl_verify_client")
-    }
-
     fn is_on(&self, scope: &InheritanceScope<'_, 't>, name: &'t str) -> bool {
         scope.all(name).iter().any(|id| self.statements.word(*id, 0) != "off")
     }

@@ -25,6 +25,22 @@ const OWN: [&str; 9] = [
     "expect",
 ];
 
+/// The forms of `expires` that have a conversion.
+const FORMS_OF_EXPIRES: &str =
+    "write one time, `epoch`, `max` or `off`: other forms have no conversion";
+
+/// Returns a time of `expires` in Weir's form, or `off`.
+fn expires_time(text: &str) -> Option<String> {
+    match text {
+        "off" | "epoch" | "max" => Some(text.to_owned()),
+        _ => {
+            let (sign, time) = text.strip_prefix('-').map_or(("", text), |time| ("-", time));
+            let time = time.strip_prefix('+').unwrap_or(time);
+            values::milliseconds(time).map(|time| format!("{sign}{}s", time / 1000))
+        }
+    }
+}
+
 impl<'t> Converter<'_, 't> {
     /// Returns the changes of the requests of a location with `proxy_pass`.
     pub(crate) fn request_headers(
@@ -171,26 +187,59 @@ impl<'t> Converter<'_, 't> {
     /// Returns the time for which clients may keep the responses of a block.
     pub(crate) fn expires(&mut self, scope: &InheritanceScope<'_, 't>) -> Option<Directive> {
         let id = self.single(scope, "expires")?;
-        let words = self.statements.words(id);
-        let word = self.statements.word(id, 0);
-        let time = match word {
-            "off" => Some(None),
-            "epoch" | "max" => Some(Some(word.to_owned())),
-            _ => {
-                let (sign, time) = word.strip_prefix('-').map_or(("", word), |time| ("-", time));
-                let time = time.strip_prefix('+').unwrap_or(time);
-                let milliseconds = values::milliseconds(time).filter(|_| words.len() == 1);
-                milliseconds.map(|time| Some(format!("{sign}{}s", time / 1000)))
+        let span = self.statements.span(id);
+        let (word, is_one) = (self.statements.word(id, 0), self.statements.words(id).len() == 1);
+        let time = match word.strip_prefix('$') {
+            Some(name) if is_one => {
+                let name = name.trim_start_matches('{').trim_end_matches('}');
+                self.expires_variable(name, span)
+            }
+            _ if is_one => expires_time(word).ok_or_else(|| FORMS_OF_EXPIRES.to_owned()),
+            _ => Err(FORMS_OF_EXPIRES.to_owned()),
+        };
+        let time = match time {
+            Ok(time) => time,
+            Err(reason) => {
+                self.outcomes.refuse(id, reason);
+                return None;
             }
         };
-        let Some(time) = time else {
-            let reason = "write one time, `epoch`, `max` or `off`: other forms have no conversion";
-            self.outcomes.refuse(id, reason);
-            return None;
-        };
         self.outcomes.honour(id);
-        let line = NativeLine::new("expires", self.statements.span(id));
-        time.map(|time| line.value(&time).end())
+        (time != "off").then(|| NativeLine::new("expires", span).value(&time).end())
+    }
+
+    /// Returns the native variable that has the times of this one.
+    fn expires_variable(&mut self, name: &str, span: SourceSpan) -> Result<String, String> {
+        if let Some(known) = self.expires_maps.get(name) {
+            return known.clone();
+        }
+        let made = self.map_of_times(name, span);
+        self.expires_maps.insert(name.to_owned(), made.clone());
+        made
+    }
+
+    fn map_of_times(&mut self, name: &str, span: SourceSpan) -> Result<String, String> {
+        const OTHERS: &str = "a variable is that of a `map` or `split_clients` of this file";
+        let native = self.statements.defined().and_then(|names| names.native(name));
+        let native = native.ok_or(OTHERS)?.to_owned();
+        let values = self.values_of(name).ok_or(OTHERS)?;
+        let mut lines = Vec::new();
+        let mut is_same = true;
+        for value in &values {
+            let time = expires_time(if value.is_empty() { "off" } else { value });
+            let time = time
+                .ok_or_else(|| format!("of `${name}` the value `{value}`: {FORMS_OF_EXPIRES}"))?;
+            is_same &= time == *value || value.is_empty();
+            lines.push(NativeLine::entry(value, span).value(&time).end());
+        }
+        if is_same {
+            return Ok(format!("${native}"));
+        }
+        lines.push(NativeLine::new("default", span).value("off").end());
+        let variable = self.free_variable(format!("expires_of_{native}"));
+        let map = NativeLine::new("map", span).value(&format!("${{{native}}}"));
+        self.logs.directives.push(map.value(&format!("${variable}")).block(lines));
+        Ok(format!("${variable}"))
     }
 
     /// Returns the changes of the responses of a block.

@@ -9,6 +9,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::body_bounds::common_bound;
+use super::client_certificates::{ClientDemand, client_checks};
 use super::logs::log_line;
 use super::real_ip::OpeningHeader;
 use super::route_parts::RoutePlace;
@@ -331,6 +332,7 @@ impl<'t> Converter<'_, 't> {
         group: &AddressServers,
         default: Option<StatementId>,
     ) -> (Vec<Directive>, Vec<Directive>) {
+        self.client_authority = None;
         let mut routes = Vec::new();
         let mut exact = Vec::new();
         let mut patterns: [Vec<(String, Directive)>; 3] = Default::default();
@@ -340,8 +342,9 @@ impl<'t> Converter<'_, 't> {
             let place = RoutePlace { port: port(key), tls: group.tls, server_name: &names.first };
             self.server_logs = self.access_logs(&scope);
             let own = self.routes(*server, &scope, place);
-            let closed = group.tls && self.verifies_clients(&scope);
-            let mut own = if closed { self.closed(*server) } else { own };
+            let demand = if group.tls { self.client_demand(&scope) } else { ClientDemand::Off };
+            let mut own = if demand == ClientDemand::Closed { self.closed(*server) } else { own };
+            own.splice(0..0, client_checks(demand, self.statements.span(*server)));
             if self.server_logs != self.listener_logs {
                 Self::give_logs(&self.server_logs, &mut own);
             }
@@ -468,6 +471,7 @@ impl<'t> Converter<'_, 't> {
         lines.extend(self.http2(http, &scope, group, span));
         if group.tls {
             lines.extend(self.certificates(http, default, group));
+            lines.extend(self.client_authority.take().map(|authority| authority.line));
             lines.extend(self.protocols(&scope, span));
         }
         for (server, _) in group.servers.iter().filter(|(server, _)| *server != default) {

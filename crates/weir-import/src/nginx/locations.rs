@@ -13,13 +13,15 @@ use super::errors::Intercepted;
 use super::file_types::with_charset;
 use super::guards::GUARDED;
 use super::logs::log_line;
-use super::pools::{PassTarget, UpstreamScheme};
+use super::pass_url::PassUrl;
+use super::pools::PassTarget;
 use super::precedence::{Location, LocationEntry, LocationRoute, Match, in_order};
 use super::rewriting::{Alternative, AlternativeEnd, RewritePhase, RewrittenBlock};
 use super::route_parts::{RouteParts, RoutePlace};
 use super::scope::InheritanceScope;
 use super::state::Converter;
 use super::statements::StatementId;
+use super::status_page::status_page_of;
 use super::targets::ProxyPlace;
 use super::values::{KnownVariables, template};
 use crate::native::NativeLine;
@@ -79,8 +81,27 @@ impl<'t> Converter<'_, 't> {
         if locations.iter().any(all) {
             return routes;
         }
+        self.outside_locations(server, scope, place, &mut routes);
+        routes
+    }
+
+    /// Appends the routes of requests that no location of a server takes.
+    fn outside_locations(
+        &mut self,
+        server: StatementId,
+        scope: &InheritanceScope<'_, 't>,
+        place: RoutePlace<'_>,
+        routes: &mut Vec<Directive>,
+    ) {
+        let span = self.statements.span(server);
         let root = ProxyPlace { kind: Match::Prefix, pattern: "/", place };
-        if let Some(mut files) = self.static_files(server, scope, root) {
+        if let Some(id) = status_page_of(scope) {
+            let mut page = self.status_page(id, scope, place);
+            page.block.push(self.body_bound(scope, span));
+            let others = self.other_methods(id, &page);
+            routes.push(written(&[], &others.condition, &others.parts, span));
+            routes.push(written(&[], &[], &page, span));
+        } else if let Some(mut files) = self.static_files(server, scope, root) {
             files.block.extend(self.request_limits(scope, place, span));
             files.block.push(self.body_bound(scope, span));
             routes.push(written(&[], &[], &files, span));
@@ -93,7 +114,6 @@ impl<'t> Converter<'_, 't> {
             missing.block.push(self.body_bound(scope, span));
             routes.push(written(&[], &[], &missing, span));
         }
-        routes
     }
 
     /// Returns the route of a block without a directory.
@@ -324,6 +344,9 @@ impl<'t> Converter<'_, 't> {
             parts.block.extend(self.request_limits(&inner, location.place, span));
             routes.push(route(id, condition, parts));
         }
+        if let Some(id) = status_page_of(scope).filter(|_| !always) {
+            routes.push(self.other_methods(id, &content));
+        }
         let last = phase.test.or(phase.end).map_or(content, |(_, answer)| answer);
         routes.push(route(id, Vec::new(), last));
         routes
@@ -371,6 +394,9 @@ impl<'t> Converter<'_, 't> {
         if passes.is_empty() && self.statements.name(id) == "if" {
             passes = self.statements.named(self.statements.parent(id), "proxy_pass");
         }
+        if let Some(id) = status_page_of(scope) {
+            return self.status_page(id, scope, location.place);
+        }
         let Some(&pass) = passes.first() else {
             if let Some(files) = self.static_files(id, scope, location) {
                 return files;
@@ -408,10 +434,12 @@ impl<'t> Converter<'_, 't> {
         let constant = self.with_constants(self.statements.word(pass, 0));
         let url = constant.as_deref().unwrap_or(self.statements.word(pass, 0));
         let span = self.statements.span(pass);
-        let PassUrl { scheme, host, uri, by_variable } = PassUrl::of(url)?;
+        let parts = PassUrl::of(url)?;
+        let (shown, _) = parts.host_and_port();
+        let PassUrl { scheme, host, uri, by_variable } = parts;
         let shown =
-            if by_variable { template(host, &self.known(), false)? } else { host.to_owned() };
-        let proxy_host = if host.starts_with("unix:") { "localhost" } else { shown.as_str() };
+            if by_variable { template(host, &self.known(), false)? } else { shown.to_owned() };
+        let proxy_host = shown.as_str();
         let place = location.place;
         let known = &KnownVariables { proxy_host: Some(proxy_host), ..self.known_at(place) };
         let change = match &constant {
@@ -656,38 +684,6 @@ impl<'t> Converter<'_, 't> {
     }
 }
 
-/// The parts of the address of a `proxy_pass`.
-struct PassUrl<'u> {
-    scheme: UpstreamScheme,
-    host: &'u str,
-    uri: &'u str,
-    /// Set if a variable is the whole address.
-    by_variable: bool,
-}
-
-impl<'u> PassUrl<'u> {
-    fn of(url: &'u str) -> Result<Self, String> {
-        let (scheme, address) =
-            UpstreamScheme::of(url).ok_or("write `http://ADDRESS` or `https://ADDRESS`")?;
-        let name = address.strip_suffix("$request_uri").unwrap_or(address);
-        let by_variable = name.starts_with('$') && !name.contains(['/', '?']);
-        let (host, uri) = if by_variable {
-            address.split_at(name.len())
-        } else if address.starts_with("unix:") {
-            address.rsplit_once(':').filter(|(host, _)| *host != "unix").unwrap_or((address, ""))
-        } else {
-            address.split_at(address.find(['/', '$', '?']).unwrap_or(address.len()))
-        };
-        let path_follows = uri.is_empty()
-            || uri.starts_with('/')
-            || ["$request_uri", "$uri"].iter().any(|start| uri.starts_with(start));
-        if host.is_empty() || !path_follows {
-            return Err("a target with variables has no conversion: write a route for each".into());
-        }
-        Ok(Self { scheme, host, uri, by_variable })
-    }
-}
-
 /// Returns true if nginx has a page for an error with this status.
 fn has_page(status: &str) -> bool {
     status.parse::<u16>().is_ok_and(
@@ -752,7 +748,7 @@ fn concerns_redirects(line: &Directive) -> bool {
 }
 
 /// Returns the route of an answer that comes before the bound on bodies is looked at.
-fn unchecked(condition: &[Word], mut route: RouteParts, span: SourceSpan) -> Directive {
+pub(crate) fn unchecked(condition: &[Word], mut route: RouteParts, span: SourceSpan) -> Directive {
     route.block.push(unbounded(span));
     written(&[], condition, &route, span)
 }

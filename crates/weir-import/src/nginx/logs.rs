@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::{Block, Directive, End};
 
+use super::place_variables::{MOST_BY_PLACE, has_mark};
 use super::scope::InheritanceScope;
 use super::state::{ConvertedFormat, ConvertedLog, Converter};
 use super::statements::StatementId;
-use super::values::{self, path_template, template};
+use super::values::{self, line_template, template};
 use crate::native::NativeLine;
 
 /// Variables that never have a value in Weir: it compresses nothing, has no cache and no
@@ -38,35 +39,59 @@ const OF_STREAM: [(&str, &str); 5] = [
     ("upstream_bytes_received", "${bytes_sent}"),
 ];
 
-/// Stands for `$server_name` in a format, which is known where a log is written.
-const SERVER_NAME: char = '\u{1}';
+/// Variables that only lines of logs have.
+const OF_LINES: [&str; 3] = ["request_body", "request_completion", "connection_time"];
 
-/// The most logs whose lines have the name of a server: each has a thread that writes.
-const MOST_BY_SERVER: usize = 64;
+/// Returns the character that stands for a variable whose value belongs to a server or a location.
+type FindMark<'a> = &'a dyn Fn(&str) -> Option<char>;
+
+/// Returns the names of the variables of a format.
+fn names_in(text: &str) -> Vec<&str> {
+    let names = text.split('$').skip(1).map(|piece| {
+        let piece = piece.strip_prefix('{').unwrap_or(piece);
+        let end = piece.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        &piece[..end.unwrap_or(piece.len())]
+    });
+    names.collect()
+}
 
 /// Returns the differences of the variables of a format, if they have any.
-fn log_difference(text: &str, of_stream: bool) -> Option<String> {
-    let has =
-        |name: &str| text.contains(&format!("${name}")) || text.contains(&format!("${{{name}"));
+fn log_difference(text: &str, marks: FindMark<'_>) -> Option<String> {
+    let names = names_in(text);
+    let has = |name: &str| names.contains(&name);
+    let begins = |start: &str| names.iter().any(|name| name.starts_with(start));
     let known = [
         (
-            has("uri") || has("document_uri"),
+            has("uri") || has("document_uri") || has("request_filename"),
             "`$uri` in lines is the path of the request as it is sent, also where another one or a file answers",
         ),
         (
-            has("upstream_"),
+            begins("upstream_"),
             "variables of `$upstream_…` are those of the last attempt; nginx lists all attempts",
         ),
-        (has("sent_http_"), "headers of Weir's own responses are not in lines"),
-        (has("server_name"), "lines of several servers in one file may change places"),
+        (begins("sent_http_"), "headers of Weir's own responses are not in lines"),
+        (
+            names.iter().any(|name| marks(name).is_some()),
+            "lines of several servers or locations in one file may change places",
+        ),
+        (
+            has("request_body"),
+            "bodies that are not read whole before they are sent on, and those of more than 20k, have no value",
+        ),
+        (has("connection"), "connections to servers have no numbers"),
+        (
+            has("document_root") || has("request_filename"),
+            "where no `root` holds, it is the folder of nginx as Debian packages it",
+        ),
     ];
     let found: Vec<&str> =
         known.into_iter().filter_map(|(holds, how)| holds.then_some(how)).collect();
-    (!of_stream && !found.is_empty()).then(|| found.join("; "))
+    (!found.is_empty()).then(|| found.join("; "))
 }
 
 /// Returns the text of a format with the variables that have other names or no value in lines.
-fn log_text(text: &str, of_stream: bool) -> String {
+fn log_text(text: &str, marks: Option<FindMark<'_>>) -> String {
+    let of_stream = marks.is_none();
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split('$');
     out.push_str(pieces.next().unwrap_or_default());
@@ -80,8 +105,8 @@ fn log_text(text: &str, of_stream: bool) -> String {
         if let Some((_, value)) = known.into_iter().find(|(known, _)| *known == name) {
             out.push_str(value);
             out.push_str(rest);
-        } else if name == "server_name" && !of_stream {
-            out.push(SERVER_NAME);
+        } else if let Some(mark) = marks.and_then(|marks| marks(name)) {
+            out.push(mark);
             out.push_str(rest);
         } else {
             out.push('$');
@@ -109,14 +134,16 @@ impl<'t> Converter<'_, 't> {
         };
         let of_stream =
             self.statements.parent(id).is_some_and(|id| self.statements.name(id) == "stream");
-        let difference = log_difference(&text, of_stream);
-        let text = if text.contains(SERVER_NAME) {
-            Err("the format has a control character".to_owned())
+        let marks = |name: &str| self.place_mark(name);
+        let marks = Some(&marks as FindMark<'_>).filter(|_| !of_stream);
+        let difference = marks.and_then(|marks| log_difference(&text, marks));
+        let text = if has_mark(&text) {
+            Err("the format has a character without a meaning".to_owned())
         } else {
-            Ok(log_text(&text, of_stream))
+            Ok(log_text(&text, marks))
         };
         let format = escape.and_then(|escape| {
-            let text = path_template(&text?, &self.known(), false)?;
+            let text = line_template(&text?, &self.known(), &OF_LINES)?;
             Ok(ConvertedFormat { text, escape })
         });
         match &format {
@@ -209,19 +236,15 @@ impl<'t> Converter<'_, 't> {
             return Err("lines to syslog are not buffered".to_owned());
         }
         let buffer = buffer.map(|size| (size, flush));
-        let by_server = format.text.contains(SERVER_NAME);
-        if let Some(server) = scope.server().filter(|_| by_server) {
-            let name = self.host_names(server).first.replace('$', "$$");
-            format.text = format.text.replace(SERVER_NAME, &name);
-        }
+        let by_place = self.place_values(&mut format, scope)?;
         let log = ConvertedLog { target, format, condition, buffer };
         if let Some(name) = self.logs.made.get(&log) {
             return Ok(name.clone());
         }
-        self.logs.by_server += usize::from(by_server);
-        if by_server && self.logs.by_server > MOST_BY_SERVER {
+        self.logs.by_place += usize::from(by_place);
+        if by_place && self.logs.by_place > MOST_BY_PLACE {
             return Err(format!(
-                "its format has `$server_name`, which more than {MOST_BY_SERVER} servers write: write `$host` there"
+                "its format has a variable such as `$server_name`, of which more than {MOST_BY_PLACE} servers or locations write another value: write `$host` there"
             ));
         }
         let span = self.statements.span(id);

@@ -4,6 +4,7 @@
 
 mod affinity;
 mod body_bounds;
+mod client_certificates;
 mod conditions;
 mod continuations;
 mod convert;
@@ -24,6 +25,8 @@ mod locations;
 mod logs;
 mod methods;
 mod missing_files;
+mod pass_url;
+mod place_variables;
 mod pools;
 mod precedence;
 mod real_ip;
@@ -33,6 +36,7 @@ mod route_parts;
 mod scope;
 mod state;
 mod statements;
+mod status_page;
 mod stream;
 mod targets;
 mod unclosed;

@@ -22,6 +22,11 @@ impl<'s, 't> InheritanceScope<'s, 't> {
         inner
     }
 
+    /// Returns the innermost block.
+    pub(crate) fn innermost(&self) -> Option<StatementId> {
+        self.blocks.last().copied()
+    }
+
     /// Returns the server around the place, or the place itself.
     pub(crate) fn server(&self) -> Option<StatementId> {
         let is_server = |block: &&StatementId| self.statements.name(**block) == "server";
@@ -30,6 +35,10 @@ impl<'s, 't> InheritanceScope<'s, 't> {
 
     /// Returns the directives of that name that hold here.
     pub(crate) fn all(&self, name: &'t str) -> &'s [StatementId] {
+        // Most directives stand nowhere in a file, which is found out once instead of for each block.
+        if !self.statements.has(name) {
+            return &[];
+        }
         let found = self.blocks.iter().rev().map(|block| self.statements.named(Some(*block), name));
         found.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
     }
@@ -55,6 +64,9 @@ impl<'s, 't> InheritanceScope<'s, 't> {
 
     /// Returns the directives of two names that hold here and that nginx inherits as one list.
     pub(crate) fn both(&self, names: [&'static str; 2]) -> [&'s [StatementId]; 2] {
+        if !names.iter().any(|name| self.statements.has(name)) {
+            return Default::default();
+        }
         let of = |block: &StatementId| names.map(|name| self.statements.named(Some(*block), name));
         let mut found = self.blocks.iter().rev().map(of);
         found.find(|lists| lists.iter().any(|list| !list.is_empty())).unwrap_or_default()
@@ -63,6 +75,9 @@ impl<'s, 't> InheritanceScope<'s, 't> {
     /// Returns the first directive of these names in the innermost block that has one, for
     /// directives of which one replaces the other.
     pub(crate) fn nearest(&self, names: [&'static str; 2]) -> Option<StatementId> {
+        if !names.iter().any(|name| self.statements.has(name)) {
+            return None;
+        }
         let of = |block: &StatementId| {
             let found = names.map(|name| self.statements.named(Some(*block), name).first());
             found.into_iter().flatten().min().copied()

@@ -54,6 +54,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) referer_maps: HashMap<StatementId, Result<String, String>>,
     /// The groups of the names of servers.
     pub(crate) host_groups: HashMap<StatementId, Rc<SetVariables>>,
+    /// The authorities of the clients of the address that is being converted.
+    pub(crate) client_authority: Option<ClientAuthorityOf>,
     /// The names of the servers that were converted.
     pub(crate) host_names: HashMap<StatementId, Rc<HostNames>>,
     /// The rewrite phase of servers, as far as internal redirects come to it again.
@@ -68,6 +70,8 @@ pub(crate) struct Converter<'s, 't> {
     pub(crate) set: Rc<SetVariables>,
     /// The variable of the statuses with which headers are added, once there is a map of them.
     pub(crate) added_statuses: Option<String>,
+    /// The variable of times for each one in `expires`.
+    pub(crate) expires_maps: HashMap<String, Result<String, String>>,
     /// The number of maps of conditional values.
     pub(crate) set_maps: usize,
     /// The variables of those maps that depend on the path or the query.
@@ -75,6 +79,13 @@ pub(crate) struct Converter<'s, 't> {
     /// The routes and host names so far, and the lines in them.
     routes: usize,
     lines: usize,
+}
+
+/// The authorities of the clients of an address.
+pub(crate) struct ClientAuthorityOf {
+    /// The files as written.
+    pub(crate) texts: [String; 2],
+    pub(crate) line: Directive,
 }
 
 /// The upstreams of the file and the pools made so far.
@@ -127,8 +138,8 @@ pub(crate) struct ConvertedLogs {
     /// The name of each log so far.
     pub(crate) made: HashMap<ConvertedLog, String>,
     pub(crate) directives: Vec<Directive>,
-    /// The number of logs whose lines have the name of a server.
-    pub(crate) by_server: usize,
+    /// The number of logs whose lines have values of a server or a location.
+    pub(crate) by_place: usize,
 }
 
 /// A format in Weir's form.
@@ -300,6 +311,7 @@ impl<'s, 't> Converter<'s, 't> {
             passed_headers: None,
             referer_maps: HashMap::new(),
             host_groups: HashMap::new(),
+            client_authority: None,
             host_names: HashMap::new(),
             repeated_rewrites: HashMap::new(),
             noted: HashSet::new(),
@@ -307,6 +319,7 @@ impl<'s, 't> Converter<'s, 't> {
             pool_maps: 0,
             set: Rc::default(),
             added_statuses: None,
+            expires_maps: HashMap::new(),
             set_maps: 0,
             path_maps: HashSet::new(),
             routes: 0,
@@ -321,7 +334,7 @@ impl<'s, 't> Converter<'s, 't> {
             set: Rc::clone(&self.set),
             joins_lines: self.version.joins_lines(),
             trusts_nobody: !self.statements.has("set_real_ip_from"),
-            has_proxy_header: self.statements.takes_proxy_header(),
+            proxy_headers: self.statements.proxy_headers(),
             ..KnownVariables::default()
         }
     }

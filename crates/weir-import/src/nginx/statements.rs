@@ -11,7 +11,7 @@ use weir_config::syntax::tree::{Directive, End, missing_semicolon};
 
 use super::directives::{self, Handling};
 use super::families::{of_family, of_unused_protocol};
-use super::values::DefinedNames;
+use super::values::{DefinedNames, ProxyHeaders};
 use crate::coverage::{CoverageEntry, CoverageOutcome, shortened};
 
 /// The size of nginx's buffer for a word.
@@ -45,6 +45,8 @@ pub(crate) struct Statements<'t> {
     by_name: HashMap<(Option<StatementId>, &'t str), Vec<StatementId>>,
     /// Set if every `real_ip_header` is `proxy_protocol`, and there is one.
     takes_proxy_header: bool,
+    /// Set if some `listen` has `proxy_protocol`.
+    listens_with_proxy_protocol: bool,
     /// The names of all directives.
     names: HashSet<&'t str>,
     /// The names of the directives that keep clients away.
@@ -53,6 +55,8 @@ pub(crate) struct Statements<'t> {
     defined: OnceCell<DefinedNames>,
     /// The variables that directives other than `if` use.
     used: OnceCell<HashSet<String>>,
+    /// The variables that `set` gives a value, sorted.
+    set: OnceCell<Vec<&'t str>>,
 }
 
 impl<'t> Statements<'t> {
@@ -62,10 +66,12 @@ impl<'t> Statements<'t> {
             top: Vec::new(),
             by_name: HashMap::new(),
             takes_proxy_header: false,
+            listens_with_proxy_protocol: false,
             names: HashSet::new(),
             guards: BTreeSet::new(),
             defined: OnceCell::new(),
             used: OnceCell::new(),
+            set: OnceCell::new(),
         };
         statements.top = statements.add(tree, "main", None);
         let named = |name: &'static str| {
@@ -75,9 +81,11 @@ impl<'t> Statements<'t> {
         let has_header = |one: &Statement<'_>| {
             one.directive.words.iter().any(|word| word.text == "proxy_protocol")
         };
+        let listens = named("listen").any(has_header);
         statements.takes_proxy_header = headers.peek().is_some()
             && headers.all(|one| one.word(0) == "proxy_protocol")
             && named("listen").all(has_header);
+        statements.listens_with_proxy_protocol = listens;
         statements
     }
 
@@ -114,6 +122,16 @@ impl<'t> Statements<'t> {
         self.used.get_or_init(|| used_in_texts(self)).contains(variable)
     }
 
+    /// Returns the names of the variables that `set` gives a value, sorted.
+    pub(crate) fn set_variables(&self) -> &[&'t str] {
+        self.set.get_or_init(|| {
+            let sets = self.all().filter(|id| self.name(*id) == "set");
+            let names = sets.filter_map(|id| self.word(id, 0).strip_prefix('$'));
+            let names: BTreeSet<&str> = names.collect();
+            names.into_iter().collect()
+        })
+    }
+
     /// Keeps the variables that the file defines.
     pub(crate) fn define(&self, names: DefinedNames) {
         // The contexts of a second `http` are refused.
@@ -130,9 +148,13 @@ impl<'t> Statements<'t> {
         self.names.contains(name)
     }
 
-    /// Returns true if the file takes the addresses of clients from the PROXY protocol only.
-    pub(crate) fn takes_proxy_header(&self) -> bool {
-        self.takes_proxy_header
+    /// Returns the headers of the PROXY protocol that addresses take.
+    pub(crate) fn proxy_headers(&self) -> ProxyHeaders {
+        match (self.takes_proxy_header, self.listens_with_proxy_protocol) {
+            (true, _) => ProxyHeaders::OfClients,
+            (false, true) => ProxyHeaders::OfPeers,
+            (false, false) => ProxyHeaders::None,
+        }
     }
 
     /// Returns the names of the directives that keep clients away.

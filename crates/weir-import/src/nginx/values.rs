@@ -127,6 +127,18 @@ pub(crate) struct SetCase {
 /// The variables that `set` and regexes give a value at a place of the file.
 pub(crate) type SetVariables = HashMap<String, SetValue>;
 
+/// The headers of the PROXY protocol that the listeners of a file take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ProxyHeaders {
+    /// None does.
+    #[default]
+    None,
+    /// Some do, and the header names the peer.
+    OfPeers,
+    /// All do, and clients have the addresses of the header.
+    OfClients,
+}
+
 /// The values of variables that are known when the file is converted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownVariables<'a> {
@@ -142,13 +154,20 @@ pub(crate) struct KnownVariables<'a> {
     pub(crate) joins_lines: bool,
     /// Set if no proxy is trusted, so that clients have the addresses of their connections.
     pub(crate) trusts_nobody: bool,
-    /// Set if clients have the addresses of the PROXY protocol's header.
-    pub(crate) has_proxy_header: bool,
+    /// The headers of the PROXY protocol.
+    pub(crate) proxy_headers: ProxyHeaders,
     /// `$https`.
     pub(crate) https: Option<&'static str>,
 }
 
 impl KnownVariables<'_> {
+    /// Returns true for the address and the port of the connection, where no header of the PROXY
+    /// protocol names others.
+    fn is_peer(&self, name: &str) -> bool {
+        matches!(name, "realip_remote_addr" | "realip_remote_port")
+            && self.proxy_headers == ProxyHeaders::None
+    }
+
     /// Returns true if nginx has a variable of this name that Weir has too.
     pub(crate) fn is_built_in(name: &str) -> bool {
         is_same(name)
@@ -157,7 +176,7 @@ impl KnownVariables<'_> {
 }
 
 /// The variables that mean the same in nginx and Weir.
-const SAME: [&str; 37] = [
+const SAME: [&str; 51] = [
     "remote_addr",
     "remote_port",
     "remote_user",
@@ -191,8 +210,22 @@ const SAME: [&str; 37] = [
     "ssl_server_name",
     "ssl_curve",
     "ssl_session_reused",
+    "ssl_client_verify",
+    "ssl_client_s_dn",
+    "ssl_client_i_dn",
+    "ssl_client_serial",
+    "ssl_client_fingerprint",
+    "ssl_client_v_start",
+    "ssl_client_v_end",
+    "ssl_client_v_remain",
+    "ssl_client_escaped_cert",
     "request_id",
+    "connection",
     "connection_requests",
+    "connections_active",
+    "connections_reading",
+    "connections_writing",
+    "connections_waiting",
     "pid",
     "hostname",
 ];
@@ -224,6 +257,15 @@ pub(crate) fn path_template(
     groups: bool,
 ) -> Result<String, String> {
     convert(text, known, true, &|name| groups && is_group(name) || name == "uri")
+}
+
+/// The same for a line of a log, in which the path and these variables may stand.
+pub(crate) fn line_template(
+    text: &str,
+    known: &KnownVariables<'_>,
+    of_lines: &[&str],
+) -> Result<String, String> {
+    convert(text, known, true, &|name| name == "uri" || of_lines.contains(&name))
 }
 
 fn convert(
@@ -265,7 +307,9 @@ fn convert(
             }
             "realip_remote_addr" if known.trusts_nobody => out.push_str("${remote_addr}"),
             "realip_remote_port" if known.trusts_nobody => out.push_str("${remote_port}"),
-            "proxy_protocol_addr" if known.has_proxy_header => out.push_str("${remote_addr}"),
+            "proxy_protocol_addr" if known.proxy_headers == ProxyHeaders::OfClients => {
+                out.push_str("${remote_addr}");
+            }
             "https" if known.https.is_some() => out.push_str(known.https.unwrap_or_default()),
             _ if name.starts_with("upstream_http_") => {
                 out.push_str("${sent_");
@@ -276,7 +320,7 @@ fn convert(
             "upstream_cache_status" => {}
             // Only its length differs, in keys that nobody reads.
             "binary_remote_addr" => out.push_str("${remote_addr}"),
-            _ if is_same(name) || allowed(name) => {
+            _ if is_same(name) || allowed(name) || known.is_peer(name) => {
                 out.push_str("${");
                 out.push_str(&native_name(name, known.joins_lines));
                 out.push('}');

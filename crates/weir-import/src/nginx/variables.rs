@@ -216,7 +216,7 @@ impl<'t> Converter<'_, 't> {
 
     /// Returns the values that a definition gives, in nginx's form. Where one gives those of
     /// another, they are values of the first too.
-    fn values_of(&self, name: &str) -> Option<BTreeSet<String>> {
+    pub(crate) fn values_of(&self, name: &str) -> Option<BTreeSet<String>> {
         let mut values = BTreeSet::new();
         let mut names = vec![name];
         let mut next = 0;

@@ -33,6 +33,7 @@ impl<N: Net> Connection<N> {
         stream: N::Stream,
         moved: Moved,
         resident: ResidentKey,
+        number: u32,
     ) -> (Self, Option<Box<Begun>>) {
         let Moved { peer, served, since, began, begun, stays } = moved;
         let may_part = !stays;
@@ -41,6 +42,7 @@ impl<N: Net> Connection<N> {
             since,
             began,
             taken: began,
+            number,
             served,
             resident,
             tls: None,

@@ -170,7 +170,8 @@ async fn begin<N: Net>(
     let place = Kept::new(place);
     let stream = worker.net.adopt(accepted).ok()?;
     let (mut connection, begun) = if let Some(moved) = moved {
-        Connection::of_moved(stream, *moved, resident)
+        let number = worker.process.next_connection();
+        Connection::of_moved(stream, *moved, resident, number)
     } else {
         let opened = open(worker, &place, stream, peer, resident).await?;
         let (mut connection, spoken) = opened;

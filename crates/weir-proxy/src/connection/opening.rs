@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::{ServerConfig, ServerConnection};
 use tokio_rustls::server::TlsStream;
 use weir_config::model::{Http2Mode, Protocol};
 use weir_stats::Micros;
@@ -14,6 +14,7 @@ use weir_stats::metrics::{Handshake, ProxyHeaderRefusal, Yield};
 use crate::connection::client_connection::Connection;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::limits::LARGE_BUFFER;
+use crate::net::tls::{NoClient, TlsFacts};
 use crate::net::transport::Transport;
 use crate::net::{Net, PeerAddress, Socket, canonical, proxy_header, tls};
 use crate::snapshot::CompiledListener;
@@ -69,6 +70,7 @@ pub(super) async fn open<N: Net>(
         (Arc::clone(&seat.listener), Arc::clone(&seat.counts()?.listener))
     };
     counts.accepted(worker.number);
+    worker.load.note_handled();
     let deadline = began + listener.timeouts.handshake;
     if listener.gets_proxy_header(peer.map(|peer| peer.ip())) {
         between(Some(began));
@@ -85,12 +87,12 @@ pub(super) async fn open<N: Net>(
     }
     let client = match &listener.tls {
         None => Transport::Plain(stream),
-        Some(config) => {
+        Some(tls) => {
             if !may_shake_hands(worker, &listener, peer.map(|peer| peer.ip()), began) {
                 return None;
             }
             between(Some(began));
-            let Some(stream) = shake_hands(worker, config, stream, &mut timer, deadline).await
+            let Some(stream) = shake_hands(worker, &tls.config, stream, &mut timer, deadline).await
             else {
                 counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
                 return None;
@@ -102,25 +104,42 @@ pub(super) async fn open<N: Net>(
     let since = Instant::now();
     let agreed = match &client {
         Transport::Server(stream) => {
-            let facts = tls::facts(stream.get_ref().1).without_name();
-            let kind = if facts.resumed { Handshake::Resumed } else { Handshake::Full };
-            counts.handshake(worker.number, kind, Micros::from(since - began));
-            Some(worker.shared_facts(facts))
+            let agreed = agreed_facts(worker, &listener, stream.get_ref().1);
+            let (kind, took) = match &agreed {
+                Err(NoClient) => (Handshake::Failed, Micros::NEVER),
+                Ok(facts) if facts.resumed => (Handshake::Resumed, Micros::from(since - began)),
+                Ok(_) => (Handshake::Full, Micros::from(since - began)),
+            };
+            counts.handshake(worker.number, kind, took);
+            Some(agreed.ok()?)
         }
         Transport::Plain(_) | Transport::Client(_) => None,
     };
-    let facts = ConnectionFacts {
-        peer,
-        since,
-        began,
-        taken: began,
-        served: 0,
-        resident,
-        may_part: agreed.is_none(),
-        tls: agreed,
-    };
+    let number = worker.process.next_connection();
+    let begun = ConnectionFacts::begun(peer, began, resident, agreed);
+    let facts = ConnectionFacts { since, number, ..begun };
     let spoken = Spoken::of::<N>(&listener, &client);
     Some((Connection { client, timer, facts, waiting: None }, spoken))
+}
+
+/// Returns what a handshake agreed on. A session that was resumed from one of another listener, or
+/// of before a reload, may have no certificate that this listener takes.
+fn agreed_facts<N: Net>(
+    worker: &Worker<N>,
+    listener: &CompiledListener,
+    connection: &ServerConnection,
+) -> Result<Rc<TlsFacts<'static>>, NoClient> {
+    let facts = tls::facts(connection).without_name();
+    let verifier = listener.tls.as_ref().and_then(|tls| tls.clients.as_deref());
+    let client = match verifier {
+        Some(verifier) => verifier.verify(connection.peer_certificates())?,
+        None => None,
+    };
+    Ok(match client.map(Rc::new) {
+        // Facts with a certificate are those of one connection.
+        Some(client) => Rc::new(TlsFacts { client: Some(client), ..facts }),
+        None => worker.shared_facts(facts),
+    })
 }
 
 /// Completes a TLS handshake; `None` if it fails or takes too long.

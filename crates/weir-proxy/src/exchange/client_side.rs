@@ -170,6 +170,8 @@ pub(crate) struct ConnectionFacts {
     pub(crate) began: Instant,
     /// The time at which this worker took the connection.
     pub(crate) taken: Instant,
+    /// Its number in the process.
+    pub(crate) number: u32,
     /// The number of exchanges begun on it.
     pub(crate) served: u64,
     /// The connection's entry among the worker's residents.
@@ -183,9 +185,26 @@ pub(crate) struct ConnectionFacts {
 }
 
 impl ConnectionFacts {
+    /// The data of a connection that was accepted at this time.
+    pub(crate) fn begun(
+        peer: Option<SocketAddr>,
+        began: Instant,
+        resident: ResidentKey,
+        tls: Option<Rc<TlsFacts<'static>>>,
+    ) -> Self {
+        let may_part = tls.is_none();
+        let (since, taken) = (began, began);
+        Self { peer, since, began, taken, number: 0, served: 0, resident, tls, may_part }
+    }
+
     /// The client's address, before any trusted hop is followed.
     pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
         self.peer.map(|peer| peer.ip())
+    }
+
+    /// The age of the connection when the first exchange, or the wait for the present one, began.
+    pub(crate) fn age_at_begin(&self) -> Micros {
+        self.began.span_since(self.taken)
     }
 
     /// The duration of the handshake, which the first exchange reports.

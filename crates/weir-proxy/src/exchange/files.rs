@@ -2,12 +2,13 @@
 //! by the kernel directly where the transport permits that; everything else is read on the
 //! runtime's blocking threads. `weir-files` interprets paths and conditional requests.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use tokio::task::yield_now;
-use weir_config::model::FileCandidate;
+use weir_config::model::{FileCandidate, Files};
 use weir_files::{Answer, BodyProgress, FileAnswer, FileBody, FileKind, FileRequest, Pieces, Root};
 use weir_stats::Cause;
 use weir_stats::metrics::Yield;
@@ -45,9 +46,10 @@ pub(crate) async fn serve<C: ClientSide>(
 ) -> Result<Next, Ended> {
     let scope = exchange.scope;
     let readable = matches!(exchange.request_view().method(), b"GET" | b"HEAD");
+    let asks = looks_for_file(exchange.request_view().method());
     let options = route.file_options.as_deref();
     let found = options.and_then(|options| options.found.as_ref());
-    if !readable && route.internal.is_none() && found.is_none() {
+    if !asks && route.internal.is_none() && found.is_none() {
         return not_allowed(exchange).await;
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
@@ -59,12 +61,12 @@ pub(crate) async fn serve<C: ClientSide>(
         None => Some(root),
     };
     let files = scope.listener.router.files().get(number);
-    let strip = files.and_then(|files| files.strip.as_deref());
+    let stripped = files.map(StrippedPrefix::of).unwrap_or_default();
     let candidates = files.map_or(&[][..], |files| &files.candidates);
     let form = PathForm::of(&scope.listener.path);
-    if readable
+    if asks
         && found.is_none()
-        && let Some(location) = with_slash(&exchange.request_view(), strip, form)
+        && let Some(location) = with_slash(&exchange.request_view(), stripped, form)
     {
         let reply = Reply::of(301).with_location(&location);
         return send(exchange, reply, 301).await;
@@ -75,7 +77,7 @@ pub(crate) async fn serve<C: ClientSide>(
     }
     let view = exchange.request_view();
     let mut spelt = PathBuffer::new();
-    let target = FileTarget::of(&view, strip).changed(&changed).spelt(form, &mut spelt);
+    let target = FileTarget::of(&view, stripped).changed(&changed).spelt(form, &mut spelt);
     if let (Some(to), Some(root)) = (found, root)
         && test(root, target, candidates).await.map_err(|_| Ended::from(Cause::Internal))?
     {
@@ -93,14 +95,21 @@ pub(crate) async fn serve<C: ClientSide>(
         Answer::Status(status) if status.code == 404 && route.internal.is_some() => {
             Err(redirect(exchange, route))
         }
-        _ if !readable => not_allowed(exchange).await,
+        _ if !asks => not_allowed(exchange).await,
         Answer::Status(status) => {
             leads_nowhere(exchange, status.code)?;
             let reply = Reply::of(status.code).with_headers(&status.headers);
             send(exchange, reply, status.code).await
         }
+        Answer::File(_) if !readable => not_allowed(exchange).await,
         Answer::File(file) => send_file(exchange, file).await,
     }
+}
+
+/// Returns true for a method whose requests get the status of a file that is not there. A POST for
+/// one that is there gets 405, as in nginx.
+pub(super) fn looks_for_file(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"POST")
 }
 
 async fn not_allowed<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<Next, Ended> {
@@ -120,11 +129,14 @@ fn leads_nowhere<C: ClientSide>(exchange: &Exchange<'_, C>, status: u16) -> Resu
 /// matches `/static`, which is a directory without its slash.
 pub(super) fn with_slash(
     view: &RequestView<'_>,
-    strip: Option<&str>,
+    stripped: StrippedPrefix<'_>,
     form: PathForm,
 ) -> Option<Vec<u8>> {
     let path = view.path();
-    let prefix = strip.filter(|prefix| !prefix.ends_with('/'))?;
+    if stripped.replacement.is_some() {
+        return None;
+    }
+    let prefix = stripped.prefix.filter(|prefix| !prefix.ends_with('/'))?;
     let mut buffer = PathBuffer::new();
     if form.seen(path, &mut buffer) != prefix.as_bytes() {
         return None;
@@ -137,12 +149,43 @@ pub(super) fn with_slash(
     Some(location)
 }
 
+/// The prefix of the path that the route strips, and the text that stands in its place.
+#[derive(Clone, Copy, Default)]
+pub(super) struct StrippedPrefix<'a> {
+    prefix: Option<&'a str>,
+    replacement: Option<&'a str>,
+}
+
+impl<'a> StrippedPrefix<'a> {
+    pub(super) fn of(files: &'a Files) -> Self {
+        Self { prefix: files.strip.as_deref(), replacement: files.prefix.as_deref() }
+    }
+
+    /// Returns what remains of a path.
+    fn below(self, path: &'a [u8]) -> Cow<'a, [u8]> {
+        let rest = self.prefix.and_then(|prefix| path.strip_prefix(prefix.as_bytes()));
+        match (rest, self.replacement) {
+            (Some(rest), Some(replacement)) => Cow::Owned([replacement.as_bytes(), rest].concat()),
+            (rest, _) => Cow::Borrowed(rest.unwrap_or(path)),
+        }
+    }
+
+    fn owned(self) -> [Option<String>; 2] {
+        [self.prefix, self.replacement].map(|text| text.map(str::to_owned))
+    }
+
+    fn borrowed(texts: &'a [Option<String>; 2]) -> Self {
+        let [prefix, replacement] = texts.each_ref().map(Option::as_deref);
+        Self { prefix, replacement }
+    }
+}
+
 /// The target of a request for a file.
 #[derive(Clone, Copy)]
 pub(super) struct FileTarget<'a> {
     path: &'a [u8],
     whole: &'a [u8],
-    strip: Option<&'a str>,
+    stripped: StrippedPrefix<'a>,
     /// Set if only the existence of the file matters, or its head.
     head_only: bool,
     /// Set if the response gets another status, so that conditions and ranges do not count.
@@ -150,13 +193,14 @@ pub(super) struct FileTarget<'a> {
 }
 
 impl<'a> FileTarget<'a> {
-    pub(super) fn of(view: &RequestView<'a>, strip: Option<&'a str>) -> Self {
+    pub(super) fn of(view: &RequestView<'a>, stripped: StrippedPrefix<'a>) -> Self {
         let whole = match view.internal.map(InternalRedirects::whole_target) {
             None | Some(b"") => view.head.target.of(view.bytes),
             Some(target) => target,
         };
-        let is_whole = view.internal.is_some_and(|internal| internal.imposed_status().is_some());
-        Self { path: view.path(), whole, strip, head_only: view.method() != b"GET", is_whole }
+        let imposed = view.internal.is_some_and(|internal| internal.imposed_status().is_some());
+        let is_whole = imposed || !matches!(view.method(), b"GET" | b"HEAD");
+        Self { path: view.path(), whole, stripped, head_only: view.method() != b"GET", is_whole }
     }
 
     pub(super) fn path(&self) -> &'a [u8] {
@@ -169,7 +213,7 @@ impl<'a> FileTarget<'a> {
     where
         'a: 'b,
     {
-        let Some(prefix) = self.strip.map(str::as_bytes) else { return self };
+        let Some(prefix) = self.stripped.prefix.map(str::as_bytes) else { return self };
         let mut decoded = PathBuffer::new();
         let seen = form.seen(self.path, &mut decoded);
         let is_spelt_so = form == PathForm::Normal && self.path.starts_with(prefix);
@@ -182,10 +226,9 @@ impl<'a> FileTarget<'a> {
         FileTarget { path, ..self }
     }
 
-    /// The path without the prefix that the route strips.
-    fn below_strip(&self) -> &'a [u8] {
-        let stripped = self.strip.and_then(|prefix| self.path.strip_prefix(prefix.as_bytes()));
-        stripped.unwrap_or(self.path)
+    /// The path below the directory.
+    pub(super) fn below(&self) -> Cow<'a, [u8]> {
+        self.stripped.below(self.path)
     }
 
     /// Looks for another path, whose redirects are those of this one.
@@ -216,10 +259,11 @@ async fn test(
         outcome => return outcome,
     }
     let (root, candidates) = (root.clone(), candidates.to_vec());
-    let (path, strip) = (target.path.to_vec(), target.strip.map(str::to_owned));
+    let (path, stripped) = (target.path.to_vec(), target.stripped.owned());
     let waiting = tokio::task::spawn_blocking(move || {
-        let strip = strip.as_deref();
-        let target = FileTarget { path: &path, whole: &[], strip, head_only: true, is_whole: true };
+        let stripped = StrippedPrefix::borrowed(&stripped);
+        let (whole, head_only, is_whole) = (&[][..], true, true);
+        let target = FileTarget { path: &path, whole, stripped, head_only, is_whole };
         tested(|path| root.kind(path), target, &candidates)
     });
     waiting.await.map_err(io::Error::other)?
@@ -232,12 +276,12 @@ pub(super) fn tested(
     candidates: &[FileCandidate],
 ) -> io::Result<bool> {
     if candidates.is_empty() {
-        return Ok(kind(target.below_strip())?.is_some());
+        return Ok(kind(&target.below())?.is_some());
     }
     for candidate in candidates {
         let Some(path) = candidate.path(target.path) else { continue };
         let expected = if candidate.directory { FileKind::Directory } else { FileKind::File };
-        if kind(target.at(&path).below_strip())? == Some(expected) {
+        if kind(&target.at(&path).below())? == Some(expected) {
             return Ok(true);
         }
     }
@@ -278,19 +322,19 @@ async fn find(
     target: FileTarget<'_>,
 ) -> io::Result<Answer> {
     let (head, bytes) = (view.head, view.bytes);
-    match root.answer_cached(&question(head, bytes, target)) {
+    match root.answer_cached(&question(head, bytes, target, &target.below())) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         answer => return answer,
     }
     // The blocking thread gets a copy of the request.
-    let (root, head, strip) = (root.clone(), head.clone(), target.strip.map(str::to_owned));
+    let (root, head, stripped) = (root.clone(), head.clone(), target.stripped.owned());
     let (path, whole) = (target.path.to_vec(), target.whole.to_vec());
     let FileTarget { head_only, is_whole, .. } = target;
     let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
     let waiting = tokio::task::spawn_blocking(move || {
-        let strip = strip.as_deref();
-        let target = FileTarget { path: &path, whole: &whole, strip, head_only, is_whole };
-        root.answer(&question(&head, &bytes, target))
+        let stripped = StrippedPrefix::borrowed(&stripped);
+        let target = FileTarget { path: &path, whole: &whole, stripped, head_only, is_whole };
+        root.answer(&question(&head, &bytes, target, &target.below()))
     });
     waiting.await.map_err(io::Error::other)?
 }
@@ -299,11 +343,12 @@ pub(super) fn question<'a>(
     head: &RequestHead,
     bytes: &'a [u8],
     target: FileTarget<'a>,
+    path: &'a [u8],
 ) -> FileRequest<'a> {
     let FileTarget { whole, head_only, is_whole, .. } = target;
     let value = |name| if is_whole { None } else { head.header(bytes, name) };
     FileRequest {
-        path: target.below_strip(),
+        path,
         target: whole,
         method_is_head: head_only,
         if_none_match: value("if-none-match"),

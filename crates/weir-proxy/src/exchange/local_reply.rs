@@ -250,12 +250,13 @@ fn write_reply<C: ClientSide>(
     record::with_entry(exchange, |entry| {
         // As those of an endpoint's response, edits see the status before rules change it.
         let entry = &Entry { status, ..*entry };
+        let own = Entry { response_headers: &reply, ..*entry };
         let surroundings = ReplySurroundings {
             pages: router.pages(),
             edits: route
                 .map_or(router.response_edits(), |route| &route.response_edits)
                 .resolve(Some(entry)),
-            expires: exchange.expires_lines(exchange.outcome.status),
+            expires: exchange.expires_lines(exchange.outcome.status, Some(&own)),
             entry,
             request_id_header: if respond {
                 scope.listener.request_id.header.as_deref()

@@ -57,6 +57,7 @@ use crate::routing::route::{CompiledAction, CompiledRoute};
 use crate::time::deadline_timer::DeadlineTimer;
 use crate::time::instant::Instant;
 use crate::time::work_time::WorkTime;
+use crate::worker::load::HeadReading;
 use crate::worker::sessions::{BegunExchange, Session};
 use crate::worker::workspace::Heads;
 
@@ -291,7 +292,9 @@ fn pool_of<C: ClientSide>(
 
 /// Waits for the head.
 async fn read_head<C: ClientSide>(exchange: &mut Exchange<'_, C>) -> Result<(), Ended> {
+    let reading = HeadReading::new(&exchange.scope.worker.load);
     C::read_head(exchange).await?;
+    drop(reading);
     if let Some(waiting) = &exchange.arrival.waiting {
         exchange.arrival.head_end = waiting.head_end;
         // The client was told to continue (100) before the request began to wait.

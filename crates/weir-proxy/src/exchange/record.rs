@@ -1,6 +1,7 @@
 //! The record of an exchange: its [`Entry`], used by header templates while it runs and by the
 //! access logs when it ends. It formats no log line.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
@@ -11,6 +12,7 @@ use weir_stats::{
 use weir_wire::{ResponseHead, Span};
 
 use crate::exchange::client_side::ClientSide;
+use crate::exchange::facts::Placement;
 use crate::exchange::reasons::{Depth, with_reasons};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
@@ -19,6 +21,7 @@ use crate::net::Net;
 use crate::routing::route::Captures;
 use crate::snapshot::{LogCounts, LogReasons};
 use crate::time::instant::Instant;
+use crate::upstream::UpstreamPool;
 
 /// The response headers for `$sent_http_…`, as the endpoint sent them.
 pub(crate) struct ResponseView<'a> {
@@ -105,12 +108,7 @@ pub(crate) fn with_captures<C: ClientSide, R>(
     let part = |span: weir_wire::Span| if arrival.has_head { span.of(bytes) } else { &[] };
     let pool = placement.pool();
     let endpoint = pool.zip(placement.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
-    let name =
-        |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
-    let mut failed = SmallVec::<[FailedAttempt<'_>; 2]>::new();
-    for (index, why) in &placement.failed {
-        failed.push(FailedAttempt { endpoint: name(*index), why: *why });
-    }
+    let failed = failed_attempts(placement, pool);
     let captures = captures.map(Captures::groups).unwrap_or_default();
     let entry = Entry {
         started: arrival.started,
@@ -155,10 +153,25 @@ pub(crate) fn with_captures<C: ClientSide, R>(
         tls: tls_facts(client),
         concurrency,
         worker: scope.worker.number,
+        connection: client.facts().number.into(),
+        connection_age: client.facts().age_at_begin(),
         connection_requests: client.facts().served,
+        request_body: &heads.request_body,
+        process: &*scope.worker.process,
         captures: &captures,
     };
     then(&entry)
+}
+
+/// The attempts that were abandoned for another one.
+fn failed_attempts<'p>(
+    placement: &Placement<'_>,
+    pool: Option<&'p Arc<UpstreamPool>>,
+) -> SmallVec<[FailedAttempt<'p>; 2]> {
+    let name =
+        |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
+    let failed = placement.failed.iter();
+    failed.map(|(index, why)| FailedAttempt { endpoint: name(*index), why: *why }).collect()
 }
 
 /// Counts an exchange that has ended, writes its access-log lines, and keeps its full record if it
@@ -304,5 +317,6 @@ fn tls_facts<C: ClientSide>(client: &C) -> Option<TlsParameters<'_>> {
         group: facts.group.unwrap_or_default(),
         server_name: client.server_name().unwrap_or_default(),
         resumed: facts.resumed,
+        client: facts.client.as_deref(),
     })
 }

@@ -317,7 +317,7 @@ fn write_head<C: ClientSide>(
         let head = DownstreamHead {
             head: &heads.response,
             bytes: raw,
-            expires: exchange.expires_lines(imposed.unwrap_or(heads.response.status)),
+            expires: exchange.expires_lines(imposed.unwrap_or(heads.response.status), entry),
             status: imposed,
             entry,
             edits: route.response_edits.resolve(entry),
@@ -331,7 +331,8 @@ fn write_head<C: ClientSide>(
         };
         head_writer::write_response_head(&head, &mut out);
     };
-    if route.response_edits.has_variables() {
+    let by_value = route.expires.as_ref().is_some_and(|expires| expires.template().is_some());
+    if route.response_edits.has_variables() || by_value {
         let then = |entry: &Entry<'_>| write(Some(entry));
         record::with_entry(exchange, then);
     } else {

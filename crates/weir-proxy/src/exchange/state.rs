@@ -1,6 +1,8 @@
 //! An exchange in progress: the state that its stages share. The stages are functions that take it;
 //! `run` creates it.
 
+use weir_stats::Entry;
+
 use crate::exchange::client_side::ClientSide;
 use crate::exchange::facts::{ExchangeOutcome, Placement, PoolRef, RequestArrival};
 use crate::exchange::scope::Scope;
@@ -83,11 +85,19 @@ impl<'a, C: ClientSide> Exchange<'a, C> {
         self.scope.worker.sessions.set_status(self.session, status);
     }
 
-    /// The lines about the time for which the client may keep a response with this status.
-    pub(crate) fn expires_lines(&self, status: u16) -> Option<ExpiresLines> {
-        let expires = self.route?.expires?;
+    /// The lines about the time for which the client may keep a response with this status; the
+    /// entry has its headers.
+    pub(crate) fn expires_lines(
+        &self,
+        status: u16,
+        entry: Option<&Entry<'_>>,
+    ) -> Option<ExpiresLines> {
+        let expires = self.route?.expires.as_ref()?;
         let now = self.scope.worker.wall(self.arrival.head_end);
-        ExpiresLines::of(expires, status, now)
+        match expires.template() {
+            Some(text) => ExpiresLines::of(&ExpiresLines::value_of(text, entry?)?, status, now),
+            None => ExpiresLines::of(expires, status, now),
+        }
     }
 
     /// The request as routes and templates see it.

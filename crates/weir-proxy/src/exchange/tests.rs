@@ -286,6 +286,7 @@ async fn serve(net: MemoryNet, route: &str, request: [&'static str; 3]) -> Deliv
         since: now,
         began: now,
         taken: now,
+        number: 1,
         served: 1,
         resident: worker.residents.enter(None, &gate),
         tls: None,

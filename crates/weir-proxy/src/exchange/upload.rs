@@ -16,7 +16,8 @@ use crate::exchange::pump::{Bounds, Encoder, Pump, PumpFailure};
 use crate::exchange::scope::Scope;
 use crate::exchange::state::Exchange;
 use crate::limiting::bandwidth::Throttle;
-use crate::limits::{LONG_HEAD, SMALL_BUFFER};
+use crate::limits::{LONG_HEAD, SHOWN_BODY, SMALL_BUFFER};
+use crate::snapshot::RequestBodies;
 use crate::time::deadline_timer::Elapsed;
 use crate::time::instant::Instant;
 use crate::time::pace::Pace;
@@ -150,6 +151,9 @@ async fn whole_body<C: ClientSide>(
         upload.take_decoded(&mut body);
     }
     exchange.client.unread(upload.surplus());
+    if scope.listener.request_bodies == RequestBodies::Shown && body.len() <= SHOWN_BODY {
+        exchange.heads.request_body.clone_from(&body);
+    }
     *upload = Pump::whole(body, upload.take_throttle());
     Ok(())
 }

@@ -292,6 +292,11 @@ impl Edits {
         self.templates().any(Template::tells_why)
     }
 
+    /// Returns true if a value is the body of the request.
+    pub(crate) fn uses_request_body(&self) -> bool {
+        self.templates().any(Template::needs_request_body)
+    }
+
     /// Returns true if a line uses a header of the endpoint's response.
     pub(crate) fn uses_response_headers(&self) -> bool {
         self.templates().any(Template::needs_response_headers)

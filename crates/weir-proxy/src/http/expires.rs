@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use weir_config::model::Expires;
+use weir_stats::{Entry, Escape, Template};
 use weir_wire::encode;
 
 use crate::http::edits::Edits;
@@ -23,19 +24,29 @@ pub struct ExpiresLines {
 
 impl ExpiresLines {
     /// The lines of a response with this status at this time; `None` for errors.
-    pub(crate) fn of(expires: Expires, status: u16, now: SystemTime) -> Option<Self> {
+    pub(crate) fn of(expires: &Expires, status: u16, now: SystemTime) -> Option<Self> {
         if !matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308) {
             return None;
         }
         let (date, max_age) = match expires {
             Expires::After(time) => {
-                (date_of(now.checked_add(time).unwrap_or(now)), Some(time.as_secs()))
+                (date_of(now.checked_add(*time).unwrap_or(now)), Some(time.as_secs()))
             }
-            Expires::Before(time) => (date_of(now.checked_sub(time).unwrap_or(now)), None),
+            Expires::Before(time) => (date_of(now.checked_sub(*time).unwrap_or(now)), None),
             Expires::Epoch => (*EPOCH_DATE, None),
             Expires::Max => (*MAX_DATE, Some(MAX_AGE)),
+            // `value_of` knows it.
+            Expires::By(_) => return None,
         };
         Some(Self { date, max_age })
+    }
+
+    /// Returns the time that the variable of `expires` has for a response; `None` for none.
+    pub(crate) fn value_of(text: &Template, entry: &Entry<'_>) -> Option<Expires> {
+        let mut value = Vec::new();
+        text.append(entry, Escape::None, &mut value);
+        // All values were checked when the configuration was loaded.
+        Expires::of_value(std::str::from_utf8(&value).ok()?).ok()?
     }
 
     /// Returns true if a received line of this name is left out.
@@ -77,7 +88,7 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_hours(24);
         let check = |expires, status, expected: &str| {
             let mut out = Vec::new();
-            if let Some(lines) = ExpiresLines::of(expires, status, now) {
+            if let Some(lines) = ExpiresLines::of(&expires, status, now) {
                 lines.write(&Edits::default(), &mut out);
             }
             assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -110,7 +121,7 @@ mod tests {
     fn a_line_that_is_set_is_written_once() {
         let edits = [HeaderEdit::Set("cache-control".into(), Template::parse("public").unwrap())];
         let edits = Edits::compile(EditedMessage::Response, &edits).unwrap();
-        let lines = ExpiresLines::of(Expires::Epoch, 200, UNIX_EPOCH).unwrap();
+        let lines = ExpiresLines::of(&Expires::Epoch, 200, UNIX_EPOCH).unwrap();
         let mut out = Vec::new();
         lines.write(&edits, &mut out);
         assert_eq!(out, b"Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\n");

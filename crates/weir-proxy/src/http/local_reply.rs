@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use weir_config::model::ErrorPage;
-use weir_stats::{Entry, Escape, Template};
+use weir_stats::{Entry, Escape, Headers, Template};
 use weir_wire::{encode, reason_phrase};
 
 use crate::http::edits::Edits;
@@ -314,6 +314,23 @@ impl<'a> Reply<'a> {
             (None, Some(page)) => Body::Given(&page.content_type, &page.body),
             (None, None) => Body::OwnPage(self.status),
         })
+    }
+}
+
+/// The headers that tell what is sent; those that depend on the configuration are left out.
+impl Headers for Reply<'_> {
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        let is_it = |known: &str| name.eq_ignore_ascii_case(known);
+        if is_it("content-type") {
+            let page = if matches!(self.status, 100..200 | 204 | 304) { "" } else { HTML };
+            let kind = self.body.as_ref().map_or(page, Body::content_type);
+            return Some(kind.as_bytes()).filter(|kind| !kind.is_empty());
+        }
+        if is_it("location") {
+            return self.location;
+        }
+        let own = self.headers.iter().find(|(known, _)| is_it(known));
+        own.map(|(_, value)| value.as_bytes())
     }
 }
 

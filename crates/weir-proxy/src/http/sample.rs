@@ -7,7 +7,7 @@ use weir_config::model::{
     self, Action, ClientTimeouts, Forwarded, Listener, MatchedPath, MessageLimits, PathRules,
     Route, Rule, TcpKeepalive, Treatment,
 };
-use weir_stats::{Cause, Entry, Headers, Times};
+use weir_stats::{Cause, Entry, Headers, Micros, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
 
 use crate::http::path;
@@ -120,7 +120,11 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         tls: None,
         concurrency: weir_stats::Concurrency::default(),
         worker: 0,
+        connection: 1,
+        connection_age: Micros::ZERO,
         connection_requests: 1,
+        request_body: b"",
+        process: &(),
         captures: &[],
     }
 }

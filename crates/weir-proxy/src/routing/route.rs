@@ -510,6 +510,13 @@ impl Router {
             || self.routes().any(|route| route.response_edits.uses_response_headers())
     }
 
+    /// Returns true if a header of some route shows the body of the request.
+    pub(crate) fn uses_request_body(&self) -> bool {
+        self.routes().any(|route| {
+            route.request_edits.uses_request_body() || route.response_edits.uses_request_body()
+        })
+    }
+
     /// Returns true if a text of some route contains the local address of the client connection.
     pub(crate) fn uses_local_address(&self) -> bool {
         self.routes().any(|route| route.uses_local_address)
@@ -576,7 +583,8 @@ fn compile_route(
         let methods = route.upstream.methods.iter().flat_map(ImposedMethod::templates);
         route.upstream.servers.iter().flat_map(ServerPreference::templates).chain(methods)
     };
-    let rules = || route.responses.templates().chain(of_upstream());
+    let expires = || route.expires.as_ref().and_then(Expires::template);
+    let rules = || route.responses.templates().chain(of_upstream()).chain(expires());
     let texts = || texts_of(&route.action).chain(errors_of()).chain(rules());
     let text_has = |test: fn(&Template) -> bool| texts().any(test);
     let rewrites = Rewrites::compile(&route.rewrite, &listener.path).map_err(explain)?;
@@ -610,7 +618,7 @@ fn compile_route(
         internal: internal.map(Box::new),
         file_options: FileOptions::compile(&route.action, listener).map_err(explain)?,
         body_bytes: route.body.or(listener.limits.body_bytes).unwrap_or(u64::MAX),
-        expires: route.expires,
+        expires: route.expires.clone(),
         error_targets: ErrorTargets::compile(errors, listener).map_err(explain)?,
         responses: CompiledResponseRules::compile(&route.responses, listener).map_err(explain)?,
         request_edits,
@@ -622,7 +630,8 @@ fn compile_route(
 
 /// Returns true if the action or a rule for responses uses a header of an endpoint's response.
 fn reads_responses(route: &Route) -> bool {
-    let mut texts = texts_of(&route.action).chain(route.responses.templates());
+    let expires = route.expires.as_ref().and_then(Expires::template);
+    let mut texts = texts_of(&route.action).chain(route.responses.templates()).chain(expires);
     texts.any(Template::needs_response_headers)
 }
 

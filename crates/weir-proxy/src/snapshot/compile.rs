@@ -8,7 +8,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
-use rustls::ServerConfig;
 use weir_config::{Config, model};
 use weir_files::{FileTypes, Root};
 use weir_stats::{Escape, Line, LogSink, Template, Variable};
@@ -20,11 +19,13 @@ use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::client::ClientLimiter;
 use crate::limiting::key_limits::KeyLimits;
-use crate::net::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets};
+use crate::net::tls::{
+    CertificateMaterial, ClientCertificates, Demand, PemFile, ProtocolSettings, ServerTls, Tickets,
+};
 use crate::routing::route::Router;
 use crate::snapshot::{
-    CompiledAccessLog, CompiledListener, CountedConditions, ListenerModel, LogCounts, LogReasons,
-    ServerNames, Snapshot, hashes_server_name, keys_of_local_addresses,
+    CompiledAccessLog, CompiledListener, CompiledTls, CountedConditions, ListenerModel, LogCounts,
+    LogReasons, RequestBodies, ServerNames, Snapshot, hashes_server_name, keys_of_local_addresses,
 };
 use crate::upstream::endpoint_number::EndpointNumbers;
 use crate::upstream::source::{FileReader, FilesSource, ReadFile};
@@ -229,9 +230,8 @@ impl Compiler<'_> {
             proxy_protocol: listener.proxy_protocol.clone(),
             http2: model::Http2 { mode: listener.http2_mode(), ..listener.http2 },
             tls,
-            keeps_response_head: logs
-                .want(shows_response_headers, Template::needs_response_headers)
-                || router.uses_response_headers(),
+            keeps_response_head: logs.want_response_headers() || router.uses_response_headers(),
+            request_bodies: logs.request_bodies(&router),
             server_names: server_names(&router, listener, config),
             shows_local_address: keys_of_local_addresses(config)
                 || is_limited_by(listener, Variable::is_local_address)
@@ -271,23 +271,28 @@ impl Compiler<'_> {
         &mut self,
         tls: &model::TlsServer,
         listener: &model::Listener,
-    ) -> Result<Arc<ServerConfig>, String> {
+    ) -> Result<CompiledTls, String> {
         let materials = tls
             .certificates
             .iter()
             .map(|certificate| self.material(certificate))
             .collect::<Result<Vec<_>, _>>()?;
-        let built = ServerTls::new(&materials, &protocol(&tls.protocol), self.tickets.clone());
+        let clients = tls.clients.as_ref().map(|clients| self.authorities(clients)).transpose()?;
+        let (protocol, tickets) = (protocol(&tls.protocol), self.tickets.clone());
+        let built = ServerTls::with_clients(&materials, &protocol, tickets, clients.as_ref());
         let built = built.map_err(|error| format!("listener {}: {error}", listener.name))?;
         self.warnings.extend(built.warnings);
+        let (mut config, clients) = (built.config, built.clients);
         let offered: &[&[u8]] = match listener.http2_mode() {
-            model::Http2Mode::Off | model::Http2Mode::Auto => return Ok(built.config),
+            model::Http2Mode::Off | model::Http2Mode::Auto => {
+                return Ok(CompiledTls { config, clients });
+            }
             model::Http2Mode::On => &[b"h2", b"http/1.1"],
             model::Http2Mode::Only => &[b"h2"],
         };
-        let mut config = Arc::unwrap_or_clone(built.config);
-        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
-        Ok(Arc::new(config))
+        let own = Arc::make_mut(&mut config);
+        own.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        Ok(CompiledTls { config, clients })
     }
 
     /// The limits on clients that apply at a listener.
@@ -340,6 +345,18 @@ impl Compiler<'_> {
         Ok(PemFile { label, bytes: bytes.into() })
     }
 
+    fn authorities(&self, clients: &model::ClientAuthority) -> Result<ClientCertificates, String> {
+        Ok(ClientCertificates {
+            ca: self.pem(&clients.ca)?,
+            crl: clients.crl.as_deref().map(|path| self.pem(path)).transpose()?,
+            demand: match clients.verify {
+                model::ClientVerification::Required => Demand::Required,
+                model::ClientVerification::Optional => Demand::Optional,
+                model::ClientVerification::Request => Demand::Requested,
+            },
+        })
+    }
+
     fn material(&self, certificate: &model::Certificate) -> Result<CertificateMaterial, String> {
         let key = certificate.key.as_deref().map(|path| self.pem(path)).transpose()?;
         Ok(CertificateMaterial { chain: self.pem(&certificate.chain)?, key })
@@ -388,6 +405,21 @@ impl<'a> UsedLogs<'a> {
     }
 }
 
+impl UsedLogs<'_> {
+    fn want_response_headers(&self) -> bool {
+        self.want(shows_response_headers, Template::needs_response_headers)
+    }
+
+    fn request_bodies(&self, router: &Router) -> RequestBodies {
+        let in_logs = self.want(shows_request_body, Template::needs_request_body);
+        if in_logs || router.uses_request_body() {
+            RequestBodies::Shown
+        } else {
+            RequestBodies::Unshown
+        }
+    }
+}
+
 fn shows_captures(format: &model::LogFormat) -> bool {
     match format {
         model::LogFormat::Text(template) => uses_captures(template),
@@ -418,6 +450,10 @@ fn tells_why(format: &model::LogFormat) -> bool {
 
 fn shows_response_headers(format: &model::LogFormat) -> bool {
     matches!(format, model::LogFormat::Text(template) if template.needs_response_headers())
+}
+
+fn shows_request_body(format: &model::LogFormat) -> bool {
+    matches!(format, model::LogFormat::Text(template) if template.needs_request_body())
 }
 
 fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {

@@ -22,7 +22,7 @@ use crate::limiting::admission::Gate;
 use crate::limiting::bandwidth::BandwidthLimiter;
 use crate::limiting::client::ClientLimiter;
 use crate::limiting::key_limits::KeyLimits;
-use crate::net::tls::Tickets;
+use crate::net::tls::{ClientVerifier, Tickets};
 use crate::routing::file_switch::FileSwitch;
 use crate::routing::route::{CompiledRoute, Router};
 use crate::snapshot::series::SnapshotSeries;
@@ -192,6 +192,21 @@ impl LogReasons {
     }
 }
 
+/// Tells whether bodies of requests are kept for texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestBodies {
+    Shown,
+    Unshown,
+}
+
+/// The TLS of a listener.
+pub struct CompiledTls {
+    /// The configuration of its handshakes.
+    pub config: Arc<ServerConfig>,
+    /// Verifies the certificates of clients; `None` if they are asked for none.
+    pub(crate) clients: Option<Arc<ClientVerifier>>,
+}
+
 /// A compiled listener.
 pub struct CompiledListener {
     /// Its name.
@@ -207,7 +222,7 @@ pub struct CompiledListener {
     /// HTTP/2.
     pub http2: model::Http2,
     /// The TLS configuration; `None` for plain connections.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<CompiledTls>,
     /// The routes of its requests.
     pub router: Router,
     /// Directories that `files` routes serve, by the router's index.
@@ -240,6 +255,8 @@ pub struct CompiledListener {
     pub logs: Vec<usize>,
     /// Set if a log or a response header uses headers of the endpoint's response.
     pub keeps_response_head: bool,
+    /// Tells whether a log or a header shows bodies of requests.
+    pub(crate) request_bodies: RequestBodies,
     /// Tells whether a log shows the reasons for a request's handling.
     pub(crate) reasons: LogReasons,
     /// Set if a log shows groups of a route's path regex.

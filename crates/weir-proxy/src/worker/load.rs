@@ -19,6 +19,11 @@ pub struct WorkerLoad {
     pub open: AtomicUsize,
     /// The number of its client connections with a running exchange.
     pub busy: AtomicUsize,
+    /// The number of its running exchanges whose request's head arrives. Only its own worker
+    /// writes it.
+    pub(crate) reading: AtomicUsize,
+    /// The number of connections that it has taken so far. Only its own worker writes it.
+    pub(crate) handled: AtomicU64,
     /// The bytes that running exchanges hold in buffers.
     pub held: AtomicUsize,
     /// Incremented by the worker's own thread a few times a second: the watchdog considers a worker
@@ -42,6 +47,11 @@ impl WorkerLoad {
         self.late.load(Ordering::Relaxed)
     }
 
+    /// Counts a connection that the worker takes. Must be called by its own thread.
+    pub(crate) fn note_handled(&self) {
+        self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
     /// Locks the places. Its worker does so when a connection begins and when it ends, another
     /// thread only once the worker is lost.
     pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
@@ -52,6 +62,24 @@ impl WorkerLoad {
     pub(crate) fn seize_places(&self) -> usize {
         let places = std::mem::take(&mut *self.places());
         places.len()
+    }
+}
+
+/// Counts an exchange as one whose head arrives, until this is dropped.
+pub(crate) struct HeadReading<'a>(&'a WorkerLoad);
+
+impl<'a> HeadReading<'a> {
+    /// Must be called by the worker's own thread.
+    pub(crate) fn new(load: &'a WorkerLoad) -> Self {
+        load.reading.store(load.reading.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Self(load)
+    }
+}
+
+impl Drop for HeadReading<'_> {
+    fn drop(&mut self) {
+        let reading = self.0.reading.load(Ordering::Relaxed);
+        self.0.reading.store(reading.saturating_sub(1), Ordering::Relaxed);
     }
 }
 

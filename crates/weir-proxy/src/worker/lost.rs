@@ -122,7 +122,11 @@ impl<'a> LostRecorder<'a> {
             tls: None,
             concurrency: Concurrency::default(),
             worker: self.worker,
+            connection: 0,
+            connection_age: Micros::ZERO,
             connection_requests: lost.exchanges,
+            request_body: &[],
+            process: &(),
             captures: &[],
         };
         for &number in listener.logs_of(route) {

@@ -3,12 +3,13 @@
 //! workers run on them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use weir_stats::metrics::MetricsRegistry;
+use weir_stats::{ConnectionCounts, ProcessCounts};
 
 use crate::limiting::client_shares::ClientHasher;
 use crate::limiting::idle_board::IdleSignals;
@@ -89,8 +90,28 @@ pub struct Process {
     /// The number of times that a worker was so short of descriptors or memory that all workers
     /// have to close idle connections to endpoints.
     pub(crate) idle_given_up: AtomicU64,
+    /// The number of the next client connection, which begins again after 2³².
+    connection_numbers: AtomicU32,
     /// Set when the process begins to stop: responses from then on close their connections.
     pub stopping: AtomicBool,
+}
+
+impl ProcessCounts for Process {
+    fn connections(&self) -> ConnectionCounts {
+        let sum = |count: fn(&WorkerLoad) -> &AtomicUsize| -> u64 {
+            self.loads.iter().map(|load| count(load).load(Ordering::Relaxed) as u64).sum()
+        };
+        let busy = sum(|load| &load.busy);
+        let handled = self.loads.iter().map(|load| load.handled.load(Ordering::Relaxed)).sum();
+        ConnectionCounts {
+            open: sum(|load| &load.open),
+            busy,
+            reading: sum(|load| &load.reading),
+            handled,
+            refused: self.refused_at_cap.load(Ordering::Relaxed),
+            requests: self.numbers.exchanges() + busy,
+        }
+    }
 }
 
 impl Process {
@@ -123,6 +144,7 @@ impl Process {
             cut_off: AtomicUsize::new(0),
             shortages: AtomicU64::new(0),
             idle_given_up: AtomicU64::new(0),
+            connection_numbers: AtomicU32::new(1),
             stopping: AtomicBool::new(false),
         };
         (Arc::new(process), heard)
@@ -147,6 +169,11 @@ impl Process {
     /// The number of open client connections.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The number that the next client connection gets.
+    pub(crate) fn next_connection(&self) -> u32 {
+        self.connection_numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns true if more connections are open than the cap on both sides allows, those that are

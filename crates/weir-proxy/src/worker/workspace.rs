@@ -34,6 +34,8 @@ pub(crate) struct Heads {
     /// The response head as received, for logs, header edits and rules about responses; one that
     /// was discarded too, until another endpoint is asked.
     pub(crate) response_bytes: Vec<u8>,
+    /// The body of the request, if a text shows it and it was read whole.
+    pub(crate) request_body: Vec<u8>,
     /// The text of the key that the pool's policy hashes.
     pub(crate) key: Vec<u8>,
     /// The request line as received, if it is not the one that `request` refers to, because the
@@ -100,6 +102,7 @@ impl Heads {
             + self.method.capacity()
             + self.internal.held()
             + self.kept_body.as_ref().map_or(0, Vec::capacity)
+            + self.request_body.capacity()
             + self.key.capacity()
             + self.original_line.capacity()
     }
@@ -109,6 +112,7 @@ impl Heads {
         self.request_out.clear();
         self.response_out.clear();
         self.response_bytes.clear();
+        self.request_body.clear();
         self.original_line.clear();
         self.rewritten.clear();
         self.method.clear();

@@ -37,3 +37,43 @@ fn expires_replaces_the_lines_of_the_server_and_leaves_errors_alone() {
         world.log().await;
     });
 }
+
+#[test]
+fn a_variable_decides_on_the_time_of_each_response() {
+    let text = app(
+        "server 10.0.1.1:80;",
+        "route path /own -> respond 200 x type=text/css { expires $kept; }
+         route path /file -> files /etc strip=/file prefix=/passwd { expires $by_path; }
+         route -> app { expires $kept; }",
+    );
+    let text = format!(
+        "map $sent_http_content_type $kept {{ text/css max; ~^image/ 1h; default off; }}
+         map $uri $by_path {{ /file epoch; }} {}",
+        text.replace("default -> app;", "")
+    );
+    play(&text, async |world| {
+        // The kernel has it in its cache, so that no thread has to wait for it.
+        std::fs::read("/etc/passwd").unwrap();
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        for (path, expected) in [("/own", "max-age=315360000"), ("/file", "no-cache")] {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            assert_eq!(client.message().await.all("cache-control"), [expected], "{path}");
+        }
+        let mut upstream = None;
+        for (kind, expected) in
+            [("image/png", "max-age=3600"), ("text/css", "max-age=315360000"), ("x/y", "private")]
+        {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            if upstream.is_none() {
+                upstream = Some(origin.accept().await);
+            }
+            let upstream = upstream.as_mut().unwrap();
+            upstream.message().await;
+            let head = format!("Content-Type: {kind}\r\nCache-Control: private\r\n");
+            upstream.send(format!("HTTP/1.1 200 OK\r\n{head}Content-Length: 0\r\n\r\n")).await;
+            assert_eq!(client.message().await.all("cache-control"), [expected], "{kind}");
+        }
+        world.log().await;
+    });
+}

@@ -192,7 +192,8 @@ fn a_missing_file_leads_to_the_fallback() {
         let response = answered(world, &format!("GET /g/{missing}?x")).await;
         assert_eq!(response.text(), format!("/index from=/g/{missing}&x"));
         assert_eq!(answered(world, "POST /f/etc/passwd").await.status(), 405);
-        assert_eq!(answered(world, "POST /f").await.status(), 405);
+        assert_eq!(answered(world, "POST /f").await.status(), 301);
+        assert_eq!(answered(world, "PUT /f").await.status(), 405);
         assert_eq!(answered(world, "GET /f").await.status(), 301);
         assert_eq!(answered(world, "GET /f/etc/passwd").await.status(), 200);
     });

@@ -120,6 +120,16 @@ impl Clock {
     }
 }
 
+/// Appends a time as OpenSSL writes those of certificates: `Nov  5 19:15:00 2026 GMT`.
+pub(crate) fn append_openssl(seconds: i64, out: &mut Vec<u8>) {
+    let time = Timestamp::from_second(seconds).unwrap_or_default().to_zoned(TimeZone::UTC);
+    let month = MONTHS.get(time.month().unsigned_abs() as usize - 1).copied().unwrap_or_default();
+    let (day, hour, minute, second) = (time.day(), time.hour(), time.minute(), time.second());
+    let year = time.year();
+    // Writing to a `Vec` cannot fail.
+    let _ = write!(out, "{month} {day:2} {hour:02}:{minute:02}:{second:02} {year} GMT");
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -166,6 +176,18 @@ mod tests {
         };
         check(1_234_567_890, "Feb 13 23:31:30");
         check(1_233_567_890, "Feb  2 09:44:50");
+    }
+
+    #[test]
+    fn writes_times_of_certificates() {
+        let check = |seconds: i64, expected: &str| {
+            let mut out = Vec::new();
+            append_openssl(seconds, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
+        check(1_234_567_890, "Feb 13 23:31:30 2009 GMT");
+        check(1_233_567_890, "Feb  2 09:44:50 2009 GMT");
+        check(-1, "Dec 31 23:59:59 1969 GMT");
     }
 
     #[test]

@@ -165,6 +165,11 @@ impl Template {
         self.variables().any(Variable::is_response_header)
     }
 
+    /// Returns true if the template needs the body of the request, so that it must be kept.
+    pub fn needs_request_body(&self) -> bool {
+        self.variables().any(Variable::is_request_body)
+    }
+
     /// Returns true if the template needs the reasons of an exchange.
     pub fn tells_why(&self) -> bool {
         self.variables().any(Variable::is_why)

@@ -6,10 +6,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::access_log::haproxy::HaproxyField;
 use crate::access_log::variable::{Definition, Plain, VariableKind};
-use crate::access_log::{escape, format, why};
-use crate::{Clock, Entry, Escape, FailedAttempt, Headers, Micros, Setback, TCP, Variable};
+use crate::access_log::{clock, escape, format, why};
+use crate::{
+    ClientCertificate, Clock, Entry, Escape, FailedAttempt, Headers, Micros, Setback, TCP, Variable,
+};
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// The status of a request whose connection is closed without a response.
+const CLOSED: u16 = 444;
+
+const SECONDS_OF_DAY: u64 = 86_400;
 
 /// A value before it is formatted.
 pub(crate) enum VariableValue<'a> {
@@ -40,6 +47,8 @@ pub(crate) enum VariableValue<'a> {
     /// All lines of a header of that name, with this text between them.
     Lines(&'a dyn Headers, &'a str, &'static [u8]),
     HaproxyField(HaproxyField, &'a Entry<'a>),
+    /// A time of a certificate, in seconds since 1970.
+    CertificateTime(i64),
     /// The value of a variable that the configuration defines.
     Defined(&'a dyn Definition, &'a Entry<'a>),
 }
@@ -91,6 +100,7 @@ impl VariableValue<'_> {
                 });
             }
             Self::HaproxyField(field, entry) => field.append(entry, clock, out),
+            Self::CertificateTime(seconds) => clock::append_openssl(seconds, out),
             Self::Defined(defined, entry) => defined.append(entry, clock, how, out),
         }
     }
@@ -204,7 +214,17 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
             entry.local.map_or(VariableValue::Absent, |local| VariableValue::Address(local.ip()))
         }
         Plain::RequestId => filled(entry.request_id),
+        Plain::Connection => VariableValue::Number(entry.connection),
         Plain::ConnectionRequests => VariableValue::Number(entry.connection_requests),
+        Plain::RequestBody => filled(entry.request_body),
+        Plain::RequestCompletion => VariableValue::Bytes(completion(entry)),
+        Plain::RealipRemoteAddr => {
+            let peer = entry.peer.map(|peer| peer.ip());
+            peer.map_or(VariableValue::Bytes(b"unix:"), VariableValue::Address)
+        }
+        Plain::RealipRemotePort => entry
+            .peer
+            .map_or(VariableValue::Absent, |peer| VariableValue::Number(u64::from(peer.port()))),
         Plain::Pid => VariableValue::Number(u64::from(std::process::id())),
         Plain::Hostname => text(hostname()),
         Plain::Listener => text(entry.listener),
@@ -212,8 +232,35 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         Plain::Cause => VariableValue::Bytes(entry.cause.as_str().as_bytes()),
         Plain::QueuePosition => VariableValue::Number(u64::from(entry.queue_position)),
         Plain::Worker => VariableValue::Number(entry.worker as u64),
+        Plain::ConnectionsActive
+        | Plain::ConnectionsReading
+        | Plain::ConnectionsWriting
+        | Plain::ConnectionsWaiting
+        | Plain::ConnectionsAccepted
+        | Plain::ConnectionsHandled
+        | Plain::ConnectionsRequests => VariableValue::Number(of_process(plain, entry)),
         _ => of_upstream(plain, entry),
     }
+}
+
+/// The counts of the whole process.
+fn of_process(plain: Plain, entry: &Entry<'_>) -> u64 {
+    let counts = entry.process.connections();
+    match plain {
+        Plain::ConnectionsReading => counts.reading,
+        Plain::ConnectionsWriting => counts.busy.saturating_sub(counts.reading),
+        Plain::ConnectionsWaiting => counts.open.saturating_sub(counts.busy),
+        Plain::ConnectionsAccepted => counts.handled + counts.refused,
+        Plain::ConnectionsHandled => counts.handled,
+        Plain::ConnectionsRequests => counts.requests,
+        _ => counts.open,
+    }
+}
+
+/// Returns nginx's `$request_completion`.
+fn completion(entry: &Entry<'_>) -> &'static [u8] {
+    let is_sent = entry.status != 0 && entry.status != CLOSED && !entry.cause.breaks_response();
+    if is_sent { b"OK" } else { b"" }
 }
 
 fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
@@ -238,6 +285,11 @@ fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> VariableValue<'a> {
         }
         Plain::UpstreamResponseLength => VariableValue::Number(entry.body_bytes_sent),
         Plain::UpstreamUri => filled(entry.upstream_target),
+        Plain::ConnectionTime => {
+            let before = entry.connection_age.reached().unwrap_or(0);
+            let own = times.total.reached().unwrap_or_else(|| times.elapsed());
+            VariableValue::Seconds((before + own) / 1000)
+        }
         Plain::UpstreamConnectTime => seconds(&[times.connect]),
         Plain::UpstreamHeaderTime => seconds(&[times.connect, times.response]),
         Plain::UpstreamResponseTime => seconds(&[times.connect, times.response, times.data]),
@@ -267,6 +319,32 @@ fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> VariableValue<'a> {
         Plain::SslServerName => text(tls.server_name),
         Plain::SslCurve => text(tls.group),
         Plain::SslSessionReused => VariableValue::Bytes(if tls.resumed { b"r" } else { b"." }),
+        Plain::SslClientVerify => text(tls.client.map_or("NONE", |client| client.verify.as_str())),
+        _ => match tls.client {
+            Some(client) if !client.serial.is_empty() => of_certificate(plain, client, entry),
+            _ => VariableValue::Absent,
+        },
+    }
+}
+
+fn of_certificate<'a>(
+    plain: Plain,
+    client: &'a ClientCertificate,
+    entry: &Entry<'_>,
+) -> VariableValue<'a> {
+    match plain {
+        Plain::SslClientSDn => text(&client.subject),
+        Plain::SslClientIDn => text(&client.issuer),
+        Plain::SslClientSerial => text(&client.serial),
+        Plain::SslClientFingerprint => text(&client.fingerprint),
+        Plain::SslClientVStart => VariableValue::CertificateTime(client.not_before),
+        Plain::SslClientVEnd => VariableValue::CertificateTime(client.not_after),
+        Plain::SslClientVRemain => {
+            let now = entry.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let left = client.not_after.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX));
+            VariableValue::Number(u64::try_from(left).unwrap_or(0) / SECONDS_OF_DAY)
+        }
+        Plain::SslClientEscapedCert => text(&client.escaped),
         _ => VariableValue::Absent,
     }
 }

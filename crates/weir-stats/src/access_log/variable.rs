@@ -48,8 +48,30 @@ pub(crate) enum Plain {
     SslServerName,
     SslCurve,
     SslSessionReused,
+    SslClientVerify,
+    SslClientSDn,
+    SslClientIDn,
+    SslClientSerial,
+    SslClientFingerprint,
+    SslClientVStart,
+    SslClientVEnd,
+    SslClientVRemain,
+    SslClientEscapedCert,
     RequestId,
+    Connection,
     ConnectionRequests,
+    ConnectionTime,
+    RequestBody,
+    RequestCompletion,
+    RealipRemoteAddr,
+    RealipRemotePort,
+    ConnectionsActive,
+    ConnectionsReading,
+    ConnectionsWriting,
+    ConnectionsWaiting,
+    ConnectionsAccepted,
+    ConnectionsHandled,
+    ConnectionsRequests,
     Pid,
     Hostname,
     Listener,
@@ -157,12 +179,99 @@ const PLAIN: &[(&str, Plain, &str)] = &[
         Plain::SslSessionReused,
         "`r` if the TLS session was resumed, otherwise `.`",
     ),
+    (
+        "ssl_client_verify",
+        Plain::SslClientVerify,
+        "result of the verification of the client's certificate: `SUCCESS`, `FAILED:reason`, or `NONE` if it has none",
+    ),
+    ("ssl_client_s_dn", Plain::SslClientSDn, "name of the client's certificate (RFC 2253)"),
+    (
+        "ssl_client_i_dn",
+        Plain::SslClientIDn,
+        "name of the issuer of the client's certificate (RFC 2253)",
+    ),
+    (
+        "ssl_client_serial",
+        Plain::SslClientSerial,
+        "serial number of the client's certificate, hexadecimal",
+    ),
+    (
+        "ssl_client_fingerprint",
+        Plain::SslClientFingerprint,
+        "SHA-1 of the client's certificate, hexadecimal",
+    ),
+    (
+        "ssl_client_v_start",
+        Plain::SslClientVStart,
+        "beginning of the validity of the client's certificate, `Nov 20 19:15:00 2026 GMT`",
+    ),
+    ("ssl_client_v_end", Plain::SslClientVEnd, "end of the validity of the client's certificate"),
+    (
+        "ssl_client_v_remain",
+        Plain::SslClientVRemain,
+        "days for which the client's certificate stays valid",
+    ),
+    (
+        "ssl_client_escaped_cert",
+        Plain::SslClientEscapedCert,
+        "the client's certificate in PEM, percent-encoded",
+    ),
     ("request_id", Plain::RequestId, "id of the request"),
+    ("connection", Plain::Connection, "number of the client's connection in this process, from 1"),
     (
         "connection_requests",
         Plain::ConnectionRequests,
         "number of this request on its connection, from 1",
     ),
+    (
+        "connection_time",
+        Plain::ConnectionTime,
+        "age of the client's connection at the end of the request, seconds with milliseconds",
+    ),
+    (
+        "request_body",
+        Plain::RequestBody,
+        "body of a request that was read whole before it was sent on (`buffer_request`), up to 20 \
+         KiB; otherwise absent",
+    ),
+    (
+        "request_completion",
+        Plain::RequestCompletion,
+        "`OK` if the response was sent to its end, otherwise nothing",
+    ),
+    (
+        "realip_remote_addr",
+        Plain::RealipRemoteAddr,
+        "address of the client's connection, behind which there may be a trusted proxy",
+    ),
+    ("realip_remote_port", Plain::RealipRemotePort, "port of the client's connection"),
+    ("connections_active", Plain::ConnectionsActive, "client connections of the process"),
+    (
+        "connections_reading",
+        Plain::ConnectionsReading,
+        "client connections on which the head of a request arrives",
+    ),
+    (
+        "connections_writing",
+        Plain::ConnectionsWriting,
+        "client connections whose request is being served",
+    ),
+    (
+        "connections_waiting",
+        Plain::ConnectionsWaiting,
+        "client connections that wait for a request",
+    ),
+    (
+        "connections_accepted",
+        Plain::ConnectionsAccepted,
+        "client connections that were accepted so far",
+    ),
+    (
+        "connections_handled",
+        Plain::ConnectionsHandled,
+        "client connections that were accepted and not closed at once for a cap, so far",
+    ),
+    ("connections_requests", Plain::ConnectionsRequests, "requests of all clients so far"),
     ("pid", Plain::Pid, "process id of Weir"),
     ("hostname", Plain::Hostname, "name of this machine"),
     ("listener", Plain::Listener, "name of the listener"),
@@ -218,6 +327,9 @@ const AFTER_PICK: &[Plain] = &[
     Plain::UpstreamResponseTime,
     Plain::UpstreamStatus,
     Plain::UpstreamResponseLength,
+    Plain::ConnectionTime,
+    Plain::RequestBody,
+    Plain::RequestCompletion,
     Plain::Endpoint,
     Plain::Cause,
     Plain::Attempts,
@@ -424,6 +536,7 @@ impl Variable {
                         | Plain::RequestUri
                         | Plain::UpstreamUri
                         | Plain::RemoteUser
+                        | Plain::RequestBody
                 )
         )
     }
@@ -516,6 +629,11 @@ impl Variable {
         self.is_or_uses(|kind| {
             matches!(kind, VariableKind::ResponseHeader(_) | VariableKind::ResponseHeaderLines(_))
         })
+    }
+
+    /// Returns true if the variable is the body of the request.
+    pub(crate) fn is_request_body(&self) -> bool {
+        self.is_or_uses(|kind| matches!(kind, VariableKind::Plain(Plain::RequestBody)))
     }
 
     /// Returns true if a clock is needed to write the variable.

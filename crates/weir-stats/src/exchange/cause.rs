@@ -156,6 +156,24 @@ impl Cause {
         if self == Self::Complete { Self::Local } else { self }
     }
 
+    /// Returns true if the client got no response, or only a part of one.
+    pub fn breaks_response(self) -> bool {
+        matches!(
+            self,
+            Self::ClientSendTimeout
+                | Self::ClientGone
+                | Self::ClientTooSlow
+                | Self::TlsHandshake
+                | Self::UpstreamAborted
+                | Self::UpstreamReadTimeout
+                | Self::UpstreamTooSlow
+                | Self::TunnelClientReset
+                | Self::TunnelUpstreamReset
+                | Self::Shutdown
+                | Self::WorkerLost
+        )
+    }
+
     /// The cause as one word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

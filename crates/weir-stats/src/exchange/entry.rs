@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::exchange::affinity::AffinityOutcome;
 use crate::exchange::cause::Cause;
 use crate::exchange::reasons::Reasons;
-use crate::exchange::times::Times;
+use crate::exchange::times::{Micros, Times};
 
 /// The protocol of a connection whose bytes are passed on, in [`Entry::protocol`].
 pub const TCP: &str = "TCP";
@@ -42,6 +42,35 @@ impl Headers for () {
     }
 }
 
+/// The client connections of a process, and its requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// Open connections.
+    pub open: u64,
+    /// Open connections with a running exchange.
+    pub busy: u64,
+    /// Those of them on which the head of the request arrives.
+    pub reading: u64,
+    /// Connections that workers took so far.
+    pub handled: u64,
+    /// Connections that were closed on arrival so far.
+    pub refused: u64,
+    /// Requests so far, the running ones included.
+    pub requests: u64,
+}
+
+/// The numbers of a process, which are summed over its workers when a text asks for them.
+pub trait ProcessCounts {
+    /// The client connections.
+    fn connections(&self) -> ConnectionCounts;
+}
+
+impl ProcessCounts for () {
+    fn connections(&self) -> ConnectionCounts {
+        ConnectionCounts::default()
+    }
+}
+
 /// The negotiated parameters of a client's TLS connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TlsParameters<'a> {
@@ -55,6 +84,30 @@ pub struct TlsParameters<'a> {
     pub server_name: &'a str,
     /// Set if a session was resumed.
     pub resumed: bool,
+    /// The client's certificate, at a listener that asks for one.
+    pub client: Option<&'a ClientCertificate>,
+}
+
+/// The certificate that a client has presented, in the spelling of nginx's variables. Without one
+/// only `verify` has a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// `SUCCESS`, `NONE`, or `FAILED:` and the reason.
+    pub verify: String,
+    /// The subject's name (RFC 2253).
+    pub subject: String,
+    /// The issuer's name (RFC 2253).
+    pub issuer: String,
+    /// The serial number, hexadecimal.
+    pub serial: String,
+    /// The SHA-1 of the certificate, hexadecimal.
+    pub fingerprint: String,
+    /// The beginning of its validity, Unix time.
+    pub not_before: i64,
+    /// The last second of its validity, Unix time.
+    pub not_after: i64,
+    /// The certificate in PEM, percent-encoded.
+    pub escaped: String,
 }
 
 /// Counters for HAProxy's `%ac/%fc/%bc/%sc/%rc`, taken when the exchange ends.
@@ -164,8 +217,16 @@ pub struct Entry<'a> {
     pub concurrency: Concurrency,
     /// The worker's number, from 0.
     pub worker: usize,
+    /// The number of the client's connection in the process, from 1; 0 if it has none.
+    pub connection: u64,
+    /// The age of the connection when the time [`Times::total`] began.
+    pub connection_age: Micros,
     /// The request's number on its connection, from 1.
     pub connection_requests: u64,
+    /// The body of the request, if it was kept for a text.
+    pub request_body: &'a [u8],
+    /// The counts of the process.
+    pub process: &'a dyn ProcessCounts,
     /// Groups of the route's path regex, `$1` first.
     pub captures: &'a [&'a [u8]],
 }

@@ -80,10 +80,15 @@ pub(crate) fn entry() -> Entry<'static> {
             group: "G",
             server_name: "S",
             resumed: true,
+            client: None,
         }),
         concurrency: Concurrency { process: 4, listener: 3, pool: 2, endpoint: 1 },
         worker: 3,
+        connection: 7,
+        connection_age: Micros(1_000_000),
         connection_requests: 9,
+        request_body: b"",
+        process: &(),
         captures: &[b"one", b"two"],
     }
 }

@@ -237,6 +237,11 @@ impl MetricsRegistry {
         }
     }
 
+    /// The number of exchanges that have ended, on all workers.
+    pub fn exchanges(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.exchanges.read()).sum()
+    }
+
     /// The bytes that histograms hold; at most their budget.
     pub fn histogram_bytes(&self) -> usize {
         self.budget.taken_bytes()

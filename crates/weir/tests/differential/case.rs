@@ -45,6 +45,8 @@ pub(crate) struct Request {
     /// The client's address, whose third byte `*` counts up.
     pub(crate) from: Option<String>,
     pub(crate) tls: Option<Tls>,
+    /// The certificate of the client.
+    pub(crate) client: Option<String>,
     /// The placeholder of the listener, if it is not the first.
     pub(crate) to: Option<String>,
     pub(crate) times: Option<Times>,
@@ -227,6 +229,7 @@ fn read_request(line: &str) -> Option<Request> {
         match word {
             "from" => request.from = Some(value.to_owned()),
             "to" => request.to = Some(value.to_owned()),
+            "as" => request.client = Some(value.to_owned()),
             "tls" | "tls12" => {
                 request.tls = Some(Tls { name: value.to_owned(), only_1_2: word == "tls12" });
             }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
 use super::case::Tls;
 use super::support::PATIENCE;
+use super::support::programs::Certificate;
 
 /// A response, or the end of the connection in its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,10 +88,15 @@ impl ClientSide {
     }
 
     /// Does the handshake; the error is the alert.
-    pub(crate) fn handshake(self, tls: &Tls) -> Result<(Self, Handshake), String> {
+    pub(crate) fn handshake(
+        self,
+        tls: &Tls,
+        own: Option<&Certificate>,
+    ) -> Result<(Self, Handshake), String> {
         let name = if tls.name == "-" { "127.0.0.1" } else { &tls.name };
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        let mut connection = ClientConnection::new(Arc::new(client_config(tls)), name).unwrap();
+        let mut connection =
+            ClientConnection::new(Arc::new(client_config(tls, own)), name).unwrap();
         let mut tcp = self.tcp.try_clone().unwrap();
         while connection.is_handshaking() {
             connection.complete_io(&mut tcp).map_err(|error| match error.kind() {
@@ -233,16 +240,23 @@ fn framing(response: &ResponseSeen) -> Framing {
     }
 }
 
-fn client_config(tls: &Tls) -> ClientConfig {
+fn client_config(tls: &Tls, own: Option<&Certificate>) -> ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let versions: &[&rustls::SupportedProtocolVersion] =
         if tls.only_1_2 { &[&rustls::version::TLS12] } else { rustls::DEFAULT_VERSIONS };
-    let mut config = ClientConfig::builder_with_provider(provider.clone())
+    let config = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(versions)
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
+    let mut config = match own {
+        None => config.with_no_client_auth(),
+        Some(own) => {
+            let chain = CertificateDer::from_pem_file(&own.chain).unwrap();
+            let key = PrivateKeyDer::from_pem_file(&own.key).unwrap();
+            config.with_client_auth_cert(vec![chain], key).unwrap()
+        }
+    };
     config.enable_sni = tls.name != "-";
     config
 }

@@ -179,9 +179,10 @@ fn exchange(
     client: ClientSide,
     seen: &mut Observation,
 ) -> Option<ClientSide> {
+    let own = request.client.as_deref().map(|name| stage.client_certificate(name));
     let mut client = match &request.tls {
         None => client,
-        Some(tls) => match client.handshake(tls) {
+        Some(tls) => match client.handshake(tls, own.as_ref()) {
             Ok((client, done)) => {
                 let name = stage.name_of(&done.certificate);
                 seen.handshake = Some(format!("{} with the certificate {name}", done.version));

@@ -181,6 +181,18 @@ impl Stage {
         })
     }
 
+    /// Returns the certificate of a client: one that `{certificate.authority}` has issued, or with
+    /// `self:NAME` the self-signed one of that name.
+    pub(crate) fn client_certificate(&mut self, name: &str) -> Certificate {
+        if let Some(name) = name.strip_prefix("self:") {
+            return self.certificate(name).clone();
+        }
+        let authority = self.certificate("authority").clone();
+        let directory = &self.directory;
+        let issued = self.certificates.entry(format!("issued:{name}"));
+        issued.or_insert_with(|| Certificate::issued(directory, name, &authority)).clone()
+    }
+
     /// Returns the arguments for bash that give a program the listeners as descriptors 3, 4, ….
     pub(crate) fn redirections(&self) -> String {
         let mut text = String::new();

@@ -40,7 +40,8 @@ impl<N: Net> SharedState<N> {
     /// Begins a stream whose head came at `first_byte`; returns its data. The first one has those
     /// of the connection; another one that begins while none runs has waited since the last one.
     pub(crate) fn begin_stream(&self, first_byte: Instant) -> ConnectionFacts {
-        let ConnectionFacts { peer, since, began, taken, tls, resident, .. } = &self.connection;
+        let ConnectionFacts { peer, since, began, taken, number, tls, resident, .. } =
+            &self.connection;
         let (served, others) = (self.served.get() + 1, self.open.get());
         self.served.set(served);
         self.open.set(others + 1);
@@ -54,6 +55,7 @@ impl<N: Net> SharedState<N> {
             since,
             began: if served == 1 { *began } else { since },
             taken: *taken,
+            number: *number,
             served,
             resident: *resident,
             tls: tls.clone(),

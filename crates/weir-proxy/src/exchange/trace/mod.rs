@@ -13,11 +13,13 @@ use weir_config::Config;
 use weir_config::model::{AccessRule, FileCandidate, ListenAddress, Protocol, Verdict};
 use weir_files::{Answer, Root};
 use weir_stats::{
-    AffinityOutcome, Cause, Concurrency, Entry, Escape, TCP, Template, Times, TlsParameters,
+    AffinityOutcome, Cause, Concurrency, Entry, Escape, Micros, TCP, Template, Times, TlsParameters,
 };
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, Version};
 
-use crate::exchange::files::{FileTarget, is_there, question, tested, with_slash};
+use crate::exchange::files::{
+    FileTarget, StrippedPrefix, is_there, looks_for_file, question, tested, with_slash,
+};
 use crate::http::client_address::{PeerTrust, allowed, client_address};
 use crate::http::internal::InternalRedirects;
 use crate::http::path::percent::{PathBuffer, PathForm};
@@ -552,14 +554,15 @@ impl<'a> Tracer<'a> {
         else {
             return TraceEnd::NoRoute;
         };
-        let strip = files.strip.as_deref();
+        let stripped = StrippedPrefix::of(files);
         let root_name = files.root.display().to_string();
         let end = |status, header| TraceEnd::Files { root: root_name, status, header };
         let readable = matches!(self.view().method(), b"GET" | b"HEAD");
+        let asks = looks_for_file(self.view().method());
         let not_allowed = Some(("Allow", "GET, HEAD".to_owned()));
         let options = route.file_options.as_deref();
         let tests = options.is_some_and(|options| options.found.is_some());
-        if !readable && route.internal.is_none() && !tests {
+        if !asks && route.internal.is_none() && !tests {
             return end(405, not_allowed);
         }
         let below = options.and_then(|options| options.below.as_ref());
@@ -571,9 +574,9 @@ impl<'a> Tracer<'a> {
         };
         let root = below.as_ref().unwrap_or(root);
         let form = PathForm::of(&self.listener.path);
-        if readable
+        if asks
             && !tests
-            && let Some(location) = with_slash(&self.view(), strip, form)
+            && let Some(location) = with_slash(&self.view(), stripped, form)
         {
             return end(301, Some(("Location", text_of(&location))));
         }
@@ -588,7 +591,7 @@ impl<'a> Tracer<'a> {
         };
         let view = self.view();
         let mut spelt = PathBuffer::new();
-        let target = FileTarget::of(&view, strip).changed(&changed).spelt(form, &mut spelt);
+        let target = FileTarget::of(&view, stripped).changed(&changed).spelt(form, &mut spelt);
         let found = if tests {
             let found = tested(|path| root.kind(path), target, &files.candidates);
             found.map(|found| if found { None } else { Some(Answer::status(404)) })
@@ -601,7 +604,7 @@ impl<'a> Tracer<'a> {
             Err(error) => Err(error),
         };
         match found {
-            Ok(Answer::Status(status)) if !readable && status.code != 404 => end(405, not_allowed),
+            Ok(Answer::Status(status)) if !asks && status.code != 404 => end(405, not_allowed),
             Ok(Answer::File(_)) if !readable => end(405, not_allowed),
             Ok(Answer::File(file)) => {
                 let status = self.internal.imposed_status().unwrap_or(file.status);
@@ -623,11 +626,12 @@ impl<'a> Tracer<'a> {
         candidates: &[FileCandidate],
     ) -> std::io::Result<Answer> {
         if candidates.is_empty() {
-            return root.answer(&question(self.head, self.bytes, target));
+            return root.answer(&question(self.head, self.bytes, target, &target.below()));
         }
         for candidate in candidates {
             let Some(path) = candidate.path(target.path()) else { continue };
-            let answer = root.answer(&question(self.head, self.bytes, target.at(&path)))?;
+            let at = target.at(&path);
+            let answer = root.answer(&question(self.head, self.bytes, at, &at.below()))?;
             if is_there(candidate, &path, &answer) {
                 return Ok(answer);
             }
@@ -705,7 +709,11 @@ impl<'a> Tracer<'a> {
             }),
             concurrency: Concurrency::default(),
             worker: 0,
+            connection: 1,
+            connection_age: Micros::ZERO,
             connection_requests: 1,
+            request_body: b"",
+            process: &(),
             captures: &captures.groups(),
         };
         then(&entry)

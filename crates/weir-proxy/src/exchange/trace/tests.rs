@@ -27,6 +27,7 @@ const CONFIG: &str = r#"
         route path /lost -> internal /nowhere;
         route path /in -> internal @in;
         route path /f/* -> files / strip=/f fallback=@in;
+        route path ~^/g -> files / strip=/g prefix=/;
     }"#;
 
 fn traced(head: &[u8], peer: &str) -> Result<RequestTrace, String> {
@@ -89,7 +90,18 @@ fn what_follows_an_internal_redirect_is_told() {
     assert!(matches!(inside.end, TraceEnd::Respond { .. }), "{:?}", inside.end);
     let keys: Vec<String> = inside.limit_keys.into_iter().map(|limit| limit.part).collect();
     assert_eq!(keys, ["listeners[0].rate_limits[0]", "listeners[0].default[1].rate_limits[0]"]);
-    for (line, expected) in [("POST /f", 405), ("GET /f", 301), ("POST /f/etc/passwd", 405)] {
+    for (line, expected) in [
+        ("POST /f", 301),
+        ("PUT /f", 405),
+        ("GET /f", 301),
+        ("POST /f/etc/passwd", 405),
+        ("GET /g", 403),
+        ("GET /getc", 301),
+        ("GET /getc/passwd", 200),
+        ("POST /getc/passwd", 405),
+        ("POST /getc/none", 404),
+        ("PUT /getc/none", 405),
+    ] {
         let TraceEnd::Files { status, .. } = traced(line).end else { panic!("{line}") };
         assert_eq!(status, expected, "{line}");
     }

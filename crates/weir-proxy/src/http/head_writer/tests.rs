@@ -413,7 +413,7 @@ fn the_sticky_cookie_is_set_after_all_edits_and_not_stored_by_shared_caches() {
         let lines = format!("Date: x\r\n{lines}");
         check_response(&setting, "200", &lines, &format!("{lines}{set}{added}"));
     }
-    let expires = ExpiresLines::of(Expires::Epoch, 200, std::time::UNIX_EPOCH);
+    let expires = ExpiresLines::of(&Expires::Epoch, 200, std::time::UNIX_EPOCH);
     let expiring = DownstreamSetting { expires, ..setting.clone() };
     let own = "Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\nCache-Control: no-cache\r\n";
     check_response(

@@ -12,6 +12,11 @@ pub enum TlsError {
         /// The file.
         file: String,
     },
+    /// The file holds no `X509 CRL` section.
+    NoRevocationListIn {
+        /// The file.
+        file: String,
+    },
     /// The file's PEM encoding is broken.
     BadPem {
         /// The file.
@@ -94,6 +99,9 @@ impl fmt::Display for TlsError {
         match self {
             Self::NoCertificates => f.write_str("a TLS listener needs at least one certificate"),
             Self::NoCertificateIn { file } => write!(f, "no certificate in {file}"),
+            Self::NoRevocationListIn { file } => {
+                write!(f, "no list of revoked certificates in {file}")
+            }
             Self::BadPem { file, reason } => write!(f, "{file} is not valid PEM: {reason}"),
             Self::BadCertificate { file } => {
                 write!(f, "a certificate in {file} is damaged: it is not valid X.509")

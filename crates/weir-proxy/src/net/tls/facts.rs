@@ -1,12 +1,15 @@
 //! The result of a finished handshake, in the spelling of logs and `$variables`. It does not take
 //! part in the handshake.
 
+use std::rc::Rc;
+
 use rustls::{HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
+use weir_stats::ClientCertificate;
 
 use super::suites;
 
 /// The outcome of a client's handshake. Fields are `None` until it is complete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFacts<'a> {
     /// `TLSv1.3` or `TLSv1.2`, as in OpenSSL, nginx and HAProxy.
     pub version: Option<&'static str>,
@@ -20,14 +23,16 @@ pub struct TlsFacts<'a> {
     pub server_name: Option<&'a str>,
     /// Set if a session was resumed.
     pub resumed: bool,
+    /// The client's certificate, at a listener that asks for one. [`facts`] does not know it.
+    pub client: Option<Rc<ClientCertificate>>,
 }
 
 impl TlsFacts<'_> {
     /// The facts without the name, which is borrowed from the connection: these can be stored
     /// beside it.
     pub fn without_name(self) -> TlsFacts<'static> {
-        let Self { version, suite, suite_openssl, group, resumed, .. } = self;
-        TlsFacts { version, suite, suite_openssl, group, server_name: None, resumed }
+        let Self { version, suite, suite_openssl, group, resumed, client, .. } = self;
+        TlsFacts { version, suite, suite_openssl, group, server_name: None, resumed, client }
     }
 }
 
@@ -44,6 +49,7 @@ pub fn facts(connection: &ServerConnection) -> TlsFacts<'_> {
             .and_then(|group| group_name(group.name())),
         server_name: connection.server_name(),
         resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        client: None,
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod certificates;
 mod client;
+mod client_certificates;
 mod client_hello;
 mod error;
 mod facts;
@@ -25,6 +26,7 @@ mod x509;
 mod tests;
 
 pub use self::client::{ClientSettings, ClientTls, server_name};
+pub use self::client_certificates::{ClientVerifier, NoClient};
 pub use self::error::TlsError;
 pub use self::facts::{TlsFacts, facts};
 pub use self::material::{CertificateMaterial, PemFile};

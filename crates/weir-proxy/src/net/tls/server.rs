@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use rustls::crypto::CryptoProvider;
+use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
-use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig};
 use weir_config::model::TlsVersion;
 
 use super::certificates::{Certificates, any_fits_tls12};
+use super::client_certificates::ClientVerifier;
 use super::error::TlsError;
 use super::material::{self, CertificateMaterial, PemFile};
 use super::suites::{self, ProtocolSettings};
@@ -21,6 +20,8 @@ use super::tickets::Tickets;
 pub struct ServerTls {
     /// The configuration for `tokio_rustls::TlsAcceptor`.
     pub config: Arc<ServerConfig>,
+    /// Verifies the certificates of clients, of a listener that asks for them.
+    pub clients: Option<Arc<ClientVerifier>>,
     /// The names of all certificates.
     pub names: Vec<String>,
     /// Problems that do not prevent its use, for the operator: certificates expired or not valid
@@ -32,6 +33,8 @@ pub struct ServerTls {
 pub struct ClientCertificates {
     /// The authorities that may have issued them.
     pub ca: PemFile,
+    /// The lists of revoked ones.
+    pub crl: Option<PemFile>,
     /// Tells whether every client has to present one.
     pub demand: Demand,
 }
@@ -43,6 +46,8 @@ pub enum Demand {
     Required,
     /// A client may have no certificate; one that is presented must be valid.
     Optional,
+    /// Every client gets a connection; [`ClientVerifier::verify`] tells the result.
+    Requested,
 }
 
 impl ServerTls {
@@ -83,8 +88,10 @@ impl ServerTls {
         }
         let warnings = loaded.iter().filter_map(|entry| entry.warning.clone()).collect();
         let provider = Arc::new(provider);
-        let verifier = match clients {
-            Some(clients) => verifier(clients, &provider)?,
+        let clients = clients.map(|clients| ClientVerifier::new(clients, &provider)).transpose()?;
+        let clients = clients.map(Arc::new);
+        let verifier = match &clients {
+            Some(clients) => clients.for_handshakes(),
             None => WebPkiClientVerifier::no_client_auth(),
         };
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -104,25 +111,6 @@ impl ServerTls {
         config.send_tls13_tickets = 1;
         config.max_early_data_size = 0;
         let names = loaded.iter().flat_map(|entry| &entry.names).cloned().collect();
-        Ok(Self { config: Arc::new(config), names, warnings })
+        Ok(Self { config: Arc::new(config), clients, names, warnings })
     }
-}
-
-fn verifier(
-    clients: &ClientCertificates,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in material::certificates(&clients.ca)? {
-        roots
-            .add(certificate)
-            .map_err(|_| TlsError::BadCertificate { file: clients.ca.label.clone() })?;
-    }
-    let builder =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-    let builder = match clients.demand {
-        Demand::Required => builder,
-        Demand::Optional => builder.allow_unauthenticated(),
-    };
-    builder.build().map_err(|error| TlsError::Library { reason: error.to_string() })
 }

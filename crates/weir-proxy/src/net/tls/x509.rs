@@ -2,9 +2,13 @@
 //! public key. It is a bounded DER reader and verifies nothing; webpki verifies the certificates of
 //! peers.
 
+use std::fmt::Write as _;
+
 /// The facts of one certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CertificateFacts<'a> {
+    /// The serial number, big-endian.
+    pub serial: &'a [u8],
     /// The issuer's name, DER.
     pub issuer: &'a [u8],
     /// The subject's name, DER.
@@ -28,7 +32,7 @@ impl<'a> CertificateFacts<'a> {
         if body.peek() == Some(CONTEXT_0) {
             body.next()?;
         }
-        body.take(INTEGER)?;
+        let serial = body.take(INTEGER)?;
         body.take(SEQUENCE)?;
         let issuer = body.take(SEQUENCE)?;
         let mut validity = Der(body.take(SEQUENCE)?);
@@ -44,7 +48,29 @@ impl<'a> CertificateFacts<'a> {
         if names.is_empty() {
             names.extend(common_name(subject));
         }
-        Some(Self { issuer, subject, not_before, not_after, public_key, names })
+        Some(Self { serial, issuer, subject, not_before, not_after, public_key, names })
+    }
+
+    /// The serial number as OpenSSL writes it: in hexadecimal digits, two for each byte.
+    pub(super) fn serial_text(&self) -> String {
+        let digits = match self.serial {
+            [0, rest @ ..] if !rest.is_empty() => rest,
+            whole => whole,
+        };
+        digits.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02X}");
+            text
+        })
+    }
+
+    /// The subject's name in the form of RFC 2253; empty if it is malformed.
+    pub(super) fn subject_text(&self) -> String {
+        name_text(self.subject).unwrap_or_default()
+    }
+
+    /// The issuer's name in the form of RFC 2253; empty if it is malformed.
+    pub(super) fn issuer_text(&self) -> String {
+        name_text(self.issuer).unwrap_or_default()
     }
 }
 
@@ -52,6 +78,120 @@ impl<'a> CertificateFacts<'a> {
 /// the common name if there are none. Empty when it is malformed.
 pub fn certificate_names(der: &[u8]) -> Vec<String> {
     CertificateFacts::read(der).map(|facts| facts.names).unwrap_or_default()
+}
+
+/// The short names of attributes (RFC 4519, and OpenSSL's), by the DER of their identifiers.
+const ATTRIBUTES: &[(&[u8], &str)] = &[
+    (COMMON_NAME, "CN"),
+    (&[0x55, 0x04, 0x04], "SN"),
+    (&[0x55, 0x04, 0x05], "serialNumber"),
+    (&[0x55, 0x04, 0x06], "C"),
+    (&[0x55, 0x04, 0x07], "L"),
+    (&[0x55, 0x04, 0x08], "ST"),
+    (&[0x55, 0x04, 0x09], "street"),
+    (&[0x55, 0x04, 0x0a], "O"),
+    (&[0x55, 0x04, 0x0b], "OU"),
+    (&[0x55, 0x04, 0x0c], "title"),
+    (&[0x55, 0x04, 0x11], "postalCode"),
+    (&[0x55, 0x04, 0x2a], "GN"),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x01], "emailAddress"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x01], "UID"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x19], "DC"),
+];
+
+/// Returns a name in the form of RFC 2253: the last part first, with OpenSSL's escapes.
+fn name_text(name: &[u8]) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut sets = Der(name);
+    while !sets.0.is_empty() {
+        let mut set = Der(sets.take(SET)?);
+        let mut values = Vec::new();
+        while !set.0.is_empty() {
+            values.push(attribute_text(set.take(SEQUENCE)?)?);
+        }
+        parts.push(values.join("+"));
+    }
+    parts.reverse();
+    Some(parts.join(","))
+}
+
+/// Returns `CN=value`.
+fn attribute_text(attribute: &[u8]) -> Option<String> {
+    let mut attribute = Der(attribute);
+    let identifier = attribute.take(OBJECT)?;
+    let whole = attribute.0;
+    let (tag, value) = attribute.next()?;
+    let known = ATTRIBUTES.iter().find(|(der, _)| *der == identifier);
+    let name = known.map_or_else(|| dotted(identifier), |(_, name)| (*name).to_owned());
+    let text = match tag {
+        _ if known.is_none() => None,
+        UTF8_STRING | PRINTABLE_STRING | IA5_STRING => Some(value.to_vec()),
+        TELETEX_STRING => {
+            let text: String = value.iter().map(|byte| char::from(*byte)).collect();
+            Some(text.into_bytes())
+        }
+        BMP_STRING => {
+            let units = value
+                .chunks(2)
+                .map(|pair| pair.iter().fold(0, |unit: u16, byte| unit << 8 | u16::from(*byte)));
+            let text = char::decode_utf16(units).collect::<Result<String, _>>().ok()?;
+            Some(text.into_bytes())
+        }
+        _ => None,
+    };
+    Some(match text {
+        Some(text) => format!("{name}={}", escaped(&text)),
+        None => whole.iter().fold(format!("{name}=#"), |mut text, byte| {
+            let _ = write!(text, "{byte:02X}");
+            text
+        }),
+    })
+}
+
+/// Returns a value with the escapes of RFC 2253 section 2.4, bytes outside ASCII as `\\C3`.
+fn escaped(value: &[u8]) -> String {
+    let mut out = String::with_capacity(value.len());
+    for (index, &byte) in value.iter().enumerate() {
+        let is_edge = (index == 0 && matches!(byte, b' ' | b'#'))
+            || (index + 1 == value.len() && byte == b' ');
+        match byte {
+            b',' | b'+' | b'"' | b'\\' | b'<' | b'>' | b';' => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            _ if is_edge => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => {
+                let _ = write!(out, "\\{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+/// Returns an object identifier with dots.
+fn dotted(identifier: &[u8]) -> String {
+    let mut text = String::new();
+    let mut number: u64 = 0;
+    let mut is_first = true;
+    for byte in identifier {
+        number = number.wrapping_shl(7) | u64::from(byte & 0x7f);
+        if byte & 0x80 != 0 {
+            continue;
+        }
+        if is_first {
+            let first = (number / 40).min(2);
+            let _ = write!(text, "{first}.{}", number - first * 40);
+            is_first = false;
+        } else {
+            let _ = write!(text, ".{number}");
+        }
+        number = 0;
+    }
+    text
 }
 
 /// The bits of a public key, from the content of a `SubjectPublicKeyInfo`.
@@ -70,8 +210,13 @@ const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
 const OBJECT: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const PRINTABLE_STRING: u8 = 0x13;
+const TELETEX_STRING: u8 = 0x14;
+const IA5_STRING: u8 = 0x16;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+const BMP_STRING: u8 = 0x1e;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const CONTEXT_0: u8 = 0xa0;
@@ -214,6 +359,25 @@ mod tests {
         by_common_name.subject_alt_names.push(SanType::DnsName("new.example".try_into().unwrap()));
         let new = by_common_name.self_signed(&key).unwrap();
         assert_eq!(CertificateFacts::read(new.der()).unwrap().names, ["new.example"]);
+    }
+
+    #[test]
+    fn names_are_written_in_the_form_of_rfc_2253() {
+        let key = KeyPair::generate().unwrap();
+        let mut of = params(&[]);
+        of.distinguished_name = rcgen::DistinguishedName::new();
+        of.serial_number = Some(vec![0x80, 0x0a].into());
+        of.distinguished_name.push(DnType::CountryName, "DE");
+        of.distinguished_name.push(DnType::OrganizationName, "A, B+C");
+        of.distinguished_name.push(DnType::CommonName, " Käse#");
+        let other = DnType::CustomDnType(vec![1, 2, 840, 5]);
+        of.distinguished_name.push(other, "x");
+        let certificate = of.self_signed(&key).unwrap();
+        let facts = CertificateFacts::read(certificate.der()).unwrap();
+        let expected = r"1.2.840.5=#0C0178,CN=\ K\C3\A4se#,O=A\, B\+C,C=DE";
+        assert_eq!(facts.subject_text(), expected);
+        assert_eq!(facts.issuer_text(), expected);
+        assert_eq!(facts.serial_text(), "800A");
     }
 
     #[test]

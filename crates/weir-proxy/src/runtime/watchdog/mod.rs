@@ -232,6 +232,7 @@ fn give_back(process: &Process, number: usize) -> Lost {
     // SAFETY: as above.
     let told = unsafe { record_lost(process, number) };
     let busy = load.busy.swap(0, Ordering::Relaxed);
+    load.reading.store(0, Ordering::Relaxed);
     let (exchanges, told) =
         told.map_or((busy, LossRecord::Unknown), |count| (count, LossRecord::Logged));
     Lost { connections: load.seize_places(), exchanges, told }

@@ -4,7 +4,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::exchange::sample::{self, List};
-use crate::{AffinityOutcome, Cause, Concurrency, FailedAttempt, Micros, Setback, TCP, Times};
+use crate::{
+    AffinityOutcome, Cause, Concurrency, ConnectionCounts, FailedAttempt, Micros, ProcessCounts,
+    Setback, TCP, Times,
+};
 
 fn line(format: &Line, entry: &Entry<'_>) -> String {
     let mut out = Vec::new();
@@ -384,5 +387,52 @@ fn json_says_null_for_what_is_not_there() {
         r#""t_total":null"#,
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn variables_about_the_connection_and_the_process() {
+    struct Process;
+
+    impl ProcessCounts for Process {
+        fn connections(&self) -> ConnectionCounts {
+            let requests = 90;
+            ConnectionCounts { open: 9, busy: 5, reading: 2, handled: 70, refused: 3, requests }
+        }
+    }
+
+    let none = List(&[]);
+    let template = "$connections_active $connections_reading $connections_writing \
+        $connections_waiting $connections_accepted $connections_handled $connections_requests \
+        $connection $realip_remote_addr:$realip_remote_port";
+    let template = Line::text(Template::parse(template).unwrap());
+    let entry = Entry {
+        process: &Process,
+        client: Some([10, 0, 0, 1].into()),
+        ..bare(b"GET / HTTP/1.1", &none)
+    };
+    assert_eq!(line(&template, &entry), "9 2 3 4 73 70 90 7 127.0.0.1:36376\n");
+    let template = Line::text(Template::parse("$connection_time [$request_body]").unwrap());
+    let times = Times { total: Micros(4_000), ..entry.times };
+    let entry = Entry { times, request_body: b"a\"b", ..entry };
+    assert_eq!(line(&template, &entry), "1.004 [a\\x22b]\n");
+    assert_eq!(line(&template, &Entry { request_body: b"", ..entry }), "1.004 [-]\n");
+}
+
+#[test]
+fn a_response_is_complete_if_it_was_sent_to_its_end() {
+    let none = List(&[]);
+    let template = Line::text(Template::parse("<$request_completion>").unwrap());
+    for (status, cause, expected) in [
+        (200, Cause::Complete, "OK"),
+        (404, Cause::Local, "OK"),
+        (502, Cause::ConnectFailed, "OK"),
+        (200, Cause::ClientGone, ""),
+        (200, Cause::UpstreamAborted, ""),
+        (444, Cause::Local, ""),
+        (0, Cause::TlsHandshake, ""),
+    ] {
+        let entry = Entry { cause, status, ..bare(b"GET / HTTP/1.1", &none) };
+        assert_eq!(line(&template, &entry), format!("<{expected}>\n"), "{status} {cause:?}");
     }
 }

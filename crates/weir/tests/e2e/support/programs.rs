@@ -149,6 +149,7 @@ pub(crate) fn openssl(arguments: &str, input: &[u8]) -> Output {
 }
 
 /// A certificate and its key, as files.
+#[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     pub(crate) chain: PathBuf,
     pub(crate) key: PathBuf,
@@ -177,6 +178,33 @@ impl Certificate {
             b"",
         );
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        Self { chain, key }
+    }
+
+    /// Creates a P-256 certificate with this common name, issued by an authority.
+    #[allow(dead_code, reason = "not all test binaries have clients with certificates")]
+    pub(crate) fn issued(directory: &Directory, name: &str, authority: &Self) -> Self {
+        let path = |ending: &str| directory.path().join(format!("client-{name}.{ending}"));
+        let (chain, key, request) = (path("pem"), path("key"), path("csr"));
+        let extensions = path("ext");
+        std::fs::write(&extensions, "basicConstraints=CA:FALSE\n").unwrap();
+        let ask = format!(
+            "req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /C=DE/O=Weir,x/CN={name} -keyout {} -out {}",
+            key.display(),
+            request.display()
+        );
+        let issue = format!(
+            "x509 -req -days 30 -extfile {} -in {} -CA {} -CAkey {} -CAcreateserial -out {}",
+            extensions.display(),
+            request.display(),
+            authority.chain.display(),
+            authority.key.display(),
+            chain.display()
+        );
+        for arguments in [ask, issue] {
+            let done = openssl(&arguments, b"");
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
         Self { chain, key }
     }
 

@@ -2,6 +2,7 @@
 //! made for the test.
 
 mod client_hello;
+mod clients;
 mod hello;
 mod locks;
 mod material;
@@ -17,7 +18,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_RSA_SHA256,
     RsaKeySize,
 };
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use weir_config::model::TlsVersion;
 
@@ -159,6 +160,6 @@ impl Pair {
 }
 
 fn der(issued: &Issued) -> Vec<u8> {
-    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    use rustls::pki_types::pem::PemObject;
     CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap().to_vec()
 }

@@ -73,6 +73,7 @@ fn tls_1_3_with_the_hybrid_group_is_the_default() {
             group: Some("X25519MLKEM768"),
             server_name: Some("a.example"),
             resumed: false,
+            client: None,
         }
     );
     assert_eq!(pair.client.tls13_tickets_received(), 1);

@@ -1,0 +1,112 @@
+//! `ssl_verify_client` and its like: the clients of an address are asked for a certificate, and
+//! requests without a valid one get 400 where the server wants one.
+
+use weir_config::source::SourceSpan;
+use weir_config::syntax::tree::Directive;
+
+use super::locations::unchecked;
+use super::route_parts::RouteParts;
+use super::scope::InheritanceScope;
+use super::state::{ClientAuthorityOf, Converter};
+use super::statements::StatementId;
+use crate::native::NativeLine;
+
+/// The variable with the result of the verification.
+const RESULT: &str = "$ssl_client_verify";
+
+/// The requests of a server that its clients' certificates let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientDemand {
+    /// All: no client is asked.
+    Off,
+    /// All: clients are asked.
+    Any,
+    /// Those without an invalid one.
+    Optional,
+    /// Those with a valid one.
+    On,
+    /// It has no conversion: if that is accepted, none.
+    Closed,
+}
+
+impl<'t> Converter<'_, 't> {
+    /// Reads `ssl_verify_client` of a server with TLS, and keeps the authorities for its address.
+    pub(crate) fn client_demand(&mut self, scope: &InheritanceScope<'_, 't>) -> ClientDemand {
+        let Some(id) = self.single(scope, "ssl_verify_client") else { return ClientDemand::Off };
+        let demand = match self.statements.word(id, 0) {
+            "off" => return ClientDemand::Off,
+            "on" => ClientDemand::On,
+            "optional" => ClientDemand::Optional,
+            "optional_no_ca" => ClientDemand::Any,
+            _ => {
+                self.outcomes.refuse(id, "write `on`, `off`, `optional` or `optional_no_ca`");
+                return ClientDemand::Closed;
+            }
+        };
+        match self.client_authorities(scope) {
+            Ok(()) => {
+                self.outcomes.differs(id, "all clients of the address are asked, those of other servers too; a request for another name than that of the handshake is served, where nginx answers 421");
+                demand
+            }
+            Err((refused, reason)) => {
+                self.outcomes.refuse(refused.unwrap_or(id), reason);
+                if refused.is_some() {
+                    self.outcomes.refuse(id, "its authorities have no conversion");
+                }
+                ClientDemand::Closed
+            }
+        }
+    }
+
+    /// Keeps the authorities of a server; those of all servers of an address are the same.
+    fn client_authorities(
+        &mut self,
+        scope: &InheritanceScope<'_, 't>,
+    ) -> Result<(), (Option<StatementId>, &'static str)> {
+        let Some(ca) = self.single(scope, "ssl_client_certificate") else {
+            return Err((None, "it needs `ssl_client_certificate` with the authorities"));
+        };
+        if let Some(&other) = scope.all("ssl_trusted_certificate").first() {
+            let reason = "Weir takes one file: put these authorities into `ssl_client_certificate`";
+            return Err((Some(other), reason));
+        }
+        let crl = self.single(scope, "ssl_crl");
+        let texts = [Some(ca), crl].map(|id| id.map_or("", |id| self.statements.word(id, 0)));
+        let known = self.client_authority.as_ref();
+        if known.is_some_and(|known| known.texts != texts.map(str::to_owned)) {
+            let reason = "another server of the address has other authorities: give each an address of its own";
+            return Err((Some(ca), reason));
+        }
+        self.outcomes.honour(ca);
+        if let Some(crl) = crl {
+            self.outcomes.honour(crl);
+        }
+        if let Some(depth) = self.single(scope, "ssl_verify_depth") {
+            self.outcomes.differs(depth, "a chain may have up to six authorities in any case");
+        }
+        let [file, lists] = texts;
+        let line = NativeLine::new("client_ca", self.statements.span(ca));
+        let line = line.value(&self.path(file)).option("verify", "request");
+        let line = match crl {
+            Some(crl) => line.option_at("crl", &self.path(lists), self.statements.span(crl)),
+            None => line,
+        };
+        self.client_authority =
+            Some(ClientAuthorityOf { texts: texts.map(str::to_owned), line: line.end() });
+        Ok(())
+    }
+}
+
+/// Returns the routes of requests whose client has no certificate that a server wants. nginx looks
+/// at it before all else.
+pub(crate) fn client_checks(demand: ClientDemand, span: SourceSpan) -> Vec<Directive> {
+    let route = |pattern: &str| {
+        let condition = NativeLine::new("", span).keyword("variable").option(RESULT, pattern);
+        unchecked(&condition.into_words(), RouteParts::fixed("400", span), span)
+    };
+    match demand {
+        ClientDemand::Off | ClientDemand::Any | ClientDemand::Closed => Vec::new(),
+        ClientDemand::Optional => vec![route("FAILED:*")],
+        ClientDemand::On => vec![route("FAILED:*"), route("NONE")],
+    }
+}
