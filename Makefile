@@ -36,7 +36,7 @@ test: ## run everything that has to pass before a commit
 
 test-long: ## run the same tests with more seeds and cases, and the ignored ones; an hour or more
 	@scripts/packages $(TEST_PROGRAMS)
-	$(ALL_THERE) WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
+	$(ALL_THERE) WEIR_WRK2_PATH="$$(scripts/wrk2)" WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored --skip alone_on_the_machine
 	cargo test --release -p weir --test e2e --no-run
 	$(FIRST_IN_LINE) cargo test --release -p weir --test e2e -- --ignored --nocapture --test-threads=1 alone_on_the_machine

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use serde_json::Value;
-use weir_lab::bench::load::{LoadSpec, SendPace};
+use weir_lab::bench::load::{LoadSpec, SendPace, StartOrder};
 use weir_lab::bench::monitor::RunUsage;
 use weir_lab::bench::probe::{probe, settle};
 use weir_lab::bench::record::{RequestFailure, RunRecord};
@@ -13,6 +13,7 @@ use weir_lab::bench::run::{RunResults, RunningBench};
 use weir_lab::bench::schedule::{ArrivalProcess, Schedule};
 use weir_lab::bench::target::{Form, Requests, Url};
 use weir_lab::bench::tls::{TlsSettings, server_name};
+use weir_lab::bench::wrk2::CALIBRATION_NS;
 use weir_lab::origin::{BoundOrigin, Origin, OriginSettings, addresses};
 use weir_lab::service_time::ServiceTime;
 
@@ -33,6 +34,8 @@ fn load(address: SocketAddr, path: &str, pace: SendPace) -> LoadSpec {
         address,
         tls: None,
         pace,
+        order: StartOrder::Shared,
+        calibration_ns: CALIBRATION_NS,
         warmup_ns: 0,
         threads: 2,
         connections: 16,
@@ -241,6 +244,53 @@ fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_ther
             Ok(())
         });
     }
+}
+
+/// One request of 600 takes a second, and the origin serves others meanwhile. As in wrk2 its
+/// connection keeps its own schedule of 50 requests per second, so the fifty that were due meanwhile
+/// wait; by default the other connections send them.
+#[test]
+fn as_wrk2_a_slow_response_delays_its_connection_and_what_came_first_is_forgotten() {
+    in_one_of_a_few_runs(|| {
+        let slow_of = |order| {
+            let times = (0..800).map(|n| if n == 200 { SECOND_NS } else { 0 }).collect();
+            let (_origin, address) = origin(OriginSettings {
+                service: Some(ServiceTime::List(times)),
+                ..OriginSettings::default()
+            });
+            let pace = open(200.0, 3000);
+            let calibration_ns = SECOND_NS / 2;
+            let own =
+                LoadSpec { connections: 4, order, calibration_ns, ..load(address, "/1k", pace) };
+            let outcome = run(own);
+            let slow = outcome.record.response.count_between(100_000_000, u64::MAX);
+            (slow, outcome)
+        };
+        let (slow, outcome) = slow_of(StartOrder::PerConnection);
+        assert_eq!(outcome.intended, 600);
+        // Those that waited for more than 0.1 s.
+        if !(43..=47).contains(&slow) {
+            return Err(format!("{slow} slow requests"));
+        }
+        let pace = open(200.0, 3000);
+        let record = &outcome.record;
+        let [kept, _] = record.kept_by_wrk2(outcome.elapsed_ns);
+        let left_out = record.response.len() - kept.len();
+        assert!((90..=104).contains(&left_out), "{left_out}");
+        assert_eq!(record.calibrated.threads.len(), 2);
+        let usage = RunUsage::default();
+        let order = StartOrder::PerConnection;
+        let text = ReportInput { order, ..ReportInput::of(&outcome, pace, &usage) }.text();
+        let words = format!("the {left_out} responses of its calibration of 510.00ms are left out");
+        assert!(text.contains(&words) && text.contains("twice its rate once it is late"), "{text}");
+        let text = ReportInput::of(&outcome, pace, &usage).text();
+        assert!(text.contains("as wrk2 ") && text.contains(&words), "{text}");
+        let (slow, _) = slow_of(StartOrder::Shared);
+        if slow > 3 {
+            return Err(format!("{slow} slow requests over shared connections"));
+        }
+        Ok(())
+    });
 }
 
 #[test]

@@ -4,9 +4,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use weir_lab::bench::load::{LoadSpec, SendPace};
+use weir_lab::bench::load::{LoadSpec, SendPace, StartOrder};
 use weir_lab::bench::run::RunningBench;
 use weir_lab::bench::target::{Form, Requests, Url};
+use weir_lab::bench::wrk2::CALIBRATION_NS;
 use weir_lab::origin::{BoundOrigin, OriginSettings, addresses};
 
 /// An allocator that counts the bytes in use.
@@ -64,6 +65,8 @@ fn memory_does_not_grow_with_the_number_of_requests() {
         address,
         tls: None,
         pace: SendPace::Closed { requests: 0 },
+        order: StartOrder::Shared,
+        calibration_ns: CALIBRATION_NS,
         warmup_ns: 0,
         threads: 1,
         connections: 4,

@@ -1,6 +1,8 @@
 //! One connection of the generator: it claims the next request of the schedule, waits for its
 //! start, sends it and reads the response. It keeps no statistics itself.
 
+mod own_schedule;
+
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -22,6 +24,7 @@ use super::record::{RequestFailure, RequestSample, RunRecord};
 use super::schedule::ScheduleCursor;
 use super::target::EncodedRequest;
 use super::tls::HandshakeFacts;
+use super::wrk2::STAGGER_NS;
 use crate::timer::{Timer, now_ns};
 
 /// Largest number of bytes of one read.
@@ -42,8 +45,10 @@ impl Thread {
         shared: std::sync::Arc<RunShared>,
         timer: Timer,
         cursor: ScheduleCursor,
+        connections: usize,
     ) -> Self {
-        let record = RunRecord::new(shared.load.samples);
+        let calibration_ns = shared.load.calibration_ns + connections as u64 * STAGGER_NS;
+        let record = RunRecord::new(shared.load.samples).with_calibration(calibration_ns);
         Self {
             shared,
             timer,
@@ -158,17 +163,7 @@ impl BenchConnection {
             let Some(intended_ns) = self.wait_for_turn(n).await else { return };
             let Some(request) = shared.load.requests.pick(shared.load.seed, n) else { return };
             shared.started.fetch_add(1, Ordering::Relaxed);
-            let mut sample = RequestSample {
-                n,
-                intended_ns,
-                sent_ns: 0,
-                ended_ns: 0,
-                free_ns: self.free_ns,
-                opening_ns: 0,
-                status: 0,
-                bytes: 0,
-                failure: None,
-            };
+            let mut sample = RequestSample::due(n, intended_ns, self.free_ns);
             self.ask(request, &mut sample).await;
             sample.ended_ns = now_ns();
             self.free_ns = sample.ended_ns;

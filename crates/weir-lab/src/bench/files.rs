@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::encoded::encode;
-use super::load::SendPace;
+use super::load::{SendPace, StartOrder};
 use super::machine::{ProcessCpu, ProcessUsage};
 use super::monitor::Slice;
 use super::record::{RequestFailure, RequestSample, RunRecord, Second};
@@ -46,6 +46,7 @@ pub fn json(figures: &ReportInput<'_>, url: &str) -> Value {
         "bytes": record.bytes,
         "response": histogram(&record.response),
         "service": histogram(&record.service),
+        "wrk2": as_wrk2(figures),
         "lateness": histogram(&record.lateness),
         "blocks": blocks(record),
         "failures": failures(record),
@@ -69,6 +70,24 @@ pub fn json(figures: &ReportInput<'_>, url: &str) -> Value {
         "cut_short": outcome.is_cut_short,
         "valid": objections.is_empty(),
         "objections": objections,
+    })
+}
+
+/// The figures that wrk2 keeps of the same requests; nothing for a closed loop.
+fn as_wrk2(figures: &ReportInput<'_>) -> Value {
+    if matches!(figures.pace, SendPace::Closed { .. }) {
+        return Value::Null;
+    }
+    let record = &figures.outcome.record;
+    let [kept, _] = record.kept_by_wrk2(figures.outcome.elapsed_ns);
+    let at = |percentile: f64| kept.value_at_percentile(percentile) as f64 / 1e3;
+    json!({
+        "followed": figures.order == StartOrder::PerConnection,
+        "calibration_us": record.calibrated.from_ns as f64 / 1e3,
+        "left_out": record.response.len() - kept.len(),
+        "samples": kept.len(),
+        "mean": mean_us(kept), "p50": at(50.0), "p75": at(75.0), "p90": at(90.0), "p99": at(99.0),
+        "p99.9": at(99.9), "max": kept.max() as f64 / 1e3,
     })
 }
 
@@ -124,6 +143,8 @@ fn process(process: ProcessUsage) -> Value {
         "written_bytes": process.written_bytes,
         "switches": process.switches,
         "resident_bytes": process.resident_bytes,
+        "open_files": process.open_files,
+        "threads": process.threads,
     })
 }
 
@@ -140,6 +161,7 @@ fn slice(slice: &Slice) -> Value {
         "throttled_us": slice.throttled.map(|throttled| throttled.time_us),
         "received_bytes": slice.network.map(|network| network.received_bytes),
         "sent_bytes": slice.network.map(|network| network.sent_bytes),
+        "network_share": slice.network_share,
     })
 }
 

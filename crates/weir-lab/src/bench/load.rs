@@ -30,6 +30,16 @@ pub enum SendPace {
     },
 }
 
+/// The way in which connections take the starts of an open loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartOrder {
+    /// The next free connection takes the next start, whatever its thread.
+    #[default]
+    Shared,
+    /// Each connection has a schedule of its own, as in wrk2: see [`super::wrk2`].
+    PerConnection,
+}
+
 /// The complete specification of a run.
 #[derive(Clone, Debug)]
 pub struct LoadSpec {
@@ -41,6 +51,10 @@ pub struct LoadSpec {
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// The pacing of the requests.
     pub pace: SendPace,
+    /// The way in which connections take the starts.
+    pub order: StartOrder,
+    /// The time whose samples wrk2 forgets, for a thread without connections; in nanoseconds.
+    pub calibration_ns: u64,
     /// Duration of the same load before the measurement, in nanoseconds. Open loop only.
     pub warmup_ns: u64,
     /// Number of threads, at least one.
@@ -55,6 +69,18 @@ pub struct LoadSpec {
     pub cores: Vec<usize>,
     /// Set if every request is recorded.
     pub samples: bool,
+}
+
+impl LoadSpec {
+    /// Requests per second of a connection with a schedule of its own.
+    pub(super) fn rate_of_a_connection(&self) -> f64 {
+        let threads = self.threads.max(1);
+        let connections = (self.connections / threads).max(1) * threads;
+        match self.pace {
+            SendPace::Open { schedule, .. } => schedule.rate / connections as f64,
+            SendPace::Closed { .. } => f64::INFINITY,
+        }
+    }
 }
 
 /// State shared by the threads of a run.

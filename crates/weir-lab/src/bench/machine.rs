@@ -30,6 +30,10 @@ pub struct ProcessUsage {
     pub switches: u64,
     /// Resident memory now, in bytes. It is no difference.
     pub resident_bytes: u64,
+    /// Open files now. It is no difference.
+    pub open_files: u64,
+    /// Threads now. It is no difference.
+    pub threads: u64,
 }
 
 /// Bytes over all network interfaces, loopback included.
@@ -39,6 +43,21 @@ pub struct NetworkCounters {
     pub received_bytes: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
+}
+
+/// The counters of one network interface.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct InterfaceCounters {
+    name: String,
+    counters: NetworkCounters,
+}
+
+/// The speed of a network interface in bytes per second. The loopback and most virtual ones have
+/// none.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct InterfaceSpeed {
+    name: String,
+    bytes_per_s: f64,
 }
 
 impl ProcessCpu {
@@ -89,7 +108,10 @@ impl ProcessUsage {
         for task in tasks {
             let text = fs::read_to_string(task.path().join("status")).unwrap_or_default();
             self.switches += switches_of(&text);
+            self.threads += 1;
         }
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+        self.open_files += files.count() as u64;
         let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         self.resident_bytes += resident_of(&text);
     }
@@ -103,6 +125,8 @@ impl ProcessUsage {
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
             switches: self.switches.saturating_sub(before.switches),
             resident_bytes: self.resident_bytes,
+            open_files: self.open_files,
+            threads: self.threads,
         }
     }
 }
@@ -192,19 +216,60 @@ pub(super) fn throttled() -> Option<Throttled> {
     sum
 }
 
-pub(super) fn network() -> Option<NetworkCounters> {
-    network_from(&fs::read_to_string("/proc/net/dev").ok()?)
+/// The counters of all network interfaces.
+pub(super) fn interfaces() -> Option<Vec<InterfaceCounters>> {
+    interfaces_from(&fs::read_to_string("/proc/net/dev").ok()?)
 }
 
-fn network_from(text: &str) -> Option<NetworkCounters> {
-    let mut sum = NetworkCounters::default();
-    for line in text.lines().skip(2) {
-        let (_, counters) = line.split_once(':')?;
+fn interfaces_from(text: &str) -> Option<Vec<InterfaceCounters>> {
+    let interface = |line: &str| {
+        let (name, counters) = line.split_once(':')?;
         let mut counters = counters.split_whitespace().map(str::parse::<u64>);
-        sum.received_bytes += counters.next()?.ok()?;
-        sum.sent_bytes += counters.nth(7)?.ok()?;
-    }
-    Some(sum)
+        let (received_bytes, sent_bytes) = (counters.next()?.ok()?, counters.nth(7)?.ok()?);
+        let counters = NetworkCounters { received_bytes, sent_bytes };
+        Some(InterfaceCounters { name: name.trim().to_owned(), counters })
+    };
+    text.lines().skip(2).map(interface).collect()
+}
+
+/// The speeds of the interfaces that have one.
+pub(super) fn interface_speeds(interfaces: &[InterfaceCounters]) -> Vec<InterfaceSpeed> {
+    let speed = |interface: &InterfaceCounters| {
+        let name = interface.name.clone();
+        let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
+        // In millions of bits per second; -1 if it is not known.
+        let megabits = text.trim().parse::<f64>().ok().filter(|speed| *speed > 0.0)?;
+        Some(InterfaceSpeed { name, bytes_per_s: megabits * 125_000.0 })
+    };
+    interfaces.iter().filter_map(speed).collect()
+}
+
+/// All interfaces together.
+pub(super) fn network_of(interfaces: &[InterfaceCounters]) -> NetworkCounters {
+    interfaces.iter().fold(NetworkCounters::default(), |sum, one| NetworkCounters {
+        received_bytes: sum.received_bytes + one.counters.received_bytes,
+        sent_bytes: sum.sent_bytes + one.counters.sent_bytes,
+    })
+}
+
+/// The largest share of an interface's speed that one direction used between two readings; `None` if
+/// no interface has a speed.
+pub(super) fn network_share(
+    before: &[InterfaceCounters],
+    after: &[InterfaceCounters],
+    speeds: &[InterfaceSpeed],
+    wall_us: f64,
+) -> Option<f64> {
+    let share = |speed: &InterfaceSpeed| {
+        let of = |list: &[InterfaceCounters]| {
+            list.iter().find(|one| one.name == speed.name).map(|one| one.counters)
+        };
+        let (then, now) = (of(before)?, of(after)?);
+        let received = now.received_bytes.saturating_sub(then.received_bytes);
+        let sent = now.sent_bytes.saturating_sub(then.sent_bytes);
+        Some(received.max(sent) as f64 * 1e6 / wall_us.max(1.0) / speed.bytes_per_s)
+    };
+    speeds.iter().filter_map(share).max_by(f64::total_cmp)
 }
 
 /// The processes that listen on a port of this machine, without those that descend from another one
@@ -236,7 +301,7 @@ pub fn listeners_on(port: u16) -> Result<Vec<u32>, String> {
     Ok(first)
 }
 
-/// Whether one of a process's ancestors is among these.
+/// Returns true if one of a process's ancestors is among these.
 fn descends(pid: u32, others: &[u32]) -> bool {
     let parent = |pid: u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -267,22 +332,31 @@ fn has_file(pid: u32, wanted: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::fd::OwnedFd;
     use std::process::Command;
 
     use super::{
-        NetworkCounters, ProcessUsage, allowed_cores, host_name, listeners_on, name_of,
-        network_from, own_cpu, resident_of, switches_of,
+        InterfaceSpeed, NetworkCounters, ProcessUsage, allowed_cores, host_name, interfaces_from,
+        listeners_on, name_of, network_of, network_share, own_cpu, resident_of, switches_of,
     };
 
     #[test]
     fn bytes_of_all_interfaces_are_summed() {
         let text = "Inter-|   Receive\n face |bytes\n    lo: 10 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n\
             eth0:100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n";
-        assert_eq!(
-            network_from(text),
-            Some(NetworkCounters { received_bytes: 110, sent_bytes: 220 })
-        );
+        let before = interfaces_from(text).unwrap();
+        let expected = NetworkCounters { received_bytes: 110, sent_bytes: 220 };
+        assert_eq!(network_of(&before), expected);
+        // 1 MB in a second over a link of 10 Mbit/s; the loopback has no speed.
+        let mut after = before.clone();
+        after[0].counters.sent_bytes += 1_000_000_000;
+        after[1].counters.sent_bytes += 1_000_000;
+        let speeds = [InterfaceSpeed { name: "eth0".to_owned(), bytes_per_s: 1_250_000.0 }];
+        let share = network_share(&before, &after, &speeds, 1e6).unwrap();
+        assert!((share - 0.8).abs() < 1e-9, "{share}");
+        assert_eq!(network_share(&before, &after, &[], 1e6), None);
+        assert_eq!(interfaces_from("a\nb\nnonsense\n"), None);
     }
 
     #[test]
@@ -291,7 +365,11 @@ mod tests {
         assert_eq!((switches_of(status), resident_of(status)), (42, 2048 * 1024));
         assert_eq!((switches_of(""), resident_of("")), (0, 0));
         let own = ProcessUsage::now(std::process::id()).unwrap();
-        assert!(own.resident_bytes > 100_000 && own.switches > 0);
+        assert!(own.resident_bytes > 100_000 && own.switches > 0 && own.threads >= 2);
+        let files: Vec<fs::File> = (0..100).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        let with_files = ProcessUsage::now(std::process::id()).unwrap();
+        drop(files);
+        assert!(with_files.since(own).open_files >= 100);
     }
 
     #[test]

@@ -23,4 +23,5 @@ mod summary;
 pub mod target;
 pub mod threshold;
 pub mod tls;
+pub mod wrk2;
 pub mod wrk_text;

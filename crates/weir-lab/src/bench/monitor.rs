@@ -5,12 +5,14 @@
 use weir_stats::procfs::{CoreTimes, Throttled};
 
 use super::machine::{
-    NetworkCounters, ProcessCpu, ProcessUsage, machine, name_of, network, own_cpu, throttled,
+    InterfaceCounters, InterfaceSpeed, NetworkCounters, ProcessCpu, ProcessUsage, interface_speeds,
+    interfaces, machine, name_of, network_of, network_share, own_cpu, throttled,
 };
 use crate::timer::now_ns;
 
-/// Largest number of readings that are kept: ten hours.
-const MAX_READINGS: usize = 36_000;
+/// Largest number of readings that are kept: four hours by the second. In a longer run every second
+/// one is dropped, and from then on they are taken half as often.
+const MAX_READINGS: usize = 14_400;
 /// A larger share of stolen time in one second is a disturbance.
 const STEAL_OF_A_SECOND: f64 = 0.05;
 
@@ -32,15 +34,19 @@ struct MonitorReading {
     targets: Vec<Option<ProcessUsage>>,
     machine: Option<CoreTimes>,
     throttled: Option<Throttled>,
-    network: Option<NetworkCounters>,
+    interfaces: Option<Vec<InterfaceCounters>>,
 }
 
 /// Takes and keeps the readings.
 #[derive(Debug)]
 pub struct Monitor {
     targets: Vec<WatchedProcess>,
+    speeds: Vec<InterfaceSpeed>,
     first: MonitorReading,
     readings: Vec<MonitorReading>,
+    /// Calls of [`Monitor::look`] so far, and how many of them make a reading.
+    looks: usize,
+    looks_per_reading: usize,
 }
 
 /// The resources used between two readings.
@@ -64,6 +70,8 @@ pub struct Slice {
     pub throttled: Option<Throttled>,
     /// Network traffic of the whole machine.
     pub network: Option<NetworkCounters>,
+    /// The largest share of a network interface's speed that was used in one direction.
+    pub network_share: Option<f64>,
 }
 
 /// The resources that a run used.
@@ -88,23 +96,45 @@ impl Monitor {
     /// Takes the first reading.
     pub fn start(targets: Vec<WatchedProcess>) -> Self {
         let first = MonitorReading::now(&targets);
-        Self { readings: vec![first.clone()], first, targets }
+        let speeds = interface_speeds(first.interfaces.as_deref().unwrap_or_default());
+        Self {
+            speeds,
+            readings: vec![first.clone()],
+            first,
+            targets,
+            looks: 0,
+            looks_per_reading: 1,
+        }
     }
 
     /// Takes another reading; call it about once a second.
     pub fn look(&mut self) {
-        if self.readings.len() < MAX_READINGS {
-            self.readings.push(MonitorReading::now(&self.targets));
+        self.looks += 1;
+        if self.looks.is_multiple_of(self.looks_per_reading) {
+            self.keep(MonitorReading::now(&self.targets), MAX_READINGS);
+        }
+    }
+
+    fn keep(&mut self, reading: MonitorReading, most: usize) {
+        self.readings.push(reading);
+        if self.readings.len() > most {
+            let mut number = 0;
+            // The first one stays: slices lie side by side from the beginning to the end.
+            self.readings.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.looks_per_reading *= 2;
         }
     }
 
     /// Takes the last reading. `began_ns` is the start of the measurement on the monotonic clock.
     pub fn finish(mut self, began_ns: u64) -> RunUsage {
         let last = MonitorReading::now(&self.targets);
-        let whole = last.since(&self.first, began_ns);
+        let whole = last.since(&self.first, began_ns, &self.speeds);
         self.readings.push(last);
         let slices = self.readings.windows(2).filter_map(|pair| match pair {
-            [before, after] => Some(after.since(before, began_ns)),
+            [before, after] => Some(after.since(before, began_ns, &self.speeds)),
             _ => None,
         });
         RunUsage { slices: slices.collect(), whole, targets: self.targets }
@@ -139,11 +169,20 @@ impl MonitorReading {
             targets: targets.iter().map(|target| ProcessUsage::now(target.pid)).collect(),
             machine: machine(),
             throttled: throttled(),
-            network: network(),
+            interfaces: interfaces(),
         }
     }
 
-    fn since(&self, before: &Self, began_ns: u64) -> Slice {
+    fn since(&self, before: &Self, began_ns: u64, speeds: &[InterfaceSpeed]) -> Slice {
+        let wall_us = self.at_ns.saturating_sub(before.at_ns) as f64 / 1e3;
+        let interfaces = self.interfaces.as_deref().zip(before.interfaces.as_deref());
+        let network = |(now, then): (&[InterfaceCounters], &[InterfaceCounters])| {
+            let (now, then) = (network_of(now), network_of(then));
+            NetworkCounters {
+                received_bytes: now.received_bytes.saturating_sub(then.received_bytes),
+                sent_bytes: now.sent_bytes.saturating_sub(then.sent_bytes),
+            }
+        };
         let shares = self.machine.zip(before.machine).map(|(now, then)| {
             let total = now.total_us.saturating_sub(then.total_us).max(1) as f64;
             let steal = now.steal_us.saturating_sub(then.steal_us) as f64 / total;
@@ -154,7 +193,7 @@ impl MonitorReading {
         let targets = self.targets.iter().zip(&before.targets);
         Slice {
             from_s: (before.at_ns as f64 - began_ns as f64) / 1e9,
-            wall_us: self.at_ns.saturating_sub(before.at_ns) as f64 / 1e3,
+            wall_us,
             own: self.own.zip(before.own).map(|(now, then)| now.since(then)),
             targets: targets.map(|(now, then)| Some((*now)?.since((*then)?))).collect(),
             steal: shares.map(|[steal, ..]| steal),
@@ -164,10 +203,9 @@ impl MonitorReading {
                 periods: now.periods.saturating_sub(then.periods),
                 time_us: now.time_us.saturating_sub(then.time_us),
             }),
-            network: self.network.zip(before.network).map(|(now, then)| NetworkCounters {
-                received_bytes: now.received_bytes.saturating_sub(then.received_bytes),
-                sent_bytes: now.sent_bytes.saturating_sub(then.sent_bytes),
-            }),
+            network: interfaces.map(network),
+            network_share: interfaces
+                .and_then(|(now, then)| network_share(then, now, speeds, wall_us)),
         }
     }
 }
@@ -200,7 +238,7 @@ mod tests {
             targets: vec![process(15), None, process(1)],
             ..MonitorReading::default()
         };
-        let usage = after.since(&before, 2_000_001_000);
+        let usage = after.since(&before, 2_000_001_000, &[]);
         assert_eq!((usage.wall_us, usage.own), (3000.0, cpu(3.0, 4.0)));
         assert_eq!(usage.targets, [process(5), None, None]);
         assert!((usage.from_s + 2.0).abs() < 1e-9);
@@ -208,6 +246,22 @@ mod tests {
             (usage.steal.unwrap() - 0.1).abs() < 1e-9 && (usage.busy.unwrap() - 0.5).abs() < 1e-9
         );
         assert!((usage.interrupts.unwrap() - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_long_run_has_fewer_readings_from_its_beginning_to_its_end() {
+        let mut monitor = Monitor::start(Vec::new());
+        monitor.readings[0].at_ns = 0;
+        for n in 1..=1000_u64 {
+            monitor.looks += 1;
+            if monitor.looks.is_multiple_of(monitor.looks_per_reading) {
+                monitor.keep(MonitorReading { at_ns: n, ..MonitorReading::default() }, 100);
+            }
+        }
+        let times: Vec<u64> = monitor.readings.iter().map(|reading| reading.at_ns).collect();
+        assert!((50..=101).contains(&times.len()), "{}", times.len());
+        assert_eq!((times[0], times[1], monitor.looks_per_reading), (0, 16, 16));
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 16), "{times:?}");
     }
 
     #[test]

@@ -43,6 +43,23 @@ pub struct RequestSample {
     pub failure: Option<RequestFailure>,
 }
 
+impl RequestSample {
+    /// A request that is due, for a connection that has been free since a time.
+    pub fn due(n: u64, intended_ns: u64, free_ns: u64) -> Self {
+        Self {
+            n,
+            intended_ns,
+            sent_ns: 0,
+            ended_ns: 0,
+            free_ns,
+            opening_ns: 0,
+            status: 0,
+            bytes: 0,
+            failure: None,
+        }
+    }
+}
+
 /// The reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFailure {
@@ -99,6 +116,28 @@ pub struct RecordSlice {
     pub max_ns: u64,
 }
 
+/// The times of requests that ended after wrk2's calibration.
+#[derive(Clone, Debug)]
+pub struct CalibratedTimes {
+    /// The end of the calibration, in nanoseconds since the measurement began.
+    pub from_ns: u64,
+    /// Response times.
+    pub response: Histogram<u64>,
+    /// Service times.
+    pub service: Histogram<u64>,
+    /// The result of each thread's calibration.
+    pub threads: Vec<ThreadCalibration>,
+}
+
+/// The result of the calibration of a thread, as wrk2 prints it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThreadCalibration {
+    /// The mean response time until then, in microseconds.
+    pub mean_us: f64,
+    /// The interval of its samples of the rate: twice the p90, at least 10 ms.
+    pub interval_ms: u64,
+}
+
 /// All results of a run, or of one thread's part of it.
 #[derive(Clone, Debug)]
 pub struct RunRecord {
@@ -107,6 +146,9 @@ pub struct RunRecord {
     pub response: Histogram<u64>,
     /// From the actual start, in nanoseconds.
     pub service: Histogram<u64>,
+    /// The part of `response` and of `service` that wrk2 keeps: requests that ended after its
+    /// calibration.
+    pub calibrated: CalibratedTimes,
     /// The generator's own error in nanoseconds: the time from the intended start, or from when a
     /// connection was free if that is later, to the actual start, without the time to open a
     /// connection.
@@ -143,6 +185,12 @@ impl RunRecord {
         Self {
             response: empty_histogram(),
             service: empty_histogram(),
+            calibrated: CalibratedTimes {
+                from_ns: u64::MAX,
+                response: empty_histogram(),
+                service: empty_histogram(),
+                threads: Vec::new(),
+            },
             lateness: empty_histogram(),
             answered: 0,
             sent: 0,
@@ -156,6 +204,40 @@ impl RunRecord {
             parts: Vec::new(),
             blocks: TimeBlocks::new(),
             samples: with_samples.then(Vec::new),
+        }
+    }
+
+    /// The same with the end of wrk2's calibration, in nanoseconds since the measurement begins.
+    #[must_use]
+    pub fn with_calibration(mut self, from_ns: u64) -> Self {
+        self.calibrated.from_ns = from_ns;
+        self
+    }
+
+    /// Notes what wrk2 prints about the calibration of a thread, whose only record this is.
+    pub fn calibrate(&mut self, elapsed_ns: u64) {
+        if elapsed_ns < self.calibrated.from_ns {
+            return;
+        }
+        let mut before = self.response.clone();
+        // All times after the calibration are among all times.
+        let taken = before.subtract(&self.calibrated.response);
+        debug_assert!(taken.is_ok(), "histograms of one run have one shape");
+        if !before.is_empty() {
+            let p90_ms = before.value_at_percentile(90.0) as f64 / 1e6;
+            self.calibrated.threads.push(ThreadCalibration {
+                mean_us: before.mean() / 1e3,
+                interval_ms: (2.0 * p90_ms).max(10.0) as u64,
+            });
+        }
+    }
+
+    /// The response times and the service times that wrk2 would report of a run of this length.
+    pub fn kept_by_wrk2(&self, elapsed_ns: u64) -> [&Histogram<u64>; 2] {
+        if elapsed_ns > self.calibrated.from_ns {
+            [&self.calibrated.response, &self.calibrated.service]
+        } else {
+            [&self.response, &self.service]
         }
     }
 
@@ -176,7 +258,12 @@ impl RunRecord {
         if is_measured {
             self.response.saturating_record(response_ns);
             self.blocks.add(sample.intended_ns, response_ns);
-            self.service.saturating_record(sample.ended_ns.saturating_sub(sample.sent_ns));
+            let service_ns = sample.ended_ns.saturating_sub(sample.sent_ns);
+            self.service.saturating_record(service_ns);
+            if sample.ended_ns >= self.calibrated.from_ns {
+                self.calibrated.response.saturating_record(response_ns);
+                self.calibrated.service.saturating_record(service_ns);
+            }
         }
         match sample.failure {
             None => {
@@ -236,12 +323,20 @@ impl RunRecord {
         for (own, theirs) in [
             (&mut self.response, &other.response),
             (&mut self.service, &other.service),
+            (&mut self.calibrated.response, &other.calibrated.response),
+            (&mut self.calibrated.service, &other.calibrated.service),
             (&mut self.lateness, &other.lateness),
         ] {
             // Both have the same bounds, so adding cannot fail.
             let added = own.add(theirs);
             debug_assert!(added.is_ok(), "histograms of one run have one shape");
         }
+        self.calibrated.threads.extend(&other.calibrated.threads);
+        // Threads end it at slightly different times; they have the same number of connections, or
+        // one more.
+        let ends = [self.calibrated.from_ns, other.calibrated.from_ns];
+        let last = ends.into_iter().filter(|end| *end != u64::MAX).max();
+        self.calibrated.from_ns = last.unwrap_or(u64::MAX);
         self.answered += other.answered;
         self.sent += other.sent;
         self.delayed += other.delayed;
@@ -356,6 +451,33 @@ mod tests {
         near(record.response.value_at_quantile(0.99), 40);
         near(record.lateness.max(), 2);
         assert_eq!(record.delayed, 1);
+    }
+
+    #[test]
+    fn wrk2_keeps_what_ended_after_its_calibration() {
+        let mut record = RunRecord::new(false).with_calibration(10_000 * MS);
+        // Slow ones first; one of them is due before the end of the calibration and ends after it.
+        for (n, [intended, ended]) in
+            [[0, 4000], [9000, 9500], [9900, 10_400], [11_000, 11_001], [12_000, 12_002]]
+                .into_iter()
+                .enumerate()
+        {
+            record.add(&sample(n as u64, [intended, intended, ended, 0]));
+        }
+        record.calibrate(20_000 * MS);
+        let mut merged = RunRecord::new(false);
+        merged.merge(&record);
+        let [response, service] = merged.kept_by_wrk2(20_000 * MS);
+        assert_eq!((response.len(), service.len(), merged.response.len()), (3, 3, 5));
+        near(response.max(), 500);
+        let thread = merged.calibrated.threads[0];
+        assert!((thread.mean_us / 1e3 - 2250.0).abs() < 5.0, "{thread:?}");
+        assert!((7990..=8010).contains(&thread.interval_ms), "{thread:?}");
+        // A run that is shorter than the calibration loses nothing.
+        assert_eq!(merged.kept_by_wrk2(9_000 * MS)[0].len(), 5);
+        let mut short = RunRecord::new(false).with_calibration(10_000 * MS);
+        short.calibrate(9_000 * MS);
+        assert!(short.calibrated.threads.is_empty());
     }
 
     /// Gil Tene's example: a server that responds at once gets a hundred requests per second and

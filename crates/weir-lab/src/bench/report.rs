@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::load::SendPace;
+use super::load::{SendPace, StartOrder};
 use super::monitor::RunUsage;
 use super::record::PART_NS;
 use super::run::RunResults;
@@ -28,6 +28,8 @@ pub struct ReportInput<'a> {
     pub address: Option<SocketAddr>,
     /// Cores that the generator's threads may use.
     pub cores: Vec<usize>,
+    /// The way in which connections took the starts.
+    pub order: StartOrder,
     /// Page sizes in requests, if the user gave any.
     pub pages: Vec<u32>,
     /// Times in nanoseconds for which to report the share of pages that have a slower request.
@@ -68,6 +70,7 @@ impl<'a> ReportInput<'a> {
             asked: Vec::new(),
             address: None,
             cores: Vec::new(),
+            order: StartOrder::Shared,
             pages: Vec::new(),
             slower: Vec::new(),
         }
@@ -192,8 +195,11 @@ impl<'a> ReportInput<'a> {
 
     fn object_to_the_generator(&self, found: &mut Vec<String>) {
         let record = &self.outcome.record;
-        // Not beyond the samples: in a short run, one late request is no reason to reject it.
-        if let (SendPace::Open { .. }, Some(reach)) = (self.pace, self.valid_up_to()) {
+        // wrk2's timers and catching up are late on purpose, and the summary says so. Not beyond the
+        // samples: in a short run, one late request is no reason to reject it.
+        if let (SendPace::Open { .. }, StartOrder::Shared, Some(reach)) =
+            (self.pace, self.order, self.valid_up_to())
+        {
             let percent = reach.min(LATENESS_PERCENT);
             let late_ns = record.lateness.value_at_percentile(percent);
             let measured_ns = record.response.value_at_percentile(percent) as f64;

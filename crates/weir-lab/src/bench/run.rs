@@ -15,10 +15,11 @@ use tokio::sync::Barrier;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::connection::{BenchConnection, Thread, WaitDeadline};
-use super::load::{Examples, LoadSpec, RunShared, SendPace};
+use super::load::{Examples, LoadSpec, RunShared, SendPace, StartOrder};
 use super::record::RunRecord;
 use super::schedule::{ArrivalProcess, Schedule};
 use super::tls::HandshakeFacts;
+use super::wrk2::intended_before;
 use crate::timer::{Timer, now_ns};
 
 /// Time from the moment that all connections are open to the first request, in nanoseconds, so that
@@ -108,7 +109,11 @@ impl RunningBench {
     pub fn start(load: LoadSpec) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("cannot start a thread: {error}");
         let count = load.threads.max(1);
-        let shares = shares(load.connections, count);
+        let shares = match load.order {
+            StartOrder::Shared => shares(load.connections, count),
+            // wrk2 leaves out those that do not fit.
+            StartOrder::PerConnection => vec![load.connections / count; count],
+        };
         let cores = load.cores.clone();
         let barrier = Arc::new(Barrier::new(count));
         let shared = Arc::new(RunShared::new(load));
@@ -190,9 +195,17 @@ fn outcome(shared: &RunShared, record: RunRecord) -> RunResults {
     let (elapsed_ns, due) = match shared.load.pace {
         SendPace::Open { schedule, duration_ns } => {
             let elapsed_ns = if is_stopped { measured_ns.min(duration_ns) } else { duration_ns };
-            let before = schedule.count_before(shared.load.warmup_ns);
-            let due = schedule.count_before(shared.load.warmup_ns + elapsed_ns);
-            (elapsed_ns, due.saturating_sub(before))
+            let load = &shared.load;
+            let due = match load.order {
+                StartOrder::Shared => {
+                    let before = schedule.count_before(load.warmup_ns);
+                    schedule.count_before(load.warmup_ns + elapsed_ns).saturating_sub(before)
+                }
+                StartOrder::PerConnection => {
+                    intended_before(load.threads, load.connections, schedule.rate, elapsed_ns)
+                }
+            };
+            (elapsed_ns, due)
         }
         SendPace::Closed { requests } => {
             (record.last_ended_ns, if is_stopped { started } else { requests })
@@ -253,7 +266,8 @@ async fn drive(
             Schedule { arrival: ArrivalProcess::Constant, rate: 1.0, seed: 0 }
         }
     };
-    let thread = Rc::new(Thread::new(shared.clone(), timer.clone(), schedule.cursor()));
+    let thread =
+        Rc::new(Thread::new(shared.clone(), timer.clone(), schedule.cursor(), connections));
     let patiences: Vec<Rc<WaitDeadline>> = (0..connections).map(|_| Rc::default()).collect();
     spawn_local(look_at_patience(patiences.clone(), timer.clone(), shared.load.timeout_ns));
     let opened = tokio::select! {
@@ -261,8 +275,16 @@ async fn drive(
         // A stopped run does not wait for a target that does not respond.
         () = wait_for_stop(&shared) => return Ok(thread.record.replace(RunRecord::new(false))),
     };
-    let running: Vec<_> =
-        opened.into_iter().map(|connection| spawn_local(connection.run())).collect();
+    let order = shared.load.order;
+    let run = |(number, connection): (usize, BenchConnection)| {
+        spawn_local(async move {
+            match order {
+                StartOrder::Shared => connection.run().await,
+                StartOrder::PerConnection => connection.run_by_own_schedule(number as u64).await,
+            }
+        })
+    };
+    let running: Vec<_> = opened.into_iter().enumerate().map(run).collect();
     let all = async {
         for task in running {
             let _ = task.await;
@@ -272,6 +294,8 @@ async fn drive(
         () = all => {}
         () = wait_for_stop(&shared) => {}
     }
+    let elapsed_ns = now_ns().saturating_sub(shared.measured_from_ns());
+    thread.record.borrow_mut().calibrate(elapsed_ns);
     Ok(thread.record.replace(RunRecord::new(false)))
 }
 
@@ -283,10 +307,14 @@ async fn open_all(
     barrier: &Barrier,
 ) -> Result<Vec<BenchConnection>, String> {
     let mut tasks = Vec::new();
+    let order = thread.shared.load.order;
     for patience in patiences {
         let mut connection = BenchConnection::new(thread.clone(), patience);
         tasks.push(spawn_local(async move {
-            connection.open_early().await;
+            // Otherwise each is opened in its turn.
+            if order == StartOrder::Shared {
+                connection.open_early().await;
+            }
             connection
         }));
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
-use super::load::SendPace;
+use super::load::{SendPace, StartOrder};
 use super::machine::{ProcessCpu, host_name};
 use super::monitor::WatchedProcess;
 use super::record::RequestFailure;
@@ -24,6 +24,7 @@ impl ReportInput<'_> {
         self.write_place(&mut out);
         self.write_rates(&mut out);
         self.write_percentiles(&mut out);
+        self.write_wrk2(&mut out);
         self.write_pages(&mut out);
         self.write_errors(&mut out);
         self.write_connections(&mut out);
@@ -166,6 +167,70 @@ impl ReportInput<'_> {
         row(out, "max", max(&record.response), max(&record.service), "");
         row(out, "mean", mean_us(&record.response), mean_us(&record.service), "");
         row(out, "stdev", deviation_us(&record.response), deviation_us(&record.service), "");
+    }
+
+    /// Writes what wrk2 makes of the same requests: after its own pacing, or beside Weir's.
+    fn write_wrk2(&self, out: &mut String) {
+        let record = &self.outcome.record;
+        if matches!(self.pace, SendPace::Closed { .. }) {
+            return;
+        }
+        let [kept, _] = record.kept_by_wrk2(self.outcome.elapsed_ns);
+        let left_out = record.response.len() - kept.len();
+        let calibration = time_text(record.calibrated.from_ns as f64 / 1e3);
+        let omission = match left_out {
+            0 => format!(
+                "nothing is left out, since no response ended in a calibration of {calibration}"
+            ),
+            _ => {
+                format!("the {left_out} responses of its calibration of {calibration} are left out")
+            }
+        };
+        let omission = if self.outcome.elapsed_ns > record.calibrated.from_ns {
+            omission
+        } else {
+            format!(
+                "nothing is left out of a run that is shorter than its calibration of {calibration}"
+            )
+        };
+        out.push('\n');
+        if self.order == StartOrder::PerConnection {
+            line(
+                out,
+                "wrk2's way",
+                "each connection has a schedule of its own, and sends at most twice its rate once it is late",
+            );
+            line(
+                out,
+                "",
+                "requests leave on whole milliseconds: up to 1 ms of each time is the generator's own",
+            );
+            line(
+                out,
+                "",
+                &format!(
+                    "in the first part of this report {omission}; the figures here are of all"
+                ),
+            );
+            let forgotten = self.outcome.unsent + self.outcome.unanswered;
+            if forgotten > 0 {
+                line(
+                    out,
+                    "",
+                    &format!("{forgotten} requests that were due are in neither, as with wrk2"),
+                );
+            }
+            return;
+        }
+        let at = |percentile| time_text(kept.value_at_percentile(percentile) as f64 / 1e3);
+        let text = format!(
+            "p50 {}, p99 {}, p99.9 {}, max {}: {omission}",
+            at(50.0),
+            at(99.0),
+            at(99.9),
+            time_text(kept.max() as f64 / 1e3)
+        );
+        line(out, "as wrk2", &text);
     }
 
     /// Writes the slowest request of pages of k requests: the times that 50, 90 and 99 % of the

@@ -26,6 +26,8 @@ pub struct RunParameters<'a> {
     pub latency: bool,
     /// Set if the uncorrected distribution is shown too.
     pub uncorrected: bool,
+    /// Set if samples are left out as by wrk2.
+    pub is_wrk2: bool,
 }
 
 /// The specified length of a run.
@@ -60,28 +62,36 @@ impl RunParameters<'_> {
     /// Everything after the first two lines.
     pub fn text(&self, record: &RunRecord) -> String {
         let mut out = String::new();
+        let [response, service] = if self.is_wrk2 {
+            record.kept_by_wrk2(self.elapsed_ns)
+        } else {
+            [&record.response, &record.service]
+        };
+        for thread in record.calibrated.threads.iter().filter(|_| self.is_wrk2) {
+            let _ = writeln!(
+                out,
+                "  Thread calibration: mean lat.: {:.3}ms, rate sampling interval: {}ms",
+                thread.mean_us / 1e3,
+                thread.interval_ms
+            );
+        }
         let _ = writeln!(
             out,
             "  Thread Stats{:>6}{:>11}{:>8}{:>12}",
             "Avg", "Stdev", "Max", "+/- Stdev"
         );
-        let (mean, deviation) = (mean_us(&record.response), deviation_us(&record.response));
-        statistic(
-            &mut out,
-            "Latency",
-            &[mean, deviation, record.response.max() as f64 / 1e3],
-            time_text,
-        );
-        let _ = writeln!(out, "{:8.2}%", within(&record.response, mean, deviation));
+        let (mean, deviation) = (mean_us(response), deviation_us(response));
+        statistic(&mut out, "Latency", &[mean, deviation, response.max() as f64 / 1e3], time_text);
+        let _ = writeln!(out, "{:8.2}%", within(response, mean, deviation));
         self.rates(&mut out, record);
         if self.latency {
-            distribution(&mut out, &record.response, "Recorded Latency");
+            distribution(&mut out, response, "Recorded Latency");
             out.push_str(RULE);
         }
         if self.uncorrected {
             out.push('\n');
             let words = "Uncorrected Latency (measured without taking delayed starts into account)";
-            distribution(&mut out, &record.service, words);
+            distribution(&mut out, service, words);
             out.push_str(RULE);
         }
         self.totals(&mut out, record);
@@ -243,6 +253,7 @@ mod tests {
             connections: 100,
             latency: true,
             uncorrected: true,
+            is_wrk2: false,
         };
         run.head() + &run.text(record)
     }
@@ -263,6 +274,36 @@ mod tests {
     }
 
     #[test]
+    fn as_wrk2_the_report_has_its_calibration_and_leaves_out_its_samples() {
+        let mut record = RunRecord::new(false).with_calibration(10_000_000_000);
+        // Of 3,000 requests, the first 1,000 end within the calibration and take ten times as long.
+        for n in 0..3000 {
+            record.add(&sample(n, if n < 1000 { 10_000_000 } else { 1_000_000 }));
+        }
+        record.calibrate(30_010_000_000);
+        let own = RunParameters {
+            url: "http://a/",
+            length: Length::Time(30_000_000_000),
+            elapsed_ns: 30_010_000_000,
+            threads: 1,
+            connections: 1,
+            latency: true,
+            uncorrected: false,
+            is_wrk2: true,
+        };
+        let text = own.text(&record);
+        let line = "  Thread calibration: mean lat.: 9.99";
+        assert!(
+            text.starts_with(line) && text.contains("rate sampling interval: 20ms\n"),
+            "{text}"
+        );
+        // One of the slow ones ends just after it.
+        assert!(text.contains(" 99.900%    1.00ms") && text.contains("3000 requests in"), "{text}");
+        let native = RunParameters { is_wrk2: false, ..own }.text(&record);
+        assert!(!native.contains("calibration") && native.contains(" 75.000%   10.0"), "{native}");
+    }
+
+    #[test]
     fn the_heading_says_what_was_asked_for() {
         let check = |length, expected: &str| {
             let run = RunParameters {
@@ -273,6 +314,7 @@ mod tests {
                 connections: 3,
                 latency: false,
                 uncorrected: false,
+                is_wrk2: false,
             };
             assert_eq!(
                 run.head(),

@@ -6,6 +6,7 @@ use std::process::Output;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::support::needs::not_run;
 use crate::support::process::{Process, finish};
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
@@ -124,6 +125,91 @@ fn the_report_reads_as_wrk2s() {
         text.contains("NOT VALID: no request got a response") && !text.contains("NaN"),
         "{text}"
     );
+}
+
+#[test]
+fn wrk2s_way_is_chosen_by_a_flag_and_the_other_way_says_what_it_would_show() {
+    let origin = origin(&[]);
+    let url = origin.url(0, "/1k");
+    let text = report(&format!("--wrk2 -t2 -c5 -d1s -R100 --latency {url}"));
+    for part in [
+        "2 threads and 5 connections",
+        "wrk2's way  each connection has a schedule of its own",
+        "whole milliseconds: up to 1 ms",
+        "shorter than its calibration of 10.01s",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    // A run of a second has no calibration to print.
+    assert!(!text.contains("Thread calibration"), "{text}");
+    // wrk2 leaves out the connection that does not fit its threads; the rate stays the same.
+    let answered = before(&text, " requests in 1.00s");
+    assert!((80..=100).contains(&answered), "{answered}");
+    assert!(text.contains("4 opened in total"), "{text}");
+    let native = report(&format!("-t2 -c5 -d1s -R100 {url}"));
+    assert!(native.contains("as wrk2     p50 ") && !native.contains("wrk2's way"), "{native}");
+    let json = report(&format!("--wrk2 -t1 -c2 -d1s -R50 --json - {url}"));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["wrk2"]["followed"], &json["wrk2"]["left_out"]), (&true.into(), &0.into()));
+    let closed = report(&format!("-c4 -n20 {url}"));
+    assert!(!closed.contains("wrk2"), "{closed}");
+}
+
+/// The figures of the real wrk2 beside those of `--wrk2`: a run of 16 s, and in its last 6 s a request
+/// that takes a second, for which one of four connections waits.
+#[test]
+#[ignore = "takes a minute and needs wrk2, which make test-long builds"]
+fn figures_are_those_of_the_real_wrk2_where_it_can_be_built() {
+    let Some(wrk2) = std::env::var_os("WEIR_WRK2_PATH").filter(|path| !path.is_empty()) else {
+        not_run("WEIR_WRK2", "wrk2 is not built: WEIR_WRK2_PATH=$(scripts/wrk2)");
+        return;
+    };
+    let directory = Directory::new();
+    // The request at 12 s.
+    let times: String = (0..4000).map(|n| if n == 2400 { "1s\n" } else { "0ms\n" }).collect();
+    let list = directory.file("stall.txt", times);
+    let service = format!("list:{}", list.display());
+    let line = "-t2 -c4 -d16s -R200 --latency";
+    let mut command = std::process::Command::new(wrk2);
+    let figures = |run: &mut dyn FnMut(&str) -> Output| {
+        let origin = origin(&["--service-time", &service]);
+        let text = String::from_utf8(run(&origin.url(0, "/1k")).stdout).unwrap();
+        assert_eq!(text.matches("Thread calibration: mean lat.: ").count(), 2, "{text}");
+        let percentiles = ["50.000%", "75.000%", "90.000%", "99.000%", "100.000%"];
+        let found = percentiles.map(|percentile| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(percentile)).unwrap();
+            milliseconds(line.split_whitespace().nth(1).unwrap())
+        });
+        (found, before(&text, " requests in"))
+    };
+    let theirs = figures(&mut |url| finish(command.args(line.split_whitespace()).arg(url), b""));
+    let ours = figures(&mut |url| bench(&format!("--wrk2 {line} {url}")));
+    println!("wrk2: {theirs:?} ms; --wrk2: {ours:?} ms");
+    for (place, (own, other)) in ours.0.into_iter().zip(theirs.0).enumerate() {
+        assert!((own - other).abs() < 60.0, "figure {place}: {own} ms beside {other} ms of wrk2");
+    }
+    assert!(ours.1.abs_diff(theirs.1) < 40, "{ours:?} {theirs:?}");
+    // Over shared connections one request is slow, and not the fifty that were due meanwhile.
+    let native = {
+        let origin = origin(&["--service-time", &service]);
+        bench(&format!("-t2 -c4 -d16s -R200 --json - {}", origin.url(0, "/1k")))
+    };
+    let native: Value = serde_json::from_slice(&native.stdout).unwrap();
+    let [.., p99, _] = theirs.0;
+    let own = native["wrk2"]["p99"].as_f64().unwrap() / 1e3;
+    assert!(p99 > own + 300.0, "{own} ms over shared connections, {p99} ms in wrk2");
+}
+
+/// A time as wrk2 prints it.
+#[track_caller]
+fn milliseconds(text: &str) -> f64 {
+    for (unit, factor) in [("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("m", 60e3)] {
+        if let Some(number) = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok())
+        {
+            return number * factor;
+        }
+    }
+    panic!("`{text}` is no time");
 }
 
 #[test]
@@ -294,6 +380,7 @@ fn mistakes_are_one_sentence() {
     check("-R10 -d5x URL", 2, "`x` is not a unit of time");
     check("-Rfast URL", 2, "`fast`");
     check("-R10 -n5 URL", 2, "cannot be used with");
+    check("-R10 --wrk2 --warmup 1s URL", 2, "cannot be used with");
     check("-R10 127.0.0.1:80", 2, "did you mean `http://127.0.0.1:80`?");
     check("-R10 URL http://127.0.0.1:1/", 2, "the same server");
     check("-R10 -H nonsense URL", 2, "`Name: value`");

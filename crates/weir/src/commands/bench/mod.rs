@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use weir_lab::bench::load::{LoadSpec, SendPace};
+use weir_lab::bench::load::{LoadSpec, SendPace, StartOrder};
 use weir_lab::bench::machine::{allowed_cores, listeners_on};
 use weir_lab::bench::monitor::{Monitor, RunUsage, WatchedProcess};
 use weir_lab::bench::probe::{resolve, settle};
@@ -22,6 +22,7 @@ use weir_lab::bench::target::{Form, Requests, Url, weighted_url};
 use weir_lab::bench::threshold::Thresholds;
 use weir_lab::bench::tls::{TlsSettings, server_name};
 use weir_lab::bench::wrk_text::{Length, RunParameters};
+use weir_lab::bench::wrk2::CALIBRATION_NS;
 use weir_lab::open_files::room_for_connections;
 use weir_lab::units::{time_ns, wrk_count, wrk_time_ns};
 
@@ -31,6 +32,8 @@ use compare::CompareArguments;
 use files::{OutputFiles, json_text, other_runs};
 use variants::Variant;
 
+/// The longest wait, in nanoseconds: a day.
+const LONGEST_NS: u64 = 24 * 3_600 * 1_000_000_000;
 /// The highest rate, in requests per second. The schedule is generated start by start, so its cost
 /// grows with the rate.
 const MOST_RATE: f64 = 1e7;
@@ -87,6 +90,10 @@ pub(crate) struct BenchArguments {
     /// Header `Name: value` of each request; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER")]
     header: Vec<String>,
+    /// Pace as wrk2 does, with its schedule for each connection, and leave out the first ten seconds
+    /// as it does
+    #[arg(long, conflicts_with_all = ["requests", "warmup", "arrival", "variant"])]
+    wrk2: bool,
     /// Timeout of a response or a connect
     #[arg(short = 'T', long, value_name = "TIME", default_value = "2s", value_parser = wrk_time_ns)]
     timeout: u64,
@@ -263,6 +270,7 @@ impl PreparedRun {
             connections: self.load.connections,
             latency: arguments.latency || arguments.u_latency,
             uncorrected: arguments.u_latency,
+            is_wrk2: arguments.wrk2,
         }
     }
 
@@ -292,6 +300,7 @@ impl PreparedRun {
             asked: arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect(),
             address: Some(self.load.address),
             cores: arguments.cpus.as_ref().map_or_else(allowed_cores, |cores| cores.0.clone()),
+            order: self.load.order,
             pages: arguments.page.clone(),
             slower: arguments.slower_than.clone(),
             ..ReportInput::of(outcome, self.load.pace, usage)
@@ -427,10 +436,13 @@ impl BenchArguments {
             address: first,
             tls,
             pace: self.pace(),
+            order: if self.wrk2 { StartOrder::PerConnection } else { StartOrder::Shared },
+            calibration_ns: CALIBRATION_NS,
             warmup_ns: self.warmup,
             threads,
             connections,
-            timeout_ns: self.timeout,
+            // wrk2 counts timeouts, but goes on waiting.
+            timeout_ns: if self.wrk2 { LONGEST_NS } else { self.timeout },
             seed: self.seed,
             cores: self.cpus.as_ref().map(|cores| cores.0.clone()).unwrap_or_default(),
             samples: self.csv.is_some(),
