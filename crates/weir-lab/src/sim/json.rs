@@ -78,6 +78,7 @@ impl Row {
             "served_by_endpoint": summary.served,
             "most_at_endpoint": summary.most,
             "period": period,
+            "credits_ended_us": summary.credits_ended.map(micros),
         })
     }
 }

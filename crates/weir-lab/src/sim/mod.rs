@@ -11,6 +11,7 @@ mod agenda;
 mod arrivals;
 mod calendar;
 mod configured;
+mod credits;
 pub(crate) mod draw;
 mod engine;
 mod exchange;
@@ -32,6 +33,7 @@ mod trace;
 mod watch;
 
 pub use calendar::PeriodicPause;
+pub use credits::SimCredits;
 pub use json::{POINTS_HEADER, write_points};
 pub use outcome::{RequestEnd, RequestOutcome};
 pub use period::Period;

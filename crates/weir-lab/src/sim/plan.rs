@@ -12,6 +12,7 @@ use weir_config::model::{self, Passive, Retry, StallDetection, UpstreamTimeouts}
 
 use super::calendar::PeriodicPause;
 use super::configured::{passive, queue_limits, retries, stall};
+use super::credits::SimCredits;
 use super::service::ServiceSource;
 use super::state::{MAX_WORKERS, Spread, StateSharing};
 use super::time;
@@ -93,6 +94,8 @@ pub struct SimEndpoint {
     pub at_once: Option<u32>,
     /// Largest length of its own queue; it refuses further requests. `None`: no limit.
     pub backlog: Option<u32>,
+    /// Its processor credits; `None`: it always works at its speed.
+    pub credits: Option<SimCredits>,
 }
 
 impl Default for SimEndpoint {
@@ -107,6 +110,7 @@ impl Default for SimEndpoint {
             slow_start_us: 0,
             at_once: Some(1),
             backlog: None,
+            credits: None,
         }
     }
 }
@@ -359,6 +363,9 @@ impl SimPlan {
         for pause in &self.pauses {
             let (length, every) = (time::format(pause.length), time::format(pause.every));
             let _ = write!(text, ", each paused for {length} every {every}");
+        }
+        for credits in self.endpoints.iter().filter_map(|endpoint| endpoint.credits) {
+            let _ = write!(text, ", {credits}");
         }
         for outage in &self.outages {
             let kind = match outage.kind {

@@ -2,7 +2,10 @@
 
 use weir_balance::PolicyKind;
 
-use super::plan::{MaxConn, QueueLimits, Scenario, SimCandidate, SimLoad, SimPlan, SimQueue};
+use super::credits::SimCredits;
+use super::plan::{
+    MaxConn, QueueLimits, Scenario, SimCandidate, SimEndpoint, SimLoad, SimPlan, SimQueue,
+};
 use super::service::ServiceSource;
 use super::state::StateSharing;
 use super::time::SECOND;
@@ -14,20 +17,57 @@ pub enum Preset {
     /// Mongrels, which work on one request at a time, and `ab` with 1,000 requests of 3, 10 and 30
     /// clients.
     Mongrel2008,
+    /// The machine with processor credits of the comparison of 2019 ("Comparing Avi Vantage and the
+    /// NGINX Application Platform"): a t2.medium under the load of its twenty consecutive runs of
+    /// three minutes, at a tenth of the rate with requests that take ten times as long.
+    Credits2019,
 }
 
 impl Preset {
     /// All presets with their names.
     pub fn all() -> &'static [(&'static str, Self)] {
-        &[("2008-mongrel", Self::Mongrel2008)]
+        &[("2008-mongrel", Self::Mongrel2008), ("2019-credits", Self::Credits2019)]
     }
 
     /// The plan of the preset.
     pub fn plan(self) -> Result<SimPlan, String> {
         match self {
             Self::Mongrel2008 => mongrel_2008(),
+            Self::Credits2019 => credits_2019(),
         }
     }
+}
+
+fn credits_2019() -> Result<SimPlan, String> {
+    /// Twenty runs of 180 s.
+    const SECONDS: u64 = 3_600;
+    let core_minutes = 60.0 * SECOND as f64;
+    // Two cores, 40 % of one of them earned, and the 60 credits with which such a machine starts.
+    let credits = SimCredits {
+        baseline: 0.4,
+        cores: 2,
+        start: 60.0 * core_minutes,
+        max: 576.0 * core_minutes,
+    };
+    let policy: PolicyKind =
+        "least_conn".parse().map_err(|error: weir_balance::UnknownPolicy| error.to_string())?;
+    let at_once = Some(credits.cores);
+    Ok(SimPlan {
+        title: "The machine with processor credits of 2019".to_owned(),
+        requests: 250 * SECONDS,
+        seed: 2019,
+        endpoints: vec![SimEndpoint { at_once, credits: Some(credits), ..SimEndpoint::default() }],
+        // 2,500 requests per second used 1.6 cores.
+        scenarios: Scenario::product(&[SimLoad::Poisson(250.0)], &["constant:6.4ms".parse()?]),
+        candidates: vec![SimCandidate {
+            policy,
+            max_conn: MaxConn(vec![None]),
+            queue: SimQueue::On,
+            state: StateSharing::Shared,
+        }],
+        stall: None,
+        ..SimPlan::default()
+    })
 }
 
 fn mongrel_2008() -> Result<SimPlan, String> {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::agenda::AttemptToken;
 use super::calendar::Calendar;
+use super::credits::SimCreditAccount;
 use super::ideal::scaled;
 use super::plan::SimEndpoint;
 
@@ -17,6 +18,7 @@ pub(crate) struct SimServer<'a> {
     door: VecDeque<AttemptToken>,
     /// Number of current outages in which it refuses connections.
     down: u32,
+    credits: Option<SimCreditAccount>,
     /// Counters of the run.
     pub(crate) figures: ServerFigures,
 }
@@ -30,6 +32,8 @@ pub(crate) struct ServerFigures {
     pub(crate) most: u32,
     /// Requests that arrived while all its places were busy.
     pub(crate) overlaps: u64,
+    /// The time at which its processor credits ended, ns.
+    pub(crate) credits_ended: Option<u64>,
 }
 
 /// The server's reaction to an arriving request.
@@ -46,7 +50,8 @@ pub(crate) enum ServerReaction {
 impl<'a> SimServer<'a> {
     pub(crate) fn new(endpoint: &'a SimEndpoint, calendar: &'a Calendar) -> Self {
         let figures = ServerFigures::default();
-        Self { endpoint, calendar, working: 0, door: VecDeque::new(), down: 0, figures }
+        let credits = endpoint.credits.map(SimCreditAccount::new);
+        Self { endpoint, calendar, working: 0, door: VecDeque::new(), down: 0, credits, figures }
     }
 
     /// Adds a request.
@@ -80,8 +85,13 @@ impl<'a> SimServer<'a> {
     }
 
     /// The end of work that begins now, ns.
-    pub(crate) fn finish(&self, now: u64, work: u64) -> u64 {
-        self.calendar.finish(now, scaled(work, self.endpoint.speed))
+    pub(crate) fn finish(&mut self, now: u64, work: u64) -> u64 {
+        let mut work = scaled(work, self.endpoint.speed);
+        if let Some(account) = &mut self.credits {
+            work = account.work(now, work);
+            self.figures.credits_ended = account.ended;
+        }
+        self.calendar.finish(now, work)
     }
 
     /// Refuses connections from now on and drops all requests.

@@ -100,6 +100,8 @@ pub struct Summary {
     pub served: Vec<u64>,
     /// Largest number of requests at each endpoint at once.
     pub most: Vec<u32>,
+    /// The first time at which the processor credits of a server ended, ns.
+    pub credits_ended: Option<u64>,
     /// A significant period of the response times.
     pub period: Option<Period>,
 }
@@ -243,6 +245,7 @@ impl Summary {
             longest_queue: run.longest_queue,
             served: run.servers.iter().map(|server| server.served).collect(),
             most: run.servers.iter().map(|server| server.most).collect(),
+            credits_ended: run.servers.iter().filter_map(|server| server.credits_ended).min(),
             period,
         }
     }

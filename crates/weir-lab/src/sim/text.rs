@@ -81,6 +81,14 @@ impl ScenarioReport {
         text.push('\n');
         text.push_str(&align(&self.reasons(), left));
         for row in &self.rows {
+            if let Some(ended) = row.summary.credits_ended {
+                let _ = writeln!(
+                    text,
+                    "{}: the processor credits of a server end after {:.0} s; from then on it works at its baseline",
+                    self.names_of(row).join(" ").trim_end_matches([' ', '-']),
+                    ended as f64 / SECOND as f64
+                );
+            }
             if let Some(period) = row.summary.period {
                 let _ = writeln!(
                     text,

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use weir_balance::PolicyKind;
+use weir_lab::findings::regime_change;
 use weir_lab::sim::{
     MaxConn, Outage, OutageKind, Preset, QueueLimits, RequestEnd, SimEndpoint, SimLoad, SimPlan,
     SimQueue, Summary,
@@ -43,6 +44,34 @@ fn with_one_slot_each_the_servers_are_busy_all_the_time() {
         let throughput = summary(&plan).throughput;
         assert!(throughput >= 0.97 * 150.0, "{clients} clients: {throughput}/s");
     }
+}
+
+/// The published runs change at the seventeenth: the preset at a hundredth of the rate, with requests
+/// that take a hundred times as long.
+#[test]
+fn the_machine_of_2019_falls_to_its_baseline_in_the_seventeenth_run() {
+    let mut plan = Preset::Credits2019.plan().unwrap();
+    assert!(
+        plan.describe().contains("2 cores with credits of 60 core-minutes"),
+        "{}",
+        plan.describe()
+    );
+    plan.requests = 25 * 3_600;
+    plan.scenarios[0].load = SimLoad::Poisson(25.0);
+    plan.scenarios[0].service = "constant:64ms".parse().unwrap();
+    let mut runs = vec![Vec::new(); 20];
+    for outcome in outcomes(&plan) {
+        let run = (outcome.arrived / (180 * SECOND)).min(19);
+        runs[run as usize].push(outcome.response as f64);
+    }
+    let means: Vec<f64> =
+        runs.iter().map(|run| run.iter().sum::<f64>() / run.len() as f64).collect();
+    assert_eq!(regime_change(&means), Some(16), "{means:?}");
+    let ended = summary(&plan).credits_ended.unwrap();
+    // 60 core-minutes last 50 minutes at 1.6 cores less 0.4.
+    assert!((2_900 * SECOND..3_060 * SECOND).contains(&ended), "{ended}");
+    plan.endpoints[0].credits = None;
+    assert_eq!(summary(&plan).credits_ended, None);
 }
 
 #[test]
