@@ -1,9 +1,10 @@
 //! The charts of an experiment.
 
 use std::fs;
+use std::io::Read as _;
 
 use crate::bench::chart::{Plot, PlotAxis, PlotPoint, PlotSeries};
-use crate::bench::report::percent_text;
+use crate::bench::report::{FEW, percent_text, samples_beyond};
 use crate::bench::spectrum::Curve;
 use crate::experiment::{DIRECT, JudgedFigure, LoadLevel, RunOrder, Workload};
 use crate::findings::{LabRun, merged_times, regime_change, value_of};
@@ -12,6 +13,10 @@ use super::results::LabResults;
 
 /// Largest number of percentile charts of a workload.
 const MOST_DISTRIBUTIONS: usize = 4;
+/// The largest part of a file of requests that is read.
+const MOST_CSV_BYTES: u64 = 64 * 1024 * 1024;
+/// The largest number of requests in a chart.
+const MOST_REQUESTS: usize = 20_000;
 /// Curves whose ends differ by more than this factor are drawn on a logarithmic scale.
 const WIDE: f64 = 12.0;
 
@@ -155,7 +160,7 @@ impl<'a> ChartChoice<'a> {
             x_axis: PlotAxis::Nines,
             x_title: "percentile of all requests; each further nine has the same width".to_owned(),
             y_axis,
-            y_title: format!("response time from the intended start{scale}"),
+            y_title: format!("{}{scale}", self.time_title()),
             series,
             marks: Vec::new(),
             line: None,
@@ -196,6 +201,15 @@ impl<'a> ChartChoice<'a> {
         found
     }
 
+    /// The start of the measured times: a closed loop has no intended one.
+    fn time_title(&self) -> &'static str {
+        if self.workload.is_closed() {
+            "time from the send (closed loop)"
+        } else {
+            "response time from the intended start"
+        }
+    }
+
     fn x_title(&self) -> &'static str {
         match self.levels.first() {
             Some(LoadLevel::Concurrency(_)) => "connections, each with one request at a time",
@@ -207,12 +221,13 @@ impl<'a> ChartChoice<'a> {
         let value_ms = |run: &LabRun| Some(value_of(run, figure)? / 1e3);
         let merged_ms = |runs: &[&LabRun]| {
             let times = merged_times(runs.iter().copied());
-            (!times.is_empty()).then(|| match figure {
+            match figure {
                 JudgedFigure::Percentile(percent) => {
-                    times.value_at_percentile(percent) as f64 / 1e6
+                    let is_sure = samples_beyond(percent / 100.0, times.len()) >= FEW;
+                    is_sure.then(|| times.value_at_percentile(percent) as f64 / 1e6)
                 }
-                _ => times.mean() / 1e6,
-            })
+                _ => (!times.is_empty()).then(|| times.mean() / 1e6),
+            }
         };
         let series = self.series_by_level(value_ms, merged_ms);
         let line = self
@@ -382,7 +397,7 @@ impl<'a> ChartChoice<'a> {
                 x_axis: PlotAxis::Number,
                 x_title: "number of the request, in the order of sending".to_owned(),
                 y_axis: PlotAxis::Time,
-                y_title: "response time".to_owned(),
+                y_title: self.time_title().to_owned(),
                 series: vec![series],
                 marks: Vec::new(),
                 line: None,
@@ -401,11 +416,16 @@ impl<'a> ChartChoice<'a> {
 /// The response times of a run with one line for each request, by its number.
 fn samples_of(run: &LabRun) -> Vec<PlotPoint> {
     let Some(path) = run.raw["csv_path"].as_str() else { return Vec::new() };
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut text = String::new();
+    let file = fs::File::open(path);
+    let read = file.and_then(|file| file.take(MOST_CSV_BYTES).read_to_string(&mut text));
+    if read.is_err() {
+        return Vec::new();
+    }
     let point = |line: &str| {
         let cells: Vec<&str> = line.split(',').collect();
         let (x, us) = (cells.first()?.parse::<f64>().ok()?, cells.get(4)?.parse::<f64>().ok()?);
         Some(PlotPoint { x, y: us / 1e3, is_small: false })
     };
-    text.lines().skip(1).filter_map(point).take(20_000).collect()
+    text.lines().skip(1).filter_map(point).take(MOST_REQUESTS).collect()
 }

@@ -46,6 +46,8 @@ pub fn compare(names: [&str; 2], results: [LabResults<'_>; 2]) -> (String, Strin
 
 fn table(names: [&str; 2], [one, other]: [LabResults<'_>; 2]) -> ReportTable {
     let head = ["workload", "level", "candidate", "figure", names[0], names[1], "multiple"];
+    // A quotient of figures of two machines says nothing about the programs.
+    let is_same_machine = one.record.value["machine"] == other.record.value["machine"];
     let mut table = ReportTable {
         title: "Typical values".to_owned(),
         note: String::new(),
@@ -87,7 +89,7 @@ fn table(names: [&str; 2], [one, other]: [LabResults<'_>; 2]) -> ReportTable {
                 figure.name(),
                 text(left),
                 text(right),
-                format!("{:.2}x", right / left),
+                if is_same_machine { format!("{:.2}x", right / left) } else { "-".to_owned() },
             ]);
         }
     }

@@ -122,12 +122,12 @@ fn histograms(results: LabResults<'_>) -> Vec<(String, String)> {
 
 /// The script that runs the experiment again.
 fn rerun(results: LabResults<'_>) -> String {
-    let name = results.record.value["name"].as_str().unwrap_or("experiment");
+    let name = results.record.name().replace('\'', "'\\''");
     let quick = if results.experiment.is_quick { " --quick" } else { "" };
     format!(
         "#!/bin/sh\n# Runs this experiment again, with its own copy of the file and of all configurations; the results go to a new\n\
         # folder: rerun.sh FOLDER\nset -eu\nhere=\"$(cd \"$(dirname \"$0\")\" && pwd)\"\n\
-        exec \"${{WEIR:-weir}}\" lab run \"$here/experiment/{name}.lab\"{quick} --out \"${{1:-$here-again}}\"\n"
+        exec \"${{WEIR:-weir}}\" lab run \"$here\"/experiment/'{name}.lab'{quick} --out \"${{1:-$here-again}}\"\n"
     )
 }
 
@@ -138,7 +138,7 @@ pub(super) fn markdown(results: LabResults<'_>) -> String {
         "# {}\n\nWritten by `weir lab`; not edited by hand. The raw data of this run are not kept; the experiment runs again with \
         `weir lab run experiments/{}.lab{}`.\n\n{}\n\n",
         experiment.title,
-        results.record.value["name"].as_str().unwrap_or_default(),
+        results.record.name(),
         if experiment.is_quick { " --quick" } else { "" },
         experiment.question
     );
@@ -154,6 +154,7 @@ pub(super) fn markdown(results: LabResults<'_>) -> String {
     }
     let cells = tables::cells(results);
     let mut all: Vec<tables::ReportTable> = tables::knees(results).into_iter().collect();
+    all.extend(tables::soaks(results));
     all.extend(tables::consecutive(results));
     all.extend(tables::beside_first(results, &cells));
     all.extend(tables::by_level(results));

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::findings::{CandidateVerdict, LabRun};
+use crate::bench::wrk_text::time_text;
+use crate::experiment::Workload;
+use crate::findings::{CandidateVerdict, LabRun, SoakFigure, SoakVerdict, soak};
 use crate::lab::MachineFacts;
 
 use super::results::LabResults;
@@ -27,6 +29,7 @@ pub fn summary(results: LabResults<'_>) -> String {
 pub(super) fn all_tables(results: LabResults<'_>) -> Vec<tables::ReportTable> {
     let cells = tables::cells(results);
     let mut found: Vec<tables::ReportTable> = tables::knees(results).into_iter().collect();
+    found.extend(tables::soaks(results));
     found.extend(tables::consecutive(results));
     found.extend(tables::beside_first(results, &cells));
     found.extend(tables::by_level(results));
@@ -77,6 +80,15 @@ pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
         cores("origin"),
         priority(record)
     ));
+    found.extend(results.experiment.workloads.iter().map(length_sentence));
+    if let Some(rules) = results.experiment.credits {
+        found.push(format!(
+            "The proxy's machine has processor credits, made by a control group with a quota: it earns {:.0} % of a core, begins with \
+            {} of core time, and is held to what it earns when nothing is left.",
+            rules.baseline * 100.0,
+            time_text(rules.start_us)
+        ));
+    }
     if let Some(versions) = record["versions"].as_object() {
         let each: Vec<String> = versions
             .iter()
@@ -90,7 +102,7 @@ pub(super) fn head(results: LabResults<'_>) -> Vec<String> {
     found
 }
 
-/// What the report says about the priority of the generator.
+/// A sentence about the priority of the generator.
 fn priority(record: &Value) -> &'static str {
     match record["generator_first"].as_bool() {
         Some(true) => {
@@ -98,6 +110,27 @@ fn priority(record: &Value) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// The length of a workload's runs, and of the warm-up that is in no figure.
+fn length_sentence(workload: &Workload) -> String {
+    let name = &workload.name;
+    if workload.is_closed() {
+        return format!(
+            "Runs of {name}: {} requests in a closed loop, without a warm-up; users who would have asked meanwhile are missing \
+            (coordinated omission).",
+            workload.requests
+        );
+    }
+    let text = |time_ns: u64| time_text(time_ns as f64 / 1e3);
+    let warmup = match workload.warmup_ns {
+        0 => "without a warm-up".to_owned(),
+        time_ns => format!(
+            "after a warm-up of {} under the same load, which is in no figure",
+            text(time_ns)
+        ),
+    };
+    format!("Runs of {name}: {} {warmup}.", text(workload.duration_ns))
 }
 
 /// The quiet of the machine during the runs.
@@ -133,7 +166,7 @@ fn failures(runs: &[LabRun]) -> Vec<String> {
 pub(super) fn findings(results: LabResults<'_>) -> Vec<String> {
     let cells = tables::cells(results);
     let first = results.experiment.candidates.first().map_or("", |one| one.role.name.as_str());
-    let mut found = Vec::new();
+    let mut found = growths(results);
     for candidate in results.experiment.candidates.iter().skip(1) {
         let name = &candidate.role.name;
         let own: Vec<_> = cells.iter().filter(|cell| cell.candidate == *name).collect();
@@ -157,6 +190,34 @@ pub(super) fn findings(results: LabResults<'_>) -> Vec<String> {
         }
         if !worse.is_empty() {
             found.push(format!("{name} is worse than {first}: {}.", worse.join(", ")));
+        }
+    }
+    found
+}
+
+/// The leaks and drifts of long runs.
+fn growths(results: LabResults<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for workload in &results.experiment.workloads {
+        let Some(limits) = workload.soak else { continue };
+        let is_own = |run: &&LabRun| run.workload == workload.name && run.failure.is_none();
+        for run in results.runs.iter().filter(is_own) {
+            for row in soak(run, limits).iter().filter(|row| row.verdict == SoakVerdict::Grows) {
+                let place = if row.figure == SoakFigure::Latency {
+                    format!("p99 with {} drifts", run.candidate)
+                } else if row.role == "proxy" {
+                    format!("{} of {} grow or leak", row.figure, run.candidate)
+                } else {
+                    format!("{} of the {} grow beside {}", row.figure, row.role, run.candidate)
+                };
+                let valid = if run.is_valid() { "" } else { " (the run is not valid)" };
+                found.push(format!(
+                    "{place} in run {} of {} at {}{valid}.",
+                    run.repeat + 1,
+                    workload.name,
+                    run.level
+                ));
+            }
         }
     }
     found

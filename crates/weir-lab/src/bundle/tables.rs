@@ -7,8 +7,8 @@ use crate::bench::report::{FEW, samples_beyond};
 use crate::bench::wrk_text::time_text;
 use crate::experiment::{DIRECT, JudgedFigure, LoadLevel, RunOrder};
 use crate::findings::{
-    CandidateVerdict, LabRun, VerdictCell, binding_constraint, knee, merged_times, regime_change,
-    typical, verdicts,
+    CandidateVerdict, LabRun, RunCredits, SoakFigure, SoakRow, SoakVerdict, VerdictCell,
+    binding_constraint, knee, merged_times, predicted_end, regime_change, soak, typical, verdicts,
 };
 
 use super::results::LabResults;
@@ -145,8 +145,13 @@ pub(super) fn by_level(results: LabResults<'_>) -> Vec<ReportTable> {
     let mut found = Vec::new();
     for workload in &results.experiment.workloads {
         let title = format!("Response times: {}", workload.name);
-        let note = "Percentiles are those of the merged requests of all runs; one with fewer than ten slower requests is left \
-            out. The means of the runs stand beside it in the table of all runs.";
+        let mut note = "Percentiles are those of the merged requests of all runs; one with fewer than ten slower requests is left \
+            out. The means of the runs stand beside it in the table of all runs."
+            .to_owned();
+        if workload.is_closed() {
+            note += " Each connection waits for a response before it sends the next request: times run from the send, and the \
+                requests that users would have sent meanwhile are missing (coordinated omission).";
+        }
         let head = [
             "level",
             "candidate",
@@ -167,7 +172,7 @@ pub(super) fn by_level(results: LabResults<'_>) -> Vec<ReportTable> {
             "memory",
             "limit",
         ];
-        let mut table = ReportTable::new(&title, note, &head);
+        let mut table = ReportTable::new(&title, &note, &head);
         for level in levels(results, &workload.name) {
             for name in names(results) {
                 let runs = runs_of(results, &workload.name, name, level);
@@ -298,12 +303,20 @@ pub(super) fn knees(results: LabResults<'_>) -> Option<ReportTable> {
     let budget = results.experiment.budget?;
     let title = "Knees";
     let note = format!(
-        "The highest measured rate whose p{} is at most {}, and the band that resampled repeats give.",
+        "The highest measured rate whose p{} is at most {}, and the band that resampled repeats give. Runs that are not valid count \
+        only at rates without a valid one.",
         crate::bench::report::percent_text(budget.percentile),
         time_text(budget.time_ns as f64 / 1e3)
     );
-    let head =
-        ["workload", "candidate", "knee", "95 % band", "first rate over the budget", "limit there"];
+    let head = [
+        "workload",
+        "candidate",
+        "knee",
+        "95 % band",
+        "first rate over the budget",
+        "limit there",
+        "",
+    ];
     let mut table = ReportTable::new(title, &note, &head);
     for workload in &results.experiment.workloads {
         for name in names(results) {
@@ -326,10 +339,78 @@ pub(super) fn knees(results: LabResults<'_>) -> Option<ReportTable> {
                 format!("{} to {}", rate(found.low), rate(found.high)),
                 found.over.map_or("none measured".to_owned(), rate),
                 there.map_or(String::new(), |run| binding_constraint(run).to_string()),
+                found.doubt.to_owned(),
             ]);
         }
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+/// The trends of long runs.
+pub(super) fn soaks(results: LabResults<'_>) -> Option<ReportTable> {
+    let note = "The trend of each figure after the first quarter of the run, with the interval of 95 % of its slope. `grows`: the whole \
+        interval is above zero, and the change over the rest of the run is over the limit of the experiment.";
+    let head = [
+        "workload",
+        "level",
+        "candidate",
+        "run",
+        "role",
+        "figure",
+        "at first",
+        "at last",
+        "change per hour",
+        "95 % interval",
+        "verdict",
+    ];
+    let mut table = ReportTable::new("Long runs: leaks and drift", note, &head);
+    for workload in &results.experiment.workloads {
+        let Some(limits) = workload.soak else { continue };
+        let is_own = |run: &&LabRun| run.workload == workload.name && run.failure.is_none();
+        for run in results.runs.iter().filter(is_own) {
+            for row in soak(run, limits) {
+                let mut cells = vec![
+                    workload.name.clone(),
+                    run.level.to_string(),
+                    run.candidate.clone(),
+                    (run.repeat + 1).to_string(),
+                    row.role.to_owned(),
+                    row.figure.to_string(),
+                ];
+                cells.extend(trend_cells(&row));
+                cells.push(soak_word(row.verdict).to_owned());
+                table.rows.push(cells);
+            }
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The first and last value of a trend, its change per hour, and the interval of that.
+fn trend_cells(row: &SoakRow) -> [String; 4] {
+    let Some(trend) = row.trend else { return ["-"; 4].map(str::to_owned) };
+    let megabytes = |bytes: f64| format!("{:.2} MB", bytes / 1_048_576.0);
+    let value = |value: f64| match row.figure {
+        SoakFigure::Memory => megabytes(value),
+        SoakFigure::Files | SoakFigure::Threads => format!("{value:.1}"),
+        SoakFigure::Latency => time_text(value.exp()),
+    };
+    let change = |slope: f64| match row.figure {
+        SoakFigure::Memory => megabytes(slope * 3600.0),
+        SoakFigure::Files | SoakFigure::Threads => format!("{:.1}", slope * 3600.0),
+        // A slope of logarithms: the change over the whole series, in percent.
+        SoakFigure::Latency => format!("{:.1} % in all", (slope * trend.span_s).exp_m1() * 100.0),
+    };
+    let interval = format!("{} to {}", change(trend.interval.low), change(trend.interval.high));
+    [value(trend.first), value(trend.last), change(trend.slope), interval]
+}
+
+pub(super) fn soak_word(verdict: SoakVerdict) -> &'static str {
+    match verdict {
+        SoakVerdict::Steady => "steady",
+        SoakVerdict::Grows => "GROWS",
+        SoakVerdict::CannotTell => "cannot tell",
+    }
 }
 
 /// Consecutive runs with the mean and p95 of each, as the article of 2019 prints them.
@@ -372,13 +453,16 @@ fn consecutive_of(name: &str, runs: &[&LabRun]) -> ReportTable {
         }
         None => format!("No change of regime. The average of the means is {}.", average(&means)),
     };
-    let mut table = ReportTable::new(
-        &format!("Consecutive runs of {name}"),
-        &note,
-        &["run", "mean", "p95", "CPU", "steal", "valid", ""],
-    );
+    let credits: Vec<RunCredits> = runs.iter().filter_map(|run| RunCredits::of(run)).collect();
+    let has_credits = credits.len() == runs.len();
+    let note = if has_credits { note + &credits_sentence(&credits) } else { note };
+    let mut head = vec!["run", "mean", "p95", "CPU", "steal", "valid", ""];
+    if has_credits {
+        head.extend(["credits left", "held", "they end in run"]);
+    }
+    let mut table = ReportTable::new(&format!("Consecutive runs of {name}"), &note, &head);
     for (number, run) in runs.iter().enumerate() {
-        table.rows.push(vec![
+        let mut cells = vec![
             (number + 1).to_string(),
             time_text(run.response.mean() / 1e3),
             run.percentile_us(95.0).map_or("-".to_owned(), time_text),
@@ -386,9 +470,48 @@ fn consecutive_of(name: &str, runs: &[&LabRun]) -> ReportTable {
             run.steal.map_or("-".to_owned(), |steal| format!("{:.1} %", steal * 100.0)),
             if run.is_valid() { "yes" } else { "no" }.to_owned(),
             if change == Some(number) { "the regime changes" } else { "" }.to_owned(),
-        ]);
+        ];
+        if let Some(so_far) = credits.get(..=number).filter(|_| has_credits) {
+            cells.extend(credit_cells(so_far));
+        }
+        table.rows.push(cells);
     }
     table
+}
+
+/// The end of a machine's credits, and the first run whose account foretold it.
+fn credits_sentence(credits: &[RunCredits]) -> String {
+    let ended = credits.iter().position(|run| run.held_us > 0.0);
+    let foretold = |run: usize| predicted_end(credits.get(..=run).unwrap_or_default());
+    let words = match ended {
+        None => return " The machine's credits did not end.".to_owned(),
+        Some(0) => "were spent in the first run".to_owned(),
+        Some(ended) => {
+            let number = ended as u64 + 1;
+            let first =
+                (0..ended).find(|run| (*run..ended).all(|run| foretold(run) == Some(number)));
+            match first {
+                Some(first) => format!(
+                    "ended in run {number}, as the accounts foretold from run {} on",
+                    first + 1
+                ),
+                None => format!(
+                    "ended in run {number}; after run 1 the accounts foretold run {}",
+                    foretold(0).unwrap_or(0)
+                ),
+            }
+        }
+    };
+    format!(" The machine's credits {words}.")
+}
+
+/// The credits after the last of these runs, the time for which the machine was held in it, and the
+/// prediction then.
+fn credit_cells(so_far: &[RunCredits]) -> Vec<String> {
+    let Some(last) = so_far.last() else { return Vec::new() };
+    let held = if last.held_us > 0.0 { time_text(last.held_us) } else { "-".to_owned() };
+    let end = predicted_end(so_far).map_or("they last".to_owned(), |run| run.to_string());
+    vec![time_text(last.after_us), held, end]
 }
 
 /// Every run, in the order of measurement.

@@ -77,6 +77,8 @@ fn the_bundle_is_whole_and_the_page_needs_nothing_from_elsewhere() {
         "nginx: nginx/1.2",
         "haproxy is left out",
         "15 of 16 runs are valid",
+        "Runs of main: 10.00s after a warm-up of 1.00s under the same load, which is in no figure",
+        "response time from the intended start",
         "nginx is worse than weir: p50 at 1000/s",
         "a remark",
         "2 processes, each on a core of its own",
@@ -100,7 +102,11 @@ fn the_bundle_is_whole_and_the_page_needs_nothing_from_elsewhere() {
     let figures: serde_json::Value = serde_json::from_str(&text("figures.json")).unwrap();
     assert_eq!(figures["verdicts"][0]["verdict"], "worse");
     assert!(text("hgrm/main-weir-r1000.hgrm").contains("Percentile"));
-    assert!(text("rerun.sh").contains("experiment/x.lab"));
+    assert!(text("rerun.sh").contains("\"$here\"/experiment/'x.lab'"));
+    let mut quoted = record.clone();
+    quoted.value["name"] = "a'$(x)".into();
+    write(LabResults { record: &quoted, ..results }, &store).unwrap();
+    assert!(text("rerun.sh").contains(r"/experiment/'a'\''$(x).lab'"), "{}", text("rerun.sh"));
     assert!(text("summary.txt").contains("Beside weir: main"));
     let charts = charts(results);
     assert!(charts.len() >= 6, "{}", charts.len());
@@ -154,8 +160,30 @@ fn two_bundles_stand_side_by_side_without_a_verdict() {
     let mut other = record.clone();
     other.value["machine"]["cores"] = 16.into();
     let (text, page) = compare(["a", "b"], [results, LabResults { record: &other, ..results }]);
-    assert!(text.contains("The machines differ") && text.contains("1.00x"), "{text}");
+    assert!(text.contains("The machines differ") && !text.contains("1.00x"), "{text}");
+    let (same, _) = compare(["a", "b"], [results, results]);
+    assert!(!same.contains("The machines differ") && same.contains("1.00x"), "{same}");
     assert!(page.contains("<table>") && !text.contains("better"));
     let (none, _) = compare(["a", "b"], [results, LabResults { runs: &[], ..results }]);
     assert!(none.contains("nothing in common") || none.contains("in common"), "{none}");
+}
+
+#[test]
+fn a_closed_loop_is_called_so_wherever_its_times_stand() {
+    let folder = Folder::new("closed");
+    let text = "title x; candidate weir { command x ${port}; } candidate nginx { command x ${port}; } \
+        workload main { concurrency 10; requests 500; }";
+    let experiment = experiment(&folder, text);
+    let runs: Vec<LabRun> = ["weir", "nginx"]
+        .into_iter()
+        .map(|name| even(name, LoadLevel::Concurrency(10), 0, 1_000_000))
+        .collect();
+    let record = record();
+    let results = LabResults { experiment: &experiment, record: &record, runs: &runs };
+    let store = RunStore::at(&folder.0.join("out"));
+    write(results, &store).unwrap();
+    let page = std::fs::read_to_string(store.path("report.html")).unwrap();
+    assert!(page.contains("time from the send (closed loop)"));
+    assert!(!page.contains("from the intended start"));
+    assert_eq!(page.matches("coordinated omission").count(), 2, "{page}");
 }

@@ -28,7 +28,7 @@ pub struct RecordedRun {
     pub(super) cpu: Vec<ProgramTime>,
     /// Requests to which that time belongs, those of the warm-up included.
     pub(super) requests: f64,
-    /// What was asked for: the load, connections and threads.
+    /// The settings: the load, connections and threads.
     pub(super) settings: String,
     /// Requests that failed or were answered with a 4xx or 5xx.
     pub(super) faults: u64,
@@ -163,7 +163,7 @@ impl RecordedRun {
     }
 }
 
-/// What was asked for, without the seed, which differs from round to round.
+/// The settings, without the seed, which differs from round to round.
 fn settings(run: &WrittenRun) -> String {
     let load = run.load.iter().filter(|(name, _)| *name != "seed");
     let load = load.map(|(name, value)| match value.as_str() {

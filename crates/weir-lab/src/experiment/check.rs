@@ -13,12 +13,14 @@ use weir_config::syntax::lexer::{Dialect, Environment};
 use weir_config::syntax::tree::{Directive, parse, read as read_file};
 
 use super::directives::LabBlock;
+use super::level::share_of;
 use super::model::{
-    DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole, LatencyBudget, LoadEventAction,
-    LoadPace, RoleCores, RunOrder, StopLimit, StopRule,
+    CreditRules, DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole, LatencyBudget,
+    LoadEventAction, LoadPace, QuickExperiment, RoleCores, RunOrder, StopLimit, StopRule,
 };
 use super::reader::BlockReader;
 use crate::units::time_ns;
+pub(crate) use candidate::OUTPUT_FILE;
 use candidate::ReadPlace;
 
 /// The largest number of candidates, and of workloads, origins and programs beside the load.
@@ -80,6 +82,8 @@ impl<'tree> ExperimentDraft<'tree> {
             refine: 0,
             judged: [50.0, 99.0, 99.9].map(JudgedFigure::Percentile).to_vec(),
             direct: true,
+            network_bits: None,
+            credits: None,
             client: RoleCores::Rest,
             proxy: RoleCores::Half,
             origins: std::mem::take(&mut self.origins),
@@ -87,7 +91,7 @@ impl<'tree> ExperimentDraft<'tree> {
             candidates: std::mem::take(&mut self.candidates),
             workloads: self.workloads.iter().map(|(_, workload)| workload.clone()).collect(),
             is_quick: false,
-            quick: (None, None),
+            quick: QuickExperiment::default(),
         };
         found.judged.push(JudgedFigure::Cpu);
         if found.origins.is_empty() {
@@ -137,11 +141,7 @@ impl<'tree> ExperimentDraft<'tree> {
                 "candidate" | "workload" | "beside" | "origin" => BlockReader::text(directive),
                 _ => continue,
             };
-            let is_sound = !name.is_empty()
-                && name.len() <= 40
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-                && !name.starts_with('.');
-            if !is_sound {
+            if !is_part_name(&name) {
                 let message = format!(
                     "`{name}` is no name of a {kind}: use letters, digits, `-`, `_` and `.`"
                 );
@@ -206,6 +206,15 @@ impl<'tree> ExperimentDraft<'tree> {
     }
 }
 
+/// Returns true if a name can be that of a candidate, a workload or a role: it is part of the names
+/// of files.
+pub fn is_part_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 40
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && !name.starts_with('.')
+}
+
 /// Reads a setting of the whole experiment.
 fn setting(reader: &mut BlockReader, directive: &Directive, found: &mut Experiment) {
     match directive.name.text.as_str() {
@@ -228,6 +237,8 @@ fn setting(reader: &mut BlockReader, directive: &Directive, found: &mut Experime
             found.direct =
                 reader.choice(directive, &[("on", true), ("off", false)]).unwrap_or(true);
         }
+        "network" => found.network_bits = reader.value(directive, bits),
+        "credits" => found.credits = credits(reader, directive),
         "stop" => found.stops.extend(stop(reader, directive)),
         "budget" => found.budget = reader.value(directive, budget),
         "judge" => {
@@ -252,19 +263,73 @@ fn setting(reader: &mut BlockReader, directive: &Directive, found: &mut Experime
                 .map(|block| block.directives.as_slice())
                 .unwrap_or_default();
             for directive in reader.block(block, LabBlock::Quick) {
+                let number = |reader: &mut BlockReader, least, most| {
+                    reader.number(directive, least, most).map(|number| number as u32)
+                };
                 match directive.name.text.as_str() {
-                    "repeats" => {
-                        found.quick.0 =
-                            reader.number(directive, 1, 100).map(|number| number as u32);
-                    }
-                    _ => {
-                        found.quick.1 = reader.number(directive, 0, 10).map(|number| number as u32);
-                    }
+                    "repeats" => found.quick.repeats = number(reader, 1, 100),
+                    "credits" => found.quick.credits = credits(reader, directive),
+                    _ => found.quick.refine = number(reader, 0, 10),
                 }
             }
         }
         _ => {}
     }
+}
+
+/// Reads a bandwidth in bits per second.
+fn bits(text: &str) -> Result<f64, String> {
+    let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)];
+    let parts = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
+    let number = parts.and_then(|(number, factor)| Some(number.parse::<f64>().ok()? * factor));
+    number
+        .filter(|bits| bits.is_finite() && *bits > 0.0)
+        .ok_or_else(|| format!("`{text}` is no bandwidth: write `600mbit` or `10gbit`"))
+}
+
+/// Reads the rules of a machine with processor credits.
+fn credits(reader: &mut BlockReader, directive: &Directive) -> Option<CreditRules> {
+    let (mut baseline, mut start_us, mut max_us) = (None, None, None);
+    for word in &directive.words {
+        let us = |text: &str| time_ns(text).map(|time| time as f64 / 1e3);
+        let read = match word.option() {
+            Some(("baseline", from)) => {
+                let value =
+                    reader.word(word, |text| share_of(text.get(from..).unwrap_or_default()));
+                baseline = value;
+                value
+            }
+            Some(("start", from)) => {
+                start_us = reader.word(word, |text| us(text.get(from..).unwrap_or_default()));
+                start_us
+            }
+            Some(("max", from)) => {
+                max_us = reader.word(word, |text| us(text.get(from..).unwrap_or_default()));
+                max_us
+            }
+            _ => {
+                reader.report(
+                    word.span,
+                    format!("`{}` is not `baseline=`, `start=` or `max=`", word.text),
+                );
+                None
+            }
+        };
+        read?;
+    }
+    let (Some(baseline), Some(start_us)) = (baseline, start_us) else {
+        reader.report(directive.span(), "`credits` needs `baseline=` and `start=`");
+        return None;
+    };
+    let max_us = max_us.unwrap_or(start_us);
+    if max_us <= 0.0 || start_us > max_us {
+        reader.report(
+            directive.span(),
+            "the largest number of credits is above zero and not below that at the start",
+        );
+        return None;
+    }
+    Some(CreditRules { baseline, start_us, max_us })
 }
 
 fn stop(reader: &mut BlockReader, directive: &Directive) -> Option<StopRule> {
@@ -278,7 +343,7 @@ fn stop(reader: &mut BlockReader, directive: &Directive) -> Option<StopRule> {
     };
     let limit = reader.value(directive, |text| {
         if let Some(share) = text.strip_prefix("proxy_cpu>=") {
-            return super::level::share_of(share).map(StopLimit::ProxyCpu);
+            return share_of(share).map(StopLimit::ProxyCpu);
         }
         let (percentile, time) = text.split_once('>').ok_or_else(|| {
             format!("`{text}` is no condition: write `proxy_cpu>=98%` or `p99>100ms`")

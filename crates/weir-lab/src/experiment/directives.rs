@@ -153,6 +153,22 @@ pub(super) const DIRECTIVES: &[LabDirective] = &[
         If not given: `p50 p99 p99.9 cpu`.",
     )
     .words(1, 8),
+    row(
+        "network",
+        TOP,
+        "network 600mbit;",
+        "The bandwidth of the network that the experiment assumes, where this machine has none between the roles: a run whose responses \
+        use 90 % of it is limited by the network. Interfaces with a known speed are watched in any case.",
+    ),
+    row(
+        "credits",
+        REPEATED,
+        "credits baseline=40% start=60m max=576m;",
+        "Makes a machine with processor credits of the proxy's cores, by a control group with a quota: it earns the baseline, a share \
+        of one core, and is held to it when no credits are left. Credits are written as time of one core; a minute is a credit of \
+        the clouds. Each candidate gets a new machine at each level. `max` is the start if not given.",
+    )
+    .words(2, 3),
     row("direct", TOP, "direct on|off;", "Whether runs without a proxy are made, as the floor of all others; on if not given."),
     row("client", TOP, "client { … }", "The load generator's cores.").words(0, 0).block(LabBlock::Role),
     row("proxy", TOP, "proxy { … }", "The cores of the proxy under test.").words(0, 0).block(LabBlock::Role),
@@ -270,6 +286,15 @@ pub(super) const DIRECTIVES: &[LabDirective] = &[
     .words(1, 32),
     row("requests", SIZED, "requests N;", "The number of requests of a run in a closed loop; 1000 if not given."),
     row("keepalive", WORKLOAD, "keepalive on|off;", "Off: a new connection for each request, with a full handshake."),
+    row(
+        "soak",
+        WORKLOAD,
+        "soak [memory<=2%] [files<=5] [threads<=1] [p99<=10%];",
+        "A long run that looks for leaks and drift: the report has the trend of memory, open files and threads of the proxy and the \
+        server, and that of p99, each with its interval, after the first quarter of the run. Growth over the rest of it up to the \
+        limits counts as steady.",
+    )
+    .words(0, 4),
     row(
         "event",
         WORKLOAD,

@@ -9,11 +9,13 @@ mod model;
 mod reader;
 mod template;
 
-pub use check::read;
+pub(crate) use check::OUTPUT_FILE;
+pub use check::{is_part_name, read};
 pub use directives::reference;
 pub use level::{LoadLevel, RateShare};
 pub use model::{
-    DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole, LatencyBudget, LoadEvent,
-    LoadEventAction, LoadPace, PrintedConfig, RoleCores, RunOrder, StopLimit, StopRule, Workload,
+    CreditRules, DIRECT, Experiment, JudgedFigure, LabCandidate, LabRole, LatencyBudget, LoadEvent,
+    LoadEventAction, LoadPace, PrintedConfig, RoleCores, RunOrder, SoakLimits, StopLimit, StopRule,
+    Workload,
 };
 pub use template::{Placeholders, ports_in};

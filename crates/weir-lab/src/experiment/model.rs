@@ -30,6 +30,10 @@ pub struct Experiment {
     pub judged: Vec<JudgedFigure>,
     /// Set if there are runs without a proxy.
     pub direct: bool,
+    /// The bandwidth of the network that the experiment assumes, in bits per second.
+    pub network_bits: Option<f64>,
+    /// The rules of the proxy's machine if it has processor credits.
+    pub credits: Option<CreditRules>,
     /// The cores of the generator.
     pub client: RoleCores,
     /// The cores of the proxy.
@@ -44,8 +48,27 @@ pub struct Experiment {
     pub workloads: Vec<Workload>,
     /// Set if it is the quick form.
     pub is_quick: bool,
-    /// The changes by `--quick`: repeats and bisections.
-    pub quick: (Option<u32>, Option<u32>),
+    /// The changes by `--quick`.
+    pub quick: QuickExperiment,
+}
+
+/// The changes of a whole experiment by `--quick`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuickExperiment {
+    pub(super) repeats: Option<u32>,
+    pub(super) refine: Option<u32>,
+    pub(super) credits: Option<CreditRules>,
+}
+
+/// A machine with processor credits: one credit of the clouds is a minute of one core.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CreditRules {
+    /// The cores that it earns, and is held to without credits.
+    pub baseline: f64,
+    /// The credits at its start, in µs of one core.
+    pub start_us: f64,
+    /// The largest number of credits.
+    pub max_us: f64,
 }
 
 /// The order of the runs at a level.
@@ -180,10 +203,31 @@ pub struct Workload {
     pub requests: u64,
     /// Set if every request has a connection of its own.
     pub is_fresh: bool,
-    /// What happens during each run.
+    /// The limits of growth if it is a long run that looks for leaks and drift.
+    pub soak: Option<SoakLimits>,
+    /// The events of each run.
     pub events: Vec<LoadEvent>,
     /// The changes by `--quick`.
     pub quick: QuickWorkload,
+}
+
+/// The growth over a long run up to which a figure counts as steady.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SoakLimits {
+    /// Memory, as a share of that at the beginning.
+    pub memory: f64,
+    /// Open files.
+    pub files: f64,
+    /// Threads.
+    pub threads: f64,
+    /// The p99 of response times, as a share of that at the beginning.
+    pub latency: f64,
+}
+
+impl Default for SoakLimits {
+    fn default() -> Self {
+        Self { memory: 0.02, files: 5.0, threads: 1.0, latency: 0.1 }
+    }
 }
 
 /// The levels of a load.
@@ -212,11 +256,11 @@ pub struct LoadEvent {
     pub at_ns: u64,
     /// The interval and the end of its repetition, in nanoseconds.
     pub every_ns: Option<(u64, u64)>,
-    /// What happens.
+    /// The action.
     pub action: LoadEventAction,
 }
 
-/// What happens.
+/// The action of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadEventAction {
     /// A signal to a role, by its name.
@@ -230,8 +274,9 @@ impl Experiment {
     #[must_use]
     pub fn into_quick(mut self) -> Self {
         self.is_quick = true;
-        self.repeats = self.quick.0.unwrap_or(self.repeats);
-        self.refine = self.quick.1.unwrap_or(self.refine);
+        self.repeats = self.quick.repeats.unwrap_or(self.repeats);
+        self.refine = self.quick.refine.unwrap_or(self.refine);
+        self.credits = self.quick.credits.or(self.credits);
         for workload in &mut self.workloads {
             let quick = workload.quick.clone();
             workload.connections = quick.connections.unwrap_or(workload.connections);
@@ -280,6 +325,12 @@ impl JudgedFigure {
 }
 
 impl Workload {
+    /// Set if it is a closed loop: each connection waits for a response before it sends the next
+    /// request.
+    pub fn is_closed(&self) -> bool {
+        matches!(&self.pace, LoadPace::Levels(levels) if matches!(levels.first(), Some(LoadLevel::Concurrency(_))))
+    }
+
     /// The scheme of its URLs.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }

@@ -9,7 +9,10 @@ const FULL: f64 = 0.93;
 /// A machine that is busier is a limit as a whole.
 const FULL_MACHINE: f64 = 0.95;
 
-/// What limits the rate of a run.
+/// A network with a larger share of its speed in use is the limit: frames have heads, too.
+const FULL_NETWORK: f64 = 0.9;
+
+/// The limit of the rate of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingConstraint {
     /// The proxy's cores are busy.
@@ -20,6 +23,8 @@ pub enum BindingConstraint {
     Origin,
     /// Roles share cores, and together they use all of them.
     SharedCores,
+    /// A network's bandwidth is used up.
+    Network,
     /// The host took CPU time.
     Steal,
     /// None of them.
@@ -33,6 +38,7 @@ impl fmt::Display for BindingConstraint {
             Self::Generator => "the generator's CPU",
             Self::Origin => "the origin's CPU",
             Self::SharedCores => "the cores that generator and origin share",
+            Self::Network => "the network",
             Self::Steal => "CPU time that the host took",
             Self::NoneSeen => "none seen",
         })
@@ -44,6 +50,9 @@ pub fn binding_constraint(run: &LabRun) -> BindingConstraint {
     let share = |role: Option<super::RoleUsage>| role.map_or(0.0, |role| role.share);
     if share(run.proxy) >= FULL {
         return BindingConstraint::ProxyCpu;
+    }
+    if run.network_share.unwrap_or(0.0) >= FULL_NETWORK {
+        return BindingConstraint::Network;
     }
     let (client, origin) = (share(run.client), share(run.origin));
     if client >= FULL {
@@ -66,8 +75,8 @@ pub fn binding_constraint(run: &LabRun) -> BindingConstraint {
 mod tests {
     use super::{BindingConstraint, binding_constraint};
     use crate::experiment::LoadLevel;
-    use crate::findings::RoleUsage;
     use crate::findings::tests::even;
+    use crate::findings::{LabRun, RoleUsage};
 
     #[test]
     fn the_limit_is_the_role_whose_cores_are_busy() {
@@ -89,5 +98,23 @@ mod tests {
         check(0.5, 0.1, 0.98, BindingConstraint::Origin);
         check(0.5, 0.6, 0.39, BindingConstraint::SharedCores);
         check(0.5, 0.4, 0.3, BindingConstraint::NoneSeen);
+    }
+
+    /// 720 requests of 100 KB per second are 590 Mbit/s: the limit of the published knee was the
+    /// network of its machines, not their CPU.
+    #[test]
+    fn a_network_is_the_limit_when_its_bandwidth_is_used() {
+        let run = even("a", LoadLevel::Rate(720.0), 0, 1_000_000);
+        let with = |bits: f64, share: Option<f64>| {
+            let mut raw = run.raw.clone();
+            raw["bench"]["bytes"] = (720.0 * 102_400.0).into();
+            raw["network_bits"] = bits.into();
+            raw["bench"]["machine"]["network_share"] = share.into();
+            binding_constraint(&LabRun::of(raw).unwrap())
+        };
+        assert_eq!(with(600e6, None), BindingConstraint::Network);
+        assert_eq!(with(10e9, None), BindingConstraint::NoneSeen);
+        assert_eq!(with(10e9, Some(0.95)), BindingConstraint::Network);
+        assert_eq!(BindingConstraint::Network.to_string(), "the network");
     }
 }

@@ -5,6 +5,7 @@ use hdrhistogram::Histogram;
 
 use super::run::LabRun;
 use crate::bench::record::empty_histogram;
+use crate::bench::report::{FEW, samples_beyond};
 use crate::experiment::{LatencyBudget, LoadLevel};
 use crate::sim::draw::{Draws, RandomPurpose};
 
@@ -25,6 +26,8 @@ pub struct KneeBand {
     /// The first rate over the budget; `None` if no measured rate is: the knee is at least the
     /// highest one.
     pub over: Option<f64>,
+    /// A limit of its reliability; empty if there is none.
+    pub doubt: &'static str,
 }
 
 /// The response times of several runs together.
@@ -51,7 +54,8 @@ pub fn is_within(runs: &[&LabRun], budget: LatencyBudget) -> bool {
         && times.value_at_percentile(budget.percentile) <= budget.time_ns
 }
 
-/// The knee of the runs of one candidate under one load.
+/// The knee of the runs of one candidate under one load. Runs that are not valid count only at
+/// rates that have no valid one.
 pub fn knee(runs: &[&LabRun], budget: LatencyBudget, seed: u64) -> Option<KneeBand> {
     let mut rates: Vec<f64> = Vec::new();
     for run in runs.iter().filter(|run| run.failure.is_none()) {
@@ -65,10 +69,11 @@ pub fn knee(runs: &[&LabRun], budget: LatencyBudget, seed: u64) -> Option<KneeBa
     let by_rate: Vec<Vec<&LabRun>> = rates
         .iter()
         .map(|rate| {
-            runs.iter()
-                .copied()
-                .filter(|run| run.level == LoadLevel::Rate(*rate) && run.failure.is_none())
-                .collect()
+            let is_own =
+                |run: &&LabRun| run.level == LoadLevel::Rate(*rate) && run.failure.is_none();
+            let all: Vec<&LabRun> = runs.iter().copied().filter(is_own).collect();
+            let valid: Vec<&LabRun> = all.iter().copied().filter(|run| run.is_valid()).collect();
+            if valid.is_empty() { all } else { valid }
         })
         .collect();
     if by_rate.is_empty() {
@@ -80,6 +85,21 @@ pub fn knee(runs: &[&LabRun], budget: LatencyBudget, seed: u64) -> Option<KneeBa
         (below.checked_sub(1).map_or(0.0, |last| rates[last]), first_over.map(|first| rates[first]))
     };
     let (rate, over) = place(&by_rate);
+    let beside = [Some(rate), over];
+    let deciding = || {
+        let rates = rates.iter().zip(&by_rate);
+        rates.filter(|(rate, _)| beside.contains(&Some(**rate))).map(|(_, runs)| runs)
+    };
+    let doubt = if deciding().flatten().any(|run| !run.is_valid()) {
+        "rests on runs that are not valid"
+    } else if deciding().any(|runs| {
+        let samples = merged_times(runs.iter().copied()).len();
+        samples_beyond(budget.percentile / 100.0, samples) < FEW
+    }) {
+        "rests on fewer than ten slower requests"
+    } else {
+        ""
+    };
     let draws = Draws::new(seed, RandomPurpose::Resample);
     let mut number = 0;
     let mut knees: Vec<f64> = (0..RESAMPLINGS)
@@ -100,5 +120,5 @@ pub fn knee(runs: &[&LabRun], budget: LatencyBudget, seed: u64) -> Option<KneeBa
         .collect();
     knees.sort_by(f64::total_cmp);
     let at = |share: f64| knees[((share * RESAMPLINGS as f64) as usize).min(RESAMPLINGS - 1)];
-    Some(KneeBand { rate, low: at(TAIL), high: at(1.0 - TAIL), over })
+    Some(KneeBand { rate, low: at(TAIL), high: at(1.0 - TAIL), over, doubt })
 }

@@ -10,6 +10,9 @@ use crate::experiment::{
 /// Rates nearer to each other than this share are not bisected any further.
 const NEAR: f64 = 0.01;
 
+/// The largest number of runs that find a saturation rate, of each candidate.
+const MOST_SATURATIONS: u32 = 5;
+
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabStep {
@@ -40,14 +43,15 @@ pub fn next_step(experiment: &Experiment, present: &[String], runs: &[LabRun]) -
 }
 
 /// The largest number of runs that are still to be made, with the time of each in nanoseconds.
+/// Bisections are counted as if every candidate needed all of them.
 pub fn remaining_steps(experiment: &Experiment, present: &[String], runs: &[LabRun]) -> Vec<u64> {
     let plan = LabPlan { experiment, present, runs };
     let mut found = Vec::new();
     for workload in &experiment.workloads {
         let (levels, saturations) = match (&workload.pace, plan.levels(workload)) {
             (LoadPace::Shares(shares, names), levels) => {
-                let levels = levels
-                    .unwrap_or_else(|| shares.iter().map(|_| LoadLevel::Saturation).collect());
+                let levels =
+                    levels.unwrap_or_else(|| (1..=shares.len()).map(unknown_rate).collect());
                 (levels, plan.saturation_steps(workload, names))
             }
             (LoadPace::Levels(levels), _) => (levels.clone(), Vec::new()),
@@ -61,9 +65,16 @@ pub fn remaining_steps(experiment: &Experiment, present: &[String], runs: &[LabR
             steps
         });
         let open = saturations.into_iter().chain(steps).filter(|step| !plan.is_done(step));
-        found.extend(open.map(|_| workload.duration_ns + workload.warmup_ns));
+        let bisections = plan.most_bisections(workload, &levels);
+        let count = open.count() + bisections;
+        found.extend(std::iter::repeat_n(workload.duration_ns + workload.warmup_ns, count));
     }
-    found
+    if plan.is_complete() { Vec::new() } else { found }
+}
+
+/// Stands for a rate that is not known yet; no run has it.
+fn unknown_rate(number: usize) -> LoadLevel {
+    LoadLevel::Rate(-(number as f64))
 }
 
 /// The levels of a workload in this experiment, without those of bisections; `None` if they are not
@@ -99,6 +110,32 @@ struct LabPlan<'a> {
 }
 
 impl LabPlan<'_> {
+    fn is_complete(&self) -> bool {
+        self.experiment.workloads.iter().all(|workload| self.next_of(workload).is_none())
+    }
+
+    /// The largest number of runs of bisections that are still to be made.
+    fn most_bisections(&self, workload: &Workload, levels: &[LoadLevel]) -> usize {
+        let has_rates = match &workload.pace {
+            LoadPace::Shares(..) => true,
+            LoadPace::Levels(levels) => levels.iter().any(|one| matches!(one, LoadLevel::Rate(_))),
+        };
+        if self.experiment.budget.is_none() || !has_rates {
+            return 0;
+        }
+        let most = (self.experiment.refine * self.experiment.repeats) as usize;
+        let made = |name: &str| {
+            let is_extra = |run: &&LabRun| {
+                run.workload == workload.name
+                    && run.candidate == name
+                    && run.level != LoadLevel::Saturation
+                    && !levels.contains(&run.level)
+            };
+            self.runs.iter().filter(is_extra).count()
+        };
+        self.active(workload).into_iter().map(|name| most.saturating_sub(made(name))).sum()
+    }
+
     fn next_of(&self, workload: &Workload) -> Option<LabStep> {
         if let LoadPace::Shares(_, names) = &workload.pace {
             let open =
@@ -151,7 +188,7 @@ impl LabPlan<'_> {
             level: LoadLevel::Saturation,
             repeat,
         };
-        (0..self.experiment.repeats)
+        (0..self.experiment.repeats.min(MOST_SATURATIONS))
             .flat_map(|repeat| names.iter().map(move |name| step(repeat, name)))
             .collect()
     }
@@ -308,7 +345,7 @@ impl LabPlan<'_> {
     }
 }
 
-/// Whether the runs of a candidate at a level meet a condition.
+/// Returns true if the runs of a candidate at a level meet a condition.
 fn meets(rule: &StopRule, runs: &[&LabRun]) -> bool {
     if runs.is_empty() {
         return false;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::bench::encoded::decode;
 use crate::bench::record::empty_histogram;
-use crate::experiment::LoadLevel;
+use crate::experiment::{JudgedFigure, LoadLevel, is_part_name};
 
 /// More CPU time of programs that do not take part, as a share of the machine, is a disturbance.
 const OTHERS: f64 = 0.1;
@@ -60,9 +60,12 @@ pub struct LabRun {
     pub interrupts: Option<f64>,
     /// Bytes sent per second over all interfaces, the loopback included.
     pub network: Option<f64>,
-    /// Why the run is not to be believed; empty for a valid one.
+    /// The share of a network's speed that was used: of an interface of this machine, or of the network
+    /// that the experiment names.
+    pub network_share: Option<f64>,
+    /// The reasons to doubt the run; empty for a valid one.
     pub disturbances: Vec<String>,
-    /// What the target did wrong: saturated, failures. The run is valid.
+    /// The faults of the target: saturated, failures. The run is valid.
     pub outcomes: Vec<String>,
     /// The stored object.
     pub raw: Value,
@@ -99,12 +102,22 @@ impl LabRun {
         let text = |name: &str| {
             raw[name].as_str().map(str::to_owned).ok_or_else(|| format!("a run has no `{name}`"))
         };
+        // They are part of the names of files, and the run may come from elsewhere.
+        let name = |part: &str| {
+            text(part).and_then(|name| {
+                if is_part_name(&name) {
+                    Ok(name)
+                } else {
+                    Err(format!("`{name}` is no name of a {part}"))
+                }
+            })
+        };
         let level = text("level")?;
         let bench = &raw["bench"];
         let mut found = Self {
             number: raw["number"].as_u64().unwrap_or(0),
-            workload: text("workload")?,
-            candidate: text("candidate")?,
+            workload: name("workload")?,
+            candidate: name("candidate")?,
             level: LoadLevel::of_word(&level).ok_or_else(|| format!("`{level}` is no level"))?,
             repeat: raw["repeat"].as_u64().unwrap_or(0) as u32,
             failure: raw["failure"].as_str().map(str::to_owned),
@@ -124,6 +137,7 @@ impl LabRun {
             steal: bench["machine"]["steal"].as_f64(),
             interrupts: bench["machine"]["interrupts"].as_f64(),
             network: None,
+            network_share: bench["machine"]["network_share"].as_f64(),
             disturbances: Vec::new(),
             outcomes: Vec::new(),
             raw: Value::Null,
@@ -174,6 +188,10 @@ impl LabRun {
             let share = (user_us + system_us) / wall_us / cores("client").min(threads.max(1.0));
             self.client = Some(RoleUsage { user_us, system_us, share, ..RoleUsage::default() });
         }
+        let bits = bench["bytes"].as_f64().map(|bytes| bytes * 8.0 / self.seconds.max(1e-9));
+        let named = bits.zip(raw["network_bits"].as_f64()).map(|(bits, most)| bits / most);
+        self.network_share =
+            [self.network_share, named].into_iter().flatten().max_by(f64::total_cmp);
         self.network = bench["machine"]["sent_bytes"].as_f64().map(|bytes| bytes * 1e6 / wall_us);
         let all = raw["machine_cores"].as_f64().unwrap_or(1.0).max(1.0);
         let beside = usage("beside").unwrap_or_default();
@@ -219,6 +237,24 @@ impl LabRun {
     /// Set if the run can be believed.
     pub fn is_valid(&self) -> bool {
         self.failure.is_none() && self.disturbances.is_empty()
+    }
+
+    /// Set if a figure of the run can be believed. A late generator makes times doubtful, not the
+    /// proxy's CPU time per request, which it spends on another core.
+    pub fn is_valid_for(&self, figure: JudgedFigure) -> bool {
+        let is_late = |text: &String| text.starts_with("the generator was late");
+        self.is_valid()
+            || (figure == JudgedFigure::Cpu
+                && self.failure.is_none()
+                && !self.shares_cores()
+                && self.disturbances.iter().all(is_late))
+    }
+
+    /// Set if the generator runs on the proxy's cores.
+    fn shares_cores(&self) -> bool {
+        let cores = |role: &str| self.raw["cores"][role].as_array().cloned().unwrap_or_default();
+        let own = cores("proxy");
+        cores("client").iter().any(|core| own.contains(core))
     }
 
     /// Set if fewer requests were answered than offered, by more than a hundredth.

@@ -65,7 +65,8 @@ pub(crate) fn noisy(candidate: &'static str, repeat: u32, seed: u64, factor: f64
     Synthetic { candidate, level: LoadLevel::Rate(1000.0), repeat, response, cpu_us }.run()
 }
 
-fn normal(draws: Draws, number: u64) -> f64 {
+/// A number with the standard normal distribution.
+pub(crate) fn normal(draws: Draws, number: u64) -> f64 {
     let (one, other) = (draws.unit(number), draws.unit(number + 1_000_003));
     (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
 }

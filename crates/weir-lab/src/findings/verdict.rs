@@ -18,8 +18,10 @@ const CELL_RISK: f64 = 0.01;
 const JOINT_RISK: f64 = 0.03;
 /// The fewest rounds that are compared.
 const LEAST_ROUNDS: usize = 3;
-/// The resolution of a histogram, and of CPU time that is counted in ticks, as shares.
+/// The resolution of the quotient of two times of histograms, as a share.
 const RESOLUTION: f64 = 2e-3;
+/// The kernel counts the CPU time of a process in ticks, in µs: the error of a run.
+const TICK_US: f64 = 10_000.0;
 
 /// The verdict on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub struct VerdictCell {
     pub verdict: CandidateVerdict,
     /// Set if it holds when all figures of the experiment are considered together.
     pub holds_together: bool,
-    /// Why nothing can be said, or what limits it.
+    /// The reason why nothing can be said, or a limit of what is said.
     pub reason: String,
     /// The number of rounds compared.
     pub rounds: usize,
@@ -131,7 +133,7 @@ pub fn judge(bases: &[&LabRun], others: &[&LabRun], figure: JudgedFigure) -> Ver
     let pairs = |only_valid: bool| -> Vec<(f64, f64)> {
         let pair = |base: &&&LabRun| -> Option<(f64, f64)> {
             let other = others.iter().find(|other| other.repeat == base.repeat)?;
-            if only_valid && !(base.is_valid() && other.is_valid()) {
+            if only_valid && !(base.is_valid_for(figure) && other.is_valid_for(figure)) {
                 return None;
             }
             Some((value_of(base, figure)?, value_of(other, figure)?))
@@ -152,7 +154,11 @@ pub fn judge(bases: &[&LabRun], others: &[&LabRun], figure: JudgedFigure) -> Ver
         return cell;
     }
     if let Some(error) = StandardError::of_sections(&quotients) {
-        let error = error.at_least(RESOLUTION);
+        let error = error.at_least(resolution(
+            &valid_runs(bases, figure),
+            &valid_runs(others, figure),
+            figure,
+        ));
         let mean = mean_of(&quotients);
         cell.interval = Some(error.interval(mean).map(f64::exp));
         cell.p_value = Some(error.p_value(mean));
@@ -170,8 +176,29 @@ pub fn judge(bases: &[&LabRun], others: &[&LabRun], figure: JudgedFigure) -> Ver
         && p_value < CELL_RISK
     {
         cell.verdict = if ratio < 1.0 { CandidateVerdict::Better } else { CandidateVerdict::Worse };
+        let is_saturated = |runs: &[&LabRun]| runs.iter().any(|run| run.is_saturated());
+        if figure != JudgedFigure::Cpu && (is_saturated(bases) || is_saturated(others)) {
+            // Its percentiles are those of the requests that were sent in time.
+            "saturated: the slowest requests are missing".clone_into(&mut cell.reason);
+        }
     }
     cell
+}
+
+fn valid_runs<'a>(runs: &[&'a LabRun], figure: JudgedFigure) -> Vec<&'a LabRun> {
+    runs.iter().copied().filter(|run| run.is_valid_for(figure)).collect()
+}
+
+/// The smallest difference of a figure that is none of its measurement, as a share of it.
+fn resolution(bases: &[&LabRun], others: &[&LabRun], figure: JudgedFigure) -> f64 {
+    if figure != JudgedFigure::Cpu {
+        return RESOLUTION;
+    }
+    let tick = |runs: &[&LabRun]| {
+        let sum_us: f64 = runs.iter().filter_map(|run| Some(run.proxy?.total_us())).sum();
+        TICK_US * runs.len() as f64 / sum_us.max(1.0)
+    };
+    RESOLUTION.max(tick(bases).hypot(tick(others)))
 }
 
 /// Set if more than a thousandth of the requests of one side failed, and not as many of the other.

@@ -7,6 +7,7 @@
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -32,6 +33,8 @@ const MOST_DESCENDANTS: usize = 4096;
 pub struct GuardSpec {
     /// The cores that it may use; all if empty.
     pub cores: Vec<usize>,
+    /// The directory of the control group that it enters, if any.
+    pub group: Option<PathBuf>,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
@@ -53,6 +56,11 @@ pub fn guard(spec: &GuardSpec) -> Result<u8, String> {
     let failed = |error: Errno| format!("cannot guard a program: {error}");
     set_child_subreaper(Some(getpid())).map_err(failed)?;
     pin(&spec.cores)?;
+    if let Some(group) = &spec.group {
+        let place = group.join("cgroup.procs");
+        std::fs::write(&place, std::process::id().to_string())
+            .map_err(|error| format!("cannot enter {}: {error}", group.display()))?;
+    }
     let (program, arguments) = spec.command.split_first().ok_or("no program is given")?;
     let child = Command::new(program)
         .args(arguments)
@@ -144,6 +152,11 @@ fn signal_descendants(signal: Signal) {
             let _ = kill_process(pid, signal);
         }
     }
+}
+
+/// Kills everything that this process started and that still runs.
+pub(super) fn end_own_descendants() {
+    signal_descendants(Signal::KILL);
 }
 
 /// All descendants of a process.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, sleep_until};
 
+use super::events::DueEvent;
 use super::guard::descendants;
 use super::process::FIRST_IN_LINE;
 use super::programs::RunningProgram;
@@ -25,7 +26,7 @@ const OVERTIME: Duration = Duration::from_mins(1);
 /// The interval at which programs are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is measured.
+/// The load to measure, and the processes to watch.
 pub(super) struct MeasureSpec<'a> {
     pub(super) weir: PathBuf,
     pub(super) workload: &'a Workload,
@@ -39,25 +40,18 @@ pub(super) struct MeasureSpec<'a> {
     /// The file of every request of a closed loop.
     pub(super) csv: Option<PathBuf>,
     pub(super) watched: Vec<u32>,
-    /// Whether the generator goes before all ordinary programs.
+    /// Set if the generator goes before all ordinary programs.
     pub(super) is_first: bool,
 }
 
 /// The result.
 pub(super) struct Measured {
-    /// What `weir bench --json` printed.
+    /// The output of `weir bench --json`.
     pub(super) bench: Value,
-    /// What went wrong beside it.
+    /// The faults beside it.
     pub(super) notes: Vec<String>,
-    /// What happened when, on the clock of the measurement.
+    /// The events with their times, on the clock of the measurement.
     pub(super) events: Vec<Value>,
-}
-
-/// An event that is due.
-pub(super) struct DueEvent {
-    at: Duration,
-    action: LoadEventAction,
-    text: String,
 }
 
 impl MeasureSpec<'_> {
@@ -147,8 +141,7 @@ impl MeasureSpec<'_> {
         };
         let mut child = ClientProcess::new(command.spawn().map_err(failed)?);
         let mut done = child.finish();
-        let began = Instant::now();
-        let began_at = jiff::Timestamp::now();
+        let (began, began_at) = (Instant::now(), jiff::Timestamp::now());
         let mut look = interval(LOOK_INTERVAL);
         let (mut notes, mut happened) = (Vec::new(), Vec::new());
         events.sort_by_key(|event| event.at);
@@ -182,7 +175,8 @@ impl MeasureSpec<'_> {
                 }
             }
         };
-        let bench = parsed(output)?;
+        let (bench, fault) = parsed(output)?;
+        notes.extend(fault.filter(|_| notes.is_empty()));
         let start = bench["began"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
         let offset_s = start
             .map_or(0.0, |start| (start.as_nanosecond() - began_at.as_nanosecond()) as f64 / 1e9);
@@ -196,16 +190,22 @@ impl MeasureSpec<'_> {
     }
 }
 
-/// What the generator printed.
+/// The results that the generator printed, and a sentence if it failed all the same, as with a full
+/// disk.
 fn parsed(
     output: Result<ClientOutput, oneshot::error::RecvError>,
-) -> Result<Value, MeasureFailure> {
+) -> Result<(Value, Option<String>), MeasureFailure> {
     let lost = |_| MeasureFailure::Sentence("the generator's output is lost".to_owned());
     let (status, stdout, stderr) = output.map_err(lost)?;
-    serde_json::from_str(&stdout).map_err(|_| {
-        let said = stderr.trim().trim_start_matches("weir: ").replace('\n', " ");
-        MeasureFailure::Sentence(format!("the generator failed ({status}): {said}"))
-    })
+    let said = stderr.trim().trim_start_matches("weir: ").replace('\n', " ");
+    let fault = (!status.success()).then(|| format!("the generator failed ({status}): {said}"));
+    match (serde_json::from_str(&stdout), fault) {
+        (Ok(bench), fault) => Ok((bench, fault)),
+        (Err(_), Some(fault)) => Err(MeasureFailure::Sentence(fault)),
+        (Err(error), None) => {
+            Err(MeasureFailure::Sentence(format!("the generator's output is broken: {error}")))
+        }
+    }
 }
 
 /// The reason why there is no result.
@@ -215,31 +215,6 @@ pub(super) enum MeasureFailure {
     Interrupted,
     /// One sentence.
     Sentence(String),
-}
-
-/// The events of a run in detail.
-pub(super) fn due_events(workload: &Workload) -> Vec<DueEvent> {
-    let mut found = Vec::new();
-    for event in &workload.events {
-        let text = match &event.action {
-            LoadEventAction::Signal(role, signal) => format!("signal {signal} to {role}"),
-            LoadEventAction::Run(words) => format!("run {}", words.join(" ")),
-        };
-        let (every_ns, until_ns) = event.every_ns.unwrap_or((u64::MAX, event.at_ns));
-        let mut at_ns = event.at_ns;
-        while at_ns <= until_ns.max(event.at_ns) {
-            found.push(DueEvent {
-                at: Duration::from_nanos(at_ns),
-                action: event.action.clone(),
-                text: text.clone(),
-            });
-            at_ns = at_ns.saturating_add(every_ns);
-            if at_ns == u64::MAX {
-                break;
-            }
-        }
-    }
-    found
 }
 
 /// The generator's process under its guard.
@@ -294,4 +269,28 @@ fn read_all(input: Option<&mut impl Read>) -> String {
         let _ = input.take(MOST_BYTES).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::{MeasureFailure, parsed};
+
+    #[test]
+    fn results_of_a_generator_that_failed_at_its_end_are_kept_with_a_doubt() {
+        let output = |code: i32, stdout: &str, stderr: &str| {
+            parsed(Ok((ExitStatus::from_raw(code << 8), stdout.to_owned(), stderr.to_owned())))
+        };
+        let full = "weir: cannot write a results file: No space left on device\n";
+        let (bench, fault) = output(1, "{\"achieved\": 5}", full).unwrap();
+        assert_eq!(bench["achieved"], 5);
+        let fault = fault.unwrap();
+        assert!(fault.contains("exit status: 1") && fault.ends_with("on device"), "{fault}");
+        assert_eq!(output(0, "{}", "").unwrap().1, None);
+        for (code, stdout) in [(1, ""), (0, "{\"a\"")] {
+            assert!(matches!(output(code, stdout, "x"), Err(MeasureFailure::Sentence(_))));
+        }
+    }
 }

@@ -2,6 +2,9 @@
 //! `weir bench` measure, and keeps each run as soon as it is made.
 
 mod answer;
+mod credits;
+pub mod directory;
+mod events;
 mod facts;
 pub mod guard;
 mod measure;
@@ -13,4 +16,4 @@ mod store;
 
 pub use facts::MachineFacts;
 pub use runner::{LabFailure, LabRequest, run};
-pub use store::{LabRecord, RunStore};
+pub use store::{LabRecord, OpenedStore, RunStore};

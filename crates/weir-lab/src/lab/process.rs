@@ -24,7 +24,7 @@ const QUOTED_BYTES: u64 = 600;
 /// core. The kernel leaves those at least a twentieth of the time.
 pub(super) const FIRST_IN_LINE: [&str; 3] = ["chrt", "--rr", "1"];
 
-/// What starts a program.
+/// The command of a program, and its place.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessSpec {
     /// This program, which is the guard too.
@@ -33,6 +33,8 @@ pub(super) struct ProcessSpec {
     pub(super) name: String,
     /// Its cores.
     pub(super) cores: Vec<usize>,
+    /// The directory of its control group, if it has one of its own.
+    pub(super) group: Option<PathBuf>,
     /// The command, filled in.
     pub(super) command: Vec<String>,
     /// The directory that it is started in.
@@ -41,7 +43,7 @@ pub(super) struct ProcessSpec {
     pub(super) log: PathBuf,
 }
 
-/// Whether this user may start programs by `FIRST_IN_LINE`: tried with one that ends at once.
+/// Returns true if this user may start programs by `FIRST_IN_LINE`: tried with one that ends at once.
 pub(super) fn may_go_first(weir: &Path) -> bool {
     let [program, arguments @ ..] = FIRST_IN_LINE;
     let mut command = Command::new(program);
@@ -64,7 +66,11 @@ impl GuardedProcess {
         let log = File::create(&spec.log).map_err(failed)?;
         let cores: Vec<String> = spec.cores.iter().map(usize::to_string).collect();
         let mut command = Command::new(&spec.weir);
-        command.args(["lab", "guard", "--cpus", &cores.join(","), "--"]).args(&spec.command);
+        command.args(["lab", "guard", "--cpus", &cores.join(",")]);
+        if let Some(group) = &spec.group {
+            command.arg("--group").arg(group);
+        }
+        command.arg("--").args(&spec.command);
         // What is measured is the process that serves.
         command.env("WEIR_SUPERVISOR", "off").env("NO_COLOR", "1").current_dir(&spec.directory);
         let log_too = log.try_clone().map_err(failed)?;
@@ -111,19 +117,39 @@ impl GuardedProcess {
         let deadline = Instant::now() + MOST_STARTING;
         for port in ports {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
-            while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
-                if let Some(sentence) = self.ended() {
-                    return Err(sentence);
-                }
-                if Instant::now() > deadline {
-                    let said = self.last_words();
-                    return Err(format!(
-                        "{} accepts no connections at port {port}: {said}",
-                        self.name
-                    ));
-                }
-                std::thread::sleep(READY_INTERVAL);
+            self.wait_until(deadline, *port, |_| accepts(address))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until this program itself listens on all ports, which others may listen on too.
+    pub(super) fn wait_for_own(&mut self, ports: &[u16]) -> Result<(), String> {
+        let deadline = Instant::now() + MOST_STARTING;
+        for port in ports {
+            let is_own = |process: &Self| {
+                let pids = process.pids();
+                listeners_on(*port).is_ok_and(|found| found.iter().any(|pid| pids.contains(pid)))
+            };
+            self.wait_until(deadline, *port, is_own)?;
+        }
+        Ok(())
+    }
+
+    fn wait_until(
+        &mut self,
+        deadline: Instant,
+        port: u16,
+        is_ready: impl Fn(&Self) -> bool,
+    ) -> Result<(), String> {
+        while !is_ready(self) {
+            if let Some(sentence) = self.ended() {
+                return Err(sentence);
             }
+            if Instant::now() > deadline {
+                let said = self.last_words();
+                return Err(format!("{} accepts no connections at port {port}: {said}", self.name));
+            }
+            std::thread::sleep(READY_INTERVAL);
         }
         Ok(())
     }
@@ -158,6 +184,23 @@ impl Drop for GuardedProcess {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Returns true if a program accepts connections at an address of this machine.
+fn accepts(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, Duration::from_secs(1))
+        .is_ok_and(|stream| !is_to_itself(&stream))
+}
+
+/// Returns true if both ends of a connection are this socket: the kernel can choose the very port
+/// that is asked for as the own one while no program listens on it.
+fn is_to_itself(stream: &TcpStream) -> bool {
+    stream.local_addr().ok() == stream.peer_addr().ok()
+}
+
+/// Returns true if a program ended because its port was taken meanwhile.
+pub(super) fn is_port_taken(sentence: &str) -> bool {
+    sentence.to_ascii_lowercase().contains("address already in use")
 }
 
 /// Ports that no program has now. They are held together until all are found, so that they differ.
@@ -200,9 +243,27 @@ fn is_program(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
 
-    use super::{free_ports, leaked, path_of};
+    use socket2::{Domain, Socket, Type};
+
+    use super::{accepts, free_ports, is_port_taken, is_to_itself, leaked, path_of};
+
+    #[test]
+    fn a_connection_to_itself_is_no_program_that_accepts() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let own = socket.local_addr().unwrap();
+        socket.connect(&own).unwrap();
+        assert!(is_to_itself(&TcpStream::from(socket)));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(accepts(address));
+        drop(listener);
+        assert!(!accepts(address));
+        assert!(is_port_taken("nginx: bind() to 127.0.0.1:5 failed (98: Address already in use)"));
+        assert!(!is_port_taken("no room"));
+    }
 
     #[test]
     fn ports_differ_and_one_that_is_taken_is_noticed() {

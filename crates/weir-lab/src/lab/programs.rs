@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::directory::LabDirectory;
 use super::facts::version_of;
 use super::process::{GuardedProcess, ProcessSpec, free_ports, leaked, may_go_first, path_of};
-use crate::experiment::{Experiment, LabCandidate, LabRole, Placeholders, ports_in};
+use crate::experiment::{Experiment, LabCandidate, LabRole, OUTPUT_FILE, Placeholders, ports_in};
 
 /// The cores of each role.
 #[derive(Clone, Debug)]
@@ -47,11 +48,10 @@ pub(super) struct Programs<'a> {
     weir: PathBuf,
     allowed: Vec<usize>,
     pub(super) cores: AssignedCores,
-    /// Whether the generator goes before all ordinary programs: where this user may have that, so
+    /// Set if the generator goes before all ordinary programs: where this user may have that, so
     /// that an origin on the same core does not make it late.
     pub(super) is_generator_first: bool,
-    /// A directory for the programs, removed at the end.
-    directory: PathBuf,
+    directory: LabDirectory,
     /// The directory of the configurations that are kept.
     kept: PathBuf,
     placeholders: Placeholders,
@@ -66,6 +66,39 @@ pub(super) struct RunningProgram {
     /// The port under test.
     pub(super) port: u16,
     ports: Vec<u16>,
+}
+
+/// The place that a program is started in.
+#[derive(Clone, Copy)]
+struct StartPlace<'a> {
+    directory: &'a Path,
+    /// Its control group, if it has one of its own.
+    group: Option<&'a Path>,
+}
+
+/// The reason why a program does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StartFailure {
+    /// The laboratory could not do its part, such as writing a configuration to a full disk. It is
+    /// no fault of the program.
+    Laboratory(String),
+    /// The program ended, or does not listen.
+    Program(String),
+}
+
+impl StartFailure {
+    pub(super) fn sentence(self) -> String {
+        match self {
+            Self::Laboratory(sentence) | Self::Program(sentence) => sentence,
+        }
+    }
+}
+
+/// Sentences without a reason of the program's are the laboratory's.
+impl From<String> for StartFailure {
+    fn from(sentence: String) -> Self {
+        Self::Laboratory(sentence)
+    }
 }
 
 impl RunningProgram {
@@ -90,11 +123,9 @@ impl<'a> Programs<'a> {
         kept: &Path,
     ) -> Result<Self, String> {
         let cores = AssignedCores::of(experiment, allowed)?;
-        let directory = std::env::temp_dir().join(format!("weir-lab-{}", std::process::id()));
-        let failed =
-            |error: std::io::Error| format!("cannot write {}: {error}", directory.display());
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).map_err(failed)?;
+        // On the proxy's core it would be in the way of what is measured.
+        let is_apart = !cores.client.iter().any(|core| cores.proxy.contains(core));
+        let directory = LabDirectory::create(&std::env::temp_dir(), weir)?;
         let mut placeholders = Placeholders::default();
         placeholders.set("weir", weir.display().to_string());
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -102,14 +133,14 @@ impl<'a> Programs<'a> {
         let signed = rcgen::generate_simple_self_signed(names);
         let signed = signed.map_err(|error| format!("cannot make a certificate: {error}"))?;
         let (chain, key) = (signed.cert.pem(), signed.signing_key.serialize_pem());
-        let certificate = directory.join("site.pem");
+        let certificate = directory.path().join("site.pem");
         for (name, file, text) in [
             ("cert", "site.pem", chain.clone()),
             ("key", "site.key", key.clone()),
             ("bundle", "site.bundle.pem", chain + &key),
         ] {
-            let path = directory.join(file);
-            fs::write(&path, text).map_err(failed)?;
+            let path = directory.path().join(file);
+            write(&path, &text)?;
             placeholders.set(name, path.display().to_string());
         }
         Ok(Self {
@@ -117,7 +148,7 @@ impl<'a> Programs<'a> {
             weir: weir.to_owned(),
             allowed: allowed.to_vec(),
             cores,
-            is_generator_first: may_go_first(weir),
+            is_generator_first: is_apart && may_go_first(weir),
             directory,
             kept: kept.to_owned(),
             placeholders,
@@ -147,7 +178,7 @@ impl<'a> Programs<'a> {
             };
             let command: Vec<String> =
                 role.version.iter().map(|word| self.placeholders.fill(word)).collect();
-            versions.insert(role.name.clone(), version_of(&command, &path)?.into());
+            versions.insert(role.name.clone(), version_of(&self.weir, &command, &path)?.into());
             if is_candidate {
                 present.push(role.name.clone());
             }
@@ -174,15 +205,17 @@ impl<'a> Programs<'a> {
         for (name, port) in names.iter().zip(free_ports(names.len())?) {
             self.placeholders.set(name, port.to_string());
         }
-        self.start(role, &cores, &self.placeholders.clone())
+        self.start(role, &cores, &self.placeholders.clone()).map_err(StartFailure::sentence)
     }
 
     /// Starts the programs beside the load.
     pub(super) fn start_beside(&self, port: u16) -> Result<Vec<RunningProgram>, String> {
         let mut placeholders = self.placeholders.clone();
         placeholders.set("port", port.to_string());
-        let start =
-            |role: &LabRole| self.start(role, &role.cores.of(&self.allowed)?, &placeholders);
+        let start = |role: &LabRole| {
+            let started = self.start(role, &role.cores.of(&self.allowed)?, &placeholders);
+            started.map_err(StartFailure::sentence)
+        };
         self.experiment.beside.iter().map(start).collect()
     }
 
@@ -203,11 +236,12 @@ impl<'a> Programs<'a> {
         Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
-    /// Starts a candidate with fresh ports.
+    /// Starts a candidate with fresh ports, in a control group if it has one of its own.
     pub(super) fn start_candidate(
         &self,
         candidate: &LabCandidate,
-    ) -> Result<RunningProgram, String> {
+        group: Option<&Path>,
+    ) -> Result<RunningProgram, StartFailure> {
         let mut placeholders = self.placeholders.clone();
         let mut texts = candidate.role.command.join(" ");
         for config in &candidate.configs {
@@ -246,13 +280,20 @@ impl<'a> Programs<'a> {
                     .map_err(|error| format!("cannot write {}: {error}", kept.display()))?;
                 write(&kept.join(&config.name), &text)?;
             }
-            let one = self.start_in(&candidate.role, cores, &placeholders, &directory)?;
+            let place = StartPlace { directory: &directory, group };
+            let mut one = self.start_in(&candidate.role, cores, &placeholders, place)?;
             match &mut found {
-                Some(program) => program.processes.extend(one.processes),
+                Some(program) => {
+                    // The first process accepts connections at the same ports.
+                    let own = one.processes.iter_mut();
+                    let ready = own.map(|process| process.wait_for_own(&one.ports));
+                    ready.collect::<Result<(), _>>().map_err(StartFailure::Program)?;
+                    program.processes.append(&mut one.processes);
+                }
                 None => found = Some(one),
             }
         }
-        found.ok_or_else(|| format!("{} has no process", candidate.role.name))
+        found.ok_or_else(|| format!("{} has no process", candidate.role.name).into())
     }
 
     fn start(
@@ -260,12 +301,13 @@ impl<'a> Programs<'a> {
         role: &LabRole,
         cores: &[usize],
         placeholders: &Placeholders,
-    ) -> Result<RunningProgram, String> {
+    ) -> Result<RunningProgram, StartFailure> {
         let mut placeholders = placeholders.clone();
         placeholders.set("cores", cores.len().to_string());
         let directory = self.role_directory(&role.name)?;
         placeholders.set("dir", directory.display().to_string());
-        self.start_in(role, cores, &placeholders, &directory)
+        let place = StartPlace { directory: &directory, group: None };
+        self.start_in(role, cores, &placeholders, place)
     }
 
     fn start_in(
@@ -273,8 +315,8 @@ impl<'a> Programs<'a> {
         role: &LabRole,
         cores: &[usize],
         placeholders: &Placeholders,
-        directory: &Path,
-    ) -> Result<RunningProgram, String> {
+        place: StartPlace<'_>,
+    ) -> Result<RunningProgram, StartFailure> {
         let port = |name: &str| placeholders.value(name).and_then(|port| port.parse::<u16>().ok());
         let ports: Vec<u16> = role
             .ready
@@ -287,10 +329,11 @@ impl<'a> Programs<'a> {
             name: role.name.clone(),
             cores: cores.to_vec(),
             command: role.command.iter().map(|word| placeholders.fill(word)).collect(),
-            directory: directory.to_owned(),
-            log: directory.join("output"),
+            group: place.group.map(Path::to_owned),
+            directory: place.directory.to_owned(),
+            log: place.directory.join(OUTPUT_FILE),
         })?;
-        process.wait_for(&ports)?;
+        process.wait_for(&ports).map_err(StartFailure::Program)?;
         Ok(RunningProgram {
             name: role.name.clone(),
             processes: vec![process],
@@ -308,25 +351,21 @@ impl<'a> Programs<'a> {
     ) -> Vec<String> {
         let mut placeholders = self.placeholders.clone();
         placeholders.set("port", port.to_string());
-        placeholders
-            .set("dir", self.directory.join(format!("{directory_of}-1")).display().to_string());
+        placeholders.set(
+            "dir",
+            self.directory.path().join(format!("{directory_of}-1")).display().to_string(),
+        );
         words.iter().map(|word| placeholders.fill(word)).collect()
     }
 
     /// An empty directory for a program.
     fn role_directory(&self, name: &str) -> Result<PathBuf, String> {
-        let directory = self.directory.join(name);
+        let directory = self.directory.path().join(name);
         let failed =
             |error: std::io::Error| format!("cannot write {}: {error}", directory.display());
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).map_err(failed)?;
         Ok(directory)
-    }
-}
-
-impl Drop for Programs<'_> {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -1,26 +1,35 @@
 //! Runs an experiment step by step, and keeps each run. What was measured stays, whatever happens.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{getpid, set_child_subreaper};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use super::answer::{CheckedAnswer, difference, fetch};
+use super::credits::{BurstableMachine, credits_json};
+use super::events::{EventCommand, due_events, send};
 use super::facts::MachineFacts;
-use super::measure::{MeasureFailure, MeasureSpec, Measured, due_events};
-use super::programs::{Programs, RunningProgram};
+use super::guard::end_own_descendants;
+use super::measure::{MeasureFailure, MeasureSpec, Measured};
+use super::process::is_port_taken;
+use super::programs::{Programs, RunningProgram, StartFailure};
 use super::progress::LabProgress;
 use super::store::{LabRecord, RunStore};
 use crate::bench::target::Url;
 use crate::bench::tls::TlsSettings;
 use crate::experiment::{DIRECT, Experiment, LabCandidate, LoadEventAction, LoadLevel, Workload};
-use crate::findings::{LabRun, LabStep, next_step, remaining_steps};
+use crate::findings::{LabRun, LabStep, RunCredits, next_step, remaining_steps};
 
 /// The fewest requests of a closed loop that finds a saturation rate, for each connection.
 const PROBE_REQUESTS: u64 = 40;
+/// The number of times that a candidate is started whose port was taken meanwhile.
+const MOST_STARTS: u32 = 3;
+/// The largest number of requests of a closed loop that are kept one by one.
+const MOST_SAMPLES: u64 = 20_000;
 
 /// An experiment to run.
 #[derive(Clone, Debug)]
@@ -75,7 +84,10 @@ pub fn run(request: &LabRequest, say: &mut dyn FnMut(&str)) -> Result<LabRecord,
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| LabFailure::Sentence(format!("cannot start: {error}")))?;
+    // Programs whose guard was killed are found as descendants of this process.
+    let _ = set_child_subreaper(Some(getpid()));
     let result = runtime.block_on(run_all(request, say));
+    end_own_descendants();
     // A thread that waits for a generator which was killed ends by itself.
     runtime.shutdown_background();
     result
@@ -125,18 +137,20 @@ async fn run_all(request: &LabRequest, say: &mut dyn FnMut(&str)) -> Result<LabR
             "missing": missing,
         }),
     };
-    let goes_on = store.open(&record, &request.files)?;
+    let opened = store.open(&record, &request.files)?;
     let mut runs = store.runs()?;
-    if goes_on {
+    if opened.goes_on {
         say(&format!("goes on after {} runs in {}\n", runs.len(), request.out.display()));
     }
     let origins = programs.start_origins()?;
     let mut bench = LabBench {
         request,
         cores: facts.cores,
-        programs,
         origins,
         running: None,
+        balances_us: balances_us(&runs),
+        machine: None,
+        programs,
         expected: None,
         interrupts: &mut interrupts,
     };
@@ -152,17 +166,36 @@ async fn run_all(request: &LabRequest, say: &mut dyn FnMut(&str)) -> Result<LabR
             say(&progress.line(run, &remaining_steps(experiment, &present, &runs)));
         }
     }
+    drop(opened);
     store.record().map_err(LabFailure::Sentence)
 }
 
-/// The programs that run, and what is known of them.
+fn machine_key(candidate: &str, workload: &str, level: LoadLevel) -> String {
+    format!("{candidate} {workload} {}", level.word())
+}
+
+/// The credits that were left after the last run on each machine.
+fn balances_us(runs: &[LabRun]) -> BTreeMap<String, f64> {
+    let left = |run: &LabRun| {
+        let key = machine_key(&run.candidate, &run.workload, run.level);
+        Some((key, RunCredits::of(run)?.after_us))
+    };
+    runs.iter().filter_map(left).collect()
+}
+
+/// The programs that run, and the facts about them.
 struct LabBench<'a> {
     request: &'a LabRequest,
     cores: usize,
-    programs: Programs<'a>,
-    origins: Vec<RunningProgram>,
     /// The candidate that runs, with its workload.
     running: Option<(String, RunningProgram)>,
+    /// The credits that runs before an interruption left, by the same names.
+    balances_us: BTreeMap<String, f64>,
+    /// The machine with credits that it runs on, if it has them.
+    machine: Option<BurstableMachine>,
+    origins: Vec<RunningProgram>,
+    /// After those that run, because it removes their directories when it is dropped.
+    programs: Programs<'a>,
     /// The right answer, by the workload's name.
     expected: Option<(String, CheckedAnswer)>,
     interrupts: &'a mut Interrupts,
@@ -178,6 +211,7 @@ impl LabBench<'_> {
             "number": number, "workload": step.workload, "candidate": step.candidate, "level": step.level.word(),
             "repeat": step.repeat, "began": jiff::Timestamp::now().to_string(), "failure": null, "notes": [],
             "cores": self.programs.cores.json(), "machine_cores": self.cores,
+            "network_bits": experiment.network_bits,
         });
         self.check_origins()?;
         if !workload.events.is_empty() {
@@ -192,7 +226,7 @@ impl LabBench<'_> {
             Ok(())
         } else {
             match experiment.candidates.iter().find(|one| one.role.name == step.candidate) {
-                Some(candidate) => self.make_ready(candidate, workload).await,
+                Some(candidate) => self.make_ready(candidate, workload, step).await,
                 None => {
                     return Err(LabFailure::Sentence(format!(
                         "there is no candidate {}",
@@ -203,10 +237,17 @@ impl LabBench<'_> {
         };
         if let Err(failure) = ready {
             self.stop_running();
-            raw["failure"] = failure.into();
+            match failure {
+                StartFailure::Laboratory(sentence) => return Err(LabFailure::Sentence(sentence)),
+                StartFailure::Program(sentence) => raw["failure"] = sentence.into(),
+            }
             return Ok(raw);
         }
+        let before = self.machine.as_ref().map(BurstableMachine::account);
         let measured = self.measure(step, workload, &mut raw).await;
+        if let Some((before, machine)) = before.zip(self.machine.as_ref()) {
+            raw["credits"] = credits_json(before, machine.account());
+        }
         let measured = match measured {
             Err(LabFailure::Sentence(sentence)) => {
                 self.stop_running();
@@ -236,7 +277,9 @@ impl LabBench<'_> {
     }
 
     fn stop_running(&mut self) -> Option<String> {
-        self.running.take().and_then(|(_, program)| program.stop())
+        let leak = self.running.take().and_then(|(_, program)| program.stop());
+        self.machine = None;
+        leak
     }
 
     /// Asks the origin itself for the right answer.
@@ -261,13 +304,20 @@ impl LabBench<'_> {
     /// Has the candidate running, with a right answer.
     ///
     /// # Errors
-    /// The sentence why it cannot be measured.
+    /// The reason why it cannot be measured.
     async fn make_ready(
         &mut self,
         candidate: &LabCandidate,
         workload: &Workload,
-    ) -> Result<(), String> {
-        let key = format!("{} {}", candidate.role.name, workload.name);
+        step: &LabStep,
+    ) -> Result<(), StartFailure> {
+        let credits = self.request.experiment.credits;
+        let credits = credits.filter(|_| step.level != LoadLevel::Saturation);
+        let key = match credits {
+            // A new machine at each level.
+            Some(_) => machine_key(&candidate.role.name, &workload.name, step.level),
+            None => format!("{} {}", candidate.role.name, workload.name),
+        };
         if let Some((name, program)) = &mut self.running
             && *name == key
             && program.ended().is_none()
@@ -275,9 +325,33 @@ impl LabBench<'_> {
             return Ok(());
         }
         if let Some(leak) = self.stop_running() {
-            return Err(leak);
+            return Err(StartFailure::Program(leak));
         }
-        let mut program = self.programs.start_candidate(candidate)?;
+        if let Some(rules) = credits {
+            // An experiment that goes on does so with the credits that were left.
+            let balance_us = self.balances_us.get(&key).copied().unwrap_or(rules.start_us);
+            self.machine = Some(BurstableMachine::start(rules, balance_us)?);
+        }
+        for _ in 1..MOST_STARTS {
+            match self.start_checked(&key, candidate, workload).await {
+                // Ports are free when they are chosen, but are not held until they are used.
+                Err(StartFailure::Program(sentence)) if is_port_taken(&sentence) => {}
+                started => return started,
+            }
+        }
+        self.start_checked(&key, candidate, workload).await
+    }
+
+    /// Starts a candidate and compares its answer.
+    async fn start_checked(
+        &mut self,
+        key: &str,
+        candidate: &LabCandidate,
+        workload: &Workload,
+    ) -> Result<(), StartFailure> {
+        let mut program = self
+            .programs
+            .start_candidate(candidate, self.machine.as_ref().map(BurstableMachine::group))?;
         let url = Url::parse(&format!(
             "{}://localhost:{}{}",
             workload.scheme(),
@@ -293,9 +367,10 @@ impl LabBench<'_> {
         };
         if let Some(fault) = fault {
             let ended = program.ended().map_or(String::new(), |ended| format!(" ({ended})"));
-            return Err(format!("{}: {fault}{ended}", candidate.role.name));
+            let sentence = format!("{}: {fault}{ended}", candidate.role.name);
+            return Err(StartFailure::Program(sentence));
         }
-        self.running = Some((key, program));
+        self.running = Some((key.to_owned(), program));
         Ok(())
     }
 
@@ -307,6 +382,21 @@ impl LabBench<'_> {
             ca: Some(self.programs.certificate.clone()),
             ..TlsSettings::default()
         }
+    }
+
+    /// The processes whose resources are measured, with their roles.
+    fn watched(&self, beside: &[RunningProgram]) -> Vec<(&'static str, u32)> {
+        let running = self.running.as_ref().map(|(_, program)| program);
+        let roles: [(&'static str, Vec<&RunningProgram>); 3] = [
+            ("proxy", running.into_iter().collect()),
+            ("origin", self.origins.iter().collect()),
+            ("beside", beside.iter().collect()),
+        ];
+        let pids = |(role, programs): (&'static str, Vec<&RunningProgram>)| {
+            let processes = programs.into_iter().flat_map(|program| &program.processes);
+            processes.map(|process| (role, process.pid())).collect::<Vec<_>>()
+        };
+        roles.into_iter().flat_map(pids).collect()
     }
 
     async fn measure(
@@ -321,20 +411,10 @@ impl LabBench<'_> {
             None => self.programs.origin_address(workload.tls.is_some())?,
         };
         let mut beside = self.programs.start_beside(address.port())?;
-        let mut watched = Vec::new();
-        let running = self.running.as_ref().map(|(_, program)| program);
-        for (role, programs) in [
-            ("proxy", running.into_iter().collect::<Vec<_>>()),
-            ("origin", self.origins.iter().collect()),
-            ("beside", beside.iter().collect()),
-        ] {
-            let pids = programs.iter().flat_map(|program| {
-                program.processes.iter().map(super::process::GuardedProcess::pid)
-            });
-            watched.extend(pids.map(|pid| (role, pid)));
-        }
+        let watched = self.watched(&beside);
         raw["watched"] = watched.iter().map(|(role, _)| *role).collect::<Vec<_>>().into();
-        let csv = matches!(step.level, LoadLevel::Concurrency(_)).then(|| {
+        let is_small = workload.requests <= MOST_SAMPLES;
+        let csv = (is_small && matches!(step.level, LoadLevel::Concurrency(_))).then(|| {
             let name =
                 format!("runs/{:04}-{}.csv", raw["number"].as_u64().unwrap_or(0), step.candidate);
             raw["csv"] = name.clone().into();
@@ -347,7 +427,7 @@ impl LabBench<'_> {
             address,
             certificate: self.programs.certificate.clone(),
             cores: self.programs.cores.client.clone(),
-            seed: self.request.experiment.seed + u64::from(step.repeat),
+            seed: self.request.experiment.seed.wrapping_add(u64::from(step.repeat)),
             requests: workload.requests,
             csv,
             watched: watched.iter().map(|(_, pid)| *pid).collect(),
@@ -365,54 +445,23 @@ impl LabBench<'_> {
         }
         raw["command"] = format!("weir {}", spec.arguments().join(" ")).into();
         let (programs, candidate) = (&self.programs, step.candidate.as_str());
-        let act = |action: &LoadEventAction, all: &mut [&mut RunningProgram]| match action {
-            LoadEventAction::Signal(role, name) => {
-                send(all, role, candidate, name);
-                Ok(())
+        let weir = self.request.weir.as_path();
+        let mut commands: Vec<EventCommand> = Vec::new();
+        let act = |action: &LoadEventAction, all: &mut [&mut RunningProgram]| {
+            match action {
+                LoadEventAction::Signal(role, name) => send(all, role, candidate, name),
+                LoadEventAction::Run(words) => {
+                    let words = programs.event_command(words, port, candidate);
+                    commands.push(EventCommand::start(weir, &words)?);
+                }
             }
-            LoadEventAction::Run(words) => {
-                start_command(&programs.event_command(words, port, candidate))
-            }
+            Ok(())
         };
-        let measured = spec.run(&mut all, due_events(workload), act, self.interrupts).await?;
+        let measured = spec.run(&mut all, due_events(workload), act, self.interrupts).await;
         drop(all);
         drop(beside);
+        let mut measured = measured?;
+        measured.notes.extend(commands.into_iter().filter_map(EventCommand::end));
         Ok(measured)
     }
-}
-
-/// Sends a signal to a role: to all its processes if it stops or goes on, otherwise to its main
-/// one.
-fn send(all: &mut [&mut RunningProgram], role: &str, candidate: &str, name: &str) {
-    let wanted = if role == "proxy" { candidate } else { role };
-    let signal = match name {
-        "STOP" => Signal::STOP,
-        "CONT" => Signal::CONT,
-        "HUP" => Signal::HUP,
-        "TERM" => Signal::TERM,
-        "KILL" => Signal::KILL,
-        "USR1" => Signal::USR1,
-        _ => Signal::USR2,
-    };
-    let is_whole = matches!(name, "STOP" | "CONT" | "KILL");
-    for process in
-        all.iter().filter(|program| program.name == wanted).flat_map(|program| &program.processes)
-    {
-        if is_whole {
-            process.signal(signal);
-        } else {
-            process.signal_main(signal);
-        }
-    }
-}
-
-/// Starts the command of an event; it is not waited for, but it is reaped.
-fn start_command(words: &[String]) -> Result<(), String> {
-    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
-    let mut command = std::process::Command::new(program);
-    command.args(arguments).stdin(std::process::Stdio::null());
-    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    let mut child = command.spawn().map_err(|error| format!("cannot start {program}: {error}"))?;
-    std::thread::spawn(move || child.wait());
-    Ok(())
 }

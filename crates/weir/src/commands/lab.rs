@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use weir_lab::bundle::{self, LabResults};
 use weir_lab::experiment::{self, Experiment};
 use weir_lab::findings::remaining_steps;
+use weir_lab::lab::directory::sweep;
 use weir_lab::lab::guard::{GuardSpec, guard};
 use weir_lab::lab::{self, LabFailure, LabRequest, RunStore};
 
@@ -40,6 +41,8 @@ enum LabCommand {
     Compare(LabCompare),
     #[command(hide = true)]
     Guard(LabGuard),
+    #[command(hide = true)]
+    Sweep(LabSweep),
 }
 
 /// Run an experiment, or go on with an interrupted one
@@ -99,9 +102,19 @@ struct LabGuard {
     /// Cores that the program may use
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
+    /// Control group that it enters
+    #[arg(long)]
+    group: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
+}
+
+/// Remove a directory of the laboratory at the end of standard input
+#[derive(Args, Debug)]
+struct LabSweep {
+    /// The directory
+    directory: PathBuf,
 }
 
 pub(crate) fn run(arguments: &LabArguments) -> Result<(), CommandFailure> {
@@ -113,9 +126,15 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<(), CommandFailure> {
             terminal::print(&text)
         }
         LabCommand::Compare(arguments) => compare(arguments),
+        LabCommand::Sweep(arguments) => {
+            sweep(&arguments.directory).map_err(CommandFailure::RunTime)
+        }
         LabCommand::Guard(arguments) => {
-            let spec =
-                GuardSpec { cores: arguments.cpus.clone(), command: arguments.command.clone() };
+            let spec = GuardSpec {
+                cores: arguments.cpus.clone(),
+                group: arguments.group.clone(),
+                command: arguments.command.clone(),
+            };
             match guard(&spec).map_err(CommandFailure::RunTime)? {
                 0 => Ok(()),
                 code => Err(CommandFailure::Exit(code)),
@@ -210,7 +229,7 @@ impl Bundle {
     fn open(folder: &Path) -> Result<Self, CommandFailure> {
         let store = RunStore::at(folder);
         let record = store.record().map_err(CommandFailure::RunTime)?;
-        let name = record.value["name"].as_str().unwrap_or_default();
+        let name = record.name();
         let file = store.path(&format!("experiment/{name}.lab"));
         let experiment = read(&file, record.value["quick"].as_bool().unwrap_or(false))?;
         let runs = store.runs().map_err(CommandFailure::RunTime)?;

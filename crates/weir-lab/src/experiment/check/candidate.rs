@@ -10,6 +10,9 @@ use crate::experiment::model::{LabCandidate, LabRole, PrintedConfig, RoleCores};
 use crate::experiment::ports_in;
 use crate::experiment::reader::BlockReader;
 
+/// The file in `${dir}` that gets the output of a program.
+pub(crate) const OUTPUT_FILE: &str = "output";
+
 /// The place that printed configurations are named from.
 pub(super) struct ReadPlace<'a> {
     pub(super) directory: &'a Path,
@@ -142,7 +145,12 @@ impl ReadPlace<'_> {
             directive.block.as_ref().map(|block| block.directives.as_slice()).unwrap_or_default();
         for directive in reader.block(block, LabBlock::Candidate) {
             match directive.name.text.as_str() {
-                "config" => found.configs.extend(self.config(reader, directive)),
+                "config" => {
+                    if let Some(config) = self.config(reader, directive) {
+                        refuse_taken_name(reader, directive, &config, &found.configs);
+                        found.configs.push(config);
+                    }
+                }
                 "note" => found.notes.push(BlockReader::text(directive)),
                 "instances" if BlockReader::text(directive) == "cores" => found.instances = None,
                 "instances" => {
@@ -208,9 +216,32 @@ impl ReadPlace<'_> {
                 reader.report(directive.span(), format!("{name} has no text `{from}`"));
                 continue;
             }
+            let added = to.len().saturating_sub(from.len());
+            let length = mapped.matches(&from).count().saturating_mul(added) + mapped.len();
+            if length as u64 > MOST_FILE_BYTES {
+                let message = format!("{name} becomes larger than {MOST_FILE_BYTES} bytes");
+                reader.report(directive.span(), message);
+                break;
+            }
             mapped = mapped.replace(&from, &to);
             maps.push([from, to, words.next().unwrap_or_default()]);
         }
         Some(PrintedConfig { path: word.text.clone(), name, text, maps })
+    }
+}
+
+/// Reports a configuration that would be written over another one, or over the program's output.
+fn refuse_taken_name(
+    reader: &mut BlockReader,
+    directive: &Directive,
+    config: &PrintedConfig,
+    others: &[PrintedConfig],
+) {
+    if others.iter().any(|other| other.name == config.name) {
+        let message = format!("two configurations are written as `{}`", config.name);
+        reader.report(directive.span(), message);
+    } else if config.name == OUTPUT_FILE {
+        let message = format!("`{OUTPUT_FILE}` is the file of the program's output");
+        reader.report(directive.span(), message);
     }
 }

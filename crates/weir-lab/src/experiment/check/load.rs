@@ -5,7 +5,9 @@ use weir_config::syntax::tree::Directive;
 use super::MOST_DURATION_NS;
 use crate::experiment::directives::LabBlock;
 use crate::experiment::level::{LoadLevel, MOST_LEVELS, RateShare, rates_of, share_of};
-use crate::experiment::model::{LoadEvent, LoadEventAction, LoadPace, QuickWorkload, Workload};
+use crate::experiment::model::{
+    LoadEvent, LoadEventAction, LoadPace, QuickWorkload, SoakLimits, Workload,
+};
 use crate::experiment::reader::BlockReader;
 use crate::units::time_ns;
 
@@ -28,6 +30,7 @@ pub(super) fn workload(reader: &mut BlockReader, directive: &Directive) -> Workl
         pace: LoadPace::Levels(Vec::new()),
         requests: 1000,
         is_fresh: false,
+        soak: None,
         events: Vec::new(),
         quick: QuickWorkload::default(),
     };
@@ -89,6 +92,7 @@ fn read_part(reader: &mut BlockReader, part: &Directive, found: &mut Workload) {
             found.is_fresh = reader.choice(part, &[("on", false), ("off", true)]).unwrap_or(false);
         }
         "event" => found.events.extend(event(reader, part)),
+        "soak" => found.soak = Some(soak(reader, part)),
         "quick" => {
             let block =
                 part.block.as_ref().map(|block| block.directives.as_slice()).unwrap_or_default();
@@ -182,6 +186,34 @@ fn ascending(mut levels: Vec<LoadLevel>) -> LoadPace {
     levels.sort_by(|one, other| one.number().total_cmp(&other.number()));
     levels.dedup();
     LoadPace::Levels(levels)
+}
+
+/// Reads the limits of a long run.
+fn soak(reader: &mut BlockReader, part: &Directive) -> SoakLimits {
+    let mut found = SoakLimits::default();
+    for word in &part.words {
+        let limit = reader.word(word, |text| {
+            let (name, limit) = text.split_once("<=").ok_or_else(|| {
+                format!("`{text}` is no limit: write `memory<=2%`, `files<=5`, `threads<=1` or `p99<=10%`")
+            })?;
+            let value = match name {
+                "memory" | "p99" => share_of(limit)?,
+                "files" | "threads" => f64::from(
+                    limit.parse::<u32>().map_err(|_| format!("`{limit}` is no whole number"))?,
+                ),
+                _ => return Err(format!("`{name}` is not watched: use memory, files, threads or p99")),
+            };
+            Ok((name.to_owned(), value))
+        });
+        match limit {
+            Some((name, value)) if name == "memory" => found.memory = value,
+            Some((name, value)) if name == "files" => found.files = value,
+            Some((name, value)) if name == "threads" => found.threads = value,
+            Some((_, value)) => found.latency = value,
+            None => {}
+        }
+    }
+    found
 }
 
 fn event(reader: &mut BlockReader, part: &Directive) -> Option<LoadEvent> {

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 
 use super::read;
 use crate::experiment::{
-    Experiment, JudgedFigure, LoadEventAction, LoadLevel, LoadPace, RateShare, RoleCores, RunOrder,
-    StopLimit,
+    CreditRules, Experiment, JudgedFigure, LoadEventAction, LoadLevel, LoadPace, RateShare,
+    RoleCores, RunOrder, StopLimit,
 };
 
 /// A directory that is removed at the end.
@@ -36,6 +36,8 @@ title "A comparison";
 question "Which one?";
 repeats 5;
 order consecutive;
+credits baseline=40% start=60m max=576m;
+network 600mbit;
 stop proxy_cpu>=98%;
 stop p99>100ms each;
 budget p99.9<=20ms;
@@ -56,9 +58,10 @@ workload main {
     rates 3000 1000..2000:500;
     event 1s signal origin STOP;
     event 500ms every=100ms until=1s run true;
+    soak memory<=5% threads<=3;
     quick { duration 1s; rates 50% 100% of nginx; }
 }
-quick { repeats 2; }
+quick { repeats 2; credits baseline=20% start=5s; }
 "#;
 
 #[test]
@@ -103,7 +106,13 @@ fn a_whole_file_is_read_as_it_is_meant() {
         LoadEventAction::Signal("origin".to_owned(), "STOP".to_owned())
     );
     assert_eq!(workload.events[1].every_ns, Some((100_000_000, 1_000_000_000)));
+    let limits = workload.soak.unwrap();
+    assert_eq!((limits.memory, limits.threads, limits.files), (0.05, 3.0, 5.0));
+    let rules = CreditRules { baseline: 0.4, start_us: 3600e6, max_us: 576.0 * 60e6 };
+    assert_eq!((found.credits, found.network_bits), (Some(rules), Some(6e8)));
     let quick = found.into_quick();
+    let rules = CreditRules { baseline: 0.2, start_us: 5e6, max_us: 5e6 };
+    assert_eq!(quick.credits, Some(rules));
     assert_eq!((quick.repeats, quick.workloads[0].duration_ns), (2, 1_000_000_000));
     let shares = LoadPace::Shares(vec![RateShare(0.5), RateShare(1.0)], vec!["nginx".to_owned()]);
     assert_eq!((quick.workloads[0].pace.clone(), quick.workloads[0].connections), (shares, 100));
@@ -161,6 +170,24 @@ fn each_mistake_has_its_sentence() {
         "a.conf has no text `443`",
     );
     check("candidate a { command x ${port}; config ../a.conf; }", "does not lie beside");
+    fs::create_dir_all(place.0.join("b")).unwrap();
+    fs::write(place.0.join("b/a.conf"), "listen 2;").unwrap();
+    fs::write(place.0.join("output"), "listen 3;").unwrap();
+    check(
+        "candidate a { command x ${port}; config a.conf; config b/a.conf; }",
+        "two configurations are written as `a.conf`",
+    );
+    check(
+        "candidate a { command x ${port}; config output; }",
+        "is the file of the program's output",
+    );
+    // Each replacement makes the text a hundred times as long.
+    let longer = format!("map 1 {};", "1".repeat(100));
+    let maps = longer.repeat(20);
+    check(
+        &format!("candidate a {{ command x ${{port}}; config a.conf {{ {maps} }} }}"),
+        "a.conf becomes larger",
+    );
     check("candidate a { command x ${port}; ready prt; }", "`prt` is no name of a port");
     check("workload b { path x; rates 1; }", "`x` is no path");
     check("workload b { }", "neither `rates` nor `concurrency`");
@@ -175,6 +202,17 @@ fn each_mistake_has_its_sentence() {
     check("workload b { rates 1; event 1s signal proxy FOO; }", "`FOO` is no signal");
     check("workload b { rates 1; event 1s every=1s run x; }", "belong together");
     check("workload b { rates 1; event 0s every=1ms until=1h run x; }", "at most 1000 times");
+    check("network fast;", "`fast` is no bandwidth");
+    check("network -1mbit;", "is no bandwidth");
+    check("credits baseline=40% max=5s;", "needs `baseline=` and `start=`");
+    check("credits baseline=40 start=5s;", "`40` is not a share");
+    check("credits baseline=40% start=5;", "a time needs a unit");
+    check("credits baseline=40% start=5s max=1s;", "not below that at the start");
+    check("credits baseline=40% begin=5s;", "`begin=5s` is not");
+    check("workload b { rates 1; soak memory; }", "`memory` is no limit");
+    check("workload b { rates 1; soak memory<=2; }", "`2` is not a share");
+    check("workload b { rates 1; soak files<=x; }", "`x` is no whole number");
+    check("workload b { rates 1; soak disk<=2%; }", "`disk` is not watched");
     check("proxy { cpus 3-1; }", "`3-1` is no list of cores");
     check("beside slow { cpus 0; }", "`slow` has no `command`");
     check("stop proxy_cpu>=98% all;", "`all` is not `each`");

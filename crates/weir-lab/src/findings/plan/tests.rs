@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::{LabStep, next_step, remaining_steps};
 use crate::experiment::{Experiment, LoadLevel, read};
-use crate::findings::tests::even;
+use crate::findings::tests::{even, noisy};
 use crate::findings::{LabRun, knee};
 
 const MS: u64 = 1_000_000;
@@ -106,6 +106,23 @@ fn the_knee_is_found_by_bisection_and_is_a_measured_rate() {
 }
 
 #[test]
+fn the_runs_that_remain_are_never_more_than_were_said() {
+    let settings = "repeats 2; budget p99.9<=10ms; refine 3; stop p99>10ms each;";
+    for rates in ["rates 1000..5000:1000", "rates 50% 100% of a"] {
+        let plan = experiment("remaining", &text(settings, rates));
+        let slow = |name: &str, level: LoadLevel| {
+            if name == "a" && level.number() > 2600.0 { 50 * MS } else { MS }
+        };
+        let runs = measured(&plan, &["a", "b"], slow);
+        let present = ["a", "b"].map(str::to_owned);
+        for made in 0..=runs.len() {
+            let said = remaining_steps(&plan, &present, &runs[..made]).len();
+            assert!(said >= runs.len() - made, "{rates}: {said} after {made} of {}", runs.len());
+        }
+    }
+}
+
+#[test]
 fn a_knee_that_repeats_disagree_on_has_a_band() {
     let plan = experiment("band", &text("budget p99.9<=10ms;", "rates 1"));
     let time = |repeat: u32, rate: f64| {
@@ -119,6 +136,36 @@ fn a_knee_that_repeats_disagree_on_has_a_band() {
         .collect();
     let found = knee(&runs.iter().collect::<Vec<_>>(), plan.budget.unwrap(), 1).unwrap();
     assert_eq!((found.rate, found.low, found.high), (100.0, 100.0, 200.0));
+}
+
+#[test]
+fn a_disturbed_run_does_not_move_the_knee_and_a_doubtful_knee_says_so() {
+    let plan = experiment("disturbed", &text("budget p99.9<=10ms;", "rates 1"));
+    let mut runs: Vec<LabRun> = [100.0, 200.0, 300.0]
+        .into_iter()
+        .flat_map(|rate| {
+            let time = if rate >= 300.0 { 50 * MS } else { MS };
+            (0..3).map(move |repeat| even("a", LoadLevel::Rate(rate), repeat, time))
+        })
+        .collect();
+    let budget = plan.budget.unwrap();
+    let found = |runs: &[LabRun]| knee(&runs.iter().collect::<Vec<_>>(), budget, 1).unwrap();
+    assert_eq!((found(&runs).rate, found(&runs).doubt), (200.0, ""));
+    // One run at 200/s is slow because the host took CPU time.
+    runs[3] = even("a", LoadLevel::Rate(200.0), 0, 50 * MS);
+    assert_eq!((found(&runs).rate, found(&runs).doubt), (100.0, ""));
+    runs[3].disturbances.push("the host took 9 %".to_owned());
+    assert_eq!((found(&runs).rate, found(&runs).doubt), (200.0, ""));
+    // Without any valid run at a rate all of them count, and the knee is doubtful.
+    for run in &mut runs[3..6] {
+        run.disturbances.push("the host took 9 %".to_owned());
+    }
+    assert_eq!(
+        (found(&runs).rate, found(&runs).doubt),
+        (100.0, "rests on runs that are not valid")
+    );
+    let few: Vec<LabRun> = (0..3).map(|repeat| noisy("a", repeat, 1, 1.0)).collect();
+    assert_eq!(found(&few).doubt, "rests on fewer than ten slower requests");
 }
 
 #[test]
