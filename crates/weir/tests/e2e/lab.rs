@@ -183,7 +183,7 @@ fn a_laboratory_that_is_killed_takes_its_generator_along() {
     let family = eventually("the generator runs", || {
         let family = descendants(pid);
         let has = |words: &str| family.iter().any(|one| line(one).contains(words));
-        (has("weir\0bench\0") && has("sleep\0600") && has("sleep\0601")).then_some(family)
+        (has("weir\0bench\0") && has("sleep\x00600") && has("sleep\x00601")).then_some(family)
     });
     kill_process(pid, Signal::KILL).unwrap();
     // A process that has ended has no command line, also while it is a zombie.
