@@ -117,15 +117,9 @@ impl MeasureSpec<'_> {
         Duration::from_nanos(nanoseconds) * factor + OVERTIME
     }
 
-    /// Measures. Programs that end meanwhile end the measurement.
-    pub(super) async fn run(
-        &self,
-        programs: &mut [&mut RunningProgram],
-        mut events: Vec<DueEvent>,
-        mut act: impl FnMut(&LoadEventAction, &mut [&mut RunningProgram]) -> Result<(), String>,
-        interrupts: &mut Interrupts,
-    ) -> Result<Measured, MeasureFailure> {
-        // Under a guard, which ends it if the laboratory is killed. It pins its threads itself.
+    /// The generator under a guard, which ends it if the laboratory is killed. It pins its threads
+    /// itself.
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.weir);
         command
             .args(["lab", "guard", "--"])
@@ -136,10 +130,21 @@ impl MeasureSpec<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command.env("NO_COLOR", "1").process_group(0);
+        command
+    }
+
+    /// Measures. Programs that end meanwhile end the measurement.
+    pub(super) async fn run(
+        &self,
+        programs: &mut [&mut RunningProgram],
+        mut events: Vec<DueEvent>,
+        mut act: impl FnMut(&LoadEventAction, &mut [&mut RunningProgram]) -> Result<(), String>,
+        interrupts: &mut Interrupts,
+    ) -> Result<Measured, MeasureFailure> {
         let failed = |error: std::io::Error| {
             MeasureFailure::Sentence(format!("cannot start the generator: {error}"))
         };
-        let mut child = ClientProcess::new(command.spawn().map_err(failed)?);
+        let mut child = ClientProcess::new(self.command().spawn().map_err(failed)?);
         let mut done = child.finish();
         let (began, began_at) = (Instant::now(), jiff::Timestamp::now());
         let mut look = interval(LOOK_INTERVAL);

@@ -201,3 +201,37 @@ fn the_log_names_version_suite_and_group_of_each_connection() {
         assert_eq!(lines(number + 1)[number], expected, "{flags}");
     }
 }
+
+#[test]
+fn clients_present_certificates_as_the_listener_demands() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory).directive();
+    let authority = Certificate::self_signed(&directory, "authority", P256, &["authority"]);
+    let anna = Certificate::issued(&directory, "anna", &authority);
+    let stranger = Certificate::self_signed(&directory, "stranger", P256, &["stranger"]);
+    let flags = |own: &Certificate, version: &str| {
+        format!("-cert {} -key {} {version}", own.chain.display(), own.key.display())
+    };
+    for (verify, without, with_other) in
+        [("required", false, false), ("optional", true, false), ("request", true, true)]
+    {
+        let lines = format!(
+            "{certificate} client_ca {} verify={verify};
+             response_header set X-Client \"$ssl_client_verify $ssl_client_s_dn\";",
+            authority.chain.display()
+        );
+        let secure = Secure::new(&directory, &lines);
+        for version in ["-tls1_2", "-tls1_3"] {
+            secure.serves(&flags(&anna, version), "X-Client: SUCCESS CN=anna,O=Weir");
+            let is_served = |flags: &str| secure.connect(flags).contains("HTTP/1.1 200");
+            assert_eq!(is_served(version), without, "{verify} {version}");
+            assert_eq!(is_served(&flags(&stranger, version)), with_other, "{verify} {version}");
+        }
+        if without {
+            secure.serves("", "X-Client: NONE");
+        }
+        if with_other {
+            secure.serves(&flags(&stranger, ""), "X-Client: FAILED:");
+        }
+    }
+}
