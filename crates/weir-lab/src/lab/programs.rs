@@ -48,8 +48,8 @@ pub(super) struct Programs<'a> {
     weir: PathBuf,
     allowed: Vec<usize>,
     pub(super) cores: AssignedCores,
-    /// Set if the generator goes before all ordinary programs: where this user may have that, so
-    /// that an origin on the same core does not make it late.
+    /// Set if the generator goes before all ordinary programs: where it has cores of its own and
+    /// this user may have that, so that programs outside of the experiment do not make it late.
     pub(super) is_generator_first: bool,
     directory: LabDirectory,
     /// The directory of the configurations that are kept.
@@ -123,8 +123,11 @@ impl<'a> Programs<'a> {
         kept: &Path,
     ) -> Result<Self, String> {
         let cores = AssignedCores::of(experiment, allowed)?;
-        // On the proxy's core it would be in the way of what is measured.
-        let is_apart = !cores.client.iter().any(|core| cores.proxy.contains(core));
+        // On a core of the proxy or of a server it would be in the way of what is measured.
+        let is_apart = !cores
+            .client
+            .iter()
+            .any(|core| cores.proxy.contains(core) || cores.origin.contains(core));
         let directory = LabDirectory::create(&std::env::temp_dir(), weir)?;
         let mut placeholders = Placeholders::default();
         placeholders.set("weir", weir.display().to_string());
