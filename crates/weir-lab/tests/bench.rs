@@ -247,8 +247,8 @@ fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_ther
 }
 
 /// One request of 600 takes a second, and the origin serves others meanwhile. As in wrk2 its
-/// connection keeps its own schedule of 50 requests per second, so the fifty that were due meanwhile
-/// wait; by default the other connections send them.
+/// connection keeps its own schedule of 50 requests per second, so the fifty that were due
+/// meanwhile wait; by default the other connections send them.
 #[test]
 fn as_wrk2_a_slow_response_delays_its_connection_and_what_came_first_is_forgotten() {
     in_one_of_a_few_runs(|| {

@@ -61,7 +61,7 @@ pub struct ClientAuthority {
     /// The PEM file with lists of revoked certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crl: Option<PathBuf>,
-    /// What becomes of clients without a valid certificate.
+    /// The treatment of clients without a valid certificate.
     #[serde(default)]
     pub verify: ClientVerification,
 }

@@ -35,7 +35,8 @@ impl<'s, 't> InheritanceScope<'s, 't> {
 
     /// Returns the directives of that name that hold here.
     pub(crate) fn all(&self, name: &'t str) -> &'s [StatementId] {
-        // Most directives stand nowhere in a file, which is found out once instead of for each block.
+        // Most directives stand nowhere in a file, which is found out once instead of for each
+        // block.
         if !self.statements.has(name) {
             return &[];
         }

@@ -252,8 +252,8 @@ pub(super) fn network_of(interfaces: &[InterfaceCounters]) -> NetworkCounters {
     })
 }
 
-/// The largest share of an interface's speed that one direction used between two readings; `None` if
-/// no interface has a speed.
+/// The largest share of an interface's speed that one direction used between two readings; `None`
+/// if no interface has a speed.
 pub(super) fn network_share(
     before: &[InterfaceCounters],
     after: &[InterfaceCounters],
@@ -392,7 +392,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(listeners_on(port), Ok(vec![std::process::id()]));
-        // Children with the same socket belong to their parent; without it they are all that listen.
+        // Children with the same socket belong to their parent; without it they are all that
+        // listen.
         let mut children = [(); 2].map(|()| {
             let socket = OwnedFd::from(listener.try_clone().unwrap());
             Command::new("sleep").arg("600").stdin(socket).spawn().unwrap()

@@ -195,8 +195,8 @@ impl<'a> ReportInput<'a> {
 
     fn object_to_the_generator(&self, found: &mut Vec<String>) {
         let record = &self.outcome.record;
-        // wrk2's timers and catching up are late on purpose, and the summary says so. Not beyond the
-        // samples: in a short run, one late request is no reason to reject it.
+        // wrk2's timers and catching up are late on purpose, and the summary says so. Not beyond
+        // the samples: in a short run, one late request is no reason to reject it.
         if let (SendPace::Open { .. }, StartOrder::Shared, Some(reach)) =
             (self.pace, self.order, self.valid_up_to())
         {

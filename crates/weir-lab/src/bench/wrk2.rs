@@ -1,11 +1,11 @@
-//! The pacing of wrk2, for those who compare with its figures: each connection has a schedule of its
-//! own, sends at most twice its rate from the moment that it falls behind, and sends on whole
+//! The pacing of wrk2, for those who compare with its figures: each connection has a schedule of
+//! its own, sends at most twice its rate from the moment that it falls behind, and sends on whole
 //! milliseconds. Pure: it knows no connection and no clock.
 //!
 //! wrk2 does three things that its report does not say. It forgets all times of its first ten
-//! seconds (its calibration). A connection that waits for a slow response is late with all its later
-//! requests, also while others are free. And its timers end on whole milliseconds, so up to 1 ms of
-//! each response time is its own.
+//! seconds (its calibration). A connection that waits for a slow response is late with all its
+//! later requests, also while others are free. And its timers end on whole milliseconds, so up to 1
+//! ms of each response time is its own.
 
 /// The time after which wrk2 resets its histograms, for a thread without connections.
 pub const CALIBRATION_NS: u64 = 10_000_000_000;
@@ -14,8 +14,8 @@ pub const CALIBRATION_NS: u64 = 10_000_000_000;
 pub const STAGGER_NS: u64 = 5_000_000;
 /// The resolution of its timers.
 const MILLISECOND_NS: u64 = 1_000_000;
-/// The largest rate since a connection fell behind, as a multiple of its own. A slow response counts
-/// from the send of its request, so this rarely holds anything back.
+/// The largest rate since a connection fell behind, as a multiple of its own. A slow response
+/// counts from the send of its request, so this rarely holds anything back.
 const CATCH_UP: f64 = 2.0;
 
 /// The schedule of one connection.
@@ -72,8 +72,8 @@ fn nanoseconds(requests: u64, rate: f64) -> u64 {
     (requests as f64 / rate * 1e9).round() as u64
 }
 
-/// The moment at which wrk2's timer ends a wait: it counts in whole milliseconds, from the beginning
-/// of the current one.
+/// The moment at which wrk2's timer ends a wait: it counts in whole milliseconds, from the
+/// beginning of the current one.
 pub fn wake_ns(now_ns: u64, wait_ns: u64) -> u64 {
     let whole_ns = now_ns / MILLISECOND_NS * MILLISECOND_NS;
     let milliseconds = (wait_ns as f64 / MILLISECOND_NS as f64 + 0.5).round() as u64;
@@ -97,8 +97,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Sends the requests of a connection to a target that responds at once, but for one second from
-    /// the first second on. Returns the intended start and the time of sending of each.
+    /// Sends the requests of a connection to a target that responds at once, but for one second
+    /// from the first second on. Returns the intended start and the time of sending of each.
     fn sent(rate: f64, until_ms: u64) -> Vec<(u64, u64)> {
         let mut pace = ConnectionPace::new(0, rate);
         let (mut now, mut found) = (0, Vec::new());
@@ -117,8 +117,8 @@ mod tests {
         found
     }
 
-    /// The slow request itself is where the connection fell behind, so all that it missed is sent at
-    /// once, one after the other.
+    /// The slow request itself is where the connection fell behind, so all that it missed is sent
+    /// at once, one after the other.
     #[test]
     fn a_connection_sends_what_it_missed_as_soon_as_it_can() {
         let found = sent(100.0, 4000);

@@ -1,5 +1,5 @@
-//! Two bundles side by side. They were made at different times and perhaps on different machines, so
-//! there is no verdict.
+//! Two bundles side by side. They were made at different times and perhaps on different machines,
+//! so there is no verdict.
 
 use crate::bench::wrk_text::time_text;
 use crate::experiment::{JudgedFigure, LoadLevel};

@@ -1,6 +1,6 @@
-//! The findings of an experiment, from its runs: each run with the reasons to doubt it, the next run,
-//! candidates beside each other, the knee, a change of regime, leaks and drift. It starts no program
-//! and writes no file.
+//! The findings of an experiment, from its runs: each run with the reasons to doubt it, the next
+//! run, candidates beside each other, the knee, a change of regime, leaks and drift. It starts no
+//! program and writes no file.
 
 mod constraint;
 mod credits;

@@ -160,7 +160,8 @@ impl LabPlan<'_> {
         self.next_bisection(workload, &levels)
     }
 
-    /// Names of candidates that can still be run: a candidate that could not be started once is out.
+    /// Names of candidates that can still be run: a candidate that could not be started once is
+    /// out.
     fn active(&self, workload: &Workload) -> Vec<&str> {
         let has_failed = |name: &str| {
             self.runs.iter().any(|run| {

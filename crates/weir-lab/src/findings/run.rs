@@ -60,8 +60,8 @@ pub struct LabRun {
     pub interrupts: Option<f64>,
     /// Bytes sent per second over all interfaces, the loopback included.
     pub network: Option<f64>,
-    /// The share of a network's speed that was used: of an interface of this machine, or of the network
-    /// that the experiment names.
+    /// The share of a network's speed that was used: of an interface of this machine, or of the
+    /// network that the experiment names.
     pub network_share: Option<f64>,
     /// The reasons to doubt the run; empty for a valid one.
     pub disturbances: Vec<String>,

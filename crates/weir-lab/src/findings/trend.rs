@@ -1,5 +1,5 @@
-//! The trend of a series: a line through the means of blocks of time, with the interval of its slope.
-//! Neighbours that resemble each other count as fewer blocks.
+//! The trend of a series: a line through the means of blocks of time, with the interval of its
+//! slope. Neighbours that resemble each other count as fewer blocks.
 
 use crate::compare::statistics::{ConfidenceInterval, StandardError, mean_of};
 
@@ -59,8 +59,8 @@ impl Trend {
             .zip(&values)
             .map(|(time, value)| value - level - slope * (time - middle))
             .collect();
-        // The error of a mean of the residuals is that of one residual, divided by the root of their
-        // number; a slope has one degree of freedom less.
+        // The error of a mean of the residuals is that of one residual, divided by the root of
+        // their number; a slope has one degree of freedom less.
         let count = residuals.len() as f64;
         let mean_error = StandardError::of_series(&residuals)?;
         let one = mean_error.error * count.sqrt() * ((count - 1.0) / (count - 2.0)).sqrt();

@@ -224,8 +224,8 @@ pub(super) fn group_name() -> String {
     format!("weir-lab-{}", std::process::id())
 }
 
-/// Removes the control group of a laboratory that was killed. Returns false if programs are still in
-/// it.
+/// Removes the control group of a laboratory that was killed. Returns false if programs are still
+/// in it.
 pub(super) fn sweep_group(pid: &str) -> bool {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let parents: Vec<PathBuf> = ControlGroup::all(&text, "cpu")

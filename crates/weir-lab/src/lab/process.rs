@@ -43,7 +43,8 @@ pub(super) struct ProcessSpec {
     pub(super) log: PathBuf,
 }
 
-/// Returns true if this user may start programs by `FIRST_IN_LINE`: tried with one that ends at once.
+/// Returns true if this user may start programs by `FIRST_IN_LINE`: tried with one that ends at
+/// once.
 pub(super) fn may_go_first(weir: &Path) -> bool {
     let [program, arguments @ ..] = FIRST_IN_LINE;
     let mut command = Command::new(program);

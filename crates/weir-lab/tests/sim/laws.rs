@@ -46,8 +46,8 @@ fn with_one_slot_each_the_servers_are_busy_all_the_time() {
     }
 }
 
-/// The published runs change at the seventeenth: the preset at a hundredth of the rate, with requests
-/// that take a hundred times as long.
+/// The published runs change at the seventeenth: the preset at a hundredth of the rate, with
+/// requests that take a hundred times as long.
 #[test]
 fn the_machine_of_2019_falls_to_its_baseline_in_the_seventeenth_run() {
     let mut plan = Preset::Credits2019.plan().unwrap();

@@ -55,7 +55,7 @@ impl ByteTurn {
 /// Rounds are not observed: after every [`HANDSHAKE_STEPS`] steps or [`HANDSHAKE_TIME`], however
 /// many rounds they took, the next step waits for the next round.
 pub(crate) struct HandshakeTurns {
-    /// Whether no step runs or waits, and the round has room for one.
+    /// Set if no step runs or waits, and the round has room for one.
     is_free: Cell<bool>,
     begun: HandshakeQueue,
     new: HandshakeQueue,

@@ -155,8 +155,8 @@ fn wrk2s_way_is_chosen_by_a_flag_and_the_other_way_says_what_it_would_show() {
     assert!(!closed.contains("wrk2"), "{closed}");
 }
 
-/// The figures of the real wrk2 beside those of `--wrk2`: a run of 16 s, and in its last 6 s a request
-/// that takes a second, for which one of four connections waits.
+/// The figures of the real wrk2 beside those of `--wrk2`: a run of 16 s, and in its last 6 s a
+/// request that takes a second, for which one of four connections waits.
 #[test]
 #[ignore = "takes a minute and needs wrk2, which make test-long builds"]
 fn figures_are_those_of_the_real_wrk2_where_it_can_be_built() {

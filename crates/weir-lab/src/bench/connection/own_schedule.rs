@@ -11,8 +11,8 @@ use crate::timer::now_ns;
 const PAUSE_NS: u64 = 1_000_000;
 
 impl BenchConnection {
-    /// Opens the connection with the given number of its thread in its turn, and sends requests by a
-    /// schedule that begins then. A request that has no response at the end is forgotten, as by
+    /// Opens the connection with the given number of its thread in its turn, and sends requests by
+    /// a schedule that begins then. A request that has no response at the end is forgotten, as by
     /// wrk2.
     pub(in crate::bench) async fn run_by_own_schedule(mut self, number: u64) {
         let thread = self.thread.clone();

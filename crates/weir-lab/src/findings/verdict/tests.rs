@@ -157,8 +157,8 @@ fn a_verdict_on_a_saturated_candidate_says_what_is_missing() {
     assert_eq!(judged(&others, JudgedFigure::Cpu).reason, "");
 }
 
-/// A bootstrap that resamples the rounds and the requests within them hardly helps: rounds differ by
-/// more than their requests explain, and of five rounds too few differ.
+/// A bootstrap that resamples the rounds and the requests within them hardly helps: rounds differ
+/// by more than their requests explain, and of five rounds too few differ.
 #[test]
 fn a_hierarchical_bootstrap_of_five_rounds_is_too_narrow_as_well() {
     const REQUESTS: u64 = 200;

@@ -1,5 +1,5 @@
 //! The windows of the request bodies of an HTTP/2 connection. They are small at first, so that
-//! bodies that nobody reads take little memory. One that limits its client grows:
+//! bodies that are not read take little memory. One that limits its client grows:
 //!
 //! ```text
 //!  Quiet ──a window's bytes were read──▶ Measuring ──PONG──▶ grow, if one stream's reader took
@@ -230,7 +230,7 @@ pub(crate) struct OpenStreams<'a> {
     pub(crate) now: Instant,
 }
 
-/// Whether the client has to answer a PING.
+/// The PING that the client has to answer, if one was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PingSent {
     Yes,

@@ -90,8 +90,8 @@ pub(crate) struct BenchArguments {
     /// Header `Name: value` of each request; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER")]
     header: Vec<String>,
-    /// Pace as wrk2 does, with its schedule for each connection, and leave out the first ten seconds
-    /// as it does
+    /// Pace as wrk2 does, with its schedule for each connection, and leave out the first ten
+    /// seconds as it does
     #[arg(long, conflicts_with_all = ["requests", "warmup", "arrival", "variant"])]
     wrk2: bool,
     /// Timeout of a response or a connect
