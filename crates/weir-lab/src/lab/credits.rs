@@ -78,12 +78,13 @@ impl QuotaGroup {
     /// Creates a group below one of those of this process.
     fn create(name: &str) -> Result<Self, String> {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let mut last = "no controller `cpu` is mounted".to_owned();
+        // That of the process's own group, which comes first.
+        let mut first = None;
         for group in ControlGroup::all(&text, "cpu") {
             for parent in group.directories() {
                 let directory = parent.join(name);
                 if let Err(error) = fs::create_dir(&directory) {
-                    last = format!("{}: {error}", directory.display());
+                    first.get_or_insert(format!("{}: {error}", directory.display()));
                     continue;
                 }
                 let files =
@@ -91,17 +92,19 @@ impl QuotaGroup {
                 let found = files.iter().find(|(_, name)| directory.join(name).exists());
                 let Some((files, _)) = found else {
                     let _ = fs::remove_dir(&directory);
-                    last = format!("{} has no quota", parent.display());
+                    first.get_or_insert(format!("{} has no quota", parent.display()));
                     continue;
                 };
                 let group = Self { directory, files: *files };
                 match group.limit(None) {
                     Ok(()) => return Ok(group),
-                    Err(error) => last = format!("{}: {error}", group.directory.display()),
+                    Err(error) => {
+                        first.get_or_insert(format!("{}: {error}", group.directory.display()));
+                    }
                 }
             }
         }
-        Err(last)
+        Err(first.unwrap_or_else(|| "no controller `cpu` is mounted".to_owned()))
     }
 
     /// Limits the group to so many cores, or to none.
@@ -186,9 +189,8 @@ impl BurstableMachine {
                     (last, used_us) = (now, now_used_us);
                     account.is_held
                 };
-                if held != Some(is_held) {
-                    // A quota that cannot be set any more shows in the balance.
-                    let _ = group.limit(is_held.then_some(rules.baseline));
+                // Tried again at the next tick if it fails.
+                if held != Some(is_held) && group.limit(is_held.then_some(rules.baseline)).is_ok() {
                     held = Some(is_held);
                 }
                 match stopped.recv_timeout(TICK) {

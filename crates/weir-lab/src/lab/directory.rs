@@ -89,10 +89,10 @@ pub fn sweep(directory: &Path) -> Result<(), String> {
         return Err(format!("{} is no directory of the laboratory", directory.display()));
     }
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    remove(directory)?;
+    let removed = remove(directory);
     let pid = name.trim_start_matches(PREFIX).split('-').next().unwrap_or_default();
     remove_group(pid);
-    Ok(())
+    removed
 }
 
 /// Removes the control group of a laboratory that was killed, once its programs have ended.

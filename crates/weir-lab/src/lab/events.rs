@@ -92,6 +92,11 @@ impl EventCommand {
         Ok(Self { text: words.join(" "), guard })
     }
 
+    /// Returns true if it has ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.guard.try_wait(), Ok(Some(_)))
+    }
+
     /// Ends it. Returns a sentence if it had failed by itself.
     pub(super) fn end(mut self) -> Option<String> {
         let status = self.guard.try_wait().ok().flatten()?;

@@ -189,7 +189,7 @@ struct LabBench<'a> {
     cores: usize,
     /// The candidate that runs, with its workload.
     running: Option<(String, RunningProgram)>,
-    /// The credits that runs before an interruption left, by the same names.
+    /// The credits that were left after the last run on each machine.
     balances_us: BTreeMap<String, f64>,
     /// The machine with credits that it runs on, if it has them.
     machine: Option<BurstableMachine>,
@@ -246,7 +246,10 @@ impl LabBench<'_> {
         let before = self.machine.as_ref().map(BurstableMachine::account);
         let measured = self.measure(step, workload, &mut raw).await;
         if let Some((before, machine)) = before.zip(self.machine.as_ref()) {
-            raw["credits"] = credits_json(before, machine.account());
+            let after = machine.account();
+            raw["credits"] = credits_json(before, after);
+            let key = machine_key(&step.candidate, &step.workload, step.level);
+            self.balances_us.insert(key, after.balance_us);
         }
         let measured = match measured {
             Err(LabFailure::Sentence(sentence)) => {
@@ -446,12 +449,15 @@ impl LabBench<'_> {
         raw["command"] = format!("weir {}", spec.arguments().join(" ")).into();
         let (programs, candidate) = (&self.programs, step.candidate.as_str());
         let weir = self.request.weir.as_path();
-        let mut commands: Vec<EventCommand> = Vec::new();
+        let (mut commands, mut failed) = (Vec::<EventCommand>::new(), Vec::new());
         let act = |action: &LoadEventAction, all: &mut [&mut RunningProgram]| {
             match action {
                 LoadEventAction::Signal(role, name) => send(all, role, candidate, name),
                 LoadEventAction::Run(words) => {
                     let words = programs.event_command(words, port, candidate);
+                    // Those of an event that repeats hold two descriptors each.
+                    let ended = commands.extract_if(.., EventCommand::has_ended);
+                    failed.extend(ended.filter_map(EventCommand::end));
                     commands.push(EventCommand::start(weir, &words)?);
                 }
             }
@@ -461,7 +467,8 @@ impl LabBench<'_> {
         drop(all);
         drop(beside);
         let mut measured = measured?;
-        measured.notes.extend(commands.into_iter().filter_map(EventCommand::end));
+        failed.extend(commands.into_iter().filter_map(EventCommand::end));
+        measured.notes.extend(failed);
         Ok(measured)
     }
 }

@@ -47,7 +47,8 @@ const MOST_RUN_BYTES: u64 = 256 * 1024 * 1024;
 const BEGINNINGS: [&str; 5] = ["runs", "experiment", "configurations", "lab.json.part", "lab.lock"];
 
 /// The parts of the record that must be the same when an experiment goes on.
-const IDENTITY: [&str; 5] = ["experiment", "quick", "machine", "cores", "versions"];
+const IDENTITY: [&str; 6] =
+    ["experiment", "quick", "machine", "cores", "versions", "generator_first"];
 
 impl RunStore {
     /// A folder, new or with an experiment in it.
