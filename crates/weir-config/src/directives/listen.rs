@@ -21,7 +21,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("client_ca", LISTEN, "FILE", "Asks the clients of a `tls` listener for a certificate of one of these authorities (PEM). The variables `$ssl_client_…` have what it says, for conditions, headers and logs.")
         .options(&[
             option("verify", "required | optional | request", "required", "The clients that get a connection: those with a valid certificate; those without one too; or all, of which `$ssl_client_verify` tells the result (`SUCCESS`, `NONE`, `FAILED:reason`), so that routes decide. HAProxy has the first two as `verify` of `bind`, nginx answers requests with 400 as routes with the last one can."),
-            option("crl", "FILE", "", "Lists of revoked certificates (PEM), one for each authority."),
+            option("crl", "FILE", "", "Lists of revoked certificates (PEM), one for each authority. No certificate is valid by a list that is out of date."),
         ])
         .example("client_ca /etc/weir/clients.pem verify=optional;"),
     directive("tls", LISTEN, "", "The protocol versions, cipher suites and key-exchange groups of a `tls` listener. Suites have their OpenSSL or IANA names.")

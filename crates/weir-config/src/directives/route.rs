@@ -215,7 +215,7 @@ const FILES: &[OptionSpec] = &[
         "prefix",
         "PATH",
         "",
-        "What stands in place of the stripped prefix, in the form of a URL: with `files /srv strip=/docs prefix=/manual`, `/docs/a` and `/docs-old` lead to `/srv/manual/a` and `/srv/manual-old`, as with nginx's `alias` without a `/` at its end, which may also be one file.",
+        "The path that stands in place of the stripped prefix, in the form of a URL: with `files /srv strip=/docs prefix=/manual`, `/docs/a` and `/docs-old` lead to `/srv/manual/a` and `/srv/manual-old`, as with nginx's `alias` without a `/` at its end, which may also be one file.",
     ),
     option("index", "NAME,…", "index.html", "The files that are tried in order for a directory."),
     option(

@@ -668,7 +668,17 @@ pub(crate) fn file_prefix(path: &str) -> Result<(), String> {
     if !path.bytes().all(is_plain) {
         return Err("write it as in a URL, percent-encoded".into());
     }
-    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+    let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !path.split('%').skip(1).all(is_escape) {
+        return Err("`%` is followed by two hexadecimal digits".into());
+    }
+    if path != "/" && path.ends_with('/') {
+        return Err(
+            "leave the last `/` out: `strip=` leaves one at the beginning of the rest".into()
+        );
+    }
+    let decoded = path.replace("%2e", ".").replace("%2E", ".");
+    if decoded.split('/').any(|segment| matches!(segment, "." | "..")) {
         return Err("it is below the directory: leave `.` and `..` out".into());
     }
     Ok(())

@@ -132,7 +132,9 @@ fn agreed_facts<N: Net>(
     let facts = tls::facts(connection).without_name();
     let verifier = listener.tls.as_ref().and_then(|tls| tls.clients.as_deref());
     let client = match verifier {
-        Some(verifier) => verifier.verify(connection.peer_certificates())?,
+        Some(verifier) => {
+            verifier.verify(connection.peer_certificates(), connection.handshake_kind())?
+        }
         None => None,
     };
     Ok(match client.map(Rc::new) {

@@ -355,7 +355,7 @@ impl Residents {
         let mut table = self.table();
         let Some(own) = table.all.get_mut(key) else { return };
         match own.phase {
-            ResidentPhase::Leaving => {}
+            ResidentPhase::Leaving | ResidentPhase::ToldToEnd => {}
             ResidentPhase::Streaming(_) => own.phase = ResidentPhase::ToldToEnd,
             _ => {
                 own.phase = ResidentPhase::Leaving;

@@ -298,7 +298,7 @@ fn a_websocket_that_is_reset_ends_at_its_server() {
 }
 
 #[test]
-fn an_unknown_protocol_over_connect_gets_501_and_a_refused_websocket_its_response() {
+fn an_unknown_protocol_over_connect_gets_501_and_a_refused_websocket_no_2xx() {
     play(&http2(""), async |world| {
         let origin = world.origin(1);
         let mut client = Http2Peer::connect(world).await;
@@ -315,7 +315,15 @@ fn an_unknown_protocol_over_connect_gets_501_and_a_refused_websocket_its_respons
             frame = client.frame().await;
         }
         assert_eq!(frame.status(), 403);
+        // A 200 means no to a client of HTTP/1, and would mean yes to one of HTTP/2.
+        client.request(5, &CHAT, 0).await;
+        upstream.head().await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno").await;
+        while frame.stream != 5 {
+            frame = client.frame().await;
+        }
+        assert_eq!(frame.status(), 502);
         drop(client);
-        assert_eq!(world.log().await.len(), 2);
+        assert_eq!(world.log().await.len(), 3);
     });
 }

@@ -45,6 +45,8 @@ pub(crate) struct Http2Client<N: Net> {
     stream: Http2Stream,
     /// Set if the response is Weir's own.
     responds_itself: bool,
+    /// Set if the request asks for a WebSocket.
+    asks_for_websocket: bool,
     shared: Rc<SharedState<N>>,
 }
 
@@ -62,7 +64,9 @@ impl<N: Net> Http2Client<N> {
         let mut head = Vec::with_capacity(256);
         let fault = head::write_request(&parts, end, &mut head).err();
         let timer = DeadlineTimer::default();
-        Self { facts, timer, head, fault, stream, responds_itself: false, shared }
+        let asks_for_websocket = head::is_websocket(&parts) == Ok(true);
+        let responds_itself = false;
+        Self { facts, timer, head, fault, stream, responds_itself, asks_for_websocket, shared }
     }
 
     /// Parses the head; returns the fault, its place and the status of the refusal.
@@ -172,6 +176,9 @@ impl<N: Net> ClientSide for Http2Client<N> {
             *head.response.status_mut() = StatusCode::OK;
             head.response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
             self.stream.becomes_tunnel();
+        } else if self.asks_for_websocket && head.response.status().is_success() {
+            // Over HTTP/2 any 2xx would open the WebSocket.
+            *head.response.status_mut() = StatusCode::BAD_GATEWAY;
         }
         if self.responds_itself && head.response.status() == 408 {
             self.shared.note_stalled();

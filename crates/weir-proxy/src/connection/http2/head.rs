@@ -2,6 +2,8 @@
 //! endpoint could read it differently than Weir; `h2` has already refused what RFC 9113 section 8
 //! calls malformed, and `weir-wire` parses the text.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -12,7 +14,7 @@ const PARSED_VERSION: &[u8] = b"HTTP/1.1";
 /// The version that logs show, of the same length.
 const SHOWN_VERSION: &[u8] = b"HTTP/2.0";
 
-/// What follows a request's head.
+/// The part of a request after its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterHead {
     Nothing,
@@ -47,11 +49,11 @@ pub(crate) fn write_request(
     let method = if is_websocket { "GET" } else { parts.method.as_str() };
     out.extend_from_slice(method.as_bytes());
     out.push(b' ');
-    out.extend_from_slice(target(parts).map_err(HeadFault::malformed)?);
+    out.extend_from_slice(target(parts, is_websocket).map_err(HeadFault::malformed)?);
     out.push(b' ');
     out.extend_from_slice(PARSED_VERSION);
     out.extend_from_slice(b"\r\n");
-    write_fields(parts, out).map_err(HeadFault::malformed)?;
+    write_fields(parts, is_websocket, out).map_err(HeadFault::malformed)?;
     if is_websocket {
         write_websocket(out);
     } else if end == AfterHead::Body && !parts.headers.contains_key(CONTENT_LENGTH) {
@@ -73,20 +75,20 @@ pub(crate) fn is_websocket(parts: &Parts) -> Result<bool, HeadFault> {
 /// Writes the lines that ask for a WebSocket. The key is for the endpoint alone: a client of HTTP/2
 /// has none.
 fn write_websocket(out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut key, mut text) = ([0; 16], [0; 24]);
+    fastrand::fill(&mut key);
+    // The text has room for the whole key.
+    let _ = STANDARD.encode_slice(key, &mut text);
     out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: ");
-    // 16 random bytes in base64.
-    out.extend((0..21).filter_map(|_| DIGITS.get(fastrand::usize(..64))));
-    out.extend(DIGITS.get(16 * fastrand::usize(..4)));
-    out.extend_from_slice(b"==\r\n");
+    out.extend_from_slice(&text);
+    out.extend_from_slice(b"\r\n");
 }
 
-fn write_fields(parts: &Parts, out: &mut Vec<u8>) -> Result<(), &'static str> {
+fn write_fields(parts: &Parts, is_websocket: bool, out: &mut Vec<u8>) -> Result<(), &'static str> {
     let authority = parts.uri.authority().map(http::uri::Authority::as_str);
     if let Some(authority) = authority {
         write_line(b"host", authority.as_bytes(), out)?;
     }
-    let is_websocket = parts.extensions.get::<h2::ext::Protocol>().is_some();
     let mut cookies = 0;
     for (name, value) in &parts.headers {
         let value = value.as_bytes();
@@ -113,8 +115,8 @@ fn write_fields(parts: &Parts, out: &mut Vec<u8>) -> Result<(), &'static str> {
 }
 
 /// The request target in the form of HTTP/1.
-fn target(parts: &Parts) -> Result<&[u8], &'static str> {
-    if parts.method == Method::CONNECT && parts.extensions.get::<h2::ext::Protocol>().is_none() {
+fn target(parts: &Parts, is_websocket: bool) -> Result<&[u8], &'static str> {
+    if parts.method == Method::CONNECT && !is_websocket {
         let authority = parts.uri.authority().ok_or("CONNECT without `:authority`")?;
         return Ok(authority.as_str().as_bytes());
     }

@@ -36,7 +36,7 @@ use crate::connection::http2::client::Http2Client;
 use crate::connection::http2::meter::{Meter, PREFACE};
 use crate::connection::http2::metered_io::{MeteredIo, ReadTurn, SharedTransport};
 use crate::connection::http2::shared::SharedState;
-use crate::connection::http2::windows::{OpenStreams, PingSent, Windows, connection_window};
+use crate::connection::http2::windows::{OpenStreams, Windows, connection_window};
 use crate::connection::opening::Spoken;
 use crate::connection::{Busy, Cold, Hot, http_seat, note_given_up, take_turn};
 use crate::exchange;
@@ -325,7 +325,7 @@ impl<'a, N: Net> Http2Connection<'a, N> {
         }
         let (uploads, count) = (&*self.shared.uploads, self.shared.open.get());
         let streams = OpenStreams { uploads, count, now };
-        if self.windows.follow(&mut self.http2, context, streams) == PingSent::Yes {
+        if self.windows.follow(&mut self.http2, context, streams) {
             self.shared.meter.borrow_mut().expect_pong();
         }
     }

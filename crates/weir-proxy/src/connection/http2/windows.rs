@@ -107,13 +107,13 @@ impl Windows {
         http2: &mut h2::server::Connection<T, B>,
         context: &mut Context<'_>,
         streams: OpenStreams<'_>,
-    ) -> PingSent
+    ) -> bool
     where
         T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
         B: bytes::Buf,
     {
         let OpenStreams { uploads, count, now } = streams;
-        let mut sent = PingSent::No;
+        let mut sent = false;
         match self.progress {
             MeasuringProgress::Quiet { until, not_before } => {
                 let is_due = uploads.taken.get() >= until && not_before.is_none_or(|at| now >= at);
@@ -137,12 +137,13 @@ impl Windows {
         sent
     }
 
+    /// Begins a measurement. Returns true if a PING was sent.
     fn measure<T, B>(
         &mut self,
         http2: &mut h2::server::Connection<T, B>,
         uploads: &Uploads,
         now: Instant,
-    ) -> PingSent
+    ) -> bool
     where
         T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
         B: bytes::Buf,
@@ -152,12 +153,12 @@ impl Windows {
         }
         let begun = self.pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
         if !matches!(begun, Some(Ok(()))) {
-            return PingSent::No;
+            return false;
         }
         uploads.round.set(uploads.round.get().wrapping_add(1));
         uploads.most.set(0);
         self.progress = MeasuringProgress::Measuring(now);
-        PingSent::Yes
+        true
     }
 
     /// Grows, if the window was what limited the fastest stream.
@@ -228,13 +229,6 @@ pub(crate) struct OpenStreams<'a> {
     pub(crate) uploads: &'a Uploads,
     pub(crate) count: usize,
     pub(crate) now: Instant,
-}
-
-/// The PING that the client has to answer, if one was sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PingSent {
-    Yes,
-    No,
 }
 
 /// The time of a measurement, and the number of streams at its end.

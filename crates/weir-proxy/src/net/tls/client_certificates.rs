@@ -14,8 +14,8 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, HandshakeKind,
+    RootCertStore, SignatureScheme,
 };
 use weir_stats::ClientCertificate;
 
@@ -63,7 +63,7 @@ impl ClientVerifier {
                 if lists.is_empty() {
                     return Err(TlsError::NoRevocationListIn { file: file.label.clone() });
                 }
-                builder.with_crls(lists)
+                builder.with_crls(lists).enforce_revocation_expiration()
             }
         };
         let builder = match clients.demand {
@@ -85,18 +85,29 @@ impl ClientVerifier {
 
     /// Returns what the chain of a client says, leaf first, with the result of its verification;
     /// `None` without a chain. A resumed session has the chain of the handshake that began it,
-    /// perhaps with a listener that has other authorities.
+    /// perhaps with a listener that has other authorities; another handshake has just verified its
+    /// own, unless certificates are only requested.
     ///
     /// # Errors
     /// The client gets no connection.
     pub fn verify(
         &self,
         chain: Option<&[CertificateDer<'_>]>,
+        handshake: Option<HandshakeKind>,
     ) -> Result<Option<ClientCertificate>, NoClient> {
         let Some((leaf, others)) = chain.and_then(<[_]>::split_first) else {
             return if self.demand == Demand::Required { Err(NoClient) } else { Ok(None) };
         };
-        let verify = match self.authorities.verify_client_cert(leaf, others, UnixTime::now()) {
+        let was_full = matches!(
+            handshake,
+            Some(HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest)
+        );
+        let verified = if was_full && self.demand != Demand::Requested {
+            Ok(ClientCertVerified::assertion())
+        } else {
+            self.authorities.verify_client_cert(leaf, others, UnixTime::now())
+        };
+        let verify = match verified {
             Ok(_) => "SUCCESS".to_owned(),
             Err(_) if self.demand != Demand::Requested => return Err(NoClient),
             Err(error) => format!("FAILED:{}", reason(&error)),
@@ -124,6 +135,10 @@ fn reason(error: &Error) -> String {
         Error::InvalidCertificate(
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
         ) => "unsuitable certificate purpose",
+        Error::InvalidCertificate(
+            CertificateError::ExpiredRevocationList
+            | CertificateError::ExpiredRevocationListContext { .. },
+        ) => "CRL has expired",
         Error::InvalidCertificate(CertificateError::UnknownRevocationStatus) => {
             "unable to get certificate CRL"
         }

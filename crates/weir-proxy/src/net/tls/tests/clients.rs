@@ -29,7 +29,8 @@ fn shake(
     let pair = Pair::shake(&client, &server.config, "a.example");
     let pair = pair.map_err(|error| error.to_string())?;
     let verifier = server.clients.as_ref().unwrap();
-    verifier.verify(pair.server.peer_certificates()).map_err(|NoClient| "no client".to_owned())
+    let (chain, kind) = (pair.server.peer_certificates(), pair.server.handshake_kind());
+    verifier.verify(chain, kind).map_err(|NoClient| "no client".to_owned())
 }
 
 #[test]
@@ -61,8 +62,9 @@ fn a_chain_of_another_listener_is_verified_again() {
     for demand in [Demand::Required, Demand::Optional] {
         let server = server(&authority, &clients(&authority, demand));
         let verifier = server.clients.as_ref().unwrap();
-        assert_eq!(verifier.verify(Some(&unknown)), Err(NoClient));
-        assert_eq!(verifier.verify(None).is_ok(), demand == Demand::Optional);
+        let resumed = Some(rustls::HandshakeKind::Resumed);
+        assert_eq!(verifier.verify(Some(&unknown), resumed), Err(NoClient));
+        assert_eq!(verifier.verify(None, resumed).is_ok(), demand == Demand::Optional);
     }
 }
 
@@ -87,15 +89,11 @@ fn what_a_certificate_says_is_told() {
     assert!(client.escaped.ends_with("%0A-----END%20CERTIFICATE-----%0A"));
 }
 
-#[test]
-fn revoked_certificates_are_refused() {
-    let authority = Authority::new();
-    let mut revoked = params(&["revoked"]);
-    revoked.serial_number = Some(SerialNumber::from(vec![7]));
-    let revoked = authority.issue_with(&revoked, &KeyPair::generate().unwrap());
+/// A list of revoked certificates, which has the number 7 and is valid until this year.
+fn list_until(authority: &Authority, year: i32) -> String {
     let list = CertificateRevocationListParams {
         this_update: date_time_ymd(2020, 1, 1),
-        next_update: date_time_ymd(2090, 1, 1),
+        next_update: date_time_ymd(year, 1, 1),
         crl_number: SerialNumber::from(1_u64),
         issuing_distribution_point: None,
         revoked_certs: vec![RevokedCertParams {
@@ -106,7 +104,34 @@ fn revoked_certificates_are_refused() {
         }],
         key_identifier_method: KeyIdMethod::Sha256,
     };
-    let list = list.signed_by(&authority.0).unwrap().pem().unwrap();
+    list.signed_by(&authority.0).unwrap().pem().unwrap()
+}
+
+#[test]
+fn a_list_that_is_out_of_date_revokes_all() {
+    let authority = Authority::new();
+    let list = list_until(&authority, 2021);
+    for demand in [Demand::Required, Demand::Requested] {
+        let crl = Some(pem("crl.pem", &list));
+        let clients = ClientCertificates { crl, ..clients(&authority, demand) };
+        let result =
+            shake(&authority, &server(&authority, &clients), Some(&authority.issue(&["known"])));
+        match demand {
+            Demand::Requested => {
+                assert_eq!(result.unwrap().unwrap().verify, "FAILED:CRL has expired");
+            }
+            _ => assert!(result.is_err()),
+        }
+    }
+}
+
+#[test]
+fn revoked_certificates_are_refused() {
+    let authority = Authority::new();
+    let mut revoked = params(&["revoked"]);
+    revoked.serial_number = Some(SerialNumber::from(vec![7]));
+    let revoked = authority.issue_with(&revoked, &KeyPair::generate().unwrap());
+    let list = list_until(&authority, 2090);
     let clients = ClientCertificates {
         crl: Some(pem("crl.pem", &list)),
         ..clients(&authority, Demand::Requested)
