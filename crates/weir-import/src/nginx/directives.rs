@@ -502,8 +502,8 @@ const DIRECTIVES: &[NginxDirective] = &[
     row("http2", &["http", "server"], Handling::Inherited, "`http2 on` of the listener, if one of its servers has it"),
     row("http2_max_concurrent_streams", &["http", "server"], Handling::Inherited, "`http2 streams=` of the listener: that of the default server of the address"),
     row("http2_push_preload", &["http", "server"], Handling::Ignored, "browsers no longer take what a server pushes"),
-    row("http3", &["http", "server"], Handling::Ignored, "Weir offers HTTP/1.1; clients fall back to it"),
-    row("quic_retry", &["http", "server"], Handling::Ignored, "Weir offers HTTP/1.1; clients fall back to it"),
+    row("http3", &["http", "server"], Handling::Ignored, "Weir offers HTTP/2 and HTTP/1.1; clients fall back to them"),
+    row("quic_retry", &["http", "server"], Handling::Ignored, "Weir offers HTTP/2 and HTTP/1.1; clients fall back to them"),
 ];
 
 #[cfg(test)]
