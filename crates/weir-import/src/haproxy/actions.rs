@@ -162,9 +162,10 @@ impl HaproxyConverter<'_> {
                         self.closed(line, TOO_LARGE, drafts, AclTest::Always(true));
                     }
                     Ok((test, _)) => {
-                        self.outcomes
-                            .differs(line, "the client gets 403; HAProxy closes its connection");
-                        drafts.push(self.denied(accepted.when(test), line));
+                        self.dropped(line, action);
+                        let (when, span) = (accepted.when(test), sections.span(line));
+                        let (target, block) = (no_answer(span), Vec::new());
+                        drafts.push(RouteDraft { when, target, block, span });
                     }
                     Err(reason) => {
                         if matches!(action, "reject" | "silent-drop") {
@@ -175,6 +176,15 @@ impl HaproxyConverter<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes the outcome of a rule that closes the connection.
+    fn dropped(&mut self, line: LineId, action: &str) {
+        self.outcomes.honour(line);
+        if action == "silent-drop" {
+            let how = "the connection is closed; HAProxy leaves the client in doubt about that";
+            self.outcomes.differs(line, how);
         }
     }
 
@@ -503,8 +513,8 @@ impl HaproxyConverter<'_> {
                 self.answer(line, arguments, "500", scope).map(RuleEffect::denied)
             }
             "reject" | "silent-drop" => {
-                self.outcomes.differs(line, "the client gets 403; HAProxy closes its connection");
-                self.answer(line, &[], "403", scope).map(RuleEffect::denied)
+                self.dropped(line, action);
+                Ok(RuleEffect::Ends(no_answer(self.sections.span(line)), Vec::new()))
             }
             "disable-l7-retry" => Ok(RuleEffect::NoRetry),
             "redirect" => self.redirect(line, arguments, RedirectText::Format, scope),
@@ -881,6 +891,12 @@ impl HaproxyConverter<'_> {
         let target = NativeLine::new("", span).keyword("redirect").value(code).value(&url);
         Ok(RuleEffect::Ends(target.into_words(), block))
     }
+}
+
+/// Returns the target that closes the connection without a response.
+fn no_answer(span: SourceSpan) -> Vec<Word> {
+    let target = NativeLine::new("", span).keyword("respond").value("444");
+    target.option("cause", "denied").into_words()
 }
 
 /// Returns true if a regex has a capital letter that it matches only as such.

@@ -4,6 +4,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::convert::{HaproxyConverter, TOO_LARGE};
+use super::lexer::LineWord;
 use super::scope::{FormatPlace, RuleScope};
 use super::sections::{LineId, SectionId};
 use super::values;
@@ -36,6 +37,8 @@ const MODE_OPTIONS: [(&str, ConnectionMode); 4] = [
 pub(super) const LONG: &str = "1d";
 /// The number of retries of HAProxy.
 const USUAL_RETRIES: u64 = 3;
+/// The most parts of a path that `balance uri depth` keeps.
+const MOST_DEPTH: u64 = 100;
 /// The highest number of retries in the result.
 const MOST_RETRIES: u64 = 100;
 /// The failures after which `retry-on all-retryable-errors` tries again.
@@ -212,13 +215,7 @@ impl HaproxyConverter<'_> {
                 ));
             }
             "source" => "$remote_addr".to_owned(),
-            "uri" if words.len() == 1 => "$uri".to_owned(),
-            "uri" if words.len() == 2 && second == "whole" => "$request_uri".to_owned(),
-            "uri" => {
-                return Err(
-                    "a part of the path cannot be hashed: leave `len` and `depth` out".to_owned()
-                );
-            }
+            "uri" => self.hashed_uri(&words[1..], span)?,
             "url_param" if !second.is_empty() && words.len() == 2 => {
                 self.expression(&format!("url_param({second})"), &scope, span)?
             }
@@ -232,6 +229,39 @@ impl HaproxyConverter<'_> {
         let mut words = vec![kind.to_owned(), format!("={key}")];
         words.extend(factor.map(|percent| format!("balance_factor=={percent}%")));
         Ok((words, Some(OTHER)))
+    }
+
+    /// Returns the key of `balance uri` with these options: the path, or a beginning of it.
+    fn hashed_uri(&mut self, options: &[LineWord], span: SourceSpan) -> Result<String, String> {
+        let (mut text, mut steps) = ("${uri}", Vec::new());
+        let (mut depth, mut length) = (None, None);
+        let mut at = 0;
+        while let Some(word) = options.get(at) {
+            let number = options.get(at + 1).and_then(|word| word.text.parse::<u64>().ok());
+            match (word.text.as_str(), number) {
+                ("whole", _) => (text, at) = ("${request_uri}", at + 1),
+                // Paths have no host here.
+                ("path-only", _) => at += 1,
+                ("depth", Some(parts @ 1..=MOST_DEPTH)) => (depth, at) = (Some(parts), at + 2),
+                ("len", Some(bytes @ 1..)) => (length, at) = (Some(bytes), at + 2),
+                ("depth", _) => {
+                    return Err(format!("write `depth` with a number up to {MOST_DEPTH}"));
+                }
+                ("len", _) => return Err("write `len` with a number above 0".to_owned()),
+                (other, _) => return Err(format!("`{other}` is not known")),
+            }
+        }
+        if let Some(parts) = depth {
+            let regex = format!("(?s)^((?:/[^/]*){{{parts}}})/.*$");
+            steps.push(vec!["regsub".to_owned(), regex, "\\1".to_owned()]);
+        }
+        if let Some(bytes) = length {
+            steps.push(vec!["bytes".to_owned(), "0".to_owned(), bytes.to_string()]);
+        }
+        if steps.is_empty() {
+            return Ok(text.replace(['{', '}'], ""));
+        }
+        Ok(self.converted(text, &steps, "balance uri", span))
     }
 
     fn hash_type(&mut self, id: SectionId) -> (&'static str, Option<u64>) {

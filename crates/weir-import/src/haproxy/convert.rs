@@ -59,6 +59,8 @@ pub(super) struct HaproxyConverter<'s> {
     pub(super) response_count: usize,
     /// Set where a text or a condition reads headers of the response itself.
     pub(super) reads_response: bool,
+    /// The variables of the frontend being read that have other values for one of its backends.
+    pub(super) set_by_backends: HashSet<String>,
     pool_names: HashSet<String>,
     /// The next number for each name of a pool that is taken.
     pool_numbers: HashMap<String, usize>,
@@ -133,6 +135,7 @@ impl<'s> HaproxyConverter<'s> {
             response_names: HashMap::new(),
             response_count: 1,
             reads_response: false,
+            set_by_backends: HashSet::new(),
             pool_names: HashSet::new(),
             pool_numbers: HashMap::new(),
             page_groups: by_name(&["http-errors"]),

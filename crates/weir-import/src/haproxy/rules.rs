@@ -58,7 +58,7 @@ pub(super) struct ResponseRulesOf<'r> {
 #[derive(Clone)]
 pub(super) struct RulePosition {
     /// The frontend, or `listen`, at whose addresses requests arrive.
-    frontend: SectionId,
+    pub(super) frontend: SectionId,
     /// The condition under which the rules are reached, besides that no route before was taken.
     reached: JoinedTests,
     /// The negated conditions of each `allow` before, which skips the rules of its kind.
@@ -76,6 +76,8 @@ pub(super) struct RulePosition {
     /// The changes of the frontend's rules for responses.
     pub(super) changed_response: ChangedResponse,
     pub(super) scope: RuleScope,
+    /// The values after the frontend's own rules for responses.
+    answered: RuleScope,
 }
 
 /// Tests that hold together, with their size.
@@ -117,6 +119,7 @@ impl RulePosition {
             unrepeated: Vec::new(),
             response: Vec::new(),
             changed_response: ChangedResponse::default(),
+            answered: scope.clone(),
             scope,
         }
     }
@@ -173,20 +176,23 @@ impl HaproxyConverter<'_> {
         state.forwarded = self.forwarded_headers(id);
         let mut scope = state.scope.at(FormatPlace::Response);
         let rules = &mut ResponseRulesOf { section: id, scope: &mut scope, drafts: &mut drafts };
-        let changed = &mut rules.scope.changed_response;
-        self.changed_by_backends(id, &RULES_BEFORE, changed);
+        // For backends that change responses they are read again.
         let response = self.response_rules("http-response", rules);
         state.response = response.into_iter().map(|one| one.edit).collect();
+        state.answered = rules.scope.clone();
         for line in self.sections.every(id, "http-response") {
             state.changed_response.note(self.sections.words(line), true);
         }
         let changed = &mut rules.scope.changed_response;
-        self.changed_by_backends(id, &["http-after-response"], changed);
+        self.changed_by_backends(id, &RULES_BEFORE, changed);
         let after = self.response_rules("http-after-response", rules);
         self.backend_choice(id, &state, &mut drafts, span);
         self.unused_acls(id);
         let after = self.of_all_routes(id, after, drafts.iter());
-        FrontendRules { drafts, after, scope: scope.at(FormatPlace::Log) }
+        let mut scope = scope.at(FormatPlace::Log);
+        // A line of a log has one form for all backends.
+        scope.changed_response.add_variables(std::mem::take(&mut self.set_by_backends));
+        FrontendRules { drafts, after, scope }
     }
 
     /// Reads the headers that a frontend captures.
@@ -525,12 +531,12 @@ impl HaproxyConverter<'_> {
         let rules =
             &mut ResponseRulesOf { section: backend, scope: &mut scope, drafts: &mut *drafts };
         let response = self.response_rules("http-response", rules);
-        let frontend = std::mem::take(&mut state.response);
-        state.response = response.into_iter().map(|one| one.edit).chain(frontend).collect();
+        let changed = rules.scope.clone();
         if self.sections.count_of(backend, &["http-after-response"]) > 0 {
             self.changed_by_frontend(state, &mut rules.scope.changed_response);
         }
         let after = self.response_rules("http-after-response", rules);
+        self.set_by_backends.extend(rules.scope.other_variables(&changed));
         // Responses of rules for responses were put before all others.
         let replacing = drafts.len() - asked;
         known += replacing;
@@ -541,7 +547,38 @@ impl HaproxyConverter<'_> {
             let edits: Vec<RuleEdit> = draft.held(&after).cloned().collect();
             draft.block.extend(edits);
         }
-        state.response.extend(after.into_iter().map(|one| one.edit));
+        self.frontend_rules_after(backend, changed, state, drafts);
+        let response = response.into_iter().map(|one| one.edit);
+        let frontend = std::mem::take(&mut state.response);
+        let after = after.into_iter().map(|one| one.edit);
+        state.response = response.chain(frontend).chain(after).collect();
+    }
+
+    /// Reads the rules of a frontend for responses again for a backend whose rules run before them
+    /// and leave these values, if they can be other ones than for the backends before.
+    fn frontend_rules_after(
+        &mut self,
+        backend: SectionId,
+        mut scope: RuleScope,
+        state: &mut RulePosition,
+        drafts: &mut Vec<RouteDraft>,
+    ) {
+        if self.sections.count_of(backend, &RULES_BEFORE) == 0 {
+            return;
+        }
+        let rules = self.sections.count_of(state.frontend, &["http-response"]);
+        let section = state.frontend;
+        let rules = if self.room_for_reading(rules + scope.value_count()) {
+            let rules = &mut ResponseRulesOf { section, scope: &mut scope, drafts };
+            self.response_rules("http-response", rules)
+        } else {
+            for line in self.sections.every(section, "http-response") {
+                self.outcomes.refuse(line, TOO_LARGE);
+            }
+            Vec::new()
+        };
+        self.set_by_backends.extend(scope.other_variables(&state.answered));
+        state.response = rules.into_iter().map(|one| one.edit).collect();
     }
 }
 
@@ -653,8 +690,9 @@ fn conditions_of<'e>(edits: impl IntoIterator<Item = &'e RuleEdit>) -> Vec<AclTe
     conditions
 }
 
-/// The rules of a backend that run before those for responses of the frontend.
-const RULES_BEFORE: [&str; 3] = ["tcp-request content", "http-request", "http-response"];
+/// The rules of a backend that run before those of the frontend for all responses.
+const RULES_BEFORE: [&str; 4] =
+    ["tcp-request content", "http-request", "http-response", "http-after-response"];
 
 /// The most tests of a route, below what Weir's syntax allows.
 const MOST_ROUTE_TESTS: usize = 9_000;

@@ -205,6 +205,13 @@ impl ChangedResponse {
         Rc::make_mut(&mut self.variables).insert(name.to_owned());
     }
 
+    /// Adds variables that rules of other sections set.
+    pub(super) fn add_variables(&mut self, names: HashSet<String>) {
+        if !names.is_empty() {
+            Rc::make_mut(&mut self.variables).extend(names);
+        }
+    }
+
     /// Adds the changes of other rules.
     pub(super) fn add_all(&mut self, other: &Self) {
         self.headers.add_all(&other.headers);
@@ -316,6 +323,15 @@ impl RuleScope {
     /// The number of values in it.
     pub(super) fn value_count(&self) -> usize {
         self.variables.len()
+    }
+
+    /// Returns the names of the variables of a transaction or session that have another value than
+    /// in this scope.
+    pub(super) fn other_variables(&self, other: &Self) -> Vec<String> {
+        let lasts = |name: &str| name.starts_with("txn.") || name.starts_with("sess.");
+        let differs = |name: &&String| lasts(name) && self.variable(name) != other.variable(name);
+        let names = self.variables.keys().chain(other.variables.keys());
+        names.filter(differs).cloned().collect()
     }
 
     /// Returns the value of a response's header that rules have set, if it is known.

@@ -1,6 +1,6 @@
 //! The meaning of lines in HAProxy where the differential suite cannot see it.
 
-use weir_config::model::{Action, AdminAccess, Probe, Role};
+use weir_config::model::{Action, AdminAccess, Policy, Probe, Role};
 use weir_import::{HaproxyVersion, haproxy_bytes};
 
 use super::{config, outcome, proxies, text};
@@ -116,7 +116,7 @@ fn a_rejected_client_does_not_get_the_page_of_the_monitor() {
             _ => None,
         })
         .collect();
-    assert_eq!(statuses[..2], [403, 200]);
+    assert_eq!(statuses[..2], [444, 200]);
 }
 
 #[test]
@@ -315,16 +315,25 @@ fn rules_of_responses_do_not_read_what_rules_before_them_changed() {
     let later = copy.replace("http-response", "http-after-response");
     check(&format!("http-response set-header X-Class a\n{later}"), "", &later, "refused");
     // The rules of the backend come first.
-    check(deny, "http-response del-header X-Leak", deny, "refused");
+    let gone = check(deny, "http-response del-header X-Leak", deny, "honoured");
+    assert!(!gone.contains("intercept"), "{gone}");
+    let set = check(deny, "http-response set-header X-Leak a", deny, "honoured");
+    assert!(set.contains("intercept if=") && set.contains("convert a $v_is"), "{set}");
+    check(deny, "http-response add-header X-Leak a", deny, "refused");
     check(deny, "http-after-response del-header X-Leak", deny, "honoured");
     let after = "http-after-response set-header X-B 1 if { res.hdr(x-leak) -m found }";
     check(after, "http-after-response del-header X-Leak", after, "refused");
     let status = "http-response deny if { status 404 }";
-    check(status, "http-response set-status 404", status, "refused");
+    let other = check(status, "http-response set-status 404", status, "honoured");
+    assert!(other.contains("intercept if=") && other.contains("convert 404 $v_is"), "{other}");
     check(status, "", status, "honoured");
     let variable = "http-response deny if { var(txn.secret) -m bool }";
-    check(variable, "http-response set-var(txn.secret) bool(true)", variable, "refused");
-    check(variable, "http-request set-var(txn.secret) bool(true)", variable, "refused");
+    for set in ["http-response", "http-request"] {
+        let set = format!("{set} set-var(txn.secret) bool(true)");
+        let denied = check(variable, &set, variable, "honoured");
+        let known = "convert 1 $v_is_var_txn_secret";
+        assert!(denied.contains("intercept if=") && denied.contains(known), "{denied}");
+    }
     check(variable, "http-response set-var(txn.other) bool(true)", variable, "honoured");
 }
 
@@ -344,13 +353,16 @@ fn a_removal_of_headers_by_name_changes_those_that_it_matches() {
     // A whole name is known to be gone.
     let removal = "http-response del-header x-leak -m str";
     check(&format!("{removal}\n{deny}"), "", deny, "honoured");
-    check(deny, removal, deny, "refused");
+    check(deny, removal, deny, "honoured");
     for removal in ["x-m -m beg", "^x-[KM] -m reg", "x- -m end"] {
         let removal = format!("http-response del-header {removal}");
         check(&format!("{removal}\n{deny}"), "", deny, "honoured");
         check(deny, &removal, deny, "honoured");
     }
-    check(deny, "http-response del-header x- -m dom", deny, "refused");
+    // HAProxy does not know `dom` here, and the line changes nothing.
+    let removal = "http-response del-header x- -m dom";
+    check(deny, removal, deny, "honoured");
+    check(deny, removal, removal, "refused");
     // The first line of a careful frontend leaves all other headers alone.
     let removal = "http-request del-header x-internal- -m beg";
     let check = |rule: &str, expected: &str| {
@@ -460,10 +472,16 @@ fn a_status_under_a_condition_is_known_after_one_that_a_rule_set() {
     let native = proxies(rules, "http-response set-status 418").native().replace('"', "");
     let line = native.lines().find(|line| line.contains("X-S")).unwrap_or_default();
     assert!(line.contains("${v_"), "{line}\n{native}");
-    // Without one the status of the backend is not known.
+    // Without one it is the status that the backend has set.
     let rules = rules.split_once('\n').map_or("", |(_, rest)| rest);
     let imported = proxies(rules, "http-response set-status 418");
-    assert_eq!(outcome(&imported.coverage, "http-response set-header").0, "refused");
+    assert_eq!(outcome(&imported.coverage, "http-response set-header").0, "honoured");
+    let native = imported.native().replace('"', "");
+    let rest = native.split("X-S ${").nth(1).unwrap_or_default();
+    let name = rest.split('}').next().unwrap_or_default();
+    let variable = native.split(&format!("${name} {{")).nth(1).unwrap_or_default();
+    let entries = variable.split('}').next().unwrap_or_default();
+    assert!(entries.contains("418") && entries.contains("404"), "{native}");
 }
 
 #[test]
@@ -805,4 +823,60 @@ fn the_status_in_a_text_is_that_of_the_rules_before() {
     };
     check("", "honoured", "X-S ${status};");
     check("http-response set-status 503", "honoured", "X-S 503;");
+}
+
+#[test]
+fn logs_do_not_read_variables_that_backends_set() {
+    let check = |frontend: &str, backend: &str, expected: &str| {
+        let log = "log-format %[var(txn.a)]";
+        let imported = proxies(&format!("log /dev/log local0\n{log}\n{frontend}"), backend);
+        let (word, reason) = outcome(&imported.coverage, log);
+        assert_eq!(word, expected, "{frontend}\n{backend}: {reason}\n{}", imported.native());
+    };
+    check("http-request set-var(txn.a) str(x)", "", "honoured");
+    check("http-request set-var(txn.a) str(x)", "http-request set-var(txn.a) str(y)", "refused");
+    check(
+        "http-response set-var(txn.a) var(txn.b)",
+        "http-request set-var(txn.b) str(y)",
+        "refused",
+    );
+    check("http-response set-var(txn.a) var(txn.b)", "", "honoured");
+}
+
+#[test]
+fn a_beginning_of_the_path_is_hashed() {
+    let key = |words: &str| {
+        let imported = proxies("", &format!("balance uri {words}"));
+        assert_eq!(outcome(&imported.coverage, "balance").0, "differently", "{words}");
+        let native = imported.native();
+        let Policy::Hash(hash) = config(imported).pools.remove(0).policy else { panic!("{words}") };
+        (hash.key.as_str().to_owned(), native)
+    };
+    assert_eq!(key("").0, "$uri");
+    assert_eq!(key("path-only").0, "$uri");
+    assert_eq!(key("whole").0, "$request_uri");
+    let (name, native) = key("depth 2 len 30");
+    assert_eq!(name, "${v_balance_uri}");
+    assert!(native.contains("bytes 0 30;"), "{native}");
+    for words in ["depth", "depth 0", "depth 1000", "len 0", "len x", "other"] {
+        let imported = proxies("", &format!("balance uri {words}"));
+        assert_eq!(outcome(&imported.coverage, "balance").0, "refused", "{words}");
+    }
+}
+
+#[test]
+fn the_size_of_a_body_is_the_one_that_its_request_tells() {
+    let imported = proxies("http-request deny if { req.body_size gt 1000 }", "");
+    assert_eq!(outcome(&imported.coverage, "http-request deny").0, "honoured");
+    let native = imported.native();
+    assert!(
+        native.contains("${http_content_length}") && native.contains("range 1001.."),
+        "{native}"
+    );
+    config(imported);
+    for fetch in ["req.body_len gt 1", "req.body -m found"] {
+        let imported = proxies(&format!("http-request deny if {{ {fetch} }}"), "");
+        let (word, reason) = outcome(&imported.coverage, "http-request deny");
+        assert!(word == "refused" && reason.contains("no body"), "{fetch}: {word} {reason}");
+    }
 }
