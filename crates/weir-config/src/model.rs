@@ -39,7 +39,7 @@ mod worker_cores;
 pub use weir_balance::AdminState;
 
 pub use access::{AccessRule, Verdict};
-pub use address::{EndpointAddress, ListenAddress};
+pub use address::{EndpointAddress, ListenAddress, is_abstract};
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
 pub use check::{
     Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, ProbeConnect, ProbeHeader,

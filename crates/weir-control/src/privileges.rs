@@ -200,7 +200,7 @@ impl Privileges {
         let (state, pid) = (config.state_file.as_deref(), config.pid_file.as_deref());
         let credits = config.cpu_credits.iter().filter_map(|credits| credits.file.as_deref());
         let listeners = config.listeners.iter().flat_map(|listener| &listener.addresses);
-        let sockets = listeners.chain(&config.agent).filter_map(path_of);
+        let sockets = listeners.chain(&config.agent).filter_map(ListenAddress::file);
         let ServingIdentity { user, group, .. } = self.identity;
         for path in files.chain(state).chain(pid).chain(credits).chain(sockets) {
             hand_over(path, user, group);
@@ -208,7 +208,7 @@ impl Privileges {
         for admin in &config.admin {
             let (user, group) =
                 (user.filter(|_| admin.owner.is_none()), group.filter(|_| admin.group.is_none()));
-            if let Some(path) = path_of(&admin.address) {
+            if let Some(path) = admin.address.file() {
                 hand_over(path, user, group);
             }
         }
@@ -384,13 +384,6 @@ pub(crate) fn group_called(name: &str) -> Result<Gid, String> {
     let known = Group::from_name(name);
     let known = known.map_err(|error| format!("cannot look up the group `{name}`: {error}"))?;
     known.map(|group| group.gid).ok_or_else(|| format!("there is no group `{name}`"))
-}
-
-fn path_of(address: &ListenAddress) -> Option<&Path> {
-    match address {
-        ListenAddress::Unix { path, .. } => Some(path),
-        ListenAddress::Socket(_) => None,
-    }
 }
 
 /// Gives a file of root's to another user. A user that may write to its directory must not be able

@@ -16,6 +16,8 @@ use weir_import::{
 mod bounds;
 #[path = "haproxy/meaning.rs"]
 mod meaning;
+#[path = "haproxy/statistics.rs"]
+mod statistics;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/haproxy").join(name)

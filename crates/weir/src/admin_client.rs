@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -105,7 +106,7 @@ impl AdminPlace {
         let address = self.address()?;
         let request = self.request(&address, method, path, body)?;
         let answer = match &address {
-            Address::Unix(path) => UnixStream::connect(path).and_then(|stream| {
+            Address::Unix(path) => connect_local(path).and_then(|stream| {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 talk(stream, &request)
             }),
@@ -176,8 +177,7 @@ impl AdminPlace {
             }
         };
         let rank = |address: &ListenAddress, access: AdminAccess| {
-            let unix = matches!(address, ListenAddress::Unix { .. });
-            (access == AdminAccess::ReadOnly, !unix)
+            (access == AdminAccess::ReadOnly, address.file().is_none())
         };
         let best = config.admin.iter().min_by_key(|admin| rank(&admin.address, admin.access));
         let with_tls = best.is_some_and(|admin| admin.tls.is_some());
@@ -234,6 +234,14 @@ fn connect(place: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
+}
+
+/// Connects to a Unix socket; one whose name begins with `@` has no file.
+fn connect_local(path: &Path) -> io::Result<UnixStream> {
+    match path.as_os_str().as_encoded_bytes().strip_prefix(b"@") {
+        Some(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?),
+        None => UnixStream::connect(path),
+    }
 }
 
 fn talk(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {

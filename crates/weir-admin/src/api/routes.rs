@@ -14,6 +14,7 @@ use super::upgrade;
 use super::write;
 use crate::access::caller::Right;
 use crate::dashboard::PAGES;
+use crate::haproxy;
 use crate::http::call::{ApiRoute, Call, Handler, Later};
 use crate::http::error::ApiError;
 use crate::http::query::decoded;
@@ -331,7 +332,7 @@ pub(crate) enum RouteMatch {
 pub(crate) fn find(method: &Method, path: &str) -> RouteMatch {
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let mut others = Vec::new();
-    for route in ROUTES.iter().chain(PAGES) {
+    for route in ROUTES.iter().chain(PAGES).chain(haproxy::PAGES) {
         let Some(parameters) = parameters(route.path, path) else { continue };
         if route.method == *method {
             return RouteMatch::Route(route, parameters);
@@ -389,7 +390,7 @@ mod tests {
 
     #[test]
     fn nothing_is_changed_by_looking() {
-        for route in ROUTES.iter().chain(PAGES) {
+        for route in ROUTES.iter().chain(PAGES).chain(haproxy::PAGES) {
             assert_eq!(route.method == Method::GET, route.right == Right::Read, "{}", route.path);
         }
     }

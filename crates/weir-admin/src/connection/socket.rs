@@ -87,9 +87,9 @@ impl AdminAddress {
         Visitor {
             who: format!("{} over {}", peer_of(stream), self.place),
             uid,
-            right: self.keys.right_of_user(self.model.access, uid),
+            right: self.keys.right_of_user(&self.model, uid),
             standing: CallerStanding::Known,
-            tokens: Arc::new([]),
+            tokens: Arc::clone(&self.keys.tokens),
             names: Arc::clone(&self.names),
         }
     }

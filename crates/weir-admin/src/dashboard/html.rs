@@ -8,39 +8,39 @@ use crate::http::query::encoded;
 
 /// The HTML written so far.
 #[derive(Debug, Default)]
-pub(super) struct Html(String);
+pub(crate) struct Html(String);
 
 impl Html {
     /// Markup from the program's source.
-    pub(super) fn markup(&mut self, markup: &'static str) -> &mut Self {
+    pub(crate) fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// Writes text, which may also be inside a quoted attribute.
-    pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
+    pub(crate) fn text(&mut self, text: impl Display) -> &mut Self {
         // Writing to a `String` cannot fail.
         let _ = write!(Escaped(&mut self.0), "{text}");
         self
     }
 
     /// Writes a name as one segment of a link's path.
-    pub(super) fn path_part(&mut self, name: &str) -> &mut Self {
+    pub(crate) fn path_part(&mut self, name: &str) -> &mut Self {
         let _ = write!(self.0, "{}", encoded(name));
         self
     }
 
-    pub(super) fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.0
     }
 
     /// Returns true if nothing was written yet.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Appends HTML that was written separately.
-    pub(super) fn append(&mut self, other: &Self) -> &mut Self {
+    pub(crate) fn append(&mut self, other: &Self) -> &mut Self {
         self.0.push_str(&other.0);
         self
     }

@@ -3,7 +3,7 @@
 //! another address, and no page contains inline scripts.
 
 mod endpoint;
-mod html;
+pub(crate) mod html;
 mod live;
 mod order;
 mod overview;

@@ -6,6 +6,7 @@ mod columns;
 mod command;
 mod errors;
 mod info;
+mod page;
 mod servers;
 mod sessions;
 mod stat;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use self::command::{CommandReply, execute};
+pub(crate) use self::page::PAGES;
 use super::context::AdminContext;
 use crate::access::caller::{Caller, Visitor};
 use crate::access::seats::AdminSeat;

@@ -43,9 +43,10 @@ impl<'a> Checker<'a> {
             self.report(listened_already(value, &address, first));
         }
         self.addresses.insert(address.clone(), value.span());
-        let unix = matches!(address, ListenAddress::Unix { .. });
-        if let Some(mode) = line.option("mode").filter(|_| !unix) {
-            self.report(Diagnostic::error(mode.word.span, "`mode=` applies to Unix sockets only"));
+        let has_file = address.file().is_some();
+        if let Some(mode) = line.option("mode").filter(|_| !has_file) {
+            let message = "`mode=` applies to Unix sockets with a file only";
+            self.report(Diagnostic::error(mode.word.span, message));
         }
         Some(address)
     }
@@ -68,7 +69,9 @@ impl<'a> Checker<'a> {
             if missing && line.option("token_file").is_some() {
                 return None;
             }
-            let place = line.option(field).map_or(value.span(), |option| option.word.span);
+            // Roles are lines of the block.
+            let option = (field != "role").then(|| line.option(field)).flatten();
+            let place = option.map_or(value.span(), |option| option.word.span);
             let mut error = Diagnostic::error(place, message);
             if missing {
                 error = error

@@ -50,9 +50,12 @@ impl<'a> Checker<'a> {
     fn empty_listener(&mut self, arguments: &Arguments<'a>) -> Listener {
         let mode = self.setting(arguments, "mode", values::mode);
         let addresses = self.addresses(arguments, mode);
-        let unix = |address: &ListenAddress| matches!(address, ListenAddress::Unix { .. });
+        let unix = |address: &ListenAddress| address.file().is_some();
         if let Some(value) = arguments.option("mode").filter(|_| !addresses.iter().any(unix)) {
-            self.report(Diagnostic::error(value.word.span, "`mode=` applies to Unix sockets only"));
+            self.report(Diagnostic::error(
+                value.word.span,
+                "`mode=` applies to Unix sockets with a file only",
+            ));
         }
         let name = self.setting(arguments, "name", values::name);
         let log_name = self.setting(arguments, "log_name", values::name);

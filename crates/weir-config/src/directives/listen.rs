@@ -7,7 +7,7 @@ use super::spec::{
 
 /// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
-    directive("listen", TOP, "ADDRESS…", "A listener: the addresses on which connections are accepted, and the hosts and routes served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` is IPv4 only; `[::1]:80` and `unix:/path` are allowed too. With `tcp` it passes bytes on instead of requests (`listen tcp :5432 -> db;`).")
+    directive("listen", TOP, "ADDRESS…", "A listener: the addresses on which connections are accepted, and the hosts and routes served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` is IPv4 only; `[::1]:80`, `unix:/path` and `unix:@name` (a Unix socket without a file) are allowed too. With `tcp` it passes bytes on instead of requests (`listen tcp :5432 -> db;`).")
         .words(1, MANY)
         .options(LISTEN_OPTIONS)
         .block(BlockRule::Optional(Context::Listen))

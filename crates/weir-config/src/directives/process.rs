@@ -51,12 +51,12 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("supervisor", TOP, "on | off", "Makes `weir run` two processes: one that serves, and a small supervisor that holds duplicates of the listening sockets, forwards signals and restarts the serving process if it dies. Connections that arrive in the meantime wait in the kernel and are then served. With `off` or `weir run --no-supervisor` there is a single process, for containers whose runtime restarts it.")
         .default("on")
         .example("supervisor off;"),
-    directive("admin", TOP, "ADDRESS", "An address of the admin interface, over which the running process is inspected and changed: an HTTP API, the dashboard and, on a Unix socket, HAProxy's command line as well. Access to `unix:/path` is controlled by the file's owner and mode; changes over an IP address and port need a token, a client certificate or a role, unless the address is `read_only`.")
+    directive("admin", TOP, "ADDRESS", "An address of the admin interface, over which the running process is inspected and changed: an HTTP API, the dashboard and, on a Unix socket, HAProxy's command line as well. Access to `unix:/path` is controlled by the file's owner and mode; `unix:@name` has no file, and is for root, the user that Weir runs as, and users or passwords with a role. A route to a server at such an address can show the page `/statistics` (with `/statistics.csv` and `/statistics.json` as HAProxy has them) beside other requests; changes over an IP address and port need a token, a client certificate or a role, unless the address is `read_only`.")
         .options(ADMIN_OPTIONS)
         .block(BlockRule::Optional(Context::Admin))
         .many()
         .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
-    directive("role", ADMIN, "read | operate | admin", "Grants a role at this address. `read` may only read; `operate` may also change states, weights and limits of servers, revert such changes and clear counters; `admin` may do everything. Each line is for one user (on a Unix socket), one token, one client certificate or one password. If a Unix socket has roles, other users have no access, or read access if the address is `read_only`; root and the user that Weir runs as are always `admin`. `read_only` limits every role.")
+    directive("role", ADMIN, "read | operate | admin", "Grants a role at this address. `read` may only read; `operate` may also change states, weights and limits of servers, revert such changes and clear counters; `admin` may do everything. Each line is for one user (on a Unix socket), one token, one client certificate or one password. If a Unix socket has roles, other users have no access, or read access if the address is `read_only`; root and the user that Weir runs as are always `admin`, unless the socket has passwords. `read_only` limits every role.")
         .options(ROLE)
         .many()
         .example("role operate user=deploy;"),
@@ -184,7 +184,7 @@ const ROLE: &[OptionSpec] = &[
         "password",
         "USER:PASSWORD",
         "",
-        "A user and a password over TCP, which a browser asks for (`Authorization: Basic`). HAProxy calls this `stats auth`.",
+        "A user and a password, which a browser asks for (`Authorization: Basic`). HAProxy calls this `stats auth`.",
     ),
 ];
 

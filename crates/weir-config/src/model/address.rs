@@ -2,7 +2,7 @@
 //! here.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,19 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
+    /// Returns the file of a Unix socket; one whose name begins with `@` has none.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Unix { path, .. } => Some(path.as_path()).filter(|path| !is_abstract(path)),
+            Self::Socket(_) => None,
+        }
+    }
+
+    /// Returns true for a Unix socket without a file.
+    pub fn is_abstract(&self) -> bool {
+        matches!(self, Self::Unix { path, .. } if is_abstract(path))
+    }
+
     /// Returns true if both denote the same socket; the permission bits are ignored.
     pub fn is_at(&self, other: &Self) -> bool {
         match (self, other) {
@@ -30,6 +43,12 @@ impl ListenAddress {
             _ => false,
         }
     }
+}
+
+/// Returns true for the name of a Unix socket without a file (`unix(7)`, abstract), which begins
+/// with `@`.
+pub fn is_abstract(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().first() == Some(&b'@')
 }
 
 /// The address of an endpoint.

@@ -106,6 +106,10 @@ impl AdminListener {
             let field = if self.owner.is_some() { "owner" } else { "group" };
             return Some((field, "only a Unix socket has an owner and a group"));
         }
+        if self.address.is_abstract() && (self.owner.is_some() || self.group.is_some()) {
+            let field = if self.owner.is_some() { "owner" } else { "group" };
+            return Some((field, "a Unix socket without a file has no owner and no group"));
+        }
         if unix && self.tls.is_some() {
             return Some(("tls", "a Unix socket cannot use TLS"));
         }
@@ -131,10 +135,11 @@ impl AdminListener {
             if password.as_ref().is_some_and(|text| !is_pair(text)) {
                 return Some(("role", "write `password=USER:PASSWORD`"));
             }
-            if unix != user.is_some() {
+            let fits = if unix { user.is_some() || password.is_some() } else { user.is_none() };
+            if !fits {
                 return Some((
                     "role",
-                    "roles of users are for Unix sockets, those of tokens, certificates and passwords for TCP",
+                    "roles of users are for Unix sockets, those of tokens and certificates for TCP",
                 ));
             }
             if certificate.is_some() && !has_authority {

@@ -353,6 +353,9 @@ fn unix_path(path: &str) -> Result<PathBuf, String> {
     if path.is_empty() {
         return Err("`unix:` needs a path, as in `unix:/run/app.sock`".into());
     }
+    if path == "@" {
+        return Err("a Unix socket without a file needs a name behind `@`".into());
+    }
     if path.len() > 107 {
         return Err("the path of a Unix socket has at most 107 bytes".into());
     }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{mpsc, watch};
 use weir_config::Config;
-use weir_config::model::{AdminListener, ListenAddress};
-use weir_proxy::bind::{BoundAddress, BoundSocket, bind_with, set_mode};
+use weir_config::model::{AdminListener, ListenAddress, is_abstract};
+use weir_proxy::bind::{BoundSocket, bind_with, set_mode};
 use weir_proxy::inherited::Inherited;
 
 use super::address::{Listening, Purpose};
@@ -66,6 +66,9 @@ impl AdminSocket {
     /// Gives an open socket its owner and mode; returns a line if that failed.
     pub(crate) fn change_owner(&self) -> Option<String> {
         let ListenAddress::Unix { path, mode } = &self.model.address else { return None };
+        if is_abstract(path) {
+            return None;
+        }
         let error = self.keys.give(path).and_then(|()| set_mode(path, *mode)).err()?;
         Some(format!("cannot change owner and mode of unix:{}: {error}", path.display()))
     }
@@ -148,7 +151,7 @@ impl AdminListeners {
         }
         for gone in before {
             lines.push(format!("not listening on {} any more", gone.listening));
-            if let BoundAddress::Unix(path) = &gone.listening.address {
+            if let Some(path) = gone.listening.address.file() {
                 // No process listens there. A new socket at this path would replace the file
                 // anyway.
                 let _ = std::fs::remove_file(path);

@@ -159,16 +159,22 @@ impl AdminKeys {
         Ok(Self { tokens: tokens.into(), users, certificates, tls, owner, group })
     }
 
-    /// The right of a user at a Unix socket; root and the user of this process have the most that
-    /// the address allows.
-    pub fn right_of_user(&self, access: AdminAccess, uid: Option<u32>) -> Option<Right> {
-        let most = Right::most(access);
-        if self.users.is_empty() || is_owner(uid) {
-            return Some(most);
-        }
+    /// The right of a user at a Unix socket. Root and the user of this process have the most that
+    /// the address allows; a socket without a file, which every user reaches, gives others only
+    /// the rights of their roles. Where there are passwords, so it is for all users.
+    pub fn right_of_user(&self, listener: &AdminListener, uid: Option<u32>) -> Option<Right> {
         let granted = self.users.iter().filter(|(_, user)| Some(*user) == uid);
-        let open = (access == AdminAccess::ReadOnly).then_some(Right::Read);
-        granted.map(|(right, _)| *right).max().or(open)
+        let granted = granted.map(|(right, _)| *right).max();
+        if !self.tokens.is_empty() {
+            // The peer may be this process itself, with the request of a client.
+            return granted;
+        }
+        let guarded = listener.address.is_abstract();
+        if is_owner(uid) || self.users.is_empty() && !guarded {
+            return Some(Right::most(listener.access));
+        }
+        let is_open = listener.access == AdminAccess::ReadOnly && !guarded;
+        granted.or(is_open.then_some(Right::Read))
     }
 
     /// The right that a client certificate with these names gives.
@@ -200,4 +206,34 @@ impl AdminKeys {
 pub fn is_owner(uid: Option<u32>) -> bool {
     let own = rustix::process::geteuid().as_raw();
     uid.is_some_and(|uid| uid == 0 || uid == own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rights of root, of another user, and of one without a name.
+    fn rights(admin: &str) -> [Option<Right>; 3] {
+        let text = format!("{admin}\nlisten 127.0.0.1:1 -> respond 200 \"\";");
+        let listener = weir_config::parse_str("test", &text).unwrap().config.admin.remove(0);
+        let keys = AdminKeys::of(&listener).unwrap();
+        [Some(0), Some(u32::MAX - 7), None].map(|uid| keys.right_of_user(&listener, uid))
+    }
+
+    #[test]
+    fn a_socket_without_a_file_is_for_its_owner_and_for_roles() {
+        let most = Some(Right::most(AdminAccess::Write));
+        let read = Some(Right::Read);
+        // Here the file's mode decides on others.
+        assert_eq!(rights("admin unix:/run/a.sock;"), [most; 3]);
+        assert_eq!(rights("admin unix:/run/a.sock read_only;"), [read; 3]);
+        assert_eq!(rights("admin unix:@a;"), [most, None, None]);
+        assert_eq!(rights("admin unix:@a read_only;"), [read, None, None]);
+        // The process itself passes requests of clients on, who bring a password.
+        let guarded = "{ role read password=a:b; }";
+        assert_eq!(rights(&format!("admin unix:@a read_only {guarded}")), [None; 3]);
+        assert_eq!(rights(&format!("admin unix:/run/a.sock {guarded}")), [None; 3]);
+        let root = "{ role read password=a:b; role operate user=root; }";
+        assert_eq!(rights(&format!("admin unix:@a {root}")), [Some(Right::Operate), None, None]);
+    }
 }

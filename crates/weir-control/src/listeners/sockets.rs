@@ -3,14 +3,14 @@
 //! no client is refused. It accepts no connections itself.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_config::Config;
-use weir_config::model::{ListenAddress, Listener, TcpKeepalive};
+use weir_config::model::{ListenAddress, Listener, TcpKeepalive, is_abstract};
 use weir_proxy::bind::{BoundAddress, BoundSocket, bind, bind_shared, set_mode, share_port};
 use weir_proxy::inherited::Inherited;
 use weir_proxy::listening_socket::ListeningSocket;
@@ -57,9 +57,7 @@ impl SocketFiles {
     }
 
     pub(crate) fn note(&mut self, socket: &BoundSocket) {
-        if let BoundAddress::Unix(path) = &socket.address {
-            self.paths.push(path.clone());
-        }
+        self.paths.extend(socket.address.file().map(Path::to_owned));
     }
 
     /// Keeps the files, since the sockets accept connections now.
@@ -198,7 +196,7 @@ impl Listeners {
                 lines.push(format!("not listening on {listening} any more"));
             }
             listening_socket.close().await;
-            if let BoundAddress::Unix(path) = &listening.address {
+            if let Some(path) = listening.address.file() {
                 // No process listens there. A new socket at this path would replace the file
                 // anyway.
                 let _ = std::fs::remove_file(path);
@@ -248,7 +246,7 @@ fn sockets_of(listener: &Listener, address: &ListenAddress, workers: usize) -> u
 /// Changes the mode of a Unix socket if another one is configured; returns a line if that failed.
 fn change_mode(before: &ListenAddress, after: &ListenAddress) -> Option<String> {
     let ListenAddress::Unix { path, mode } = after else { return None };
-    if before == after {
+    if before == after || is_abstract(path) {
         return None;
     }
     let error = set_mode(path, *mode).err()?;

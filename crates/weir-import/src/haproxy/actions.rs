@@ -216,6 +216,7 @@ impl HaproxyConverter<'_> {
             self.request_rule(line, state, drafts);
         }
         state.allowed.clear();
+        self.statistics_routes(id, state, drafts);
         for line in self.sections.every(id, "redirect") {
             let words = self.sections.words(line).to_vec();
             let (test, count) = match self.condition(line, &words, &state.scope) {

@@ -57,6 +57,8 @@ pub(super) struct HaproxyConverter<'s> {
     /// The names of the routes of responses that replace those of servers, by what they are.
     pub(super) response_names: HashMap<String, String>,
     pub(super) response_count: usize,
+    /// The pools that lead to the statistics page, by its users.
+    pub(super) stats_pools: HashMap<Vec<String>, String>,
     /// Set where a text or a condition reads headers of the response itself.
     pub(super) reads_response: bool,
     /// The variables of the frontend being read that have other values for one of its backends.
@@ -134,6 +136,7 @@ impl<'s> HaproxyConverter<'s> {
             global_scope: RuleScope::new(FormatPlace::Request),
             response_names: HashMap::new(),
             response_count: 1,
+            stats_pools: HashMap::new(),
             reads_response: false,
             set_by_backends: HashSet::new(),
             pool_names: HashSet::new(),

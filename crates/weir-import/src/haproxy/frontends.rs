@@ -148,6 +148,7 @@ impl HaproxyConverter<'_> {
         }
         let rules = if is_tcp { self.routes_of_connections(id) } else { self.rules(id) };
         let settings = if is_tcp {
+            self.without_statistics(id);
             self.connection_settings(id, span)
         } else {
             self.listener_settings(id, span, &rules.scope)

@@ -35,6 +35,7 @@ mod sections;
 mod send_proxy;
 mod servers;
 mod statistics;
+mod statistics_route;
 mod tcp;
 mod use_server;
 mod values;

@@ -10,7 +10,7 @@ use crate::native::NativeLine;
 
 /// The role of users of the page.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum StatsRole {
+pub(super) enum StatsRole {
     Read,
     /// It may change the states of servers too.
     Operate,
@@ -73,19 +73,27 @@ impl HaproxyConverter<'_> {
     }
 
     /// Returns the role of a user of the page.
-    fn stats_user(&mut self, line: LineId, role: StatsRole) -> Option<Directive> {
+    pub(super) fn stats_user(&mut self, line: LineId, role: StatsRole) -> Option<Directive> {
+        if !self.is_stats_user(line) {
+            return None;
+        }
+        let pair = self.sections.word(line, 0);
+        self.outcomes.honour(line);
+        let name = if role == StatsRole::Operate { "operate" } else { "read" };
+        let native = NativeLine::new("role", self.sections.span(line)).keyword(name);
+        Some(native.option("password", pair).end())
+    }
+
+    /// Returns true if a line has a user and a password, and refuses it otherwise.
+    pub(super) fn is_stats_user(&mut self, line: LineId) -> bool {
         let pair = self.sections.word(line, 0);
         let complete = pair.split_once(':').is_some_and(|(user, password)| {
             !user.is_empty() && !password.is_empty() && self.sections.words(line).len() == 1
         });
         if !complete {
             self.outcomes.refuse(line, "write `stats auth USER:PASSWORD`");
-            return None;
         }
-        self.outcomes.honour(line);
-        let name = if role == StatsRole::Operate { "operate" } else { "read" };
-        let native = NativeLine::new("role", self.sections.span(line)).keyword(name);
-        Some(native.option("password", pair).end())
+        complete
     }
 
     /// Returns the addresses of a `bind`.

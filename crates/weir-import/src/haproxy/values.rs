@@ -64,9 +64,15 @@ pub(super) fn bind_address(text: &str, dual: bool) -> Result<Vec<BindAddress>, S
     if let Some(path) = text.strip_prefix("unix@").or(text.starts_with('/').then_some(text)) {
         return Ok(vec![BindAddress { text: format!("unix:{path}"), port: None }]);
     }
+    if let Some(name) = text.strip_prefix("abnsz@") {
+        return Ok(vec![BindAddress { text: format!("unix:@{name}"), port: None }]);
+    }
     for (prefix, reason) in [
         ("quic", "Weir has no QUIC"),
-        ("abns", "Weir has no abstract sockets: write the path of a Unix socket"),
+        (
+            "abns",
+            "HAProxy fills the name of the socket with zero bytes up to its longest form, Weir does not: write `abnsz@`, or the path of a Unix socket",
+        ),
         ("fd@", "Weir takes no sockets of other programs but those of systemd"),
         ("sockpair@", "Weir takes no sockets of other programs but those of systemd"),
         ("rhttp@", "Weir has no reverse HTTP"),
@@ -122,6 +128,9 @@ pub(super) fn server_address(text: &str, port: Option<u16>) -> Result<ServerAddr
     let named = |text: String, named: bool| Ok(ServerAddress { text, named });
     if let Some(path) = text.strip_prefix("unix@").or(text.starts_with('/').then_some(text)) {
         return named(format!("unix:{path}"), false);
+    }
+    if let Some(name) = text.strip_prefix("abnsz@") {
+        return named(format!("unix:@{name}"), false);
     }
     let text = match text.split_once('@') {
         Some(("ipv4" | "ipv6" | "tcp4" | "tcp6" | "tcp" | "ip", rest)) => rest,
@@ -214,6 +223,7 @@ mod tests {
         check("[::1]:81", "[::1]:81");
         check("::1", "[::1]:80");
         check("unix@/run/app", "unix:/run/app");
+        check("abnsz@app", "unix:@app");
         for text in ["10.0.0.1:+1", "0.0.0.0:80", ":80", "abns@x", "a:x"] {
             assert!(server_address(text, Some(80)).is_err(), "{text}");
         }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
-use weir_config::model::ListenAddress;
+use weir_config::model::{ListenAddress, is_abstract};
 
 use crate::net::inherited::Inherited;
+use crate::net::socket_name;
 
 /// The backlog that is asked for; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -79,8 +80,8 @@ pub fn bind(address: &ListenAddress, inherited: &mut Inherited) -> Result<BoundS
     bind_with(address, inherited, |_| Ok(()))
 }
 
-/// Does the same as [`bind`]. `prepare` sets the owner of a Unix socket's file before a client can
-/// connect.
+/// Does the same as [`bind`]. `prepare` sets the owner of a Unix socket's file, if it has one,
+/// before a client can connect.
 ///
 /// # Errors
 /// One sentence naming the address.
@@ -89,7 +90,12 @@ pub fn bind_with(
     inherited: &mut Inherited,
     prepare: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<BoundSocket, String> {
-    let prepare = |path: &Path, mode| prepare(path).and_then(|()| set_mode(path, mode));
+    let prepare = |path: &Path, mode| {
+        if is_abstract(path) {
+            return Ok(());
+        }
+        prepare(path).and_then(|()| set_mode(path, mode))
+    };
     let socket = match (inherited.take(address), address) {
         (None, ListenAddress::Socket(address)) => bind_tcp(*address, false),
         (None, ListenAddress::Unix { path, mode }) => {
@@ -196,9 +202,11 @@ fn unix_socket(
     path: &Path,
     prepare: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<BoundSocket> {
-    remove_dead_socket(path)?;
+    if !is_abstract(path) {
+        remove_dead_socket(path)?;
+    }
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
+    socket.bind(&SockAddr::unix(socket_name(path))?)?;
     prepare(path)?;
     socket.listen(BACKLOG)?;
     let address = BoundAddress::Unix(path.to_owned());
@@ -233,6 +241,16 @@ pub enum BoundAddress {
     Unix(std::path::PathBuf),
 }
 
+impl BoundAddress {
+    /// Returns the file of a Unix socket, if it has one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Unix(path) => Some(path.as_path()).filter(|path| !is_abstract(path)),
+            Self::Socket(_) => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -256,5 +274,24 @@ mod tests {
         }
         assert_eq!((mode("precious"), mode("real.sock")), (0o600, 0o640));
         set_mode(&path("one.sock"), None).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_socket_without_a_file_is_bound_connected_and_inherited() {
+        use crate::net::os_net::OsNet;
+        use crate::net::{Net, PeerAddress};
+        let name = format!("@weir-test-{}-{}", std::process::id(), line!());
+        let address = ListenAddress::Unix { path: (&name).into(), mode: None };
+        let bound = bind(&address, &mut Inherited::default()).unwrap();
+        assert_eq!(bound.address, BoundAddress::Unix((&name).into()));
+        assert_eq!(bound.address.file(), None);
+        assert!(!Path::new(&name).exists());
+        let refused = bind(&address, &mut Inherited::default()).err().unwrap();
+        assert!(refused.contains("already"), "{refused}");
+        OsNet.connect(&PeerAddress::Unix((&name).into())).await.unwrap();
+        let mut inherited = Inherited::default();
+        inherited.add(bound.socket.try_clone().unwrap(), None).unwrap();
+        let taken = bind(&address, &mut inherited).unwrap();
+        assert_eq!(taken.address, bound.address);
     }
 }

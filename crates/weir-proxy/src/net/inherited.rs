@@ -2,8 +2,11 @@
 //! process that this one takes over from. They are taken by address instead of being bound. It
 //! knows neither environment variables nor the protocol of the handover.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -44,6 +47,10 @@ impl Inherited {
                 BoundAddress::Socket(address)
             }
             (None, Some(path)) => BoundAddress::Unix(path.to_owned()),
+            (None, None) if own.as_abstract_namespace().is_some() => {
+                let name = own.as_abstract_namespace().unwrap_or_default();
+                BoundAddress::Unix(abstract_path(name))
+            }
             (None, None) => return Err(io::Error::other("its address has no name in a file")),
         };
         self.0.push(InheritedSocket { socket: Arc::new(socket), asked, address });
@@ -69,6 +76,11 @@ impl Inherited {
     pub fn close_rest(self) -> Vec<BoundAddress> {
         self.0.into_iter().map(|entry| entry.address).collect()
     }
+}
+
+/// Returns the name of an abstract socket as the configuration writes it.
+fn abstract_path(name: &[u8]) -> PathBuf {
+    OsString::from_vec([b"@", name].concat()).into()
 }
 
 impl InheritedSocket {

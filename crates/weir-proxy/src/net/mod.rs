@@ -14,10 +14,13 @@ pub mod tcp_keepalive;
 pub mod tls;
 pub(crate) mod transport;
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -62,6 +65,15 @@ impl PeerAddress {
 /// socket are, to IPv4, for rules and logs.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Returns the name by which the kernel knows a Unix socket: one that begins with `@` has no file,
+/// and begins with a zero byte there.
+pub fn socket_name(path: &Path) -> Cow<'_, Path> {
+    match path.as_os_str().as_bytes().strip_prefix(b"@") {
+        Some(name) => Cow::Owned(OsString::from_vec([b"\0", name].concat()).into()),
+        None => Cow::Borrowed(path),
+    }
 }
 
 /// A network: TCP and Unix sockets in production, a seeded simulation in tests.

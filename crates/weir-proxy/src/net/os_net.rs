@@ -22,7 +22,7 @@ use weir_files::Stretch;
 use crate::net::descriptors::Listed;
 use crate::net::page_cache;
 use crate::net::tcp_keepalive;
-use crate::net::{Net, PeerAddress, Socket, canonical};
+use crate::net::{Net, PeerAddress, Socket, canonical, socket_name};
 
 /// The real network.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,7 +136,9 @@ impl Net for OsNet {
                 stream.set_nodelay(true)?;
                 Ok(stream.into())
             }
-            PeerAddress::Unix(path) => UnixStream::connect(path).await.map(OsStream::from),
+            PeerAddress::Unix(path) => {
+                UnixStream::connect(socket_name(path)).await.map(OsStream::from)
+            }
         }
     }
 

@@ -431,3 +431,49 @@ fn a_file_of_another_machine_runs_with_mapped_addresses_and_paths() {
     weir.process.says("reloaded");
     assert_eq!(statuses(), [200, 403, 503]);
 }
+
+/// The page is behind its users, at its URI only, and a reload keeps it.
+#[test]
+fn the_statistics_page_is_at_its_uri_beside_requests() {
+    let directory = Directory::new();
+    let origin = mirror("app");
+    let file = format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n\
+         frontend web\n bind 127.0.0.1:0\n stats uri /haproxy?stats\n stats auth ops:secret\n stats refresh 9s\n \
+         default_backend app\nbackend app\n server one {}\n",
+        origin.address
+    );
+    let path = directory.file("haproxy.cfg", file);
+    let weir = Weir::run(weir_command().args(["run", "-c"]).arg(path), 1);
+    let page = |target: &str, headers: &str| {
+        let mut client = Client::connect(weir.address());
+        client.send(get(target, "a.test", headers));
+        client.response()
+    };
+    let secret = "Authorization: Basic b3BzOnNlY3JldA==\r\n";
+    for _ in 0..2 {
+        let refused = page("/haproxy?stats", "");
+        assert_eq!(refused.status, 401);
+        let asks = |(name, value): &(String, String)| {
+            name == "www-authenticate" && value.starts_with("Basic")
+        };
+        assert!(refused.headers.iter().any(asks), "{refused:?}");
+        assert_eq!(page("/haproxy?stats", "Authorization: Basic b3BzOndyb25n\r\n").status, 401);
+        let html = page("/haproxy?stats", secret);
+        assert_eq!(html.status, 200);
+        let text = html.text();
+        assert!(text.contains("<caption>app</caption>") && text.contains("<td>one</td>"), "{text}");
+        assert!(text.contains("content=\"9\""), "{text}");
+        assert!(!page("/haproxy?stats;norefresh", secret).text().contains("content=\"9\""));
+        let csv = page("/haproxy?stats;csv", secret).text();
+        assert!(csv.starts_with("# pxname,svname,") && csv.contains("\napp,one,"), "{csv}");
+        let json = page("/haproxy?stats;json", secret).text();
+        assert!(json.starts_with('[') && json.contains("\"svname\""), "{json}");
+        // Nothing else of the admin interface is there.
+        for target in ["/haproxy", "/statistics", "/v1/config", "/haproxy?status"] {
+            assert_eq!(page(target, secret).header("x-origin"), Some("app"), "{target}");
+        }
+        weir.process.signal(Signal::HUP);
+        weir.process.says("reloaded");
+    }
+}

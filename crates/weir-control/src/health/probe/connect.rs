@@ -11,7 +11,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_config::model::SendProxy;
 use weir_proxy::connect_trouble::is_own_shortage;
-use weir_proxy::net::{PeerAddress, proxy_header};
+use weir_proxy::net::{PeerAddress, proxy_header, socket_name};
 use weir_wire::ProxyTlvs;
 
 use super::reply::{Blame, Heard, ProbeFailure, ReplyPhase};
@@ -65,6 +65,6 @@ async fn open(address: &PeerAddress) -> io::Result<ProbeStream> {
             stream.set_nodelay(true)?;
             Box::new(stream)
         }
-        PeerAddress::Unix(path) => Box::new(UnixStream::connect(path).await?),
+        PeerAddress::Unix(path) => Box::new(UnixStream::connect(socket_name(path)).await?),
     })
 }
