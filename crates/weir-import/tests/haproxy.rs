@@ -14,6 +14,8 @@ use weir_import::{
 
 #[path = "haproxy/bounds.rs"]
 mod bounds;
+#[path = "haproxy/client_certificates.rs"]
+mod client_certificates;
 #[path = "haproxy/meaning.rs"]
 mod meaning;
 #[path = "haproxy/statistics.rs"]
@@ -287,12 +289,6 @@ fn what_is_not_converted_is_refused_by_name() {
     check("http-request track-sc0 src", "", "http-request track-sc0", "limit");
     check("http-request auth", "", "http-request auth", "passwords");
     check("bind 127.0.0.1:3 ssl", "", "bind 127.0.0.1:3", "certificate");
-    check(
-        "bind 127.0.0.1:3 ssl crt a.pem verify required",
-        "",
-        "bind 127.0.0.1:3",
-        "client certificates",
-    );
     check("", "server t 127.0.0.1:3 send-proxy", "server t", "PROXY protocol to all servers");
     check("", "server t 127.0.0.1:3 agent-check", "server t", "agents");
     check("", "server t 127.0.0.1:3 frob 1", "server t", "not known");

@@ -3,6 +3,7 @@
 
 use weir_config::source::SourceSpan;
 
+use super::client_certificates::certificate_fetch;
 use super::convert::HaproxyConverter;
 use super::keywords::{self, KeywordHandling};
 use super::patterns;
@@ -38,12 +39,12 @@ pub(super) struct SampleText {
 }
 
 impl SampleText {
-    fn new(text: &str, kind: SampleType) -> Self {
+    pub(super) fn new(text: &str, kind: SampleType) -> Self {
         let text = text.to_owned();
         Self { text, steps: Vec::new(), kind, list: None, settled: false, of_response: false }
     }
 
-    fn text(text: &str) -> Self {
+    pub(super) fn text(text: &str) -> Self {
         Self::new(text, SampleType::Text)
     }
 
@@ -57,7 +58,7 @@ impl SampleText {
         Self { text, ..Self::new("", kind) }
     }
 
-    fn step(mut self, words: &[&str]) -> Self {
+    pub(super) fn step(mut self, words: &[&str]) -> Self {
         self.steps.push(words.iter().map(|word| (*word).to_owned()).collect());
         self
     }
@@ -103,12 +104,16 @@ impl HaproxyConverter<'_> {
         if matches!(name, "req.ssl_sni" | "req_ssl_sni") && !self.passes_bytes {
             return Err(NAME_OF_BYTES.to_owned());
         }
-        let mut sample = Self::fetch(&expression.fetch, scope)?;
+        let certificate = certificate_fetch(&expression.fetch, &expression.converters)?;
+        let (mut sample, taken) = match certificate {
+            Some(found) => found,
+            None => (Self::fetch(&expression.fetch, scope)?, 0),
+        };
         if !sample.settled && scope.reads_changed(&sample.text) {
             return Err(READS_CHANGED.to_owned());
         }
         self.reads_response |= sample.of_response || sample.text.contains("${sent_h");
-        for converter in &expression.converters {
+        for converter in expression.converters.iter().skip(taken) {
             sample = self.converter(sample, converter, scope, span)?;
         }
         Ok(sample)

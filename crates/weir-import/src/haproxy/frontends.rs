@@ -7,6 +7,7 @@ use weir_config::source::SourceSpan;
 use weir_config::syntax::tree::Directive;
 
 use super::backends::{ConnectionMode, LONG, ProxyMode};
+use super::client_certificates::BindClients;
 use super::conditions::{AclTest, ListenPlace};
 use super::convert::{HaproxyConverter, TOO_LARGE};
 use super::keywords::{self, KeywordHandling};
@@ -109,6 +110,14 @@ struct BindOptions {
     proxy_header: bool,
     /// The word of `http2`, if it is not the default.
     http2: Option<&'static str>,
+    clients: BindClients,
+}
+
+impl BindOptions {
+    /// Takes an option about TLS; returns the number of its words, or 0 if it is none.
+    fn take(&mut self, word: &str, value: &str) -> Result<usize, String> {
+        if self.clients.take(word, value)? { Ok(2) } else { self.versions.take(word, value) }
+    }
 }
 
 /// Returns the word of `http2` for the protocols of an `alpn`.
@@ -300,8 +309,8 @@ impl HaproxyConverter<'_> {
                 }
                 "mode" => options.mode = Some(value.to_owned()),
                 "name" => {}
-                other => match options.versions.take(other, value) {
-                    Ok(0) => taken = self.other_bind_option(line, other, value),
+                other => match options.take(other, value) {
+                    Ok(0) => taken = self.other_bind_option(line, other),
                     Ok(count) => taken = count,
                     Err(reason) => self.outcomes.refuse(line, reason),
                 },
@@ -310,6 +319,9 @@ impl HaproxyConverter<'_> {
         }
         if options.tls && options.certificates.is_empty() {
             self.outcomes.refuse(line, "`ssl` needs a certificate: write `crt FILE`");
+        }
+        if let Some(reason) = options.clients.objection().filter(|_| options.tls) {
+            self.outcomes.refuse(line, reason);
         }
         (!self.outcomes.is_refused(line)).then_some((options, dual))
     }
@@ -321,6 +333,14 @@ impl HaproxyConverter<'_> {
             return Err(TOO_LARGE.to_owned());
         }
         let (mut files, mut known, mut has_more) = (Vec::new(), HashSet::new(), false);
+        let asks = |entry: &String| {
+            ["verify ", "ca-file ", "crl-file "].iter().any(|word| entry.contains(word))
+        };
+        if lines.iter().any(asks) {
+            return Err(format!(
+                "`{name}` asks the clients of some names for certificates: write a `bind` with an address of its own for those names"
+            ));
+        }
         for entry in lines.iter() {
             let (file, rest) = entry.split_once([' ', '\t', '[']).unwrap_or((entry, ""));
             has_more |= !rest.trim().is_empty();
@@ -338,7 +358,7 @@ impl HaproxyConverter<'_> {
     }
 
     /// Notes an option without a field; returns the number of its words.
-    fn other_bind_option(&mut self, line: LineId, word: &str, value: &str) -> usize {
+    fn other_bind_option(&mut self, line: LineId, word: &str) -> usize {
         const LONE: [&str; 16] = [
             "allow-0rtt",
             "defer-accept",
@@ -357,9 +377,6 @@ impl HaproxyConverter<'_> {
             "ktls",
             "ca-sign-use-chain",
         ];
-        if word == "verify" && value == "none" {
-            return 2;
-        }
         match keywords::find(word, "bind") {
             Some(row) => match row.handling {
                 KeywordHandling::Ignored => {}
@@ -394,6 +411,7 @@ impl HaproxyConverter<'_> {
             }
         }
         lines.push(group.options.versions.options(NativeLine::new("tls", group.span)).end());
+        lines.extend(self.client_authorities(&group.options.clients, group.span));
         lines
     }
 

@@ -8,6 +8,7 @@ mod affinity;
 mod backends;
 mod check_steps;
 mod checks;
+mod client_certificates;
 mod condition_texts;
 mod conditions;
 mod convert;
