@@ -215,6 +215,8 @@ pub(crate) const HTTP2_SEND_BUFFER: usize = 64 * 1024;
 pub(crate) const HTTP2_TURN_BYTES: usize = 64 * 1024;
 /// The number of copied bytes that a frame counts for in [`HTTP2_TURN_BYTES`].
 pub(crate) const HTTP2_FRAME_COST: usize = 256;
+/// The polls of an HTTP/2 connection's streams in one round of the worker's loop.
+pub(crate) const HTTP2_TURN_POLLS: usize = 16;
 /// The most streams that begin in one turn of an HTTP/2 connection.
 pub(crate) const HTTP2_TURN_STREAMS: usize = 16;
 /// The most streams of an HTTP/2 connection in all; after them a client opens another one, long

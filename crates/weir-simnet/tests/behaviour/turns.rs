@@ -1,6 +1,8 @@
 //! Turns: a connection whose requests are answered at once does not monopolise its worker.
 
-use crate::world::{World, pass, play};
+use crate::OK;
+use crate::http2_peer::{Http2Peer, ONE};
+use crate::world::{World, app, pass, play};
 
 const OWN: &str =
     "listen 10.0.0.1:80 { route path /no -> respond 403; default -> respond 200 yes; }";
@@ -59,5 +61,43 @@ fn connections_that_flood_take_turns() {
         let targets = logged_targets(world).await;
         let longest = targets.chunk_by(|one, other| one == other).map(<[String]>::len).max();
         assert!(longest <= Some(IN_A_ROW), "{longest:?} in a row");
+    });
+}
+
+#[test]
+fn the_streams_of_a_connection_have_one_turn_together() {
+    let listener = "http2 on; route path /yes -> respond 200 yes;";
+    play(&app(ONE, listener), async |world| {
+        let origin = world.origin(1);
+        let mut floods = Vec::new();
+        for _ in 0..3 {
+            floods.push(Http2Peer::connect(world).await);
+        }
+        let mut honest = world.client().await;
+        let mut upstreams = Vec::new();
+        for flood in &mut floods {
+            for stream in 0..FLOOD {
+                flood.get(2 * stream as u32 + 1).await;
+                let mut upstream = origin.accept().await;
+                upstream.message().await;
+                upstreams.push(upstream);
+            }
+        }
+        // All responses arrive at the same time, and before the request.
+        for upstream in &mut upstreams {
+            upstream.send(OK).await;
+        }
+        honest.send("GET /yes HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(honest.message().await.status(), 200);
+        for flood in &mut floods {
+            let mut ended = 0;
+            while ended < FLOOD {
+                ended += usize::from(flood.frame().await.ends_stream());
+            }
+        }
+        let targets = logged_targets(world).await;
+        assert_eq!(targets.len(), 3 * FLOOD + 1);
+        let at = targets.iter().position(|target| target == "/yes").unwrap();
+        assert!(at <= 3 * IN_A_ROW, "{at} requests of the others were answered before");
     });
 }

@@ -14,13 +14,14 @@ mod meter;
 mod metered_io;
 mod shared;
 mod stream;
+mod stream_turns;
 mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +37,7 @@ use crate::connection::http2::client::Http2Client;
 use crate::connection::http2::meter::{Meter, PREFACE};
 use crate::connection::http2::metered_io::{MeteredIo, ReadTurn, SharedTransport};
 use crate::connection::http2::shared::SharedState;
+use crate::connection::http2::stream_turns::StreamPlace;
 use crate::connection::http2::windows::{OpenStreams, Windows, connection_window};
 use crate::connection::opening::Spoken;
 use crate::connection::{Busy, Cold, Hot, http_seat, note_given_up, take_turn};
@@ -134,6 +136,7 @@ async fn serve_streams<N: Net>(
         local: worker.net.local_address(client.socket()),
         meter: RefCell::new(Meter::new(now)),
         uploads: Rc::default(),
+        turns: Rc::default(),
         running: RefCell::default(),
         open: Cell::new(0),
         served: Cell::new(0),
@@ -513,10 +516,12 @@ async fn serve_stream<N: Net>(shared: Rc<SharedState<N>>, begun: Box<BegunStream
     let stay = StreamStay { shared: &shared, key };
     let mut life = pin!(run(&shared, *begun, key));
     let mut has_waker = false;
+    let place = Rc::<StreamPlace>::default();
     std::future::poll_fn(|context| {
         if !std::mem::replace(&mut has_waker, true) {
             shared.worker.residents.set_waker(key, context.waker());
         }
+        ready!(shared.turns.poll_turn(&place, context));
         shared.worker.turn.begin_task();
         take_turn(life.as_mut(), context)
     })

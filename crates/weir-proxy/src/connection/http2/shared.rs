@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_stats::Cause;
 
 use crate::connection::http2::meter::Meter;
+use crate::connection::http2::stream_turns::StreamTurns;
 use crate::connection::http2::windows::Uploads;
 use crate::exchange::client_side::ConnectionFacts;
 use crate::limiting::admission::Gate;
@@ -26,6 +27,7 @@ pub(crate) struct SharedState<N: Net> {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) meter: RefCell<Meter>,
     pub(crate) uploads: Rc<Uploads>,
+    pub(crate) turns: Rc<StreamTurns>,
     /// The streams whose exchanges run.
     pub(crate) running: RefCell<Vec<ResidentKey>>,
     /// The number of streams that were begun and have not ended.
