@@ -214,9 +214,13 @@ pub(crate) const HTTP2_SEND_BUFFER: usize = 64 * 1024;
 /// The bytes of frames that an HTTP/2 connection reads in one turn.
 pub(crate) const HTTP2_TURN_BYTES: usize = 64 * 1024;
 /// The number of copied bytes that a frame counts for in [`HTTP2_TURN_BYTES`].
-pub(crate) const HTTP2_FRAME_COST: usize = 256;
+pub(crate) const HTTP2_FRAME_COST: usize = 2048;
+/// The average length of frames up to which a read counts as dense, and the bytes that are read at
+/// once after a dense one.
+pub(crate) const HTTP2_DENSE_FRAME: usize = 128;
+pub(crate) const HTTP2_DENSE_READ: usize = 512;
 /// The polls of an HTTP/2 connection's streams in one round of the worker's loop.
-pub(crate) const HTTP2_TURN_POLLS: usize = 16;
+pub(crate) const HTTP2_TURN_POLLS: u32 = 16;
 /// The most streams that begin in one turn of an HTTP/2 connection.
 pub(crate) const HTTP2_TURN_STREAMS: usize = 16;
 /// The most streams of an HTTP/2 connection in all; after them a client opens another one, long
@@ -244,5 +248,8 @@ pub(crate) const HTTP2_UNSEEN_RESETS: usize = 128;
 pub(crate) const HTTP2_GOAWAY_PATIENCE: Duration = Duration::from_secs(1);
 /// The time in which an HTTP/2 connection sends its last frames.
 pub(crate) const HTTP2_LAST_WORDS: Duration = Duration::from_secs(1);
+/// The most bytes that are discarded after the end of an HTTP/2 connection whose client has exceeded
+/// a budget, in place of [`LINGERING_BYTES`].
+pub(crate) const HTTP2_LINGERING_BYTES: usize = 128 * 1024;
 /// The time between two sentences to the operator about clients that a worker cut off.
 pub(crate) const NOTICE_PAUSE: Duration = Duration::from_secs(1);

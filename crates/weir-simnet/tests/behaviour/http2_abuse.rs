@@ -105,6 +105,18 @@ fn streams_that_are_opened_and_reset_end_the_connection() {
 }
 
 #[test]
+fn a_stream_that_is_reset_at_once_costs_no_connection_to_a_server() {
+    play(&http2(""), async |world| {
+        let mut client = Http2Peer::connect(world).await;
+        let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(&GET));
+        let reset = frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes());
+        client.peer.send([head, reset].concat()).await;
+        world.expect_logged("client_gone", Some(499)).await;
+        assert_eq!(world.connect_count(1), 0);
+    });
+}
+
+#[test]
 fn a_client_that_makes_the_server_reset_streams_ends_its_connection() {
     let head = |fields: &[(&str, &str)], stream| {
         frame(HEADERS, END_STREAM | END_HEADERS, stream, &block(fields))

@@ -1,5 +1,6 @@
 //! The client's side of an exchange that is a stream of an HTTP/2 connection.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -125,6 +126,11 @@ impl<N: Net> ClientSide for Http2Client<N> {
         let line = heads.request.request_line;
         let line = client.head.get_mut(line.start as usize..line.end as usize);
         head::show_version(line.unwrap_or_default());
+        // A stream that was reset while it waited for its turn costs no connection to an endpoint.
+        let is_gone = poll_fn(|context| Poll::Ready(client.stream.poll_closed(context).is_ready()));
+        if is_gone.await {
+            return Err(Ended::Broken(Cause::ClientGone));
+        }
         exchange.holds(0);
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::http2::shared::SharedState;
-use crate::limits::{HTTP2_FRAME_COST, HTTP2_TURN_BYTES};
+use crate::limits::{HTTP2_DENSE_FRAME, HTTP2_DENSE_READ, HTTP2_FRAME_COST, HTTP2_TURN_BYTES};
 use crate::net::Net;
 use crate::net::transport::Transport;
 use crate::time::instant::Instant;
@@ -26,6 +26,8 @@ pub(crate) struct MeteredIo<N: Net> {
     turn: Rc<ReadTurn>,
     /// The bytes that were read before.
     early: Vec<u8>,
+    /// Whether the last read brought many frames for its length; true before the first.
+    is_dense: bool,
 }
 
 /// The rest of a turn of the connection's task.
@@ -53,7 +55,7 @@ impl<N: Net> MeteredIo<N> {
         turn: Rc<ReadTurn>,
         early: Vec<u8>,
     ) -> Self {
-        Self { transport, shared, turn, early }
+        Self { transport, shared, turn, early, is_dense: true }
     }
 
     fn wrote(&self, bytes: &[u8]) {
@@ -79,11 +81,22 @@ impl<N: Net> AsyncRead for MeteredIo<N> {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
+        // `h2` handles all frames of a read before its caller runs again.
+        let most = if own.is_dense { HTTP2_DENSE_READ } else { usize::MAX };
+        let most = most.min(buffer.remaining());
         if own.early.is_empty() {
             let mut transport = own.transport.borrow_mut();
-            ready!(Pin::new(&mut *transport).poll_read(context, buffer))?;
+            let transport = Pin::new(&mut *transport);
+            if own.is_dense {
+                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+                ready!(transport.poll_read(context, &mut part))?;
+                let count = part.filled().len();
+                buffer.advance(count);
+            } else {
+                ready!(transport.poll_read(context, buffer))?;
+            }
         } else {
-            let count = own.early.len().min(buffer.remaining());
+            let count = own.early.len().min(most);
             buffer.put_slice(own.early.get(..count).unwrap_or_default());
             own.early.drain(..count);
             if own.early.is_empty() {
@@ -92,6 +105,7 @@ impl<N: Net> AsyncRead for MeteredIo<N> {
         }
         let read = buffer.filled().get(before..).unwrap_or_default();
         let frames = own.shared.meter.borrow_mut().received(read, own.turn.now.get());
+        own.is_dense = frames * HTTP2_DENSE_FRAME > read.len();
         let cost = read.len() + frames * HTTP2_FRAME_COST;
         own.turn.left.set(own.turn.left.get().saturating_sub(cost));
         Poll::Ready(Ok(()))

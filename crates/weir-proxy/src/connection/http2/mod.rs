@@ -47,9 +47,9 @@ use crate::exchange::scope::{Scope, ScopeParts};
 use crate::limiting::admission::Gate;
 use crate::limiting::idle_board::Idle;
 use crate::limits::{
-    HTTP2_GOAWAY_PATIENCE, HTTP2_LAST_WORDS, HTTP2_PROVOKED_RESETS, HTTP2_RESET_MEMORY,
-    HTTP2_RESETS_REMEMBERED, HTTP2_SEND_BUFFER, HTTP2_STREAMS_IN_ALL, HTTP2_TURN_STREAMS,
-    HTTP2_UNSEEN_RESETS, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE,
+    HTTP2_GOAWAY_PATIENCE, HTTP2_LAST_WORDS, HTTP2_LINGERING_BYTES, HTTP2_PROVOKED_RESETS,
+    HTTP2_RESET_MEMORY, HTTP2_RESETS_REMEMBERED, HTTP2_SEND_BUFFER, HTTP2_STREAMS_IN_ALL,
+    HTTP2_TURN_STREAMS, HTTP2_UNSEEN_RESETS, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE,
 };
 use crate::net::Net;
 use crate::net::buffers::poll_read_into;
@@ -57,7 +57,7 @@ use crate::snapshot::CompiledListener;
 use crate::snapshot::generation::{Leaving, Seat};
 use crate::time::deadline_timer::before;
 use crate::time::instant::Instant;
-use crate::time::turns::end_turn;
+use crate::time::turns::{ByteTurn, end_turn};
 use crate::worker::Worker;
 use crate::worker::idle_clients::IdlePlace;
 use crate::worker::overload::Pressure;
@@ -179,9 +179,12 @@ async fn serve_streams<N: Net>(
         }
         Ok(Err(_)) | Err(_) => ConnectionEnd::Closed,
     };
-    if end == ConnectionEnd::Closed {
-        linger(worker, shared.connection.resident, &transport).await;
-    }
+    let most = match end {
+        ConnectionEnd::Closed if shared.meter.borrow().excess().is_some() => HTTP2_LINGERING_BYTES,
+        ConnectionEnd::Closed => LINGERING_BYTES,
+        ConnectionEnd::AtOnce => return Some(()),
+    };
+    linger(worker, shared.connection.resident, &transport, most).await;
     Some(())
 }
 
@@ -521,7 +524,7 @@ async fn serve_stream<N: Net>(shared: Rc<SharedState<N>>, begun: Box<BegunStream
         if !std::mem::replace(&mut has_waker, true) {
             shared.worker.residents.set_waker(key, context.waker());
         }
-        ready!(shared.turns.poll_turn(&place, context));
+        let _turn = ready!(shared.turns.poll_turn(&place, context));
         shared.worker.turn.begin_task();
         take_turn(life.as_mut(), context)
     })
@@ -557,31 +560,47 @@ impl<N: Net> Drop for StreamStay<'_, N> {
     }
 }
 
-/// Closes our side, then discards what the client still sends, for a bounded time: a close with
-/// unread bytes would reset the connection and could destroy the last frames on their way.
+/// Closes our side, then discards what the client still sends, for a bounded time and up to `most`
+/// bytes: a close with unread bytes would reset the connection and could destroy the last frames on
+/// their way.
 async fn linger<N: Net>(
     worker: &Rc<Worker<N>>,
     resident: ResidentKey,
     transport: &SharedTransport<N>,
+    most: usize,
 ) {
     let now = Instant::now();
     worker.residents.set_between(resident, Some(now));
-    let (mut thrown_away, deadline) = (0, now + LINGERING_CLOSE);
+    let (mut discarded, deadline, mut is_shut) = (0, now + LINGERING_CLOSE, false);
     std::future::poll_fn(|context| {
         let mut transport = transport.borrow_mut();
-        let _ = Pin::new(&mut *transport).poll_shutdown(context);
-        let mut buffer = worker.buffers.small();
-        let read = poll_read_into(&mut *transport, context, &mut buffer, usize::MAX);
-        worker.buffers.give_back(buffer);
-        match read {
-            Poll::Ready(Ok(read)) if read > 0 && thrown_away < LINGERING_BYTES => {
-                thrown_away += read;
-                end_turn(context);
-            }
-            Poll::Ready(_) => return Poll::Ready(()),
-            Poll::Pending => worker.residents.wake_by(resident, now, deadline),
+        if !is_shut {
+            is_shut = Pin::new(&mut *transport).poll_shutdown(context).is_ready();
         }
-        if worker.is_cut() || Instant::now() >= deadline { Poll::Ready(()) } else { Poll::Pending }
+        let (mut turn, mut buffer) = (ByteTurn::new(), worker.buffers.small());
+        let is_over = loop {
+            buffer.clear();
+            match poll_read_into(&mut *transport, context, &mut buffer, usize::MAX) {
+                Poll::Ready(Ok(read)) if read > 0 && discarded < most => {
+                    discarded += read;
+                    if turn.is_over_after(read) {
+                        end_turn(context);
+                        break false;
+                    }
+                }
+                Poll::Ready(_) => break true,
+                Poll::Pending => {
+                    worker.residents.wake_by(resident, now, deadline);
+                    break false;
+                }
+            }
+        };
+        worker.buffers.give_back(buffer);
+        if is_over || worker.is_cut() || Instant::now() >= deadline {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
 }
